@@ -8,7 +8,7 @@ RIVALS_STAMP := $(VENV)/.rivals-ready
 WORKERS ?= 2
 
 
-.PHONY: demo test test-slow test-browser test-wheel test-cpus test-dropin test-migrate test-seeds test-paths test-blocks test-bounds campaign mutants lint docs bench clean test-gpu test-cluster soak test-service
+.PHONY: demo test test-slow test-browser test-wheel test-minimal test-cpus test-dropin test-migrate test-seeds test-paths test-blocks test-bounds campaign mutants lint docs bench clean test-gpu test-cluster soak test-service
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("eckart needs Python >= 3.11, found " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
@@ -57,6 +57,15 @@ test-wheel: $(STAMP)
 	$(VENV)/wheel/env/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt $(VENV)/wheel/dist/*.whl
 	cp tests/smoke.py $(VENV)/wheel/
 	cd $(VENV)/wheel && env/bin/python -P smoke.py
+
+# the oldest versions that pyproject.toml allows, in an environment of their own: every verb, and the tests of four models
+test-minimal: $(STAMP)
+	rm -rf $(VENV)/minimal
+	$(PYTHON) -m venv $(VENV)/minimal
+	$(VENV)/minimal/bin/python -m pip install --quiet --disable-pip-version-check -c .github/minimal.txt . pytest pytest-timeout hypothesis pandas
+	cp tests/smoke.py $(VENV)/minimal/
+	cd $(VENV)/minimal && bin/python -P smoke.py
+	$(VENV)/minimal/bin/python -m pytest -q tests/test_pca.py tests/test_als.py tests/test_lda.py tests/test_gaussian_mixture.py
 
 # the specification, promises and contracts as on other processors: about five minutes a setting
 test-cpus: $(STAMP)

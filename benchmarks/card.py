@@ -1,7 +1,7 @@
 """All that only a GPU can show, in one command of less than ten minutes: tests, fits, the rows of the tables that are missing or old. PyTorch, NumPy, SciPy,
 scikit-learn and numba on the machine are enough.
 
-    python benchmarks/card.py --bring out/bring        here, before: what the tests need beside them, copied from this environment (a few megabytes)
+    python benchmarks/card.py --bring out/bring        here, before: what the tests need beside them, as wheels for the card's Python (a few megabytes)
     python benchmarks/card.py --out FOLDER             there: every line as it comes, and in FOLDER/table.txt; figures in cold.json, sizes.jsonl and cores.jsonl
     python benchmarks/card.py --small --out FOLDER     anywhere: tries the script on tiny data, on a pretended card
 
@@ -37,6 +37,10 @@ NEVER_COLD = ("nmf-kl", "als", "lda", "gmm-full", "gmm-diag", "svp", "als-implic
 """Works whose cold process was not measured, the short ones first."""
 OLD_CORES = ("lda-cvb0", "nmf-kl", "top10", "cooccurrence", "lda-gibbs", "skipgram-exact", "skipgram", "als", "als-implicit")
 """Works of ``cores.py`` that were not measured again on 17 November 2026, the short ones first."""
+
+
+CARD_PYTHON = "3.12"
+"""Of the machines with a card on which this has run: packages with compiled parts (hypothesis, safetensors) are brought for it."""
 
 
 class Step(NamedTuple):
@@ -84,18 +88,12 @@ STEPS = (
 
 
 def bring(folder: Path) -> None:
-    """The files of the packages in ``NEEDED``, as they are installed here."""
+    """The packages in ``NEEDED`` as wheels for the card's Python, in the versions that are installed here."""
     shutil.rmtree(folder, ignore_errors=True)
-    size = 0
-    for name in NEEDED:
-        for file in metadata.files(name) or ():
-            source = Path(str(file.locate()))
-            if ".." in file.parts or "__pycache__" in file.parts or not source.is_file():
-                continue
-            target = folder / file
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(source, target)
-            size += source.stat().st_size
+    wanted = [f"{name}=={metadata.version(name)}" for name in NEEDED]
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--only-binary=:all:", "--python-version", CARD_PYTHON]
+    subprocess.run([*command, "--target", str(folder), *wanted], check=True)
+    size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     print(f"{len(NEEDED)} packages, {size / 2**20:.1f} MiB in {folder}")
 
 

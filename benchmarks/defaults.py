@@ -1,141 +1,114 @@
-"""Defaults on real data: lists and errors of ratings, strengths of implicit feedback, biases for the nuclear norm.
+"""Defaults on many data sets of a kind, beside the simple baseline and the usual rival: wins, ties and losses, with standard errors.
 
-    python benchmarks/defaults.py DATA [ratings] [plays] [nuclear]
+    python benchmarks/defaults.py --tables FOLDER [--only SET,SET] [--half choose|judge] KIND [KIND ...]
 
-DATA is a folder with movielens-100k, movietweetings-100k, jester-1 and gowalla. A fifth of the ratings is hidden; a like is a rating of 4 of 5, 8 of 10, or
-4 on a scale from -10 to 10. Plays are log-normal numbers (median 260) on the pairs of Gowalla's first 6,000 rows; the library ``implicit`` is measured beside
-it where it is installed.
+A kind is a file ``benchmarks/kinds/KIND.py`` (``-`` in the name of a kind is ``_`` in that of its file) with
+
+    BASELINES, RIVALS    names of the answers that ours is compared with: the simple ones, and the usual one
+    sets(tables)         names of its data sets
+    cases(tables, name)  yields a ``Case`` for each comparison on this data set
+
+``tables`` is the module ``tables.py`` of FOLDER (``load(name)``, ``names(kind)``). Sets at even places of the sorted names are for choosing a default, the
+others for judging it, and both are counted apart. Two answers differ where the mean difference of their losses, unit by unit, is more than one standard error.
+Lines go to ``benchmarks/results/defaults_KIND.jsonl``.
 """
 
 from __future__ import annotations
 
-import io
+import argparse
+import importlib
+import importlib.util
+import json
+import os
 import sys
 import time
-import zipfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, NamedTuple
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 
-from eckart import ALS, BayesianMF, SoftImpute
-from eckart.engines import engine_named
-from eckart.matrix import Observed
-from eckart.metrics import ranking, rmse
+HERE = Path(__file__).resolve().parent
 
 
-def movielens(folder):
-    a = np.loadtxt(folder / "movielens-100k" / "u.data", dtype=int)
-    return a[:, 0], a[:, 1], a[:, 2].astype(float), 4
+class Case(NamedTuple):
+    """A data set (with the words for its variant) and the losses of every answer, ours first: one loss for each unit (a cell, a row, a fold), the same for
+    all answers; less is better. ``rooted``: shown as the root of the mean loss. ``seconds``: of the processor, by answer."""
+
+    name: str
+    losses: dict[str, np.ndarray]
+    seconds: dict[str, float]
+    note: str = ""
+    rooted: bool = False
+
+    @property
+    def shown(self) -> dict[str, float]:
+        means = {name: float(np.mean(a)) for name, a in self.losses.items()}
+        return {name: float(np.sqrt(m)) if self.rooted else m for name, m in means.items()}
+
+    def against(self, other: str) -> float:
+        """Our mean loss less that of another answer, in standard errors of the difference."""
+        away = next(iter(self.losses.values())) - self.losses[other]
+        spread = float(np.std(away, ddof=1) / np.sqrt(len(away))) if len(away) > 1 else 0.0
+        return float(np.mean(away)) / spread if spread > 0 else float(np.sign(np.mean(away))) * np.inf if np.mean(away) else 0.0
 
 
-def movietweetings(folder):
-    lines = (folder / "movietweetings-100k" / "ratings.dat").read_text().splitlines()
-    a = np.array([line.split("::")[:3] for line in lines], int)
-    return a[:, 0], a[:, 1], a[:, 2].astype(float), 8
+def timed(work: Callable[[], Any]) -> tuple[Any, float]:
+    """What it returns, and its processor seconds."""
+    start = time.process_time()
+    result = work()
+    return result, time.process_time() - start
 
 
-def jester(folder, rows=4000):
-    with zipfile.ZipFile(folder / "jester-1" / "jester-data-1.zip") as z:
-        a = np.loadtxt(io.BytesIO(z.read(z.namelist()[0])), delimiter=",")[:rows, 1:]
-    i, j = np.nonzero(a != 99)
-    return i, j, a[i, j], 4.0
+def run(kind: str, tables: Any, only: list[str] | None, half: str | None) -> None:
+    module = importlib.import_module(f"kinds.{kind.replace('-', '_')}")
+    found: list[tuple[str, Case]] = []
+    file = HERE / "results" / f"defaults_{kind.replace('-', '_')}.jsonl"
+    kept = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    for place, name in enumerate(sorted(module.sets(tables))):
+        part = "judge" if place % 2 else "choose"
+        if (only and name not in only) or half not in (None, part):
+            continue
+        kept = [row for row in kept if row["set"] != name]
+        for case in module.cases(tables, name):
+            found.append((part, case))
+            others = [n for n in case.losses if n != next(iter(case.losses))]
+            away = {n: round(case.against(n), 2) for n in others}
+            kept.append({"set": name, "half": part, "case": case.name, "units": len(next(iter(case.losses.values()))),
+                         "loss": {n: float(f"{v:.5g}") for n, v in case.shown.items()}, "standard errors": away,
+                         "seconds": {n: round(s, 2) for n, s in case.seconds.items()}, "note": case.note})  # fmt: skip
+            told = "  ".join(f"{n} {v:.4g}" + (f" ({away[n]:+.1f})" if n in away else "") for n, v in case.shown.items())
+            print(f"{part:6} {case.name:<28} {told}  {case.note}", flush=True)
+        file.write_text("".join(json.dumps(row) + "\n" for row in sorted(kept, key=lambda row: (row["half"], row["case"]))))
+    summary(kind, found, module.BASELINES, module.RIVALS)
 
 
-def parts(i, j, v, like, seed=1, share=0.2):
-    """Training entries, hidden likes, and all hidden entries."""
-    i, j = (np.unique(side, return_inverse=True)[1] for side in (i, j))
-    shape = i.max() + 1, j.max() + 1
-    hidden = np.random.default_rng(seed).random(len(i)) < share
-    liked = hidden & (v >= like)
-    train = Observed.from_codes(i[~hidden], j[~hidden], v[~hidden], shape, duplicates="last")
-    likes = Observed.from_codes(i[liked], j[liked], np.ones(liked.sum()), shape, duplicates="last")
-    return train, likes, (i[hidden], j[hidden], v[hidden])
-
-
-def report(name, lists, relevant, k, counts=None, more=""):
-    found = ranking(lists, relevant, k, ("recall", "ndcg")).mean
-    rare = ""
-    if counts is not None:
-        shown = np.bincount(lists[lists >= 0], minlength=len(counts))[counts < 5].max(initial=0)
-        rare = f"  rare column in at most {shown / len(lists):.1%} of lists"
-    print(f"  {name:<34} recall@{k} {found['recall']:.4f}  NDCG@{k} {found['ndcg']:.4f}{rare}{more}", flush=True)
-
-
-def popular(x, rows, k):
-    counts = x.column_counts().astype(float)
-    zero = np.zeros((len(rows), 1)), np.zeros((x.n_columns, 1))
-    return engine_named("cpu", None).top_columns(*zero, k, counts, (x.indptr, x.indices, rows))[0]
-
-
-def ratings(folder):
-    for data in (movielens, movietweetings, jester):
-        x, likes, (i, j, v) = parts(*data(folder))
-        rows = np.flatnonzero((likes.row_counts() > 0) & (x.row_counts() > 0))
-        relevant, counts = likes.to_scipy()[rows], x.column_counts()
-        print(f"{data.__name__}: {x.shape}, {x.nnz:,} entries")
-        report("most popular", popular(x, rows, 10), relevant, 10, counts)
-        for name, model in (
-            ("ALS(l2=0.05)", ALS(l2=0.05, random_state=0)),
-            ("ALS()", ALS(random_state=0)),
-            ("BayesianMF(8), few draws", BayesianMF(8, n_samples=20, burn_in=40, thin=2, random_state=0)),
-        ):
-            began = time.perf_counter()
-            model.fit(x)
-            error = rmse(v, model._clipped(model.fit_.factors.at(i, j)))
-            told = f"  RMSE {error:.4f}  {time.perf_counter() - began:.1f} s"
-            for by in ("prediction", "auto"):
-                report(f"{name}, by {by}", model.recommend(rows, by=by).positions, relevant, 10, counts, told)
-
-
-def plays(folder, users=6000):
-    def pairs(*names):
-        lines = [line.split() for name in names for line in (folder / "gowalla" / name).read_text().splitlines()]
-        kept = [words for words in lines if int(words[0]) < users]
-        return np.repeat([int(w[0]) for w in kept], [len(w) - 1 for w in kept]), np.array(
-            [int(v) for w in kept for v in w[1:]]
-        )
-
-    (i, j), (ti, tj) = pairs("train.txt", "valid.txt"), pairs("test.txt")
-    columns = np.unique(j)
-    known = np.isin(tj, columns)
-    v = np.exp(np.random.default_rng(0).normal(np.log(260), 1.5, len(i))).round().clip(1)
-    x = Observed.from_codes(i, np.searchsorted(columns, j), v, (users, len(columns)), duplicates="last")
-    at = np.searchsorted(columns, tj[known])
-    test = Observed.from_codes(ti[known], at, np.ones(known.sum()), x.shape, duplicates="last")
-    rows = np.flatnonzero(test.row_counts())
-    relevant = test.to_scipy()[rows]
-    print(f"plays: {x.shape}, {x.nnz:,} entries, median {np.median(v):.0f}, largest {v.max():,.0f}")
-    report("most popular", popular(x, rows, 20), relevant, 20)
-    for k in (16, 64):
-        for strengths in ("raw", "auto"):
-            model = ALS(k, feedback="implicit", strengths=strengths, random_state=0).fit(x)
-            told = f"  certificate holds: {model.certificate_.holds}"
-            report(f"ALS({k}, strengths={strengths!r})", model.recommend(rows, 20).positions, relevant, 20, more=told)
-    try:
-        from implicit.als import AlternatingLeastSquares
-        from scipy.sparse import csr_matrix
-    except ImportError:
-        print("  implicit is not installed")
-        return
-    c = csr_matrix((x.data, x.indices, x.indptr), shape=x.shape)
-    for k in (16, 100):
-        rival = AlternatingLeastSquares(factors=k, random_state=0)
-        rival.fit(c, show_progress=False)
-        report(f"implicit, {k} factors", rival.recommend(rows, c[rows], N=20)[0], relevant, 20)
-
-
-def nuclear(folder):
-    for data in (movielens,):
-        x, _, (i, j, v) = parts(*data(folder))
-        for by in (None, "auto"):
-            model = SoftImpute(normalise=by, random_state=0).fit(x)
-            print(
-                f"{data.__name__}: SoftImpute(normalise={by!r}) RMSE {rmse(v, model.fit_.factors.at(i, j)):.4f}, rank {model.rank_}",
-                flush=True,
-            )
+def summary(kind: str, found: list[tuple[str, Case]], baselines: tuple[str, ...], rivals: tuple[str, ...]) -> None:
+    """Wins, ties and losses beyond one standard error, and the median ratio of the errors, against each answer and on each half."""
+    print(f"{kind}: against, half: wins, ties, losses (beyond one standard error), median of ours over theirs")
+    for other in (*baselines, *rivals):
+        for part in ("choose", "judge"):
+            cases = [case for half, case in found if half == part and other in case.losses]
+            if not cases:
+                continue
+            away = np.array([case.against(other) for case in cases])
+            ours = [next(iter(case.shown.values())) / max(case.shown[other], 1e-300) for case in cases]
+            counts = (away < -1).sum(), (np.abs(away) <= 1).sum(), (away > 1).sum()
+            print(f"  {other:<16} {part:6} {counts[0]:>3} {counts[1]:>3} {counts[2]:>3}   {np.median(ours):.4f}", flush=True)
 
 
 if __name__ == "__main__":
-    home, wanted = Path(sys.argv[1]), sys.argv[2:] or ["ratings", "plays", "nuclear"]
-    for part in wanted:
-        {"ratings": ratings, "plays": plays, "nuclear": nuclear}[part](home)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("kinds", nargs="+")
+    parser.add_argument("--tables", type=Path, required=True, help="the folder of tables.py")
+    parser.add_argument("--only", help="sets, with commas")
+    parser.add_argument("--half", choices=("choose", "judge"))
+    given = parser.parse_args()
+    sys.path.insert(0, str(HERE))
+    spec = importlib.util.spec_from_file_location("real_tables", given.tables / "tables.py")  # ``tables`` is a benchmark here
+    catalogue = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(catalogue)
+    for wanted in given.kinds:
+        run(wanted, catalogue, given.only and given.only.split(","), given.half)

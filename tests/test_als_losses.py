@@ -38,10 +38,10 @@ def objective(model, x, weights=None):
     w = np.ones(x.shape) if weights is None else weights
     value = float(np.sum(w[seen] * loss.value(loss.encode(x[seen]), s[seen])))
     for side, counts, bias in ((f.left, seen.sum(1), f.row_bias), (f.right, seen.sum(0), f.column_bias)):
-        scale = np.where(counts > 0, counts, 1.0) ** plan["l2_power"]
+        scale, scale_of_biases = (np.where(counts > 0, counts, 1.0) ** plan[name] for name in ("l2_power", "l2_bias_power"))
         value += 0.5 * plan["l2"] * float(scale @ (side.astype(float) ** 2).sum(1))
         if bias is not None:
-            value += 0.5 * plan["l2_bias"] * float(scale @ bias.astype(float) ** 2)
+            value += 0.5 * plan["l2_bias"] * float(scale_of_biases @ bias.astype(float) ** 2)
     return value
 
 
@@ -138,6 +138,22 @@ def test_thresholds_are_learned():
     best = loss.value(a, s[seen]).sum()
     for step in np.vstack([np.eye(3), -np.eye(3)]) * 0.02:
         assert loss.moved(step).value(a, s[seen]).sum() >= best - 1e-6 * best
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_default_for_yes_and_no_beats_squares(seed):
+    """600 x 120, a third seen: log loss on hidden cells, squares clipped to probabilities."""
+    rng = np.random.default_rng(seed)
+    logits = rng.standard_normal((600, 3)) @ rng.standard_normal((3, 120)) + 0.5 * rng.standard_normal((600, 1))
+    truth = rng.random(logits.shape) < 1 / (1 + np.exp(-logits))
+    drawn = rng.random(logits.shape)
+    seen, rows, columns = np.where(drawn < 0.3, truth, np.nan), *np.nonzero(drawn > 0.8)
+
+    def log_loss(**more):
+        p = np.clip(ALS(random_state=0, **more).fit(seen).predict(rows, columns), 1e-3, 1 - 1e-3)
+        return -np.mean(np.log(np.where(truth[rows, columns], p, 1 - p)))
+
+    assert log_loss(loss="logistic") < log_loss() < np.log(2)
 
 
 @pytest.mark.parametrize("loss", ["logistic", "ordered", "poisson"])

@@ -364,7 +364,7 @@ def test_a_network_that_was_not_trained_fails_its_certificate(x):
     options = {"hidden": [32], "learning_rate": 1e-12, "max_iter": 1, "random_state": 0, "n_threads": 1}
     c = Autoencoder(3, **options).fit(x).certificate_
     assert not c.holds
-    assert "gradient / noise" in c.reason
+    assert "error against trivial" in c.reason
     assert Autoencoder(3, **{**options, "learning_rate": 3e-3, "max_iter": 40}).fit(x).certificate_.holds
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -249,6 +250,24 @@ def test_plan_estimates_before_running(eckart_):
     assert (code, err) == (0, "")
     for word in ("60 rows x 6 columns", "chosen", "estimate", "passes", "MiB", "eigh", "randomized", "lanczos"):
         assert word in out
+
+
+def test_a_plan_is_of_what_would_be_done(eckart_):
+    x = np.load("x.npy")
+    x[3, 2] = np.nan
+    np.save("one-gap.npy", x)
+    told = json.loads(eckart_("plan", "one-gap.npy", "-k", 2, "--json")[1])
+    assert told["solver"] == "em"
+    assert eckart_("reduce", "one-gap.npy", "-k", 2, "--model", "m.safetensors")[0] == 0
+    assert load("m.safetensors").fit_.plan["solver"] == "em"
+    assert "lanczos was asked for, which takes complete rows" in eckart_("plan", "one-gap.npy", "-k", 2, "--solver", "lanczos")[1]
+    assert "lanczos was asked for, which takes complete rows" in eckart_("reduce", "one-gap.npy", "-k", 2, "--solver", "lanczos")[1]
+    pd.DataFrame({"user": [1, 1, 2] * 9, "movie": range(27), "rating": [1.0, 2.0, 3.0] * 9}).to_csv("triples.csv", index=False)
+    code, _, err = eckart_("plan", "triples.csv")
+    assert code != 0
+    assert "eckart plan complete triples.csv --rows user --columns movie --values rating" in err
+    others = json.loads(eckart_("plan", "x.npy", "-k", 2, "--json")[1])["solvers"]
+    assert max(each["seconds"] for each in others.values()) < 5, "60 rows are no work for any solver"
 
 
 def test_patterns(eckart_):

@@ -56,7 +56,7 @@ def data(tmp_path_factory):
     wide = frame.pivot(index="user", columns="movie", values="rating").reset_index()
     wide.to_csv(folder / "wide.csv", index=False)
     np.save(folder / "wide.npy", wide.drop(columns="user").to_numpy())
-    model = ALS(2, random_state=0).fit(observed(folder / "r.csv", **NAMES))
+    model = ALS(2, l2=0.05, random_state=0).fit(observed(folder / "r.csv", **NAMES))
     model.fit_.plan["names"] = NAMES
     model.save(folder / "m.safetensors")
     PCA(1).fit(truth).save(folder / "pca.safetensors")
@@ -83,7 +83,7 @@ def test_complete_writes_everything(done):
         "r.html",
     )
     x = observed("r.csv", **NAMES)
-    want = ALS(2, random_state=0).fit(x)
+    want = ALS(2, l2=0.05, random_state=0).fit(x)
     long = pd.read_parquet("c.parquet")
     assert list(long.columns) == ["user", "movie", "rating"]
     assert len(long) == 40 * 20
@@ -116,7 +116,7 @@ def test_held_out_error_is_that_of_a_fit_that_did_not_see_it(done):
 
     table(USERS, MOVIES, share=0.8)[0].to_csv("most.csv", index=False)  # three entries for each number of the model, so that it beats the biases
     out = done("complete", "most.csv", *LONG, "-k", 2, "--l2", 0.05, "--held-out", 0.2, "--seed", 3)
-    held = judge(ALS(2, random_state=3).fit, observed("most.csv", **NAMES), 0.2, 3)
+    held = judge(ALS(2, l2=0.05, random_state=3).fit, observed("most.csv", **NAMES), 0.2, 3)
     for line in held.lines():
         assert line in out
     # by the mean absolute error: a cell of a row with few entries may be far off, and biases are a third of the variance alone
@@ -713,6 +713,18 @@ def test_the_method_is_chosen_on_unseen_entries_and_the_plan_says_so(ran):
         assert name in plan["method"]
     assert plan["method"] in out
     assert plan["method"].split()[0] in ("als", "bayes")  # the ratings are of rank 2
+
+
+def test_yes_and_no_try_the_logistic_loss(ran):
+    rng = np.random.default_rng(0)
+    logits = 2.0 * rng.standard_normal((40, 2)) @ rng.standard_normal((2, 10))
+    i, j = np.nonzero(rng.random(logits.shape) < 0.5)
+    yes = (rng.random(len(i)) < 1 / (1 + np.exp(-logits[i, j]))).astype(int)
+    lines = [f"{a},{b},{c}" for a, b, c in zip(i, j, yes, strict=True)]
+    Path("yes.csv").write_text("\n".join(["u,m,rating", *lines]) + "\n")
+    out = ran("complete", "yes.csv", "--rows", "u", "--columns", "m", "--values", "rating", "--model", "y.safetensors")
+    assert "logistic" in load("y.safetensors").fit_.plan["method"]
+    assert "logistic" in out
 
 
 @given(st.integers(0, 10**6), st.floats(-0.5, 0.5), st.integers(20, 400))

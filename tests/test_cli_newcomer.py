@@ -166,7 +166,7 @@ def test_a_workbook(eckart_, refused):
 def test_a_workbook_without_its_library_says_what_to_install(refused, monkeypatch):
     monkeypatch.setitem(sys.modules, "openpyxl", None)
     Path("t.xlsx").write_bytes(b"PK")
-    assert "python -m pip install openpyxl" in refused("reduce", "t.xlsx")
+    assert "pip install 'eckart[xlsx]'" in refused("reduce", "t.xlsx")
 
 
 def test_a_folder_of_images(done, refused):

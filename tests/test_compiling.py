@@ -8,6 +8,7 @@ import sys
 import textwrap
 
 import numpy as np
+import pytest
 from numba import njit
 
 from eckart import compiling
@@ -67,3 +68,10 @@ def test_what_was_compiled_by_one_process_is_loaded_by_the_next(tmp_path):
         for _ in range(2)
     ]
     assert said == ["negative 2.0 0\n", "negative 2.0 1\n"]
+
+
+def test_an_old_numba_is_named_with_what_to_install():
+    with pytest.raises(ImportError, match=r"needs numba >= 0.63, found 0.60.0; pip install --upgrade numba"):
+        compiling._check_numba("0.60.0")
+    compiling._check_numba("0.63.0")
+    compiling._check_numba("1.0.0rc1")

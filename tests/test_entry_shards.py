@@ -70,6 +70,35 @@ def test_als_has_the_same_answer_and_says_where_it_worked(files, small, feedback
     np.testing.assert_allclose(block, wanted, atol=2e-3)
 
 
+@pytest.mark.parametrize("room", [None, 4000])
+def test_als_chooses_the_ridge_of_shards_as_of_the_whole(tmp_path, small, monkeypatch, room):
+    """On all rows where they are few, on the same sample of rows where they are many, with the same bits for any number of threads."""
+    from eckart.complete.factors import hidden_share
+
+    if room is not None:
+        monkeypatch.setattr(hidden_share, "LARGE", room)
+    rng = np.random.default_rng(0)
+    users, items = rng.integers(0, 300, 9000), rng.integers(0, 60, 9000)
+    left, right = rng.standard_normal((300, 2)), rng.standard_normal((60, 2))
+    values = ((left[users] * right[items]).sum(1) + 0.5 * rng.standard_normal(9000)).round(3)
+    frame = pd.DataFrame({"user": users, "item": items, "rating": values}).drop_duplicates(["user", "item"])
+    frame.to_csv(tmp_path / "r.csv", index=False)
+    make = lambda threads: eckart.ALS(2, max_iter=3, tol=0.0, random_state=0, n_threads=threads)  # noqa: E731
+    whole = make(1).fit(eckart.read(tmp_path / "r.csv", **HOW)).fit_.plan
+    parts = eckart.read(tmp_path / "r.csv", **HOW, memory="100kB")
+    assert len(parts.parts.lengths) > 2
+    found = [make(threads).fit(parts) for threads in (1, 2, 3)]
+    for model in found:
+        np.testing.assert_array_equal(model.row_factors_, found[0].row_factors_)
+        np.testing.assert_array_equal(model.column_biases_, found[0].column_biases_)
+    plan = found[0].fit_.plan
+    assert plan["l2_reason"] == whole["l2_reason"]
+    assert ("of a sample of rows" in plan["l2_reason"]) == (room is not None)
+    for name in ("l2", "l2_bias"):
+        assert plan[name] == pytest.approx(whole[name], rel=1e-6)
+    assert plan["hidden entries"]["model"] < 0.5 * plan["hidden entries"]["biases"]
+
+
 def test_shards_go_with_the_last_who_reads_them(files, small):
     x = eckart.read(files / "r.parquet", **HOW, memory="500KB")
     folder = x.parts.folder

@@ -16,6 +16,7 @@ from conftest import planted
 from eckart import Autoencoder, ConvAutoencoder, NetworkClassifier
 from eckart.io.models.pack import unpack
 from eckart.optim.rules import RULES, rule_named
+from eckart.trace import StopReason
 
 torch = pytest.importorskip("torch", reason="networks need PyTorch")
 
@@ -375,3 +376,31 @@ def test_a_model_of_a_gpu_works_where_there_is_none(tmp_path, rng, monkeypatch):
     np.testing.assert_array_equal(model.set_params(device="cuda").transform(x), codes)
     with pytest.raises(eckart.InputError, match="sees no CUDA device"):
         model.fit(x)
+
+
+def test_the_rate_falls_when_the_loss_no_longer_does():
+    """A fit that patience ended had stopped at full rate, in the middle of its schedule."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((400, 3)) @ rng.standard_normal((3, 20)) + rng.standard_normal((400, 20))
+    options = {"hidden": [32], "max_iter": 300, "learning_rate": 2e-2, "random_state": 0, "n_threads": 1}
+    model = Autoencoder(3, patience=4, **options).fit(x)
+    found = np.array(model.held_out_curve_)
+    assert model.fit_.trace.reason is StopReason.CONVERGED
+    assert len(found) < 300
+    best = int(np.argmin(found))
+    assert best >= len(found) - int(np.ceil(0.4 * len(found)))  # the best epoch is one in which the rate falls
+    before = found[: int(np.argmin(found[:best]) + 1)].min() if best else np.inf
+    assert found[best] < before
+    stays = Autoencoder(3, patience=4, schedule="constant", **options).fit(x)  # a constant rate ends at once, as it did
+    assert len(stays.held_out_curve_) - 1 - int(np.argmin(stays.held_out_curve_)) <= 8
+
+
+def test_classes_of_few_columns_have_room(rng):
+    """Four columns of data had hidden layers of 16 and 8."""
+    from eckart import NetworkClassifier
+
+    x = rng.standard_normal((600, 4))
+    y = (x[:, 0] * x[:, 1] > 0) * 2 + (x[:, 2] * x[:, 3] > 0)
+    model = NetworkClassifier(random_state=0, n_threads=1).fit(x[:450], y[:450])
+    assert "4-256-128-4" in model.fit_.plan["layers"]
+    assert model.score(x[450:], y[450:]) > 0.85

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from html.parser import HTMLParser
 
 import numpy as np
@@ -79,6 +82,61 @@ def test_models_and_answers(rng):
     cells = Cells(Vectors(["<a>", "b", "c"], np.eye(3) + 0.1)._repr_html_()).text
     assert cells[0] == "3 words, vectors of 3 numbers"
     assert "<a>" in cells
+
+
+def test_a_model_leads_with_its_answer_and_folds_the_certificate(rng):
+    x = rng.random((60, 5))
+    gaps = np.where(rng.random(x.shape) < 0.2, np.nan, x)
+    counts = eckart.corpus(["tea rye tea", "rye oat oat", "tea oat rye"] * 4)
+    found = {
+        "keep": PCA(3).fit(x / [1, 1, 4, 4, 4]),
+        "words": PLSA(2, random_state=0).fit(counts),
+        "entries seen": ALS(1, random_state=0).fit(gaps),
+        "parts": eckart.NMF(2, random_state=0).fit(x),
+        "share": eckart.GaussianMixture(2, random_state=0).fit(x),
+        "error at cells held out": eckart.MixedTable(1, random_state=0).fit(gaps),
+        "nearest": eckart.PMI(2, min_count=1, random_state=0).fit([["tea", "rye", "oat"], ["rye", "oat", "tea"]] * 5),
+        "component": eckart.TruncatedSVD(2, random_state=0).fit(x),
+    }
+    for words, model in found.items():
+        answer, _, rest = model._repr_html_().partition("<details")
+        assert words in answer
+        assert "certificate" not in answer
+        assert "The certificate" in rest.split("</details>")[0]
+
+
+IN_A_NOTEBOOK = """
+import json, sys
+import numpy as np
+from IPython.core.displaypub import CapturingDisplayPublisher
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance()
+shell.kernel = object()  # what the shell of a notebook has
+shell.display_pub = CapturingDisplayPublisher(parent=shell)
+import eckart
+x = np.random.default_rng(0).random((200, 12))
+model = eckart.GaussianMixture(4, tol=0.0, max_iter=150, random_state=0, verbose=1).fit(x)
+told = shell.display_pub.outputs
+kinds, _ = shell.display_formatter.format(eckart.plots.scree(eckart.PCA(3).fit(x)))
+print(json.dumps({"new": sum(not o.get("update") for o in told), "all": len(told), "last": told[-1]["data"]["text/plain"], "shown": sorted(kinds)}))
+"""
+
+
+def test_a_notebook_shows_plots_and_one_line_of_progress():
+    pytest.importorskip("IPython", reason="IPython is not installed")
+    out = subprocess.run([sys.executable, "-c", IN_A_NOTEBOOK], capture_output=True, text=True, check=True).stdout.splitlines()
+    assert len(out) == 1, "nothing is printed beside it"
+    told = json.loads(out[0])
+    assert told["new"] == 1
+    assert "EM: 150 of 150" in told["last"]
+    assert "image/png" in told["shown"]
+
+
+@pytest.mark.parametrize("draw", ["scree", "code_maps"])
+def test_pictures_show_themselves(draw, rng):
+    model = PCA(2).fit(rng.random((9, 3)))
+    made = eckart.plots.scree(model) if draw == "scree" else eckart.plots.code_maps({"a": rng.random((4, 2)), "b": rng.random((4, 2))}, list("xyxy"))
+    assert made._repr_png_().startswith(b"\x89PNG")
 
 
 def test_plots_are_there_after_import():

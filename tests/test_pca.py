@@ -164,6 +164,26 @@ def test_rotations_simplify_and_keep_the_subspace(rng):
     np.testing.assert_allclose(np.diagonal(promax.rotation_.correlation), 1)
 
 
+@pytest.mark.parametrize("kind", ["varimax", "promax"])
+def test_shares_of_variance_are_those_of_the_rotated_components(kind, rng):
+    x = rng.standard_normal((300, 6)) @ rng.standard_normal((6, 6))
+    plain, turned = PCA(3).fit(x), PCA(3, rotation=kind).fit(x)
+    total = x.var(axis=0, ddof=1).sum()
+    # what is lost when the codes of a component are left out, the variance that it shares with others counted in proportion
+    codes, pattern = turned.transform(x), turned.loadings_
+    parts = codes[:, None, :] * pattern[None]
+    whole = parts.sum(axis=2)
+    shares = [sum(np.cov(parts[:, i, j], whole[:, i])[0, 1] for i in range(6)) / total for j in range(3)]
+    np.testing.assert_allclose(turned.explained_variance_ratio_, shares, atol=1e-9)
+    np.testing.assert_allclose(turned.explained_variance_ / total, shares, atol=1e-9)
+    np.testing.assert_allclose(sum(shares), plain.explained_variance_ratio_.sum())
+    assert np.abs(np.array(shares) - plain.explained_variance_ratio_).max() > 0.01
+    if kind == "varimax":
+        np.testing.assert_allclose(shares, (pattern**2).sum(axis=0) / total)
+    turned.mean_ = turned.mean_ + 1  # setting one attribute keeps the others
+    np.testing.assert_allclose(turned.explained_variance_ratio_, shares, atol=1e-9)
+
+
 def test_outlier_limits_hold_for_new_ordinary_rows_and_catch_odd_ones(rng):
     basis = np.linalg.qr(rng.standard_normal((12, 3)))[0]
 
@@ -427,3 +447,73 @@ def test_codes_and_weights_that_are_no_numbers_are_refused(rng):
     with pytest.raises(eckart.InputError, match="sample_weight is not numeric"):
         pca.fit(x, sample_weight=["a"] * 20)
     assert PCA(2, tol=np.float32(0.1)).fit(x).n_components_ == 2
+
+
+MEMORY = """
+import resource, sys
+import numpy as np
+from eckart import PCA, IncrementalPCA
+what, rows, columns = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+rng = np.random.default_rng(0)
+make = lambda n: rng.standard_normal((rows, n), dtype=np.float32)
+model = (lambda: IncrementalPCA(10, n_threads=1)) if what == "batches" else (lambda: PCA(n_threads=1))
+model().partial_fit(make(3000)) if what == "batches" else model().fit(make(3000))
+x = make(columns)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+m = model()
+for _ in range(3 if what == "batches" else 0):
+    m.partial_fit(x)
+if what != "batches":
+    m.fit(x)
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024 / x.nbytes, m.certificate_.holds)
+"""
+
+
+@pytest.mark.parametrize(("what", "rows", "columns", "most"), [("fit", 3, 2**20, 8), ("fit", 33, 200_000, 8), ("batches", 50, 100_000, 5)])
+def test_few_rows_with_many_columns_take_little_memory(what, rows, columns, most):
+    import subprocess
+    import sys
+
+    found = subprocess.run([sys.executable, "-c", MEMORY, what, str(rows), str(columns)], capture_output=True, text=True, check=True)
+    times, holds = found.stdout.split()
+    assert holds == "True"
+    assert float(times) <= most  # of the data, beyond them
+
+
+@pytest.mark.parametrize("weights", [False, True])
+def test_evidence_of_few_rows_is_that_of_random_directions(weights, rng):
+    x = planted(rng, 40, 3000, rank=5, noise=0.5, dtype=np.float64)
+    w = rng.uniform(0.5, 2, 40) if weights else None
+    pca = PCA(5).fit(x, sample_weight=w)
+    c = pca.certificate_
+    assert c.holds
+    assert "40 x 40" in c.facts["how the bound is known"]
+    each = np.full(40, 1 / 40) if w is None else w / w.sum()
+    rest = (x - each @ x) * np.sqrt(each)[:, None]
+    values = np.linalg.svd(rest, compute_uv=False) ** 2
+    assert c.facts["remainder norm"] == pytest.approx(values[5], rel=1e-9)
+    assert c.facts["captured variance"] == pytest.approx(values[:5].sum(), rel=1e-12)
+    turned = PCA(5).fit(x, sample_weight=w)
+    turned.fit_.factors.components[:] = np.linalg.qr(rng.standard_normal((3000, 5)))[0].T
+    assert not turned.certify(x, sample_weight=w).holds
+
+
+def multiplied(pca):
+    return int(pca.fit_.trace.note.split()[0])
+
+
+def test_oversampling_and_steps_are_what_was_asked_for(rng):
+    x = planted(rng, 3000, 700, rank=6, noise=0.5, dtype=np.float64)
+    asked = {"svd_solver": "randomized", "random_state": 0}
+    assert multiplied(PCA(5, n_oversamples=100, max_iter=1, **asked).fit(x)) == 100  # was 10, twice the components
+    assert multiplied(PCA(5, n_oversamples=20, iterated_power=4, tol=0.9, **asked).fit(x)) == 100  # five steps, though the first would do
+    few = PCA(5, iterated_power=0, **asked).fit(x).certificate_.facts["captured variance"]
+    many = PCA(5, iterated_power=12, **asked).fit(x).certificate_.facts["captured variance"]
+    assert many > few
+
+
+def test_a_share_with_gaps_is_found_by_fits_of_few_components(rng):
+    x = planted(rng, 400, 60, rank=3, noise=0.2, dtype=np.float64)
+    holes = np.where(rng.random(x.shape) < 0.1, np.nan, x)
+    for share in (0.5, 0.7, 0.8):
+        assert abs(PCA(share).fit(holes).n_components_ - PCA(share).fit(x).n_components_) <= 1

@@ -153,3 +153,24 @@ def test_models_and_wrong_types():
     assert recovery(x, 2, model).mu > 0
     with pytest.raises(eckart.InputError, match="LowRank"):
         recovery_certificate(np.eye(3))
+
+
+def test_a_verdict_says_that_counts_know_nothing_of_coherence_and_names_rows_with_one_entry():
+    rng = np.random.default_rng(0)
+    a = np.outer(rng.standard_normal(40), rng.standard_normal(30))
+    a[rng.random(a.shape) < 0.4] = np.nan
+    a[7], a[:, 11] = np.nan, np.nan
+    a[7, 2] = a[3, 11] = 1.0
+    x = Observed.from_nan(a, rows=np.array([f"u{i}" for i in range(40)], object))
+    counted = recovery(x, 1)
+    assert counted.possible
+    assert "knows nothing of coherence" in counted.verdict
+    assert "1 row with one entry, which nothing checks: u7" in counted.verdict
+    assert "1 column with one entry, which nothing checks: 11" in counted.verdict
+    assert counted.single_rows.tolist() == ["u7"]
+    spike = np.zeros((40, 1))
+    spike[5] = 100
+    spread = LowRank(rng.standard_normal((40, 1)), rng.standard_normal((30, 1)))
+    spiked = LowRank(np.hstack([spread.left, spike]), np.hstack([spread.right, np.eye(30)[:, :1]]))
+    assert "large" not in recovery(x, 1, spread).verdict
+    assert "which is large" in recovery(x, 1, spiked).verdict

@@ -8,7 +8,7 @@ import os
 import sqlite3
 import struct
 import sys
-import types
+import zipfile
 
 import numpy as np
 import pandas as pd
@@ -64,7 +64,7 @@ REFUSED = {
     "a zero byte": (lambda: check_place(eckart.io.models.whole_files.named("a\0b")), FileError, r"'a\\x00b' came, wanted a name that a file can have"),
     "no folder": (lambda: check_place(eckart.io.models.whole_files.named("none/m")), FileError, "none is not a folder; make it first"),
     "a checkpoint": (lambda: Checkpoint("a\0b", {}), InputError, "checkpoint=.* came, wanted None or the name of a file"),
-    "kinds of labels": (lambda: save.unpack_labels({"dtype": "<f8"}, "rows", {}), FileError, "labels of kind '<f8' came"),
+    "kinds of labels": (lambda: save.unpack_ids({"dtype": "<f8"}, "rows", {}), FileError, "labels of kind '<f8' came"),
     "kinds of classes": (lambda: _labels({"dtype": "<M8[s]", "values": [1]}), FileError, "classes of kind '<M8"),
     "codes": (lambda: one_score(1.1e14).check(), FileError, r"sum of w\^2 / noise is 1.1e\+14, wanted less than 1e\+14"),
     "undecodable": (lambda: Documents(["a"], undecodable="drop"), InputError, "undecodable='drop' came, wanted 'error' or 'replace'"),
@@ -178,35 +178,50 @@ def test_numbers_at_the_fit_stay_numbers():
         encoding.read({"id": [1, 2], "a": [1.0, np.inf]}, "row_features")
 
 
-class Book:
-    """A workbook of one sheet, as openpyxl opens it."""
+def _workbook(file, rows, change=lambda xml: xml):
+    """A workbook of one sheet, whose XML may be changed."""
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    for row in rows:
+        book.active.append(row)
+    plain = file.with_suffix(".plain")
+    book.save(plain)
+    with zipfile.ZipFile(plain) as before, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as after:
+        for part in before.infolist():
+            content = before.read(part)
+            after.writestr(part.filename, change(content) if part.filename.endswith("sheet1.xml") else content)
+    return file
 
-    def __init__(self, rows):
-        self.worksheets = [self]
-        self.rows = rows
 
-    def iter_rows(self, values_only):
-        assert values_only
-        return iter(self.rows)
-
-    def close(self):
-        pass
-
-
-def test_a_workbook_has_names_and_rows(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "openpyxl", None)
-    with pytest.raises(MissingError, match=r"needs openpyxl: python -m pip install openpyxl; or save the sheet as .csv"):
-        excel_table(tmp_path / "x.xlsx")
-    books = types.SimpleNamespace(load_workbook=lambda *_, **__: Book(rows))
-    monkeypatch.setitem(sys.modules, "openpyxl", books)
-    rows = [("a", None, "c"), (None, None, None), (1, 2.5, "x"), (3, 4, 5)]
-    assert excel_table(tmp_path / "x.xlsx").to_pydict() == {"a": [1, 3], "column 2": [2.5, 4.0], "c": ["x", "5"]}
-    rows = [("a",), (None,)]
+def test_a_workbook_has_names_and_rows(tmp_path):
+    file = _workbook(tmp_path / "x.xlsx", [("a", None, "c"), (None, None, None), (1, 2.5, "x"), (3, 4, 5)])
+    assert excel_table(file).to_pydict() == {"a": [1, 3], "column 2": [2.5, 4.0], "c": ["x", "5"]}
     with pytest.raises(FileError, match=r"the first sheet of .* has 1 rows, wanted a row of names and at least one of data"):
+        excel_table(_workbook(tmp_path / "y.xlsx", [("a",), (None,)]))
+    (tmp_path / "z.xlsx").write_bytes(b"no archive")
+    with pytest.raises(FileError, match="cannot be read as a workbook: File is not a zip file"):
+        excel_table(tmp_path / "z.xlsx")
+
+
+@pytest.mark.parametrize("far", [b"B999999999999", b"ZZZZZZ3"])
+def test_a_cell_beyond_the_sheet_is_refused_at_once(tmp_path, far):
+    file = _workbook(tmp_path / "x.xlsx", [("a", "b"), (1, 2), (3, 4)], lambda xml: xml.replace(b'"B3"', b'"' + far + b'"'))
+    with pytest.raises(FileError, match="beyond the rows and columns"):
+        excel_table(file)
+
+
+def test_workbooks_say_what_reads_them(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "openpyxl", None)
+    with pytest.raises(MissingError, match=r"needs openpyxl: pip install 'eckart\[xlsx\]'; or save the sheet as .csv"):
         excel_table(tmp_path / "x.xlsx")
-    rows = 3
-    with pytest.raises(FileError, match="cannot be read as a workbook: 'int' object"):
-        excel_table(tmp_path / "x.xlsx")
+
+
+def test_a_line_of_millions_of_cells_is_refused(tmp_path):
+    (tmp_path / "long.csv").write_text("a," * 9_000_000 + "\n1,2\n")
+    (tmp_path / "wide.csv").write_text("a," * 250_000 + "\n1,2\n")
+    for file, words in (("long.csv", "a line of more than"), ("wide.csv", "250,001 columns")):
+        with pytest.raises(FileError, match=words):
+            eckart.read(tmp_path / file)
 
 
 def test_images_of_one_size_are_rows_of_grey_values(tmp_path):

@@ -122,11 +122,11 @@ def test_a_generator_does_not_break_saving(x, path, state):
     np.testing.assert_array_equal(back.components_, PCA(2).fit(x).components_)
 
 
-def test_names_that_json_lacks_are_kept_as_text(x, path):
+def test_names_that_json_lacks_come_back_as_they_are(x, path):
     PCA(1).fit(pd.DataFrame(x, columns=pd.MultiIndex.from_product([["p", "q"], ["u", "v"]]))).save(path)
-    assert load(path).fit_.factors.columns[0] == "('p', 'u')"
+    assert load(path).fit_.factors.columns[0] == ("p", "u")
     PCA(1).fit(pd.DataFrame(x, columns=pd.date_range("2020", periods=4))).save(path)
-    assert load(path).fit_.factors.columns[0].startswith("2020-01-01")
+    assert str(load(path).fit_.factors.columns[0]).startswith("2020-01-01")
 
 
 def test_only_classes_that_can_be_loaded_are_saved(x, path):

@@ -151,7 +151,7 @@ def test_an_answer_larger_than_memory_may_hold_is_streamed_and_its_file_removed(
         ("shop.duckdb", "drop table ratings", "wanted one select"),
         ("shop.duckdb", "select 1; drop table ratings", "wanted one select"),
         ("shop.duckdb", "copy ratings to 'x.csv'", "wanted one select"),
-        ("shop.sqlite", "delete from ratings", "refused the query.*readonly"),
+        ("shop.sqlite", "delete from ratings", "refused the query.*not authorized"),
         ("shop.sqlite", "select item, item from ratings", "names that differ"),
         ("shop.duckdb", "  ", "wanted a query"),
         ("shop.duckdb", "select * from ratings where item < 0", "no row"),
@@ -345,3 +345,60 @@ def test_batches_fetched_ahead_are_the_same_and_leave_no_thread():
     early.close()
     assert len(closed) == 3
     assert not threads()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "vacuum into 'stolen.db'", "attach 'stolen.db' as s", "pragma journal_mode = delete", "create table z(a)", "select load_extension('x')",
+        "delete from ratings",
+    ],
+)  # fmt: skip
+def test_statements_of_sqlite_are_refused_before_they_are_carried_out(tmp_path, monkeypatch, statement):
+    import sqlite3
+
+    monkeypatch.chdir(tmp_path)
+    with sqlite3.connect("shop.sqlite") as made:
+        made.execute("create table ratings(user, stars)")
+        made.execute("insert into ratings values ('ann', 4)")
+    made.close()
+    with pytest.raises(InputError):
+        Answer("shop.sqlite", statement).table(10**6)
+    assert [p.name for p in tmp_path.iterdir()] == ["shop.sqlite"]
+    assert Answer("shop.sqlite", "select count(*) as n from ratings").table(10**6).to_pydict() == {"n": [1]}
+
+
+@pytest.mark.parametrize("source", ["table.csv", "t*.csv", "shop.duckdb"])
+@pytest.mark.parametrize("statement", ["select * from read_csv('{}')", "select * from '{}'", "select * from read_text('{}')", "select * from glob('{}')"])
+def test_queries_of_duckdb_reach_no_other_file(tmp_path, monkeypatch, source, statement):
+    duckdb = pytest.importorskip("duckdb")
+    outside = tmp_path / "outside"
+    (tmp_path / "in").mkdir()
+    outside.mkdir()
+    (outside / "secret.csv").write_text("a,b\n1,hidden\n")
+    monkeypatch.chdir(tmp_path / "in")
+    (tmp_path / "in" / "table.csv").write_text("a,b\n1,2\n")
+    duckdb.connect("shop.duckdb").execute("create table data as select 1 as a, 2 as b").close()
+    with pytest.raises(InputError) as refused:
+        Answer(source, statement.format(outside / "secret.csv")).table(10**6)
+    assert "hidden" not in str(refused.value)
+    assert Answer(source, "select * from data").table(10**6).to_pydict() == {"a": [1], "b": [2]}
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "postgresql://ann:s3cr3t@db/shop", "postgresql://ann:s3cr@t@db/shop", "postgresql://ann:s3cr3t@t@db:5432/shop?sslmode=require",
+        "mysql+pymysql://ann:s3/cr3t@db/shop",
+        "postgresql://db/shop?user=ann&password=s3cr3t", "snowflake://ann@account/db?token=s3cr3t", "mssql://db/shop;pwd=s3cr3t;x=1", "s3://bucket/x?secret_key=s3cr3t",
+        "s3://bucket/x?access_key=s3cr3t&region=eu", "postgresql://ann:s%33cr3t@db/shop", "postgresql://:s3cr3t@db/shop", "host=db user=ann password='s3cr3t'",
+    ],
+)  # fmt: skip
+def test_no_message_shows_a_password(address):
+    from eckart.io.sql.databases import said, shown
+
+    written = shown(address)
+    for part in ("s3cr3t", "s3cr", "cr3t", "%33"):
+        assert part not in written
+    password = next(word for word in ("s3cr3t@t", "s3cr@t", "s3/cr3t", "s3cr3t") if word in address.replace("%33", "3"))
+    assert password not in said(RuntimeError(f"connection to {address} failed: password {password} is wrong"), address)

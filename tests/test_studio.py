@@ -9,9 +9,11 @@ import shutil
 from urllib.parse import unquote
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from eckart import load, observed, read
+from eckart import PCA as PCA_
+from eckart import GaussianMixture, MixedTable, load, observed, read
 from studio_folder import NUMBERS, make
 
 pytest.importorskip("starlette", reason="the extra studio is not installed")
@@ -127,6 +129,27 @@ def test_lines_of_text_are_documents_and_tables_in_txt_are_tables(client, folder
     assert (lines["kind"], lines["verbs"][0]["verb"], lines["verbs"][0]["options"]) == ("texts", "explain", {})
     assert lines["documents"]["examples"][0]["text"] == "boats go to sea"
     assert (table["kind"], table["rows"]) == ("table", 20)
+
+
+def test_data_that_are_not_scaled_as_those_of_the_fit_are_said_to_differ(tmp_path):
+    rng = np.random.default_rng(0)
+    raw = rng.standard_normal((200, 4)) * [50.0, 1.0, 20.0, 3.0] + [500.0, 5.0, 80.0, 10.0]
+    scaled = (raw - raw.mean(axis=0)) / raw.std(axis=0)
+    for name, x in (("raw", raw), ("scaled", scaled), ("new", scaled[:100] + 0.1)):
+        (tmp_path / f"{name}.csv").write_text("a,b,c,d\n" + "\n".join(",".join(map(str, row)) for row in x.tolist()) + "\n")
+    gaps = np.where(rng.random(scaled.shape) < 0.1, np.nan, scaled)
+    for name, model, of in (("pca", PCA_(2), scaled), ("gmm", GaussianMixture(2, random_state=0), scaled), ("mixed", MixedTable(1, random_state=0), gaps)):
+        model.fit(pd.DataFrame(of, columns=list("abcd"))).save(tmp_path / f"{name}.safetensors")
+    by_itself = PCA_(2, scale=True).fit(pd.DataFrame(raw, columns=list("abcd")))
+    by_itself.save(tmp_path / "scales.safetensors")
+    app = application(Folder.of(tmp_path), TOKEN, ["testserver"])
+    with TestClient(app, headers={"authorization": f"Bearer {TOKEN}"}) as c:
+        for name in ("pca", "gmm", "mixed"):
+            assert "a has the mean" in get(c, "model", file=f"{name}.safetensors", data="raw.csv")["data_differs"]
+            for same in ("scaled.csv", "new.csv"):
+                assert get(c, "model", file=f"{name}.safetensors", data=same)["data_differs"] is None
+        assert get(c, "model", file="scales.safetensors", data="raw.csv")["data_differs"] is None
+        assert get(c, "model", file="scales.safetensors", data="scaled.csv")["data_differs"] is not None
 
 
 @pytest.mark.parametrize("verb", ["reduce", "complete", "explain", "embed"])

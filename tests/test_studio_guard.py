@@ -388,3 +388,31 @@ def test_answers_are_sent_at_once():
 
     with listening(None) as held:
         assert held.proto == socket.IPPROTO_TCP
+
+
+def test_every_option_that_names_a_file_names_one_of_the_folder(around, tmp_path):
+    """All options of all verbs: one whose help speaks of a file to be read refuses every way out of the folder."""
+    from eckart.studio.forms import VERBS, form, words_of
+
+    outside = tmp_path.parent / "outside.csv"
+    outside.write_text("a,b\n1,2\n")
+    folder = Folder.of(around)
+    data = next(f["file"] for f in folder.listing()[0] if f["kind"] == "data")
+    about_the_file = {"delimiter", "no_header", "encoding", "image", "lines", "split_documents"}  # how the data's own file is written
+    refused = set()
+    for verb in VERBS:
+        for option in form(verb)["options"]:
+            name = option["name"]
+            speaks_of_files = any(word in option["help"].lower() for word in ("file", ".csv"))
+            if name in about_the_file or option["kind"] in ("switch", "whole", "number") or not speaks_of_files:
+                continue
+            for way in (str(outside), f"{outside}:a", f"{outside}:a:b", "../outside.csv", "../outside.csv:a", ".hidden:a", "x:/../../outside.csv"):
+                with pytest.raises(Problem):
+                    words_of(verb, data, {name: way}, folder)
+            refused.add(name)
+    assert {"titles", "row_features", "column_features", "vocabulary", "seed_words", "stop_words"} <= refused
+
+
+def test_a_name_with_a_null_byte_is_no_file(client):
+    assert client.get("/web/%00").status_code == 404
+    assert client.get("/web/app.js%00.txt").status_code == 404

@@ -93,6 +93,23 @@ def test_a_job_ends_with_ordinary_files_and_tells_all_about_them(client, folder)
     assert files[job["model"]]["made_by"] == job["id"]
 
 
+def test_a_log_of_events_is_completed_as_the_page_offers_it(tmp_path):
+    rng = np.random.default_rng(0)
+    users, items = rng.integers(0, 30, 500), rng.integers(0, 10, 500)
+    lines = ["user,item", *(f"u{u},i{2 * i + u % 2}" for u, i in zip(users, items))]
+    (tmp_path / "clicks.csv").write_text("\n".join(lines) + "\n")
+    with TestClient(application(Folder.of(tmp_path), TOKEN, ["testserver"]), headers={"authorization": f"Bearer {TOKEN}"}) as client:
+        best = client.get("/api/data", params={"file": "clicks.csv"}).json()["verbs"][0]
+        assert (best["verb"], best["best"]) == ("complete", True)
+        assert best["options"] == {"rows": "user", "columns": "item", "feedback": "implicit", "duplicates": "sum"}
+        begun = client.post("/api/jobs", json={"verb": "complete", "file": "clicks.csv", "options": best["options"] | {"components": "2"}}).json()
+        ended = events_of(client, begun["id"])[-1]
+        assert ended[0] == "done", ended
+        asked = {"file": ended[1]["model"], "row": "u1", "n": 3}
+        found = client.post("/api/complete/recommend", json=asked)
+        assert found.status_code == 200, found.text
+
+
 def _run_python(text, folder):
     """What "copy as Python" gives, run where it stands."""
     import os
@@ -237,10 +254,17 @@ def test_records_outlive_the_studio_and_foreign_ones_are_passed_over(quick, tmp_
         "0008": {"model": "../x.safetensors"},
         "0009": {"file": "../a.csv"},
         "0010": {"curve": "x"},
+        "0012": {"seconds": "long"},
+        "0013": {"curve": [[0, "x"]]},
+        "0014": {"summary": [1]},
+        "0015": {"began": None},
+        "0016": {"verb": ["reduce"]},
+        "0017": {"state": 3},
     }
     for id, change in tampered.items():
         (place / f"{id}.json").write_text(json.dumps(kept | {"id": id} | change))
-    (place / "0011.json").write_text("{")
+    for id, text in {"0011": "{", "0018": "[]", "0019": "[" * 100_000, "0020": "NaN"}.items():
+        (place / f"{id}.json").write_text(text)
     again = Jobs(Folder.of(tmp_path))
     assert list(again.jobs) == [job.id]
     assert again.named(job.id).state == "stopped", "it ran when the studio ended"

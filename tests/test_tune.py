@@ -188,9 +188,10 @@ def test_the_ridges_of_the_model_are_the_default(rng):
     exact = holes(rng, 60, 40, rank=3, share=0.5, noise=0.01)
     found = tune(exact, n_components=3, model=ALS(biases=False), random_state=0)
     tried = [t.l2 for t in found.table]
-    np.testing.assert_allclose(tried[:4], [0.2, 0.1, 0.05, 0.025])
-    assert found.best["l2"] < 0.025  # the data are almost exact: the walk goes on beyond the smallest ridge
-    np.testing.assert_allclose(tried[4:], 0.025 * 0.5 ** np.arange(1, len(tried) - 3))
+    np.testing.assert_allclose(np.array(tried[:3]) / tried[1:4], 2.0)
+    assert found.best["l2"] < 0.025  # the data are almost exact
+    far = tune(1000 * exact, n_components=3, model=ALS(biases=False), random_state=0)
+    assert far.best["l2"] == pytest.approx(1000 * found.best["l2"])
     assert found.model.biases is False
 
 
@@ -229,3 +230,22 @@ def test_bad_choices_are_refused_by_name(planted, options):
     name = next(iter(options))
     with pytest.raises(InputError, match=f"({names.get(name, name)})="):
         tune(np.abs(planted), **options)
+
+
+def yes_and_no(seed, n=150, m=60, share=0.5):
+    rng = np.random.default_rng(seed)
+    logits = 2.0 * rng.standard_normal((n, 2)) @ rng.standard_normal((2, m))
+    table = (rng.random((n, m)) < 1 / (1 + np.exp(-logits))).astype(float)
+    return np.where(rng.random((n, m)) < share, table, np.nan)
+
+
+def test_yes_and_no_get_the_loss_that_errs_less():
+    table = yes_and_no(0)
+    found = tune(table, n_components=2, l2=(1.0,), random_state=0)
+    assert found.best["loss"] == found.model.loss == "logistic"
+    for loss in ("squared", "logistic"):
+        assert f"with loss={loss!r}" in found.stopped
+    for given, model in ((table, ALS()), (table + 1.0, "ALS")):  # a choice of the caller's, and grades
+        other = tune(given, n_components=2, l2=(1.0,), model=model, random_state=0)
+        assert other.model.loss == "squared"
+        assert "hidden tenth" not in other.stopped

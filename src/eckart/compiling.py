@@ -16,10 +16,28 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import Compiler, CompileResult
-from numba.core.compiler_machinery import AnalysisPass, PassManager, register_pass
-from numba.core.typed_passes import AnnotateTypes
+import numba
+
+LEAST_NUMBA = (0, 63)
+"""The first version with the parts of the compiler that are used below."""
+
+
+def _check_numba(version: str) -> None:
+    """Say what to install where the parts of numba that are used here are not there yet."""
+    if tuple(int(part) for part in version.split(".")[:2]) < LEAST_NUMBA:
+        least = ".".join(map(str, LEAST_NUMBA))
+        raise ImportError(f"eckart needs numba >= {least}, found {version}; pip install --upgrade numba")
+
+
+try:
+    from numba.core.codegen import JITCodeLibrary
+    from numba.core.compiler import Compiler, CompileResult
+    from numba.core.compiler_machinery import AnalysisPass, PassManager, register_pass
+    from numba.core.typed_passes import AnnotateTypes
+except ImportError:
+    _check_numba(numba.__version__)
+    raise
+_check_numba(numba.__version__)
 
 
 class _Whole(JITCodeLibrary):  # type: ignore[misc]

@@ -24,10 +24,10 @@ from eckart.io.models.pack import kept_trace, resumed_trace
 from eckart.io.read import read
 from eckart.matrix import Counts, Dense, Matrix, Observed
 from eckart.matrix_blocks import gaps_of_file
-from eckart.notebook import table
+from eckart.notebook import answer_of, folded, table, verdict
 from eckart.parameters import either, flag, optional, param, seed, whole
 from eckart.scheduler import MOST_THREADS
-from eckart.trace import StopReason, Trace
+from eckart.trace import StopReason, Trace, is_preliminary
 
 T = TypeVar("T")
 GAPS_HELD = 3.0
@@ -162,6 +162,9 @@ class Estimator(BaseEstimator):
         """Verbs are held to their annotations; those that answer row by row answer a Dask collection by a collection."""
         super().__init_subclass__(**named)
         hold(cls)
+        for name in ("fit", "fit_transform", "fit_impute"):
+            if inspect.isfunction(verb := vars(cls).get(name)):
+                setattr(cls, name, _or_interrupted(verb))
         for name in BY_ROWS:
             verb = inspect.getattr_static(cls, name, None)  # one that only some models have (available_if) stays as it is
             if inspect.isfunction(verb) and not hasattr(verb, "answers_later"):
@@ -235,9 +238,13 @@ class Estimator(BaseEstimator):
             return on_data(engine, matrix, lambda placed: do(placed, self.fit_.factors, engine))
 
     def _html_repr(self) -> str:
-        """scikit-learn's diagram, and the certificate below it once the model is fitted."""
+        """What was found, the certificate folded, and scikit-learn's diagram; before the fit that diagram alone."""
         diagram: str = super()._html_repr()
-        return diagram + self.fit_.certificate._repr_html_() if "fit_" in vars(self) else diagram
+        if "fit_" not in vars(self):
+            return diagram
+        c = self.fit_.certificate
+        summary = verdict(c.holds, f"The certificate {'holds' if c.holds else 'does not hold'} ({c.kind}).")
+        return f"<div>{answer_of(self)}{folded(summary, c._repr_html_())}{diagram}</div>"
 
     def save(self, path: Any) -> None:
         """Write the model to one .safetensors file (arrays + JSON header, checksum), atomically."""
@@ -280,6 +287,25 @@ def require_room(name: str, value: Any, numbers: float, itemsize: int = 8, inste
         raise wrong(
             name, value, f"a number whose arrays fit in memory: they would need {needed / 2**30:,.1f} GiB, {free / 2**30:,.1f} GiB are free", instead
         )  # fmt: skip
+
+
+def _or_interrupted(verb: Callable[..., Any]) -> Callable[..., Any]:
+    """A verb that fits, and says once that the fit was interrupted: the model is then the best one so far, not the one that was asked for."""
+
+    @functools.wraps(verb)
+    def call(self: Any, *args: Any, **named: Any) -> Any:
+        answer = verb(self, *args, **named)
+        trace = self.fit_.trace if "fit_" in vars(self) else None
+        if trace is not None and trace.reason is StopReason.INTERRUPTED and not is_preliminary() and not trace.interrupt_told:
+            trace.interrupt_told = True
+            warnings.warn(
+                f"{type(self).__name__} was interrupted after {len(trace)} steps; the best state so far is kept, and certificate_ says how far it came",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        return answer
+
+    return call
 
 
 def _or_later(verb: Callable[..., Any]) -> Callable[..., Any]:

@@ -10,7 +10,7 @@ All three are frozen, keep row and column labels, and know their shape and float
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
@@ -298,23 +298,28 @@ def row_parts(matrix: Matrix, rows: int = 65536) -> Iterator[Matrix]:
             yield Dense(block, None if matrix.rows is None else matrix.rows[seen : seen + len(block)], matrix.columns)
             seen += len(block)
         return
+    parts = getattr(matrix, "parts", None)
+    if parts is not None:  # entries that are not in memory together: one part after the other
+        seen = 0
+        for number, length in enumerate(parts.lengths):
+            labels = None if matrix.rows is None else matrix.rows[seen : seen + length]
+            yield from row_parts(replace(parts.load(number), rows=labels, columns=matrix.columns), rows)
+            seen += length
+        return
     count = matrix.shape[0]
     assert count is not None
     for a in range(0, count, rows):
-        b = min(a + rows, count)
-        labels = None if matrix.rows is None else matrix.rows[a:b]
-        if isinstance(matrix, Dense):
-            yield Dense(matrix.values[a:b], labels, matrix.columns)  # type: ignore[index]
-        else:
-            first, last = matrix.indptr[a], matrix.indptr[b]
-            yield type(matrix)(
-                matrix.indptr[a : b + 1] - first,
-                matrix.indices[first:last],
-                matrix.data[first:last],
-                matrix.n_columns,
-                labels,
-                matrix.columns,
-            )
+        yield row_slice(matrix, a, min(a + rows, count))
+
+
+def row_slice(matrix: Any, a: int, b: int) -> Any:
+    """The rows a to b of a matrix in memory, of the same kind, labels included."""
+    labels = None if matrix.rows is None else matrix.rows[a:b]
+    if isinstance(matrix, Dense):
+        return Dense(matrix.array[a:b], labels, matrix.columns)
+    first, last = matrix.indptr[a], matrix.indptr[b]
+    entries = matrix.indptr[a : b + 1] - first, matrix.indices[first:last], matrix.data[first:last]
+    return type(matrix)(*entries, matrix.n_columns, labels, matrix.columns)
 
 
 SQUARABLE = {np.dtype(np.float32): (1e-18, 1e18), np.dtype(np.float64): (1e-75, 1e75)}

@@ -156,8 +156,8 @@ class _Parted:
     columns: np.ndarray | None
 
     def __new__(cls, *args: Any, **named: Any) -> Any:
-        if "indptr" in named:  # dataclasses.replace: other entries, which are in memory
-            return (Observed if issubclass(cls, Observed) else Counts)(**named)
+        if "indptr" in named or len(args) >= 4:  # type(x)(indptr, indices, ...): other entries, which are in memory
+            return (Observed if issubclass(cls, Observed) else Counts)(*args, **named)
         return super().__new__(cls)
 
     def __init__(self, parts: Any, rows: np.ndarray | None = None, columns: np.ndarray | None = None):
@@ -215,6 +215,17 @@ def _one_below_another(parts: list[Any], n_columns: int) -> tuple[np.ndarray, np
     indptr = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
     indices = np.concatenate([part.indices.astype(index_dtype(n_columns), copy=False) for part in parts])
     return indptr, indices, np.concatenate([part.data for part in parts])
+
+
+def stacked(pieces: list[Any]) -> Any:
+    """Matrices of one kind and as many columns as one, the first one's rows first; labels of rows where all have them."""
+    first = pieces[0]
+    if len(pieces) == 1:
+        return first
+    rows = None if any(piece.rows is None for piece in pieces) else np.concatenate([piece.rows for piece in pieces])
+    if isinstance(first, Dense):
+        return Dense(np.concatenate([piece.array for piece in pieces]), rows, first.columns)
+    return type(first)(*_one_below_another(pieces, first.n_columns), first.n_columns, rows, first.columns)
 
 
 class ObservedParts(_Parted, Observed):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, Protocol
 
 import numpy as np
 
-from eckart.matrix import Counts, Dense, Matrix, Observed
+from eckart.matrix import Counts, Dense, Matrix, Observed, row_slice
 
 KINDS = {"dense": Dense, "counts": Counts, "observed": Observed}
 
@@ -78,11 +78,7 @@ class MemoryParts:
 
     def load(self, part: int) -> Matrix:
         a = part * self.rows
-        m, b = self.matrix, a + self.lengths[part]
-        if isinstance(m, Dense):
-            return Dense(m.array[a:b])
-        first, last = m.indptr[a], m.indptr[b]
-        return type(m)(m.indptr[a : b + 1] - first, m.indices[first:last], m.data[first:last], m.n_columns)
+        return replace(row_slice(self.matrix, a, a + self.lengths[part]), rows=None, columns=None)
 
 
 @dataclass(frozen=True, eq=False)

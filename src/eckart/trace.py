@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from eckart.notebook import curve, table
+from eckart.notebook import Line, curve, in_notebook, table
 
 
 class StopReason(enum.Enum):
@@ -40,6 +40,7 @@ class Trace:
     seconds: list[float] = field(default_factory=list, repr=False)
     reason: StopReason = StopReason.DIRECT
     note: str = ""
+    interrupt_told: bool = field(default=False, repr=False, compare=False)
     _start: float = field(default_factory=time.perf_counter, repr=False)
 
     def add(self, value: float) -> None:
@@ -135,6 +136,11 @@ def _end_if_stopping() -> None:
         raise KeyboardInterrupt
 
 
+def is_preliminary() -> bool:
+    """Whether the work that goes on is a step towards the answer."""
+    return _Told.preliminary
+
+
 def silent(stage: str, done: float, total: float | None) -> None:
     """The watcher that does nothing."""
 
@@ -147,6 +153,21 @@ def say(stage: str, done: float, total: float | None) -> None:
     """
     print(f"{stage}: {done:,.0f}" + ("" if total is None else f" of {total:,.0f}"), flush=True)
 LOG = logging.getLogger("eckart")
+
+
+@contextmanager
+def _one_line() -> Iterator[Watcher]:
+    """A watcher for notebooks: one line that says where the fit is, and in the end where it was last."""
+    line = Line()
+
+    def watch(stage: str, done: float, total: float | None) -> None:
+        line.say(f"{stage}: {done:,.0f}" + ("" if total is None else f" of {total:,.0f}"))
+
+    try:
+        yield watch
+    finally:
+        if line.words:
+            line.say(line.words, last=True)
 
 
 def _logged() -> Watcher:
@@ -230,9 +251,9 @@ def compiling_told(tell: Callable[[str], None]) -> Iterator[None]:
 
 @contextmanager
 def progress(show: bool) -> Iterator[Watcher]:
-    """A watcher for ``verbose=``: bars on standard error where that is a terminal, else one line a step on standard output, where the lines of
-    scikit-learn and of ``print`` go (notebooks, logs, pipes). Unless ``show``, only the log is told. Inside a display that is open already, its bars are
-    joined to it. A listener is told all of it instead."""
+    """A watcher for ``verbose=``: bars on standard error where that is a terminal, one line that is written anew in a notebook, else one line a step on
+    standard output, where the lines of scikit-learn and of ``print`` go (logs, pipes). Unless ``show``, only the log is told. Inside a display that is open
+    already, its bars are joined to it. A listener is told all of it instead."""
     _end_if_stopping()
     if _Told.listener is not None:
         yield _Told.listener.stage
@@ -240,6 +261,9 @@ def progress(show: bool) -> Iterator[Watcher]:
         yield _logged() if LOG.isEnabledFor(logging.DEBUG) else silent
     elif _Display.open is not None:
         yield _Display.open.watch
+    elif in_notebook():
+        with _one_line() as watch:
+            yield watch
     elif not sys.stderr.isatty():
         yield say
     else:

@@ -92,7 +92,7 @@ def test_6_5_1_zeros_mean_that_nothing_is_known(numbers, data):
 
 def test_6_5_2_the_objective_is_what_it_says_and_its_gradient_vanishes_at_the_answer():
     data = planted()
-    model = fit(ALS(2, random_state=0, tol=1e-10, max_iter=200), data)
+    model = fit(ALS(2, l2=0.05, random_state=0, tol=1e-10, max_iter=200), data)
     f, maps = model.fit_.factors, model.maps_
     x, p, _ = problem_of(model, data[0])
     rows, s = np.repeat(np.arange(x.shape[0]), x.row_counts()), maps.stretch
@@ -176,8 +176,8 @@ def test_6_5_4_the_maps_solve_their_ridge_regression():
 
 def test_6_5_5_with_a_large_ridge_the_maps_vanish_and_attributes_with_them():
     table, frame, *_ = planted()
-    plain = ALS(2, random_state=0, tol=1e-10, max_iter=200).fit(table, **NAMES)
-    heavy = ALS(2, random_state=0, tol=1e-10, max_iter=200, l2_features=1e12).fit(table, **NAMES, row_features=frame)
+    plain = ALS(2, l2=0.05, random_state=0, tol=1e-10, max_iter=200).fit(table, **NAMES)
+    heavy = ALS(2, l2=0.05, random_state=0, tol=1e-10, max_iter=200, l2_features=1e12).fit(table, **NAMES, row_features=frame)
     rows = plain.row_ids.names(np.arange(plain.row_ids.size))
     assert np.allclose(heavy.predict(rows[:20], 7), plain.predict(rows[:20], 7), atol=2e-3)
 

@@ -5,12 +5,17 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from eckart.notebook import shown, table, verdict
+
+BEWARE = "beware: "
+"""Begins a note that belongs into the first line."""
+ALIKE = 1e-6
+"""Relative difference of errors below which two answers are the same but for roundings and the tolerance of a solver."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +75,25 @@ class Certificate:
     def holds(self) -> bool:
         return all(check.passed for check in self.checks)
 
+    def beside(self, errors: dict[str, float], where: str) -> Certificate:
+        """The same with the mean squared errors (or losses) of the model, of biases and of the mean on some entries; a model that is no better says so in the
+        first line.
+
+        >>> c = Certificate("least squares", "global", ())
+        >>> str(c.beside({"model": 1.0, "mean": 1.0}, "5 entries")).splitlines()[0]
+        'Certificate: HOLDS (global), but predicts no better than the mean'
+        """
+        plain = {name: value for name, value in errors.items() if name not in ("model", "entries")}
+        facts = {f"error of {name} on {where}": value for name, value in {"model": errors["model"], **plain}.items()}
+        beaten = [name for name, value in plain.items() if value > 0 and errors["model"] >= value * (1 - ALIKE)]
+        note = f"predicts no better than {'the mean' if 'mean' in beaten else ' and '.join(beaten)}"
+        return replace(self, facts=self.facts | facts, notes=(*self.notes, f"{BEWARE}{note}") if beaten else self.notes)
+
+    @property
+    def beware(self) -> str:
+        """What makes an answer worth little though every check passed; empty where nothing does."""
+        return "; ".join(note[len(BEWARE) :] for note in self.notes if note.startswith(BEWARE))
+
     @property
     def reason(self) -> str:
         """Why it does not hold, in words; empty when it does."""
@@ -89,7 +113,7 @@ class Certificate:
 
     def __str__(self) -> str:
         lines = [
-            f"Certificate: {'HOLDS' if self.holds else 'DOES NOT HOLD'} ({self.kind})",
+            f"Certificate: {'HOLDS' if self.holds else 'DOES NOT HOLD'} ({self.kind}){', but ' * bool(self.beware)}{self.beware}",
             f"  problem   {self.problem}",
         ]
         width = max([len(c.name) for c in self.checks] + [len(n) for n in self.facts] + [8])
@@ -105,7 +129,7 @@ class Certificate:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        title = verdict(self.holds, f"The certificate {'holds' if self.holds else 'does not hold'} ({self.kind}).")
+        title = verdict(self.holds, f"The certificate {'holds' if self.holds else 'does not hold'} ({self.kind}){', but ' * bool(self.beware)}{self.beware}.")
         rows: list[tuple[Any, ...]] = [
             (verdict(c.passed, "ok" if c.passed else "fails"), c.name, float(c.value), float(c.limit), c.meaning)
             for c in self.checks

@@ -21,6 +21,9 @@ from eckart.trace import StopReason
 GRADIENT_LIMIT = 1.0
 """Where the two are equal: the mean gradient is as long as those of batches stray from it; of one batch, its slope along theta is as large as the objective."""
 
+TRIVIAL_LIMIT = 0.999
+"""Of the error of the trivial answer, which a network gives before it has learned anything: what it learned shows in the third digit at least."""
+
 
 def certify_network(
     problem: str,
@@ -57,7 +60,7 @@ def certify_network(
     if against is not None:
         error, trivial, words = against
         ratio = error / trivial if trivial > 0 else np.inf if error > 0 else 0.0
-        checks.append(Check("error against trivial", ratio, 1.0, f"error / error of {words}"))
+        checks.append(Check("error against trivial", ratio, TRIVIAL_LIMIT, f"error / error of {words}"))
     facts = {"objective": objective, "gradient norm": gradient, **facts}
     if stopped:
         facts["stopped"] = stopped

@@ -13,7 +13,8 @@ Ky Fan's inequality gives  sum_{i<=k} lambda_i <= sum_i max(theta_i, beta) + ||R
 Products of the remainder may be those of rows whose entries are rounded by a share u of their size (about the mean). Such rows differ by a matrix of norm
 u sqrt(W tr C) at the most, so that sqrt(beta) is raised by u sqrt(tr C).
 
-Where C itself is at hand, beta is proven: beta I - remainder has a Cholesky factor. Where only products are, q Lanczos steps from one random start give
+Where C itself is at hand, beta is proven: beta I - remainder has a Cholesky factor. Of few rows A with C = A^T A the products A A^T are at hand, and the
+remainder has the eigenvalues of A A^T - A V (A V)^T. Where only products with C are, q Lanczos steps from one random start give
 xi >= (1 - eps) ||remainder|| except with probability p = 1.648 sqrt(n) exp(-sqrt(eps) (2q - 1)) (Kuczynski and Wozniakowski 1992); a block of b independent
 starts contains each of their Krylov spaces, so it fails with probability at most p^b, and beta = xi / (1 - eps).
 """
@@ -36,6 +37,8 @@ FAILURE = 1e-3
 """Chance with which a bound that is not proven may be wrong; it is told with it."""
 CLEAR = 1e-13
 """Parts of unit vectors in a basis up to which they count as orthogonal to it: some dozen roundings."""
+TALL = 2**16
+"""Rows of tall arrays that are looked at together in float64: a few columns of them stay in cache."""
 PROBLEM = "capture the most variance with k directions: max tr(V^T C V), V^T V = I"
 
 Product = Callable[[np.ndarray], np.ndarray]
@@ -66,32 +69,24 @@ def certify_subspace(
     inside the engine, where these have been made; then ``rough`` may give products for the remainder alone, and the share by which they round entries.
     """
     k, n = components.shape
-    eps = float(np.finfo(components.dtype).eps)
     if k == 0:
-        return Certificate(
-            PROBLEM, "global", extra, {"captured variance": 0.0, "total variance": float(total), "k": 0}, notes
-        )
+        return _of_nothing(total, notes, extra)
     apart = product if known is None or rough is None else rough[0]
     seen = _measured(apart, components, held, rng, probe, engine, known)
     v, image, by = seen.v, seen.image, seen.by
     orthonormal = float(np.abs(_inner(v, v, by) - np.eye(k)).max())
-    scale = max(float(np.abs(values).max()), floor, np.finfo(float).tiny)
     inside = _inner(v, image, by)
-    captured = float(np.trace(inside))
     if by is None:
         residuals = np.linalg.norm(image - v * values, axis=0)
     else:
         rest = _plus(v, -np.diag(values), image, by)
         residuals = np.sqrt(np.diagonal(by.inner(rest, rest)))
     outside = _plus(v, -inside, image, by)
-    nuclear = float(np.sqrt(np.maximum(eigvalsh(_inner(outside, outside, by)), 0.0)).sum())
-    theta = np.sort(eigvalsh((inside + inside.T) / 2))[::-1]
-    facts: dict[str, Any] = {"k": k, "captured variance": captured, "total variance": float(total)}
-    rounding = 30 * eps * np.sqrt(n) * scale
+    leaving = _inner(outside, outside, by)
     if k >= n:
-        found, upper, how = 0.0, float(total), "exact: k directions are all there are"
+        found, beta, how = 0.0, 0.0, "exact: k directions are all there are"
     else:
-        left = float(total) - captured
+        left = float(total) - float(np.trace(inside))
         if held is not None:  # C - V image^T - image V^T + V inside V^T = C + V turn^T + turn V^T
             turn = 0.25 * v @ (inside + inside.T) - image
             found, beta, how = proven_norm(product, *held, v, turn, rng, left)
@@ -102,27 +97,112 @@ def certify_subspace(
             if apart is not product and rough is not None:
                 beta = min((np.sqrt(beta) + rough[1] * np.sqrt(total)) ** 2, max(left, beta))
                 how = f"{how}, raised by what rounding entries by {rough[1]:.0e} of their size can hide"
-        upper = float(np.maximum(theta, beta).sum()) + nuclear
+    evidence = _Evidence(orthonormal, residuals, inside, leaving, found, beta, how)
+    return _judged(evidence, components, values, total, tol, floor, notes, extra)
+
+
+def certify_rows(
+    gram: np.ndarray,
+    times: Product,
+    times_t: Product,
+    components: np.ndarray,
+    values: np.ndarray,
+    total: float,
+    *,
+    tol: float,
+    floor: float = 0.0,
+    notes: tuple[str, ...] = (),
+    extra: tuple[Check, ...] = (),
+) -> Certificate:
+    """The same for few rows A with C = A^T A, whose small matrix ``gram`` = A A^T is at hand: A (I - V V^T) A^T = A A^T - (A V) (A V)^T has the eigenvalues of
+    the remainder, so its norm is known without a random start. ``times`` is V -> A V and ``times_t`` Y -> A^T Y; nothing of float64 is as tall as V."""
+    k, n = components.shape
+    if k == 0:
+        return _of_nothing(total, notes, extra)
+    v = components.T
+    codes = np.asarray(times(v), np.float64)
+    image, inside = times_t(codes), codes.T @ codes
+    square, leaving = np.zeros((k, k)), np.zeros((k, k))
+    for first in range(0, n, TALL):
+        part, its = (np.asarray(a[first : first + TALL], np.float64) for a in (v, image))
+        square += part.T @ part
+        its -= part @ inside
+        leaving += its.T @ its
+    off = inside - np.diag(values)  # C V - V diag(values) is what leaves the span, and V off
+    residual = np.diagonal(leaving) + np.einsum("ij,ij->j", off, square @ off)
+    found = float(np.abs(eigvalsh(gram - codes @ codes.T)).max(initial=0.0))
+    evidence = _Evidence(
+        float(np.abs(square - np.eye(k)).max()),
+        np.sqrt(residual),
+        inside,
+        leaving,
+        found,
+        min(found, max(float(total) - float(np.trace(inside)), 0.0)),
+        f"Ky Fan, with the rest an eigenvalue of the {len(gram)} x {len(gram)} products of rows",
+    )
+    return _judged(evidence, components, values, total, tol, floor, notes, extra)
+
+
+class _Evidence(NamedTuple):
+    """What was measured of V: the largest entry of |V^T V - I|, residuals, V^T C V, the squares of (I - V V^T) C V, and the norm of the remainder as an
+    estimate from below, as a bound and in words."""
+
+    orthonormal: float
+    residuals: np.ndarray
+    inside: np.ndarray
+    leaving: np.ndarray
+    found: float
+    beta: float
+    how: str
+
+
+def _of_nothing(total: float, notes: tuple[str, ...], extra: tuple[Check, ...]) -> Certificate:
+    """The certificate of no direction at all."""
+    return Certificate(PROBLEM, "global", extra, {"captured variance": 0.0, "total variance": float(total), "k": 0}, notes)
+
+
+def _judged(
+    e: _Evidence,
+    components: np.ndarray,
+    values: np.ndarray,
+    total: float,
+    tol: float,
+    floor: float,
+    notes: tuple[str, ...],
+    extra: tuple[Check, ...],
+) -> Certificate:
+    """The certificate that follows from what was measured."""
+    k, n = components.shape
+    eps = float(np.finfo(components.dtype).eps)
+    scale = max(float(np.abs(values).max()), floor, np.finfo(float).tiny)
+    captured = float(np.trace(e.inside))
+    nuclear = float(np.sqrt(np.maximum(eigvalsh(e.leaving), 0.0)).sum())
+    theta = np.sort(eigvalsh((e.inside + e.inside.T) / 2))[::-1]
+    rounding = 30 * eps * np.sqrt(n) * scale
+    upper = float(total) if k >= n else float(np.maximum(theta, e.beta).sum()) + nuclear
     upper = max(min(upper, float(total)), captured)
-    facts |= {
+    facts: dict[str, Any] = {
+        "k": k,
+        "captured variance": captured,
+        "total variance": float(total),
         "upper bound for any k directions": upper,
         "share of the upper bound captured": captured / upper if upper > 0 else 1.0,
-        "how the bound is known": how,
-        "remainder norm": found,
-        "largest residual": float(residuals.max()),
+        "how the bound is known": e.how,
+        "remainder norm": e.found,
+        "largest residual": float(e.residuals.max()),
     }
     allowed = max(float(np.sqrt(tol)), 30 * eps * np.sqrt(n))
     checks = (
-        Check("orthonormality", orthonormal, max(50 * eps * np.sqrt(k), 1e-12), "largest entry of |V^T V - I|"),
+        Check("orthonormality", e.orthonormal, max(50 * eps * np.sqrt(k), 1e-12), "largest entry of |V^T V - I|"),
         Check(
             "Ritz residual",
-            float(residuals.max()) / scale,
+            float(e.residuals.max()) / scale,
             allowed,
             "largest ||C v - theta v|| / theta_1: each v is an eigenvector",
         ),
         Check(
             "nothing larger left out",
-            found / scale,
+            e.found / scale,
             float(theta[-1]) * (1 + 0.3 * np.sqrt(tol)) / scale + allowed / 3 + rounding / scale,
             "norm of what is orthogonal to V, found from another start, against theta_k; both / theta_1",
         ),

@@ -75,7 +75,7 @@ def complete(
     from eckart.cli.complete_mixed import complete_mixed, why_mixed
     from eckart.cli.completed_cells import check_cells, check_output, write_cells, write_forecast
     from eckart.cli.reading import described, facts, local, reading_of
-    from eckart.cli.suspicions import refuse_complete, refuse_rank
+    from eckart.cli.suspicions import refuse_clicks, refuse_complete, refuse_rank
 
     source = reading_of(triples, table, written)
     to = Targets(out, model, report).check(file)
@@ -93,6 +93,8 @@ def complete(
         raise InputError(
             "--method mixed came with options of other methods, wanted a wide table, and -k, --l2, --max-iter, --checkpoint, --out, --model and --report alone"
         )
+    if method != "mixed":
+        refuse_clicks(source, file)
     why = why_mixed(source, file) if method == "auto" and plainly else ""
     if method == "mixed" or why:
         complete_mixed(source, file, to, {"n_components": k, "l2": fit.l2, "max_iter": max_iter, "checkpoint": checkpoint, **always}, shell, how.plan, why)

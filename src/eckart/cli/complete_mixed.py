@@ -77,6 +77,19 @@ def _tell_words(head: Any, file: str, shell: Shell) -> None:
             shell.note(f"{word} stands for a gap in {', '.join(found[:3])}{more}")
 
 
+def _tell_errors(errors: dict[str, list[float]], shell: Shell) -> None:
+    """What the other cells of its row say of a cell that was held out: the mean over columns, and each column in detail."""
+    if not errors:
+        return
+    plain, low_rank, whole = (float(np.mean([of[i] for of in errors.values()])) for i in range(3))
+    shell.say("held out", f"error {whole:.3f} (factor model alone {low_rank:.3f}; mean or commonest level {plain:.3f}), the mean over {len(errors)} columns")
+    for name, of in errors.items():
+        shell.detail(f"  {name}: {of[2]:.3f} (factor model {of[1]:.3f}; mean or commonest level {of[0]:.3f})")
+    if worse := [name for name, of in errors.items() if of[2] >= of[0]]:
+        more = f" and {len(worse) - 3} more" if len(worse) > 3 else ""
+        shell.note(f"the other columns say nothing of {', '.join(worse[:3])}{more}: filled about as well by the mean or the commonest level")
+
+
 def complete_mixed(
     source: Reading, file: str, to: Targets, parameters: dict[str, Any], shell: Shell, plan_only: bool, why: str = ""
 ) -> None:
@@ -122,6 +135,14 @@ def complete_mixed(
     for name, reason in (dict.fromkeys(counting, "it counts the rows") | plan["aside"]).items():
         shell.note(f"column {name!r} is left as it is: {reason}")
     shell.say("rank", f"{plan['rank']}, ridge {plan['l2']:g}: {plan['rank_reason']}")
+    if plan["form"] != "usual losses":
+        shell.detail(f"  form: {plan['form']}; errors of numbers at cells held out {plan['forms']}")
+    shell.say("trees", plan["trees"])
+    _tell_errors(plan["errors"], shell)
+    if ends := model.at_the_ends(part):
+        some = ", ".join(f"{count:,} of {name}" for name, count in list(ends.items())[:3])
+        more = f" and of {len(ends) - 3} more columns" if len(ends) > 3 else ""
+        shell.note(f"filled with the least or largest value that was seen, since what is expected lies beyond: {some}{more}")
     shell.answer["data"] = {
         "file": file,
         "rows": table.num_rows,

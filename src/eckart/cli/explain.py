@@ -37,7 +37,10 @@ class WordOptions:
     max_df: Annotated[str, option(help="Text: keep words of at most so many documents, or a share.")] = "0.5"
     max_features: Annotated[int | None, option(help="Text: keep the most frequent words only.")] = None
     stop_words: Annotated[
-        str, option(help="Text: words to leave out: english, scikit-learn (its list), none, or a file of one word a line.")
+        str,
+        option(
+            metavar="NAME|FILE", help="Text: words to leave out: english, scikit-learn (its list), none, or a file of one word a line."
+        ),
     ] = "english"
     vocabulary: Annotated[
         str | None,
@@ -80,7 +83,7 @@ def explain(
             help="lda: a file that guides topics: words of the first topic on its first line, and so on.",
         ),
     ] = None,
-    covariance: Annotated[str | None, option(help="mixture: full, tied, diag, spherical, unit or factor.")] = None,
+    covariance: Annotated[str | None, option(help="mixture: full, tied, diag, spherical, unit or factor.  [default: by BIC, full for a given k]")] = None,
     family: Annotated[
         str | None, option(help="mixture: bernoulli for yes and no, multinomial for counts, instead of Gaussians.")
     ] = None,

@@ -119,5 +119,7 @@ def run() -> None:
 
 
 def _fail(words: str, code: int) -> None:
-    print(f"eckart: error: {' '.join(words.split())}", file=sys.stderr)
+    from eckart.cli.shell import harmless
+
+    print(f"eckart: error: {harmless(' '.join(words.split()))}", file=sys.stderr)
     sys.exit(code)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
+import numpy as np
 import typer
 
 from eckart.cli import options
 from eckart.cli.options import CellOptions, Engine, TableOptions, option
 from eckart.cli.shell import Shell, lasting
+from eckart.matrix import Dense, Observed
 
 VERBS = ("reduce", "complete", "explain", "embed")
 
@@ -24,6 +26,17 @@ def of_verb(words: list[str]) -> list[str]:
     if len(words) < 3 or words[0] != "plan" or words[1] not in VERBS:  # two words: a file of this name
         return words
     return ["plan", *words[2:]] if words[1] == "reduce" else [*words[1:], "--plan"]
+
+
+FIXED = 0.5
+"""Seconds of a fit, at most, that belong to no pass over the data (checks, the certificate, Python itself): they are not multiplied for other solvers."""
+
+
+def _with_gaps(matrix: Any) -> Any:
+    """A table in memory with empty cells as the partly observed matrix that a fit takes it for."""
+    if isinstance(matrix, Dense) and matrix.in_memory and np.isnan(np.asarray(matrix.values)).any():
+        return Observed.from_nan(np.asarray(matrix.values), matrix.rows, matrix.columns)
+    return matrix
 
 
 @options.spread
@@ -54,12 +67,16 @@ def plan(
     from eckart.cli.estimate import tell_plan
     from eckart.cli.reading import local, reading_of
     from eckart.cli.reduce import _components
+    from eckart.cli.suspicions import refuse_clicks, refuse_triples
     from eckart.engines import available_memory
     from eckart.reduce.pca import PCA
     from eckart.reduce.plan import choose, costs, measured_speed, validate_components
 
     with shell.phase(f"reading {file}"):
-        matrix = reading_of(table, written, shell=shell).table(local(file), shell).matrix
+        reading, file = reading_of(table, written, shell=shell), local(file)
+        refuse_triples(reading, file, by_name=True, verb="plan complete")
+        refuse_clicks(reading, file, verb="plan complete")
+        matrix = _with_gaps(reading.table(file, shell).matrix)
     k = _components(components)
     validate_components(k, matrix.shape[0], matrix.shape[1])
     chosen = choose(matrix, k, solver)
@@ -71,7 +88,9 @@ def plan(
     speed = measured_speed()
     if matrix.shape[0] is not None:
         found = tell_plan(shell, matrix, PCA(k, svd_solver=solver, random_state=0, engine=engine).fit)
-        speed = chosen.seconds / max(found["seconds"], 1e-6)  # the estimates beside it in the unit of what was measured
+        measured = found["seconds"] - found["loading"]
+        beside = min(max(0.0, measured - chosen.seconds / speed), FIXED)
+        speed = chosen.seconds / max(measured - beside, 1e-6)  # the estimates beside it in the unit of what was measured
     shell.say(
         "",
         f"{chosen.passes} passes, {chosen.memory / 2**20:,.0f} MiB beyond the data ({available_memory() / 2**30:.1f} GiB available)",

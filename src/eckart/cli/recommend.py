@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
@@ -12,7 +13,7 @@ import typer
 
 from eckart.cli import attribute_files, options
 from eckart.cli.options import CellOptions, TripleOptions, option
-from eckart.cli.shell import Shell, Targets
+from eckart.cli.shell import Shell, Targets, harmless
 from eckart.errors import EckartError, FileError, InputError, wrong
 
 BLOCK_ROWS = 2**14
@@ -96,7 +97,7 @@ def recommend(
         fitted.engine = on
     source = reading_of(triples, written, plan=fitted.fit_.plan)
     fitted, cold = _with_attributes(fitted, row_features, column_features, source)
-    names, called = source.names, _titles(titles, fitted, shell)
+    names, called = source.names, _titles(titles, fitted, model, shell)
     if explain is not None and row:
         found = fitted.explain(as_kind(row, fitted.row_ids)[0], as_kind([explain], fitted.column_ids)[0], n)
         shell.answer["explanation"] = vars(found)
@@ -156,18 +157,24 @@ def _with_attributes(fitted: Any, rows: str | None, columns: str | None, source:
     return fitted, np.array(table.column(key).to_pylist(), object)
 
 
-def _titles(spec: str | None, fitted: Any, shell: Shell) -> Any:
-    """Titles of columns: those asked for, or those that the model was given where their file is still there."""
+def _titles(spec: str | None, fitted: Any, model: Path, shell: Shell) -> Any:
+    """Titles of columns: those asked for, or those that the model names where their file lies beside it.
+
+    A model may come from a stranger: it names no file anywhere else.
+    """
     from eckart.cli.asked_ids import Titles
 
     if spec is not None:
         return Titles(spec, fitted.column_ids)
-    kept = fitted.fit_.plan.get("titles")
-    try:
-        return Titles(kept, fitted.column_ids) if isinstance(kept, str) else None
-    except EckartError:
-        shell.note(f"titles were fitted with --titles {kept}, which is not there; ids are shown")
+    saved = fitted.fit_.plan.get("titles")
+    if not isinstance(saved, str):
         return None
+    name = saved.rsplit(":", 2)[0]
+    if name not in ("", ".", "..") and Path(name).name == name and "\\" not in name:
+        with contextlib.suppress(EckartError):
+            return Titles(str(model.parent / saved), fitted.column_ids)
+    shell.note(f"titles were fitted with --titles {saved}, which is not beside the model; ids are shown (say --titles)")
+    return None
 
 
 def _for_rows(fitted: Any, row: list[str] | None, listed: Any, options: dict[str, Any]) -> Iterator[Any]:
@@ -264,7 +271,7 @@ def printed(titles: tuple[str, ...], tables: Iterator[tuple[np.ndarray, ...]]) -
     widths = None
     for table in tables:
         cells = [
-            [f"{v:.4f}" if isinstance(v, float) else str(v) for v in column.tolist()] for column in map(_plain, table)
+            [f"{v:.4f}" if isinstance(v, float) else harmless(str(v)) for v in column.tolist()] for column in map(_plain, table)
         ]
         right = [np.asarray(column).dtype.kind in "iuf" for column in table]
         if widths is None:

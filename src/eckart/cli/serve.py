@@ -23,6 +23,10 @@ NoToken = Annotated[
     bool,
     typer.Option("--no-token", help="Listen on other addresses without a token, as behind a proxy that asks for one."),
 ]
+AllowHost = Annotated[
+    list[str] | None,
+    typer.Option(help="A name by which callers may reach the service, beside addresses and this machine's own names; * for any."),
+]
 Certificate = Annotated[Path | None, typer.Option(help="Certificate for TLS (.pem); wants --tls-key.")]
 Key = Annotated[Path | None, typer.Option(help="Key for TLS (.pem).")]
 Body = Annotated[int, typer.Option(help="Most bytes of a request.")]
@@ -42,6 +46,7 @@ def serve(
     workers: Workers = 1,
     token_file: TokenFile = None,
     no_token: NoToken = False,
+    allow_host: AllowHost = None,
     tls_certificate: Certificate = None,
     tls_key: Key = None,
     max_body: Body = 16 * 2**20,
@@ -99,7 +104,10 @@ def serve(
     )
     limits = Limits(body=max_body, rows=max_rows, seconds=max_seconds, slow=slow, together=max_requests)
     tls = None if tls_certificate is None or tls_key is None else (tls_certificate, tls_key)
-    run(paths, host=host, port=port, limits=limits, token_file=token_file, workers=workers, tls=tls, drain=drain)
+    run(
+        paths, host=host, port=port, limits=limits, token_file=token_file, workers=workers, tls=tls, drain=drain,
+        hosts=tuple(allow_host or ()),
+    )  # fmt: skip
 
 
 def _paths(file: Path | None, named: list[str]) -> dict[str, Path]:

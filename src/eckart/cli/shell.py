@@ -33,6 +33,19 @@ TEXT_OPTIONS = re.compile(r"\b(min_df|max_df|min_count|max_features|stop_words)\
 """Arguments of text readers that are options here."""
 
 
+CONTROL = re.compile("\x1b(?!\\[[0-9;]*m)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""Characters that move the cursor, clear the screen or turn the order of letters around; colours are left."""
+
+
+def harmless(words: str) -> str:
+    """Text out of data as a terminal may be given it: control characters are written, not carried out.
+
+    >>> harmless("a\\x1b[2Jb")
+    'a\\\\x1b[2Jb'
+    """
+    return CONTROL.sub(lambda m: m[0].encode("unicode_escape").decode(), words)
+
+
 def _in_options(line: str) -> str:
     """An error with arguments as a person says them in the shell.
 
@@ -122,7 +135,7 @@ class Shell:
         """One line of a summary, with its name in the first column."""
         LOG.info("%-10s %s", name, words)
         if not self.silent:
-            typer.echo(f"{name:<10} {words}")
+            typer.echo(f"{name:<10} {harmless(words)}")
 
     def detail(self, words: str) -> None:
         """What only --verbose and the log show."""
@@ -135,7 +148,7 @@ class Shell:
         self.notes.append(words)
         LOG.warning("%s", words)
         if not self.json:
-            typer.echo(f"eckart: note: {words}", err=True)
+            typer.echo(f"eckart: note: {harmless(words)}", err=True)
 
     @contextlib.contextmanager
     def phase(self, words: str) -> Iterator[None]:

@@ -45,12 +45,38 @@ def triples_in(reading: Reading, file: str, by_name: bool = False) -> tuple[str,
     return shown[first], shown[second], shown[value]
 
 
-def refuse_triples(reading: Reading, file: str, by_name: bool = False) -> None:
+def clicks_in(reading: Reading, file: str) -> tuple[str, str, bool] | None:
+    """The columns of row ids and column ids of a file that looks like a log of events without values (who, what, perhaps when), and whether a pair of them
+    comes again; None where it does not look like one."""
+    head = reading.head(file)
+    if head is None or not head.named or not 2 <= len(head.columns) <= MOST_COLUMNS:
+        return None
+    names = [c.name for c in head.columns]
+    ids = [j for j, name in enumerate(names) if _is_id(name)]
+    if len(ids) != 2 or any(j not in ids and not _says(names[j], WHEN) and head.columns[j].kind != "row number" for j in range(len(names))):
+        return None
+    first, second = ids if not _says(names[ids[0]], WHAT) or _says(names[ids[1]], WHAT) else ids[::-1]
+    pairs = head.rows.select([names[first], names[second]])
+    return names[first], names[second], pairs.group_by(pairs.column_names).aggregate([]).num_rows < pairs.num_rows
+
+
+def refuse_clicks(reading: Reading, file: str, verb: str = "complete") -> None:
+    """A log of events that was given as a wide table."""
+    if reading.long or reading.only is not None or reading.index is not None or (found := clicks_in(reading, file)) is None:
+        return
+    words = ["eckart", *verb.split(), file, "--rows", found[0], "--columns", found[1], "--feedback", "implicit", *(["--duplicates", "sum"] if found[2] else [])]
+    raise InputError(
+        f"{file} looks like a log of events, with ids in {found[0]} and {found[1]} and no values, not like a table with gaps; run: {shlex.join(words)}   "
+        "(or name the columns to use with --only)"
+    )
+
+
+def refuse_triples(reading: Reading, file: str, by_name: bool = False, verb: str = "complete") -> None:
     """A file of ratings that was given as a wide table."""
     if reading.only is not None or (found := triples_in(reading, file, by_name)) is None:
         return
     rows, columns, values = found
-    words = ["eckart", "complete", file, "--rows", rows, "--columns", columns, "--values", values]
+    words = ["eckart", *verb.split(), file, "--rows", rows, "--columns", columns, "--values", values]
     words += ["--delimiter", {"\t": "tab"}.get(reading.delimiter, reading.delimiter)] if reading.delimiter else []
     words += ["--no-header"] if reading.header is False else []
     raise InputError(

@@ -11,6 +11,7 @@ from sklearn.base import clone
 from eckart.complete.factors.als import ALS
 from eckart.errors import InputTypeError, written, wrong
 from eckart.matrix import Observed
+from eckart.matrix_blocks import facts_of
 
 METRICS = ("rmse", "mae", "ndcg", "recall")
 
@@ -32,6 +33,12 @@ def base_of(model: Any, n_threads: int | None) -> Any:
 
 def seeded(base: Any, seed: int) -> dict[str, Any]:
     return {"random_state": seed} if "random_state" in base.get_params(deep=False) else {}
+
+
+def yes_no(x: Observed) -> bool:
+    """Whether the entries are 0 and 1, and both came."""
+    facts = facts_of(x)
+    return facts.values is not None and np.array_equal(facts.values, [0.0, 1.0]) and facts.whole and facts.least == 0 and facts.most == 1
 
 
 def metric_of(metric: str, at: int, base: Any) -> str:
@@ -79,27 +86,23 @@ def _rising(n_components: Any, strategy: str, shape: tuple[int, int], usual: boo
     return ranks
 
 
-def ridges_of(l2: Any, base: Any, x: Observed) -> list[float | None]:
-    """Falling ridges, or [None] where the model has none."""
+def ridges_of(l2: Any, base: Any, x: Observed) -> tuple[list[float | None], Callable[[float | None], dict[str, Any]]]:
+    """Falling ridges, [None] where the model has none; and from a ridge to parameters: where the model chooses its ridge by the entries, the powers and the
+    ridge of biases stay as it chooses them."""
+
+    def plain(ridge: float | None) -> dict[str, Any]:
+        return {} if ridge is None else {"l2": ridge}
+
     if "l2" not in base.get_params(deep=False):
         if l2 is not None:
             raise wrong("l2", l2, f"None: {type(base).__name__} has no l2")
-        return [None]
+        return [None], plain
     if l2 is None:
-        own = base.ridge_for(x).l2 if hasattr(base, "ridge_for") else base.l2
-        return [own * f for f in (4.0, 2.0, 1.0, 0.5)] if own else [own]
+        own = base.ridge_for(x)._asdict() if hasattr(base, "ridge_for") else {"l2": base.l2}
+        beside = {} if base.l2 is not None else {name: value for name, value in own.items() if name != "l2"}
+        return [own["l2"] * f for f in (4.0, 2.0, 1.0, 0.5)] if own["l2"] else [own["l2"]], lambda ridge: plain(ridge) | beside
     given = [l2] if np.ndim(l2) == 0 else list(l2)
     numbers = (int, float, np.integer, np.floating)
     if not given or any(isinstance(v, bool) or not isinstance(v, numbers) or not 0 <= v < np.inf for v in given):
         raise wrong("l2", l2, "a number >= 0 or several")
-    return [*sorted({float(v) for v in given}, reverse=True)]
-
-
-def ridge_parameters(l2: Any, base: Any, x: Observed) -> Callable[[float | None], dict[str, Any]]:
-    """From a ridge to parameters: where the model chooses the whole ridge by the values, its power and the share of biases stay as it chooses them."""
-    if l2 is None and getattr(base, "l2", 0.0) is None and hasattr(base, "ridge_for") and base.l2_power is None:
-        own = base.ridge_for(x)
-        if own.l2_power != 1.0:
-            share = own.l2_bias / own.l2
-            return lambda ridge: {"l2": ridge, "l2_power": own.l2_power, "l2_bias": share * float(ridge or 0.0)}
-    return lambda ridge: {} if ridge is None else {"l2": ridge}
+    return [*sorted({float(v) for v in given}, reverse=True)], plain

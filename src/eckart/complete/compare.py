@@ -14,6 +14,7 @@ and what was decided by the time stays decided, so that method, reason and bits 
 
 biases     mean + b_i + c_j alone: what every model has to beat
 als        ``ALS`` at the rank and ridge that ``tune`` finds on entries hidden from it in turn
+logistic   ``ALS(loss="logistic")``, where entries are 0 and 1: the error of a probability of yes is that of any other guess
 bayes      ``BayesianMF``, for the comparison with fewer draws than for the answer
 """
 
@@ -26,7 +27,9 @@ import numpy as np
 
 from eckart.clusters.clock import spent
 from eckart.complete.bayes.gibbs import BURN_IN
+from eckart.complete.candidates import yes_no
 from eckart.complete.factors.als import ALS
+from eckart.complete.factors.hidden_share import NO_CODES
 from eckart.complete.split import split
 from eckart.complete.tune import tune
 from eckart.complete.tuning import Tuning
@@ -49,8 +52,6 @@ SMALL_SHARE = 0.25
 """Share of the budget that all rounds together may take where there is more than one: small data are to be answered soon."""
 SHARE, CANDIDATES = 0.7, 12
 """Share of the time left that ``BayesianMF`` may take; fits of ALS that tuning makes."""
-NO_CODES = 1e20
-"""Ridge under which codes are zero in any unit of the data: only biases are left."""
 
 
 class Judged(NamedTuple):
@@ -131,6 +132,8 @@ def compare(
         tried[0].append(Tried("bayes", np.zeros(0), 0.0, f"left out: it would take about {guess:.0f} s"))
     als, tuning = first.als(k, rank, left, verbose)
     tried[0].append(als)
+    if yes_no(x):
+        tried[0].append(first.logistic(rank))
 
     def rounds() -> int:
         """As many as make enough entries, and as there is time for."""
@@ -142,6 +145,7 @@ def compare(
             more = _Round(x, build, seed + number, f"-{number + 1}", steps)
             again = [more.biases(), *([more.bayes(rank)] if len(tried[0][1].squares) else [tried[0][1]])]
             again.append(more.als(k, rank, None if tuning is None else left, verbose)[0])
+            again += [more.logistic(rank)] if yes_no(x) else []
         except InputError as error:
             if "held_out" not in str(error):
                 raise
@@ -151,8 +155,9 @@ def compare(
     table = [_judged([again[at] for again in tried]) for at in range(len(tried[0]))]
     best = choose(squares)
     found = {"n_components": rank} if tuning is None else dict(tuning.best)
-    parameters = {"als": found, "bayes": {"n_components": rank}, "biases": {}}[best]
-    return Comparison(best, parameters, table, tuning, _sentence(best, table, len(squares[best]), budget))
+    logits = {"n_components": rank, "loss": "logistic"}
+    parameters = {"als": found, "logistic": logits, "bayes": {"n_components": rank}, "biases": {}}[best]
+    return Comparison("als" if best == "logistic" else best, parameters, table, tuning, _sentence(best, table, len(squares[best]), budget))
 
 
 def choose(squares: dict[str, np.ndarray]) -> str:
@@ -183,6 +188,13 @@ class _Round:
 
     def bayes(self, rank: int) -> Tried:
         return self._fitted("bayes", f"rank {rank}", n_components=rank, **DRAWS)
+
+    def logistic(self, rank: int) -> Tried:
+        def work() -> Tried:
+            model = self._build("als", f"logistic{self._suffix}", n_components=rank, loss="logistic")
+            return self._judge("logistic", *self._timed(model), f"als under the logistic loss, rank {rank}")
+
+        return Tried.resumed(self._step("logistic", work, "logistic", "als"))
 
     def als(self, k: int | None, rank: int, left: Callable[[], float] | None, verbose: bool) -> tuple[Tried, Tuning | None]:
         """Tuned, or as it is where there is no time to tune it: ``left()`` tells how much there is (None: it was left out in the first round)."""

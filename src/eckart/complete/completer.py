@@ -26,6 +26,7 @@ from eckart.complete.folding import entry_weights, is_matrix, put_observed
 from eckart.complete.kept_entries import KeptEntries
 from eckart.complete.new_rows import NewRows
 from eckart.complete.normalise import Normaliser
+from eckart.complete.plain_answers import own_errors
 from eckart.complete.recommend import Recommender
 from eckart.engines.protocol import RidgeRule
 from eckart.errors import FileError, InputError, wrong
@@ -89,6 +90,8 @@ class Completer(NewRows, Recommender, TransformerMixin, KeptEntries, ABC):
         """A fit that has been made becomes the model."""
         if getattr(self, "feedback", "explicit") == "explicit":
             fit.plan["ranking"] = "auto"
+            if "hidden entries" not in fit.plan and (errors := own_errors(fit, x)):
+                fit.plan["own entries"] = errors
         self._take(fit, x)
         self._say_if_early(fit)
 
@@ -99,6 +102,16 @@ class Completer(NewRows, Recommender, TransformerMixin, KeptEntries, ABC):
     def _take(self, fit: Fit, x: Observed) -> None:
         super()._take(fit, x)
         self._demand = None
+
+    @fitted
+    def certificate_(self) -> Certificate:
+        """Evidence of the fit, with its error beside those of biases and of the mean: on hidden entries where the fit hid some, else on its own."""
+        fit = self._fitted("certificate_")
+        for name, what in (("hidden entries", "hidden"), ("own entries", "fitted")):
+            errors = fit.plan.get(name)
+            if isinstance(errors, dict):
+                return fit.certificate.beside(errors, f"{errors['entries']:,} {what} entries")
+        return fit.certificate
 
     def demand(self) -> Any:
         """What rows are likely to take up (``complete.demand.Demand``), learned from the observed entries once; ``recommend`` orders by it."""

@@ -12,7 +12,7 @@ from eckart.arguments import numbers
 from eckart.complete.normalise import Normaliser
 from eckart.errors import InputError, wrong
 from eckart.factors import LowRank
-from eckart.index.labels import Labels
+from eckart.index.labels import Labels, one_or_many
 from eckart.matrix import Counts, Dense, Observed
 from eckart.matrix_blocks import facts_of, larger, of_each_part, parts_of
 from eckart.parameters import number
@@ -169,14 +169,21 @@ def pairs(rows: Any, columns: Any) -> tuple[Any, Any]:
 
 
 def _listed(ids: Any) -> Any:
-    if isinstance(ids, (str, bytes)) or np.ndim(ids) == 0:
-        return [ids]
+    ids = one_or_many(ids)
     return ids if hasattr(ids, "dtype") else list(ids)
 
 
 def is_matrix(rows: Any) -> bool:
-    """True for data, False for ids."""
-    return isinstance(rows, (Observed, Dense, Counts)) or np.ndim(rows) == 2 or hasattr(rows, "tocsr")
+    """True for data, False for ids (a list of tuples that hold text is one of ids)."""
+    if isinstance(rows, (Observed, Dense, Counts)) or hasattr(rows, "tocsr"):
+        return True
+    if not isinstance(rows, (list, tuple)):
+        return np.ndim(rows) == 2
+    try:
+        array = np.asarray(rows)
+    except ValueError:  # tuples within tuples
+        return False
+    return array.ndim == 2 and array.dtype.kind not in "US"
 
 
 def cast(a: np.ndarray | None, like: np.ndarray) -> np.ndarray | None:

@@ -69,7 +69,7 @@ class NewRows:
             replace(
                 self.fit_,
                 factors=flipped(merged) if turned else merged,
-                certificate=replace(self.certificate_, notes=(*self.certificate_.notes, UPDATED)),
+                certificate=replace(self.fit_.certificate, notes=(*self.fit_.certificate.notes, UPDATED)),
             ),
             entries.transposed() if turned else entries,
         )

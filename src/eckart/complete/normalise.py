@@ -27,6 +27,7 @@ import numpy as np
 
 from eckart.arguments import held
 from eckart.complete.biases import BiasSums, balanced, ridged
+from eckart.engines import engine_named
 from eckart.errors import InputTypeError, wrong
 from eckart.matrix import Observed
 from eckart.matrix_blocks import facts_of, parts_of, with_values
@@ -197,7 +198,7 @@ def normalise(
     if parts_of(observed) is not None:
         if scale:
             raise wrong("scale", scale, "False for data in parts (shards or a Dask collection)", "divide the values by their deviations before they are read")
-        fitted = _of_parts(observed, by, engine, float(l2), l2_by_count, iterations)
+        fitted = _of_parts(observed, by, engine_named() if engine is None else engine, float(l2), l2_by_count, iterations)
         return fitted, fitted.apply(observed)
     mean = float(observed.data.mean(dtype=np.float64)) if observed.nnz else 0.0
     fitted = Normaliser(by, observed.shape, mean)

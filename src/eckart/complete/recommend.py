@@ -18,7 +18,7 @@ from eckart.complete.lists_by_parts import OnParts, best_by_parts
 from eckart.complete.shares import SharesOfEntries
 from eckart.errors import InputError, wrong
 from eckart.factors import LowRank
-from eckart.index.labels import Labels
+from eckart.index.labels import Labels, one_or_many
 from eckart.matrix import Observed
 from eckart.matrix_blocks import parts_of, some_rows
 from eckart.notebook import table
@@ -327,11 +327,6 @@ def one_side(rows: Any, columns: Any) -> None:
     """What is alike is asked of one side."""
     if (rows is None) == (columns is None):
         raise InputError(f"rows={rows!r} and columns={columns!r} came, wanted ids for exactly one of them")
-
-
-def one_or_many(ids: Any) -> Any:
-    """One id as a list of one."""
-    return [ids] if isinstance(ids, (str, bytes)) or np.ndim(ids) == 0 else ids
 
 
 def _names(ids: Labels, positions: np.ndarray) -> np.ndarray:

@@ -59,7 +59,9 @@ class SharesOfEntries:
         matrix = (v.T * heavy) @ v + np.diag(penalty)
         if (gram := self._fold_base(f)) is not None:
             matrix += gram[np.ix_(used, used)]
-        row_of = np.linalg.lstsq(matrix, goal, rcond=None)[0]
+        # in units of its own: the ridge of codes may be 1e20 times that of the bias, which least squares would take for rounding
+        unit = 1.0 / np.sqrt(np.where(np.diagonal(matrix) > 0, np.diagonal(matrix), 1.0))
+        row_of = unit * np.linalg.lstsq(matrix * np.outer(unit, unit), goal * unit, rcond=None)[0]
         factor = stretch * (1.0 if f.column_scale is None else float(f.column_scale[j]))
         base, parts = float(clean.at([i], [j])[0]), dict[str, float]()
         if (means := self._prior_of(i, j)) is not None:

@@ -132,6 +132,22 @@ def folds(observed: Observed | Counts, n: int = 5, *, random_state: Any = None) 
     if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or not 2 <= n <= observed.nnz:
         raise wrong("n", n, f"an int from 2 to the number of entries, {observed.nnz}")
     rng = generator(random_state)
+    if parts_of(observed) is not None:  # each part deals its own entries, so no row is torn apart
+        seeds = rng.integers(2**63, size=len(parts_of(observed).lengths)).tolist()
+        sides = (True, False)
+        return (Split(*(fewer(observed, _fold_side, [(n, seed, i, train) for seed in seeds]) for train in sides)) for i in range(n))
+    dealt = _dealt(observed, n, rng)
+    return (Split(_take(observed, dealt != i), _take(observed, dealt == i)) for i in range(n))
+
+
+def _fold_side(part: Any, n: int, seed: int, fold: int, train: bool) -> Any:
+    """The entries of a part that are in one fold's training set, or in its test."""
+    dealt = _dealt(part, n, generator(seed))
+    return _take(part, dealt != fold if train else dealt == fold)
+
+
+def _dealt(observed: Any, n: int, rng: np.random.Generator) -> np.ndarray:
+    """The fold of each entry: rows in random order, the entries of each in random order, dealt in turn."""
     counts = observed.row_counts()
     order = rng.permutation(len(counts))
     first = np.empty(len(counts), dtype=np.int64)
@@ -140,7 +156,7 @@ def folds(observed: Observed | Counts, n: int = 5, *, random_state: Any = None) 
     dealt = np.empty(observed.nnz, dtype=np.int64)
     place = np.arange(observed.nnz) - np.repeat(observed.indptr[:-1] - first, counts)
     dealt[np.argsort(rows + rng.random(observed.nnz))] = place % n
-    return (Split(_take(observed, dealt != i), _take(observed, dealt == i)) for i in range(n))
+    return dealt
 
 
 def train_and_hidden(x: Observed, given: Any, held_out: float | int, seed: Any, name: str = "test") -> tuple[Observed, Observed]:
@@ -160,6 +176,11 @@ def train_and_hidden(x: Observed, given: Any, held_out: float | int, seed: Any, 
 def _equal(a: np.ndarray | None, b: np.ndarray | None) -> bool:
     """The same labels, or none on either side."""
     return a is b if a is None or b is None else bool(np.array_equal(a, b))
+
+
+def hidden_entries(observed: Any, share: float, seed: int) -> np.ndarray:
+    """Which entries a split by entry hides; every row and every column keeps one."""
+    return _draw(observed, share, True, generator(seed))
 
 
 def _draw(observed: Any, held_out: float | int, keep_rows: bool, rng: np.random.Generator) -> np.ndarray:

@@ -27,7 +27,7 @@ import numpy as np
 from sklearn.base import clone
 
 from eckart.arguments import held
-from eckart.complete.candidates import base_of, metric_of, rank_parameter, ranks_of, ridge_parameters, ridges_of, seeded
+from eckart.complete.candidates import base_of, metric_of, rank_parameter, ranks_of, ridges_of, seeded, yes_no
 from eckart.complete.split import Split, split
 from eckart.complete.split import folds as cut
 from eckart.complete.tuning import Trial, Tuning
@@ -37,11 +37,14 @@ from eckart.fit import kept_fit, resumed_fit
 from eckart.io.models.checkpoint import Checkpoint, parameters_of
 from eckart.io.models.levels import Memory, resumed
 from eckart.io.tables.triples import observed
+from eckart.matrix_blocks import parts_of
 from eckart.metrics import mae, ranking, rmse
 from eckart.trace import StopReason, progress
 
 LARGEST, FURTHER, LITTLE = 64, 6, 0.999
 """Rank from which doubling ends; ridges beyond the edge, at most (64 times the edge), while the error falls by more than a thousandth."""
+FEWEST = 200
+"""Entries from which two losses are compared: a tenth of fewer does not tell them apart."""
 DEAD = 1e-2
 """A dimension with less than this share of the largest one's size is drawn anew at a warm start."""
 
@@ -77,7 +80,8 @@ def tune(
     n_components : ranks to try; with ``strategy="doubling"`` the smallest (and, where there are several, the largest) of them. None takes 4, 8, 16, 32, and
         larger ones while the error falls.
     l2 : ridges to try; None takes 4, 2, 1 and 1/2 times that of the model, and goes on while the error falls. Left out for a model without ``l2``.
-    model : "ALS", or an estimator with all other choices set (such as ``ALS(feedback="implicit", alpha=2)`` or ``EASE()``, whose ridge alone is chosen); it
+    model : "ALS" (entries that are 0 and 1 get the loss, squared or logistic, that errs less on a hidden tenth),
+        or an estimator with all other choices set (such as ``ALS(feedback="implicit", alpha=2)`` or ``EASE()``, whose ridge alone is chosen); it
         is not changed.
     folds : number of folds whose tests partition the entries; None makes one split that holds out ``held_out`` (a share or a number of entries).
     metric : "rmse", "mae", "ndcg", "recall" (of lists of ``at`` columns), or "auto": "ndcg" for implicit feedback, else "rmse".
@@ -100,8 +104,10 @@ def tune(
     x = observed(X, rows=rows, columns=columns, values=values, duplicates=duplicates)
     base = base_of(model, n_threads)
     error_name = metric_of(metric, at, base)
+    loss, losses = _loss(base, x, error_name, at) if isinstance(model, str) else ({}, "")
+    base.set_params(**loss)
     ranks = ranks_of(base, n_components, strategy, x.shape)
-    ridges, shape = ridges_of(l2, base, x), ridge_parameters(l2, base, x)
+    ridges, shape = ridges_of(l2, base, x)
     if patience is not None and (
         isinstance(patience, bool) or not isinstance(patience, (int, np.integer)) or patience < 1
     ):
@@ -145,8 +151,8 @@ def tune(
             _beyond(walk, ridges)
         table = walk.seen
         chosen = _choose(table, one_standard_error)
-        stopped += _edges(table[chosen], table)
-        best = rank_parameter(table[chosen].n_components) | shape(table[chosen].l2)
+        stopped += _edges(table[chosen], table) + losses
+        best = rank_parameter(table[chosen].n_components) | shape(table[chosen].l2) | loss
         walk.offer()
         final = clone(base).set_params(**best, **seeded(base, seed), **kept_in(base, checkpoint, "final")).fit(x)
         final.set_params(**kept_in(base, None))
@@ -223,6 +229,16 @@ class _Run:
         miss = np.abs(test.data.astype(np.float64) - guess)
         spread = np.std(miss**2, ddof=1) / (2 * value) if self.metric == "rmse" else np.std(miss, ddof=1)
         return value, float(spread / np.sqrt(test.nnz))
+
+
+def _loss(base: Any, x: Any, metric: str, at: int) -> tuple[dict[str, Any], str]:
+    """Of entries that are 0 and 1: the parameter ``loss`` where the logistic one errs less on a hidden tenth, and words for both errors."""
+    if metric not in ("rmse", "mae") or parts_of(x) is not None or x.nnz < FEWEST or not yes_no(x):
+        return {}, ""
+    run = _Run(split(x, 0.1, random_state=0), base, 0, metric, at, lambda ridge: {})
+    errors = {loss: run.judge(clone(run.model).set_params(loss=loss).fit(run.train))[0] for loss in ("squared", "logistic")}
+    words = ", ".join(f"{metric} {error:.4g} with loss={loss!r}" for loss, error in errors.items())
+    return {"loss": "logistic"} if errors["logistic"] < errors["squared"] else {}, f"; {words} on a hidden tenth"
 
 
 class _Walk:

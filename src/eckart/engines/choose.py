@@ -6,10 +6,13 @@ Another package adds an engine by an entry point of the group ``eckart.engines``
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from eckart.engines.auto import Undecided, gpu_seen
@@ -77,13 +80,39 @@ def engine_named(name: Any = "auto", n_threads: int | None = None, model: str = 
 def available_memory() -> float:
     """Bytes that this machine can allocate now; infinite where the system does not say."""
     try:
-        with open("/proc/meminfo") as f:
-            for line in f:
-                if line.startswith("MemAvailable"):
-                    return float(line.split()[1]) * 1024
-    except OSError:
+        return {"linux": _free_on_linux, "darwin": _free_on_macos, "win32": _free_on_windows}[sys.platform]()
+    except (KeyError, OSError, ValueError, AttributeError, IndexError, subprocess.SubprocessError):
         return float("inf")
-    return float("inf")
+
+
+def _free_on_linux() -> float:
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    return next(float(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+
+
+def _free_on_macos() -> float:
+    """Pages that are free or that the system gives away when they are wanted, as vm_stat counts them."""
+    said = subprocess.run(["/usr/bin/vm_stat"], capture_output=True, text=True, timeout=5, check=True).stdout
+    page = int(said.partition("page size of ")[2].split()[0])
+    counts = dict(line.split(":", 1) for line in said.splitlines()[1:] if ":" in line)
+    return float(page) * sum(int(counts[f"Pages {kind}"].strip(" .")) for kind in ("free", "inactive", "speculative", "purgeable"))
+
+
+def _free_on_windows() -> float:
+    import ctypes
+
+    class Status(ctypes.Structure):
+        """MEMORYSTATUSEX: two numbers of 32 bits, seven of 64."""
+
+        _fields_ = (
+            ("length", ctypes.c_ulong), ("load", ctypes.c_ulong), ("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong), ("more", ctypes.c_ulonglong * 5),
+        )  # fmt: skip
+
+    status = Status(length=ctypes.sizeof(Status))
+    kernel: Any = ctypes.WinDLL("kernel32")  # type: ignore[attr-defined, unused-ignore]
+    if not kernel.GlobalMemoryStatusEx(ctypes.byref(status)):
+        raise OSError("the size of the memory is not known")
+    return float(status.free)
 
 
 def _made(engine: Any, reason: str) -> Choice:

@@ -17,7 +17,8 @@ SOLVABLE = 1e14
 @dataclass(frozen=True, eq=False)
 class MixedColumns:
     """Scores y = mean + W z + noise, z ~ N(0, I): ``weights`` W (scores x k), ``mean``, ``noise`` (variances); ``described`` has an entry of plain values
-    for each part of a column, ``tables`` the arrays of some; ``aside`` says of columns that say nothing why, and what their gaps become.
+    for each part of a column, ``tables`` the arrays of some, ``trees`` those of forests beside the Gaussian; ``aside`` says of columns that say
+    nothing why, and what their gaps become.
 
     >>> f = MixedColumns(2, np.ones((2, 1)), np.zeros(2), np.ones(2))
     >>> f.k, f.n
@@ -32,6 +33,7 @@ class MixedColumns:
     tables: dict[str, np.ndarray] = field(default_factory=dict)
     aside: dict[str, Any] = field(default_factory=dict)
     columns: np.ndarray | None = None
+    trees: dict[str, np.ndarray] = field(default_factory=dict)
 
     @property
     def k(self) -> int:
@@ -45,6 +47,7 @@ class MixedColumns:
         """Arrays and plain values, for a model file."""
         arrays = {"weights": self.weights, "mean": self.mean, "variances": self.noise}
         arrays |= {f"columns.{name}": array for name, array in self.tables.items()}
+        arrays |= {f"trees.{name}": array for name, array in self.trees.items()}
         return arrays, {"n": self.n, "described": self.described, "aside": self.aside}
 
     @classmethod
@@ -52,8 +55,9 @@ class MixedColumns:
         cls, arrays: dict[str, np.ndarray], values: dict[str, Any], rows: np.ndarray | None, columns: np.ndarray | None
     ) -> MixedColumns:
         tables = {name.removeprefix("columns."): a for name, a in arrays.items() if name.startswith("columns.")}
+        trees = {name.removeprefix("trees."): a for name, a in arrays.items() if name.startswith("trees.")}
         w, mean, noise = (arrays[name] for name in ("weights", "mean", "variances"))
-        return cls(values["n"], w, mean, noise, values["described"], tables, values["aside"], columns)
+        return cls(values["n"], w, mean, noise, values["described"], tables, values["aside"], columns, trees)
 
     def check(self) -> None:
         """Refuse what does not fit together (a file may hold anything)."""

@@ -16,7 +16,7 @@ import numpy as np
 
 from eckart.errors import InputError
 from eckart.index.compress import index_dtype
-from eckart.index.labels import Labels, first_null, shown, tidy
+from eckart.index.labels import Labels, check_id_types, first_null, shown, tidy
 from eckart.loading import pa, pc
 
 WHOLE = re.compile(r"0|-?[1-9][0-9]*")
@@ -84,7 +84,9 @@ class Ids:
     def _looked_up(self, ids: list[Any], at: Place) -> np.ndarray:
         seen = self._seen
         try:
-            for x in dict.fromkeys(ids):
+            fresh = dict.fromkeys(ids)
+            check_id_types(set(map(type, fresh)))
+            for x in fresh:
                 seen.setdefault(x, len(seen))
             return np.array(list(map(seen.__getitem__, ids)), np.int32)
         except TypeError:

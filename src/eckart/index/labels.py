@@ -7,8 +7,10 @@ Ids of one kind are held as one native array (integers, dates), all else as obje
 from __future__ import annotations
 
 import datetime as dt
+from decimal import Decimal
 from functools import cached_property
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 
@@ -38,9 +40,21 @@ def tidy(ids: Any, hashed: bool = True) -> np.ndarray:
     if array.dtype.kind != "O":
         return array.astype(array.dtype.newbyteorder("="), copy=False)
     types = set(map(type, array))
-    if hashed and types & {list, dict, set, np.ndarray}:
-        raise InputError(f"ids of types {', '.join(sorted(t.__name__ for t in types))} came, wanted texts, numbers or dates")
+    if hashed:
+        check_id_types(types)
     return _native(array, types)
+
+
+ID_TYPES = (str, bool, int, float, bytes, tuple, dt.date, dt.timedelta, Decimal, UUID, np.generic)
+"""Ids that a model file gives back as they were; an id of None is refused elsewhere, with its place."""
+
+
+def check_id_types(types: set[type]) -> None:
+    """Refuse ids that could not be saved with a model, before it is fitted."""
+    absent = ("NoneType", "NAType", "NaTType")
+    strange = sorted(t.__name__ for t in types if not issubclass(t, ID_TYPES) and t.__name__ not in (*absent, "Period"))
+    if strange:
+        raise InputError(f"ids of type {', '.join(strange)} came, wanted texts, numbers, dates, bytes or tuples of them; write them as text")
 
 
 def _native(array: np.ndarray, types: set[type]) -> np.ndarray:
@@ -65,6 +79,12 @@ def _native(array: np.ndarray, types: set[type]) -> np.ndarray:
     ):  # an integer beyond 64 bits, a date beyond nanoseconds, NaT among dates
         pass
     return array
+
+
+def one_or_many(ids: Any) -> Any:
+    """One id as a list of one; a list or tuple is several, whatever they are."""
+    several = isinstance(ids, (list, tuple)) or (not isinstance(ids, (str, bytes)) and np.ndim(ids) > 0)
+    return ids if several else [ids]
 
 
 def first_null(array: np.ndarray) -> int | None:

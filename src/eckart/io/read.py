@@ -116,7 +116,6 @@ def read(
         leaves out the observations whose id or value is one of the words, of any source; ``""`` are those without a value.
     memory : what a file in long form may take of it, such as ``"4GB"``; by default most of what is free. A larger one is sorted into shards on the disk
         (in the folder for temporary files), which a fit reads in every sweep.
-
     encoding : of text files, such as ``"cp1252"``, ``"latin-1"`` or ``"utf-16"``; by default UTF-8, or what the first bytes of the file tell (UTF-16 as
         spreadsheets write it).
 
@@ -171,6 +170,8 @@ def _read_source(source: Any, ask: _Ask) -> Matrix:
     _refuse_names(ask.columns, ask.index, "X")
     if isinstance(source, (Dense, Observed, Counts)):
         return source
+    if hasattr(source, "matrix") and hasattr(source, "files"):  # eckart.shards
+        return _not_empty(source.matrix())
     return _not_empty(_from_object(source, ask.absent))
 
 

@@ -39,6 +39,16 @@ def default_hidden(n: int, k: int, rows: int) -> list[int]:
     return [first, max(first // 2, min(k, first))]
 
 
+def head_hidden(n: int, rows: int) -> list[int]:
+    """Widths of a network with few answers where none were asked for: few columns need room to be combined, many rows can fill more of it.
+
+    >>> head_hidden(16, 2400), head_hidden(784, 60_000)
+    ([256, 128], [512, 256])
+    """
+    first = 512 if rows >= 20_000 and n >= 128 else 256
+    return [first, first // 2]
+
+
 def stack(widths: Sequence[int], activation: str, dropout: float = 0.0) -> list[Layer]:
     """Dense layers between consecutive widths, an activation (and dropout) after each but the last.
 

@@ -20,7 +20,7 @@ from eckart.fit import Fit
 from eckart.io.models.levels import resuming
 from eckart.loading import lazy
 from eckart.matrix import SQUARABLE, squarable
-from eckart.nn.architecture import conv_head, default_hidden, dense_head, image_shape
+from eckart.nn.architecture import conv_head, dense_head, head_hidden, image_shape
 from eckart.nn.options import WIDTHS
 from eckart.nn.shell import NetworkShell, drawn_seed, fingerprint, rows_at, split_rows
 from eckart.parameters import check, param
@@ -41,6 +41,7 @@ class NetworkHead(NetworkShell):
     channels: Any = param((32, 64), WIDTHS)
 
     _problem = ""
+    epochs, small_batches, fine_rate = (1500, 8, 300), 2000, 2.0  # labels fit in fewer and larger steps than whole rows do
 
     def fit(self, X: Any, y: Any = None) -> Any:
         """Train on rows X with answers y; missing entries of X count as the mean of their column."""
@@ -97,7 +98,7 @@ class NetworkHead(NetworkShell):
         hidden = None if self.hidden is None else [int(w) for w in self.hidden]
         if self.image is None:
             return dense_head(
-                n, out, default_hidden(n, 1, rows) if hidden is None else hidden, self.activation, float(self.dropout)
+                n, out, head_hidden(n, rows) if hidden is None else hidden, self.activation, float(self.dropout)
             )
         if self.channels is None or len(self.channels) == 0:
             raise InputError(
@@ -117,6 +118,7 @@ class NetworkHead(NetworkShell):
     ) -> Certificate:
         import torch
 
+        split = training.judged_rows(split, stopped)
         judged, name = (split[1], "held-out error") if len(split[1]) else (split[0], "error")
         with places.threads(self.n_threads):
             net = modules.with_weights(network.architecture, network.weights).to(place.device, place.dtype)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from eckart.nn.architecture import ACTIVATIONS
 from eckart.optim.rules import RULES
 from eckart.parameters import Rule, check, either, file_name, flag, is_int, number, one_of, optional, param, whole
 
-STEPS = 8000
+EPOCHS = (8000, 30, 300)
 """Gradient steps of a fit where ``max_iter`` is open: as many epochs as that makes, from 30 to 300."""
 
 
@@ -39,14 +39,15 @@ WIDTHS = widths("None or a list of widths >= 1, such as [512, 256]", none=True)
 WORDS = {
     "training": """optimizer : "gd", "heavy_ball", "nesterov", "adagrad", "adam"
     learning_rate : "auto" or float
-        Step for a loss of about 1 an entry; "auto" is 0.001 for Adam.
+        Step for a loss of about 1 an entry; "auto" is 0.001 for Adam (0.002 where classes or numbers are learned).
     schedule : "cosine", "linear" or "constant"
         How the step falls over ``max_iter`` epochs.
     max_iter : None or int
-        Most epochs; None: as many as make 8000 steps, from 30 to 300.
+        Most epochs; None: as many as make 8000 steps, from 30 to 300 (classes, numbers: 1500 steps, 8 to 300).
     batch_size : "auto" or int
     validation_fraction, patience, tol : float, int, float
-        Share of rows held out; stop when their loss has not fallen by ``tol`` (relative) for ``patience`` epochs. The best weights are kept.
+        Share of rows held out; when their loss has not fallen by ``tol`` (relative) for ``patience`` epochs, the rate falls to 0 in
+        some more, and the fit ends. The best weights are kept.
     clip : None or float
         Largest norm of a gradient.
     weight_decay : float
@@ -73,7 +74,7 @@ WORDS = {
     init : "random" or "pca"
         "pca" adds a linear map beside encoder and decoder that starts at the principal subspace: training starts at PCA's error.""",
     "layers": """hidden : None or list of int
-        Widths of the hidden layers; None: two by the shape of the data (one of 128 after convolutions).
+        Widths of the hidden layers; None: two, 256 and 128 wide or more by the shape of the data (one of 128 after convolutions).
     image : None, (height, width) or (height, width, channels)
         Rows are images: convolution, activation and max-pooling for each entry of ``channels``, then flattening and dense layers.
     channels : list of int
@@ -110,6 +111,10 @@ class NetworkParameters(Estimator):
     checkpoint: Any = param(None, file_name())
     engine: Any = param("auto", ENGINE)
 
+    epochs: ClassVar[tuple[int, int, int]] = EPOCHS
+    small_batches: ClassVar[int] = 5000  # rows up to which a batch has 32 of them
+    fine_rate: ClassVar[float] = 1.0  # of the step of Adam
+
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
         text = cls.__doc__ or ""  # python -OO leaves none
@@ -136,14 +141,15 @@ def recipe_of(model: Any, rows: int, cuda: bool) -> Any:
 
     size = model.batch_size
     if size == "auto":
-        size = 32 if rows < 5000 else 128 if rows < 20_000 else 1024 if cuda else 256
+        size = 32 if rows < model.small_batches else 128 if rows < 20_000 else 1024 if cuda else 256
     size = min(int(size), max(rows, 1))
     epochs = model.max_iter
     if epochs is None:
-        epochs = int(np.clip(STEPS // max(1, -(-rows // size)), 30, 300))
+        steps, least, most = model.epochs
+        epochs = int(np.clip(steps // max(1, -(-rows // size)), least, most))
     lr = LEARNING_RATES[model.optimizer] if model.learning_rate == "auto" else float(model.learning_rate)
     if model.learning_rate == "auto" and model.optimizer == "adam":
-        lr *= float(np.sqrt(max(size, 256) / 256))
+        lr *= model.fine_rate * float(np.sqrt(max(size, 256) / 256))
     return Recipe(
         model.optimizer,
         lr,

@@ -1,8 +1,9 @@
 """The one training loop: epochs of shuffled batches, judged after each epoch on rows that were held out, the best weights kept.
 
 An epoch visits all rows once in random order. After it the loss is measured on the held-out rows (without dropout, noise or sampling); where there are none,
-the mean loss of the epoch stands in. The loop ends when this value has not fallen by ``tol`` (relative) for ``patience`` epochs, after ``max_iter`` epochs,
-on an interrupt, or on a loss that is not finite; in every case the best weights are returned, and without held-out rows the last good ones.
+the mean loss of the epoch stands in. When this value has not fallen by ``tol`` (relative) for ``patience`` epochs, the rate falls from where it is to zero in a
+few epochs more, from the best weights on: what a large step still throws about settles then. The loop ends with that, after ``max_iter`` epochs, on an
+interrupt, or on a loss that is not finite; in every case the best weights are returned, and without held-out rows the last good ones. A constant rate stays.
 
 The random numbers of an epoch depend on the seed and the epoch alone, so a resumed run repeats the bits of an uninterrupted one. Where a device has no room
 for a batch, the batch is summed in parts: the same gradient, in less memory.
@@ -10,6 +11,7 @@ for a batch, the batch is summed in parts: the same gradient, in less memory.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -29,6 +31,10 @@ from eckart.trace import StopReason, Trace, Watcher, silent
 
 REFINED = 0.1
 """Last share of the epochs on a GPU in which products are rounded less: the weights then rest where those of the unrounded network do."""
+
+
+FALL = 0.4
+"""Epochs in which the rate falls once the loss no longer does, for each one before: two at the least."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +59,7 @@ class Progress:
     epoch: int = 0
     best: float = float("inf")
     since: int = 0
+    fall: tuple[int, int] | None = None  # epochs in which the rate begins to fall and has fallen
     room: Room = field(default_factory=Room)
     errors: list[float] = field(default_factory=list)
     trace: Trace = field(default_factory=lambda: Trace("training loss", reason=StopReason.MAX_ITER))
@@ -89,11 +96,11 @@ def train(
         with _drawing(net, place) as begin:
             while run.epoch < recipe.max_iter and run.trace.reason is StopReason.MAX_ITER:
                 memory.offer(partial(_state, run, net, optimizer))
-                if place.mixed and not steps.place.fine and run.epoch >= (1 - REFINED) * recipe.max_iter:
+                if place.mixed and not steps.place.fine and run.epoch >= _refined_from(run, recipe):
                     steps.refine()
                 begin(int(np.random.SeedSequence([seed, run.epoch]).generate_state(1)[0]))
                 order = np.random.default_rng([seed, run.epoch]).permutation(len(rows))
-                value = _epoch(steps, order, recipe, run.epoch)
+                value = _epoch(steps, order, recipe, run.epoch, run.fall)
                 _judge(run, net, value, judge or loss, held_out, recipe, place)
                 watch("epochs", run.epoch, recipe.max_iter)
     except KeyboardInterrupt:
@@ -116,11 +123,21 @@ def _drawing(net: Any, place: Place) -> Iterator[Callable[[int], Any]]:
             net.draws.generator = None
 
 
-def _epoch(steps: Steps, order: np.ndarray, recipe: Recipe, epoch: int) -> float:
+def _refined_from(run: Progress, recipe: Recipe) -> float:
+    """The epoch from which products are rounded less."""
+    begin, end = run.fall or (0, recipe.max_iter)
+    return end - max(1.0 if run.fall else 0.0, REFINED * (end - begin))
+
+
+def _epoch(steps: Steps, order: np.ndarray, recipe: Recipe, epoch: int, fall: tuple[int, int] | None) -> float:
     """One pass in the given order; the mean loss of its batches, or the value that is not finite."""
     steps.net.train()
     batches = pieces(steps.rows.index(order), max(1, -(-len(order) // recipe.batch_size)))
-    factor = schedule_of(recipe.schedule, recipe.max_iter * len(batches))
+    count = len(batches)
+    factor = schedule_of(recipe.schedule, recipe.max_iter * count)
+    if fall is not None:
+        at_first = factor(fall[0] * count)
+        factor = partial(_fallen, first=fall[0] * count, last=fall[1] * count, height=at_first)
     if isinstance(steps.optimizer, Nesterov) and len(batches) > 1:
         steps.optimizer.restart()
     steps.begin()
@@ -129,6 +146,11 @@ def _epoch(steps: Steps, order: np.ndarray, recipe: Recipe, epoch: int) -> float
         if not steps.place.cuda and not torch.isfinite(value):
             return float(value)
     return float(steps.total) / len(order)
+
+
+def _fallen(step: int, first: int, last: int, height: float) -> float:
+    """Half a cosine from ``height`` down to zero."""
+    return height * 0.5 * (1 + math.cos(math.pi * min(1.0, (step - first) / max(1, last - first))))
 
 
 def _judge(
@@ -150,8 +172,16 @@ def _judge(
     if error < run.best or held_out is None:
         run.proven, run.kept = run.kept, _copy(net)
     run.best = min(run.best, error)
-    if run.since >= recipe.patience:
-        run.trace.reason = StopReason.CONVERGED
+    if run.fall is not None:
+        run.trace.reason = StopReason.CONVERGED if run.epoch >= run.fall[1] else run.trace.reason
+    elif run.since >= recipe.patience:
+        end = min(recipe.max_iter, run.epoch + max(2, math.ceil(FALL * run.epoch)))
+        if recipe.schedule == "constant" or end == run.epoch:
+            run.trace.reason = StopReason.CONVERGED
+            return
+        run.fall = (run.epoch, end)
+        if held_out is not None:
+            net.load_state_dict(run.kept)
 
 
 def mean_loss(net: Any, loss: Loss, rows: Source, place: Place) -> float:
@@ -160,6 +190,17 @@ def mean_loss(net: Any, loss: Loss, rows: Source, place: Place) -> float:
     with torch.no_grad():
         parts = over_rows(rows, lambda batch: loss(net, batch).double() * len(batch.x))
     return float(sum(parts, torch.zeros((), dtype=torch.float64, device=place.device))) / max(1, len(rows))
+
+
+AFTER_INTERRUPT = 500
+"""Rows that an interrupted fit is measured on: who stops a fit waits for its model, and a few hundred rows take less than half a second."""
+
+
+def judged_rows(split: Any, stopped: str) -> Any:
+    """The rows of training and of judging that a certificate is measured on: all of them, but few after an interrupt."""
+    if stopped != StopReason.INTERRUPTED.value:
+        return split
+    return tuple(part[:: max(1, len(part) // AFTER_INTERRUPT)] for part in split)
 
 
 class Slope(NamedTuple):
@@ -215,6 +256,7 @@ def _state(run: Progress, net: Any, optimizer: Any) -> dict[str, Any]:
         "epoch": run.epoch,
         "best": str(run.best),
         "since": run.since,
+        "fall": None if run.fall is None else list(run.fall),
         "parts": run.room.parts,
         "errors": run.errors,
         "trace": [run.trace.values, run.trace.seconds],
@@ -252,6 +294,7 @@ def _resume(run: Progress, net: Any, optimizer: Any, state: dict[str, Any], plac
         kept |= {n: torch.empty_like(weight).copy_(v) for n, v in kept.items() if v.shape == weight.shape}
     run.epoch, run.since, run.room.parts = state["epoch"], state["since"], state["parts"]
     run.best, run.errors, run.kept = float(state["best"]), list(state["errors"]), tensors["kept"]
+    run.fall = None if state["fall"] is None else (int(state["fall"][0]), int(state["fall"][1]))
     run.proven = run.kept
     run.trace = resumed_trace("training loss", state["trace"])
     run.trace.reason = StopReason.MAX_ITER

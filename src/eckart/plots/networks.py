@@ -46,11 +46,9 @@ def code_maps(models: dict[str, Any], labels: Any = None, axes: Any = None) -> A
     2
     """
     if axes is None:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
+        from eckart.plots.shown import ShownFigure
 
-        figure = Figure(figsize=(5.4 * len(models), 4.8), layout="constrained")
-        FigureCanvasAgg(figure)
+        figure = ShownFigure(figsize=(5.4 * len(models), 4.8), layout="constrained")
         axes = figure.subplots(1, len(models), squeeze=False)[0]
     for ax, (name, codes) in zip(axes, models.items()):
         code_map(codes, labels, ax)

@@ -36,7 +36,9 @@ def scree(model: Any, ax: Any = None, *, spectrum: np.ndarray | None = None) -> 
     """
     ax = new_axes(ax)
     k = model.n_components_
-    shares = np.asarray(model.explained_variance_ratio_ if spectrum is None else spectrum, float)[: max(3 * k, 20)]
+    shares = np.array(model.explained_variance_ratio_ if spectrum is None else spectrum, float)[: max(3 * k, 20)]
+    if getattr(model, "rotation_", None) is not None:
+        shares[:k] = model.explained_variance_ratio_  # the spectrum is that of the data
     x = np.arange(1, len(shares) + 1)
     ax.bar(x, shares, width=0.8, color=[BLUE if i <= k else FAINT for i in x], zorder=2)
     running = np.cumsum(shares)

@@ -16,15 +16,12 @@ TAG = {"boxstyle": "round,pad=0.2", "facecolor": "white", "edgecolor": "none", "
 
 
 def new_axes(ax: Any = None, size: tuple[float, float] = (6.0, 4.0)) -> Any:
-    """The given axes, or those of a new figure that no global state knows."""
+    """The given axes, or those of a new figure that no global state knows; a notebook shows them where they are the value of a cell."""
     if ax is not None:
         return ax
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+    from eckart.plots.shown import ShownAxes, ShownFigure
 
-    figure = Figure(figsize=size, layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure.add_subplot()
+    return ShownFigure(figsize=size, layout="constrained").add_subplot(axes_class=ShownAxes)
 
 
 def plain(ax: Any, title: str = "", x: str = "", y: str = "") -> Any:

@@ -40,7 +40,7 @@ class Autoencoder(NetworkCoder):
     >>> import numpy as np
     >>> angle = np.random.default_rng(0).uniform(0, 6.28, 400)
     >>> X = np.column_stack([np.cos(angle), np.sin(angle), np.cos(2 * angle)])
-    >>> model = Autoencoder(2, hidden=[32], max_iter=60, random_state=0).fit(X)
+    >>> model = Autoencoder(2, hidden=[32], max_iter=120, random_state=0).fit(X)
     >>> model.transform(X).shape, model.certificate_["risk / PCA"] < 0.2
     ((400, 2), True)
 

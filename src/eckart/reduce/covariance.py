@@ -21,7 +21,7 @@ LARGE = 2**24
 @dataclass
 class Covariance:
     """Mean, trace and products of C; ``matrix`` is C itself where it was formed, with the statistic it came from; ``deviations`` are the standard
-    deviations of the columns about their means, where they were measured."""
+    deviations of the columns about their means, where they were measured; ``gram`` is A A^T of the rows A with C = A^T A, where it was formed."""
 
     mean: np.ndarray
     total: float
@@ -37,6 +37,7 @@ class Covariance:
     data_centered: bool = False
     implicit: bool = False
     deviations: np.ndarray | None = None
+    gram: np.ndarray | None = None
 
     @property
     def n(self) -> int:
@@ -61,6 +62,28 @@ class Covariance:
         assert self.data is not None
         out = self.engine.gram_times(self.data, v, self._offset(), implicit=self.implicit, rough=rough)
         return self.engine.outer(out, np.eye(v.shape[1]) / self.weight)
+
+    def rows_gram(self) -> np.ndarray:
+        """A A^T with A = diag(sqrt w) Xc / sqrt(W), rows x rows: for few rows."""
+        if self.gram is None:
+            gram = self.engine.row_gram(self.data, self._offset())
+            gram *= np.outer(self._root, self._root)
+            self.gram = (gram + gram.T) / 2
+        return self.gram
+
+    def times(self, v: np.ndarray) -> np.ndarray:
+        """A V, on the host."""
+        return np.asarray(self.engine.get(self.engine.times(self.data, v, self._offset())), np.float64) * self._root[:, None]
+
+    def times_t(self, y: np.ndarray) -> np.ndarray:
+        """A^T Y, on the host."""
+        return np.asarray(self.engine.get(self.engine.times_t(self.data, self._root[:, None] * y, self._offset())))
+
+    @property
+    def _root(self) -> np.ndarray:
+        """sqrt(w / W) of each row."""
+        w = np.ones(self.rows if self.data is None or self.data.shape[0] is None else self.data.shape[0]) if self.weights is None else self.weights
+        return np.sqrt(w / self.weight)
 
     def image(self, v: np.ndarray) -> np.ndarray:
         """C V for a few wide blocks, by the engine: where it holds a large C itself, nothing of it moves."""

@@ -33,6 +33,8 @@ class SettableBasis(BasisAttributes):
         parts, follow = dict(vars(self).get("_parts", {})), set(parts_that_follow(self))
         if not by_hand:
             parts = {each: getattr(self, each) for each in (*NEEDED, *OTHERS)}
+            unrotated = BasisAttributes.explained_variance_, BasisAttributes.explained_variance_ratio_
+            parts |= {each.fget.__name__: each.fget(self) for each in unrotated}  # what belongs to components_
             follow = {"explained_variance_ratio_", "singular_values_"}
         if old is not None and name == "components_" and np.shape(value) != old.factors.components.shape:
             raise InputError(

@@ -125,13 +125,15 @@ def block_krylov(
     block: int,
     tol: float,
     max_steps: int,
+    least_steps: int = 0,
     max_basis: int | None = None,
     start: np.ndarray | None = None,
     watch: Watcher = silent,
     memory: Memory = NOTHING,
     inside: Callable[[Tall], Tall] | None = None,
 ) -> Ritz:
-    """The k leading eigenpairs of a positive semidefinite operator; ``tol`` is relative to the sum of the k Ritz values. ``inside`` is the same product
+    """The k leading eigenpairs of a positive semidefinite operator; ``tol`` is relative to the sum of the k Ritz values, and is not looked at before
+    ``least_steps``. ``inside`` is the same product
     of arrays of the engine that are not NumPy's, and do not cross."""
     block = max(1, min(block, n))
     limit = min(n, max_basis or max(k + 8 * block, 4 * k))
@@ -182,7 +184,8 @@ def block_krylov(
             missing = _missing_share(values, s[used - width :], remainder, k)
             trace.add(missing)
             watch("Krylov steps", step, None)
-            if (ended := _ended(used, n, k, residuals, noise, missing, tol, following.shape[1] > 0)) is not None:
+            asked = tol if step >= least_steps else 0.0  # before that only rounding and the end of the space count
+            if (ended := _ended(used, n, k, residuals, noise, missing, asked, following.shape[1] > 0)) is not None:
                 trace.reason = ended
                 break
             if following.shape[1] == 0:

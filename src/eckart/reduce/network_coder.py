@@ -33,6 +33,7 @@ from eckart.parameters import check, either, is_int, number, one_of, param, whol
 from eckart.reduce.compare import linear_risk, principal_subspace
 from eckart.reduce.network_rebuild import fill_gaps, link, logit, risk_of, shares_only
 from eckart.rng import generator
+from eckart.trace import StopReason
 
 batches = lazy("eckart.nn.batches")
 losses = lazy("eckart.nn.losses")
@@ -276,7 +277,10 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
         batch_size: int,
         trained_on: bool = True,
     ) -> Certificate:
-        """The certificate, measured at the weights of the factors; PCA stands beside it where its training rows are at hand (``trained_on``)."""
+        """The certificate, measured at the weights of the factors; PCA stands beside it where its training rows are at hand (``trained_on``) and
+        the fit was not interrupted."""
+        trained_on = trained_on and stopped != StopReason.INTERRUPTED.value
+        split = trainer.judged_rows(split, stopped)
         with places.threads(self.n_threads):
             net = modules.with_weights(network.architecture, network.weights).to(place.device, place.dtype)
             seen = batches.Part(rows, split[0])

@@ -65,17 +65,21 @@ class PCA(SettableBasis, ComponentTables, ClassNamePrefixFeaturesOutMixin, Trans
     tol : float
         Share of the captured variance that an iterative solver may miss; 0 is each solver's default (1e-4 randomized, 1e-7 Lanczos, and
         machine precision for svd_solver="arpack").
-    iterated_power, max_iter : "auto" or int
-        Most steps of an iterative solver; by default it stops on its error bound.
+    iterated_power : "auto" or int
+        This many steps after the first for svd_solver="randomized" and "lanczos", whatever ``tol`` says (fewer where nothing but rounding is left), and the
+        most for the others; "auto" stops on the error bound.
+    max_iter : None or int
+        Most steps of an iterative solver.
     n_oversamples : int
-        Least block size of the randomized solver.
+        Least block size of the randomized solver: as many directions are multiplied in each step, or ``n_components`` where that is more.
     center : bool
         False gives the truncated singular value decomposition of the data as they are.
     scale : bool
         True divides every column by its standard deviation first (``scale_``), so that units do not matter: the components of the correlations. They,
         their variances and errors are then in these units; ``mean_``, ``inverse_transform`` and ``impute`` are in those of the data.
     rotation : None, "varimax" or "promax"
-        Rotate the loadings towards few large entries each; codes are then the rotated scores of unit variance.
+        Rotate the loadings towards few large entries each; codes are then the rotated scores of unit variance, and ``explained_variance_`` and
+        ``explained_variance_ratio_`` those of the rotated components (``components_`` and ``singular_values_`` stay those of the subspace).
     checkpoint : None or path
         Keep the state here every few seconds; the same call after a crash goes on from there, with the same bits. The file is removed
         at the end. Solvers that work at a stroke ("svd", "eigh" of few rows) and the sketch of an iterator keep none.
@@ -256,7 +260,7 @@ class PCA(SettableBasis, ComponentTables, ClassNamePrefixFeaturesOutMixin, Trans
         steps = self.max_iter if self.iterated_power == "auto" else int(self.iterated_power) + 1
         tol = FINEST if self.svd_solver == "arpack" and self.tol == 0 else float(self.tol)
         return Options(
-            self.n_components, bool(self.center), self.svd_solver, tol, int(self.n_oversamples), steps, scale=bool(self.scale)
+            self.n_components, bool(self.center), self.svd_solver, tol, int(self.n_oversamples), steps, self.iterated_power != "auto", bool(self.scale)
         )
 
     def _become(self, fit: Fit, scale: np.ndarray | None) -> None:
@@ -284,6 +288,27 @@ class PCA(SettableBasis, ComponentTables, ClassNamePrefixFeaturesOutMixin, Trans
         """Standard deviations that columns were divided by; None without ``scale``."""
         self._fitted("scale_")
         return self._scale
+
+    @fitted
+    def explained_variance_(self) -> np.ndarray:
+        """Variance along each component, divisor N - 1; with ``rotation`` that of the rotated ones, which sum to the same."""
+        variances = self._fitted("explained_variance_").factors.variances
+        return variances if self._rotation is None else self._rotation.variances
+
+    @fitted
+    def explained_variance_ratio_(self) -> np.ndarray:
+        """Share of the total variance of each component; with ``rotation`` that of the rotated ones, which sum to the same."""
+        b = self._fitted("explained_variance_ratio_").factors
+        scatter = b.scatter if self._rotation is None else self._rotation.variances * b.degrees
+        return scatter / b.total if b.total > 0 else np.zeros(b.k)
+
+    @explained_variance_.setter  # type: ignore[no-redef]
+    def explained_variance_(self, value: Any) -> None:
+        self._set("explained_variance_", value)
+
+    @explained_variance_ratio_.setter  # type: ignore[no-redef]
+    def explained_variance_ratio_(self, value: Any) -> None:
+        self._set("explained_variance_ratio_", value)
 
     @fitted
     def mean_(self) -> np.ndarray:

@@ -60,7 +60,7 @@ def validate_components(k: Any, rows: int | None, n: int) -> None:
 def choose(x: Matrix, k: Any, solver: str) -> Plan:
     """The plan for data x: the named solver, or the cheapest that fits."""
     if isinstance(x, Observed):
-        return em_plan(x, k)
+        return em_plan(x, k, solver)
     solver = ALIASES.get(solver, solver)
     if solver not in (*SOLVERS, "auto"):
         raise wrong("svd_solver", solver, f"'auto', {', '.join(map(repr, (*SOLVERS, *ALIASES)))}")
@@ -71,11 +71,12 @@ def choose(x: Matrix, k: Any, solver: str) -> Plan:
     return Plan(name, reason, *estimates[name])
 
 
-def em_plan(x: Any, k: Any) -> Plan:
-    """The one plan for data with gaps, placed or not."""
+def em_plan(x: Any, k: Any, solver: str = "auto") -> Plan:
+    """The one plan for data with gaps, placed or not; a solver that was asked for by name cannot be followed, which the reason says."""
+    aside = "" if solver == "auto" else f"; {solver} was asked for, which takes complete rows"
     width = _width(k, x)
     seconds, memory = 100 * x.nnz * width**2 / FLOPS * 20, x.shape[1] * 8.0 * (width + 1) ** 2
-    return Plan("em", "entries are missing: maximum likelihood on the observed ones", 100, seconds, memory)
+    return Plan("em", f"entries are missing: maximum likelihood on the observed ones{aside}", 100, seconds, memory)
 
 
 def _width(k: Any, x: Any) -> int:
@@ -98,7 +99,8 @@ def costs(x: Matrix, k: Any) -> dict[str, tuple[int, float, float]]:
     side = min(rows, n)
     products = 4.0 * stored * (6 * max(width, 8)) / FLOPS * (3 if isinstance(x, Counts) else 1)
     block = 4.0 * max(BLOCK, 128 * n * size)
-    gram = (1, read + rows * n * side / FLOPS * 0.7 + 4 * side**3 / FLOPS, 8.0 * (3 if short else 9) * side**2 + block)
+    most = 24.0 * side**2 + 8.0 * rows * n * size if short else 72.0 * side**2 + block  # few rows: no array has more entries than they
+    gram = (1, read + rows * n * side / FLOPS * 0.7 + 4 * side**3 / FLOPS, most)
     krylov = (8, 8 * read + products, n * size * (9.0 * width) + block)
     return {
         "eigh": gram,

@@ -23,6 +23,14 @@ class Rotation:
     scores: np.ndarray
     correlation: np.ndarray
 
+    @property
+    def variances(self) -> np.ndarray:
+        """Variance that each rotated component explains: of P z with corr(z) = C the diagonal of C P^T P, whose sum is that of the unrotated ones.
+
+        Varimax: the sums of squared loadings. Promax: a component is credited with what it has in common with the others in proportion to both loadings.
+        """
+        return np.einsum("ij,ji->i", self.correlation, self.pattern.T @ self.pattern)
+
 
 def loadings_of(basis: Basis) -> np.ndarray:
     """n x k: components scaled by their standard deviations."""

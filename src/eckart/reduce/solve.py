@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from eckart.certify.certificate import Certificate, Check
-from eckart.certify.spectral import PROBE, SPARSE_PROBE, certify_subspace, mean_check
+from eckart.certify.spectral import PROBE, SPARSE_PROBE, certify_rows, certify_subspace, mean_check
 from eckart.decompositions import svd
 from eckart.engines import available_memory
 from eckart.engines.protocol import ROUGH, Engine
@@ -26,6 +26,11 @@ from eckart.reduce.standardise import Units, divided, in_words, scale_of
 from eckart.reduce.stream import sketch_covariance
 from eckart.trace import Trace, Watcher, silent
 
+FIRST_TRIED, MOST_TRIED = 8, 200
+"""Components of the first and of the widest fit to rows with gaps by which an open number is chosen."""
+FEW_ROWS = 64
+"""Rows up to which their products are the cheaper evidence: about as many as the directions that a bound by random starts multiplies."""
+
 
 @dataclass(frozen=True)
 class Options:
@@ -37,6 +42,7 @@ class Options:
     tol: float = 0.0
     oversample: int = 10
     max_iter: int | None = None
+    all_steps: bool = False
     scale: bool = False
 
 
@@ -186,6 +192,7 @@ def _run(task: _Task, placed: Any, plan: Plan) -> tuple[Covariance, spectral.Spe
         tol=options.tol,
         oversample=options.oversample,
         max_steps=options.max_iter,
+        all_steps=options.all_steps,
         rng=rng,
         watch=watch,
         memory=task.memory,
@@ -266,6 +273,9 @@ def certify(
         extra = (*extra, notes["error"])
     if notes and "sketch" in notes:
         words = (*words, notes["sketch"])
+    judged: dict[str, Any] = {"tol": tol, "floor": c.rounding, "notes": words, "extra": extra}
+    if c.gram is not None or _few_rows(c):
+        return certify_rows(c.rows_gram(), c.times, c.times_t, basis.components, basis.scatter / basis.weight, c.total, **judged)
     return certify_subspace(
         c.image
         if c.matrix is not None or c.data is None
@@ -274,16 +284,19 @@ def certify(
         basis.scatter / basis.weight,
         c.total,
         rng=rng,
-        tol=tol,
         held=None if c.matrix is None else (c.engine, c.matrix),
         engine=c.engine if c.data is not None else None,
-        floor=c.rounding,
         probe=SPARSE_PROBE if c.data is not None and c.data.kind == "counts" else PROBE,
-        notes=words,
-        extra=extra,
         known=known,
         rough=(lambda v: c.inside(v, rough=True), ROUGH) if tol >= spectral.ROUGH_TOL and c.data is not None and c.data.kind == "dense" else None,
+        **judged,
     )
+
+
+def _few_rows(c: Covariance) -> bool:
+    """Whether the products of rows with each other cost less than random directions of all columns."""
+    rows = getattr(c.data, "matrix", None)
+    return c.matrix is None and isinstance(rows, Dense) and rows.in_memory and len(rows.array) <= min(FEW_ROWS, c.n - 1)
 
 
 def _solve_gaps(task: _Task, x: Any) -> Fit:
@@ -299,34 +312,42 @@ def _solve_gaps(task: _Task, x: Any) -> Fit:
     weight = float(rows) if weights is None else float(weights.sum())
     tol, limit = options.tol or 1e-7, options.max_iter or 2000
     how: dict[str, Any] = {"engine": engine, "rng": task.rng, "tol": tol, "max_iter": limit, "watch": task.watch}
-    k, known = options.k, task.memory.last()
-    if known is not None:
-        k = known
-    elif k is None:
+    k = options.k
+    if k is None:
         k = most
     elif k == "mle":
         raise InputError("n_components='mle' came with missing entries, wanted an int, a share or 'auto'")
     elif not isinstance(k, (int, np.integer)):
-        # "auto" needs the median of the spectrum, which half of the components show: all of them would fit the noise away, at eight times the work
-        first = n // 2 + 1 if k == "auto" else n - 1
-        rough = how | {"tol": 100 * tol}  # where the spectrum falls shows long before its last digits
-        g, _ = gaps.fit_gaussian(x, min(first, n - 1, most, 200), weight, **rough, memory=task.memory.inner(None))
-        values = (
-            np.concatenate([svd(g.w, compute_uv=False) ** 2, np.zeros(n)])[:n] + g.s2
-        )
-        total = float(values.sum())
-        k = (
-            rank.by_share(values, total, float(k))
-            if isinstance(k, float)
-            else rank.gavish_donoho(values[:most], rows, n)
-        )
-    g, trace = gaps.fit_gaussian(x, min(int(k), n - 1), weight, **how, memory=task.memory.inner(int(k)))
+        k = _open_k(task, x, weight, how | {"tol": 100 * tol})  # where the spectrum falls shows long before its last digits
+    g, trace = gaps.fit_gaussian(x, min(int(k), n - 1), weight, **how, memory=task.memory.inner((0, int(k))))
     basis = gaps.to_basis(g, int(k), weight, x)
     empty = int(np.count_nonzero(x.counts == 0))
     notes = (f"{empty} rows have no observed entry; they say nothing and get the mean",) if empty else ()
     certificate = gaps.certificate_of(x, basis, engine=engine, trace=trace, notes=notes)
-    described = asdict(em_plan(x, int(k))) | plan_of(engine) | {"k": basis.k, "tol": tol, "gaps": rows * n - x.nnz}
+    described = asdict(em_plan(x, int(k), options.solver)) | plan_of(engine) | {"k": basis.k, "tol": tol, "gaps": rows * n - x.nnz}
     return with_units(Fit(basis, certificate, trace, described), np.sqrt(seen.square / seen.seen), seen.mean)
+
+
+def _open_k(task: _Task, x: Any, weight: float, how: dict[str, Any]) -> int:
+    """A share or "auto" as a number, from fits to the observed entries of which each has twice the components of the one before.
+
+    A fit of few components spreads what they leave evenly over the others. A share is answered by the first fit of which it takes half of the components at
+    the most; "auto" needs the median of the spectrum, which half of all components show: all of them would fit the noise away, at eight times the work.
+    """
+    k, (rows, n) = task.options.k, x.shape
+    limit = min(n - 1, rows, MOST_TRIED)
+    width, known = task.memory.last() or (FIRST_TRIED if isinstance(k, float) else n // 2 + 1, None)
+    while known is None:
+        width = min(width, limit)
+        g, _ = gaps.fit_gaussian(x, width, weight, **how, memory=task.memory.inner((width, None)))
+        values = np.concatenate([svd(g.w, compute_uv=False) ** 2, np.zeros(n)])[:n] + g.s2
+        if isinstance(k, float):
+            found = rank.by_share(values, float(values.sum()), k)
+            known = found if 2 * found <= width or width == limit else None
+        else:
+            known = rank.gavish_donoho(values[: min(rows, n)], rows, n)
+        width *= 2
+    return known
 
 
 def _unusable(c: Covariance) -> bool:

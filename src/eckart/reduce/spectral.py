@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from eckart.certify.spectral import TALL
 from eckart.decompositions import eigh
 from eckart.engines.protocol import Engine, Tall
 from eckart.errors import InputError
@@ -26,6 +27,12 @@ ROUGH_TOL = 1e-5
 """Shares of missing energy from which products may be rough: rounding changes energy by far less."""
 RANDOMIZED_TOL, LANCZOS_TOL = 1e-4, 1e-7
 """Where no ``tol`` is given: randomized is asked for its speed, lanczos for its accuracy."""
+
+
+WEAK = {"f": 1e-6, "d": 1e-10}
+"""Singular values below this share of the largest have no direction: rounding of the working precision."""
+STEEP = 1e4
+"""Entries of an inverse triangle up to which two of them give orthonormal columns to rounding; beyond, a QR factorization does."""
 
 
 @dataclass
@@ -75,33 +82,49 @@ def solve_eigh(c: Covariance, k: Any) -> Spectrum:
 
 def solve_rows(c: Covariance, k: Any) -> Spectrum:
     """Short and wide: eigenvectors of the N x N matrix Xc Xc^T, turned into components by one more product."""
-    x, engine = c.data, c.engine
-    assert x is not None
-    rows = c.rows
-    gram = engine.row_gram(x, c.mean if c.centered else None)
-    root = np.ones(rows) if c.weights is None else np.sqrt(c.weights)
-    gram *= np.outer(root, root) / c.weight
+    gram = c.rows_gram()
+    rows = len(gram)
     known = isinstance(k, (int, np.integer))
-    values, u = engine.eigh_top((gram + gram.T) / 2, int(k) if known else rows)
+    values, u = c.engine.eigh_top(gram, int(k) if known else rows)
     values = np.maximum(values, 0.0)
-    kept = pick(k, values, c.total, c.weight, rows, c.n)
+    kept = min(pick(k, values, c.total, c.weight, c.rows, c.n), rows)  # a sketch has fewer rows than it has seen
     values, u = values[:kept], u[:, :kept]
-    images = engine.times_t(x, root[:, None] * u, c.mean if c.centered else None).astype(np.float64)
-    components = _orthonormal_rows(images, c.n)
+    components = _orthonormal_rows(c.times_t(u), values)
     return Spectrum(values, components, Trace("none"), 1e-12 if c.dtype == np.float64 else 1e-8)
 
 
-def _orthonormal_rows(images: np.ndarray, n: int) -> np.ndarray:
-    """Columns of decreasing length as orthonormal rows, in that order; vanishing ones become any orthogonal direction."""
-    if images.shape[1] == 0:
-        return np.zeros((0, n))
-    size = np.linalg.norm(images, axis=0)
-    top = size.max(initial=0.0)
-    weak = size <= 1e-10 * top if top > 0 else np.ones(len(size), bool)
-    images = images.copy()
-    images[:, ~weak] /= size[~weak]
-    images[:, weak] = np.random.default_rng(0).standard_normal((len(images), int(weak.sum())))
-    return np.linalg.qr(images)[0].T  # signs are fixed where the basis is made
+def _orthonormal_rows(images: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Columns of squared lengths about ``values`` as orthonormal rows, in that order; vanishing ones become any orthogonal direction.
+
+    Columns are almost orthogonal, so that Q = A R^-1 with R^T R = A^T A, twice, is as good as a QR factorization, and few rows of A are held in float64.
+    """
+    n, k = images.shape
+    out = np.empty((k, n), images.dtype)
+    if k == 0:
+        return out
+    scale = 1.0 / np.sqrt(np.maximum(values, np.finfo(float).tiny))
+    weak = values <= (WEAK[images.dtype.char] ** 2) * values[0]
+    scale[weak] = 0.0
+    np.multiply(images.T, scale[:, None].astype(images.dtype), out=out)
+    for row in np.flatnonzero(weak):
+        np.random.default_rng(int(row)).standard_normal(n, out=out[row], dtype=out.dtype)
+        out[row] /= np.sqrt(n)
+    for _ in range(2):
+        square = np.zeros((k, k))
+        for first in range(0, n, TALL):
+            part = out[:, first : first + TALL].astype(np.float64)
+            square += part @ part.T
+        try:
+            turn = np.linalg.inv(np.linalg.cholesky(square))
+        except np.linalg.LinAlgError:
+            turn = np.full((k, k), np.inf)
+        if np.abs(turn).max() > STEEP:
+            return np.linalg.qr(out.T.astype(np.float64))[0].T
+        for first in range(0, n, TALL):
+            out[:, first : first + TALL] = turn @ out[:, first : first + TALL].astype(np.float64)
+        if np.abs(turn).max() < 2:  # the columns were all but orthonormal before
+            break
+    return out  # signs are fixed where the basis is made
 
 
 def solve_svd(engine: Engine, x: Any, k: Any, centered: bool) -> tuple[Spectrum, Covariance]:
@@ -124,6 +147,7 @@ def solve_krylov(
     tol: float,
     oversample: int,
     max_steps: int | None,
+    all_steps: bool = False,
     rng: np.random.Generator,
     watch: Watcher,
     memory: Memory = NOTHING,
@@ -146,6 +170,7 @@ def solve_krylov(
             block=block,
             tol=tol,
             max_steps=steps,
+            least_steps=steps if all_steps else 0,
             start=start,
             watch=watch,
             memory=memory.inner((wanted, start)),
@@ -192,7 +217,7 @@ def _settle(c: Covariance, ritz: Ritz) -> None:
 
 def _block(k: int, oversample: int, sparse: bool) -> int:
     """Products with fewer columns than this are bound by memory, and more steps would be needed."""
-    return max(min(k, 32), k // 2, min(oversample, 2 * k), 4) if sparse else max(k, min(oversample, 2 * k), 4)
+    return max(min(k, 32), k // 2, oversample) if sparse else max(k, oversample)
 
 
 def _answered(k: Any, values: np.ndarray, c: Covariance, wanted: int) -> int | None:

@@ -7,18 +7,18 @@ the l leading right singular directions are kept. Each cut drops a matrix of nor
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from eckart.certify.certificate import Check
-from eckart.decompositions import svd
 from eckart.engines.protocol import Engine, Moments, Sketch
 from eckart.matrix import Dense
 from eckart.reduce.covariance import Covariance
 from eckart.reduce.plan import STATISTIC_COLUMNS, validate_components
-from eckart.reduce.spectral import Spectrum, pick
-from eckart.trace import Trace, Watcher
+from eckart.reduce.spectral import Spectrum, solve_rows
+from eckart.trace import Watcher
 
 SKETCH_LIMIT = 0.02
 """Share of the captured variance that a sketch may have lost before its certificate fails."""
@@ -33,13 +33,9 @@ def sketch_size(k: Any, n: int) -> int:
 def spectrum_of_sketch(sketch: Sketch, k: Any, engine: Engine) -> tuple[Covariance, Spectrum]:
     """Eigenpairs of the sketch, and a covariance that multiplies through it."""
     validate_components(k, sketch.rows, sketch.n)
-    _, s, vt = svd(sketch.b.astype(np.float64), full_matrices=False)
-    values = s**2 / sketch.weight
-    total = sketch.total / sketch.weight
-    kept = min(pick(k, values, total, sketch.weight, sketch.rows, sketch.n), len(values))
     c = Covariance(
         sketch.mean,
-        total,
+        sketch.total / sketch.weight,
         sketch.weight,
         sketch.rows,
         sketch.dtype,
@@ -48,14 +44,16 @@ def spectrum_of_sketch(sketch: Sketch, k: Any, engine: Engine) -> tuple[Covarian
         engine.put(Dense(sketch.b)),
         data_centered=True,
     )
-    share = kept * sketch.lost / max(sketch.weight * float(values[:kept].sum()), np.finfo(float).tiny)
+    spectrum = replace(solve_rows(c, k), tol=1e-8)
+    values = spectrum.values
+    share = len(values) * sketch.lost / max(sketch.weight * float(values.sum()), np.finfo(float).tiny)
     notes = {
         "error": Check(
             "sketch error", share, SKETCH_LIMIT, "most that the sketch can hide, as a share of the captured variance"
         ),
         "sketch": f"measured on a sketch of {len(sketch.b)} rows kept from one pass over {sketch.rows}",
     }
-    return c, Spectrum(values[:kept], vt[:kept], Trace("none"), 1e-8, None, notes)
+    return c, replace(spectrum, notes=notes)
 
 
 def sketch_covariance(x: Any, k: Any, centered: bool, engine: Engine, watch: Watcher) -> tuple[Covariance, Spectrum]:

@@ -46,7 +46,7 @@ class TruncatedSVD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator)
     algorithm : "randomized" or "arpack"
         Block Krylov steps, or Lanczos steps to machine precision (to ``tol`` where that is above 0).
     n_iter, n_oversamples : int
-        "randomized": steps after the first, and columns beyond k. All steps are kept (a Krylov space), so they see more than as many power iterations.
+        "randomized": steps after the first, and least columns of a step. All steps are kept (a Krylov space), so they see more than as many power iterations.
     tol : float
         "arpack": share of the squares that may be missed.
     power_iteration_normalizer

@@ -128,7 +128,7 @@ def _covariances(model: Any) -> np.ndarray | None:
     c = np.asarray(given, float)
     if c.shape == (k, n, n):
         return c
-    if c.shape == (n, n) and getattr(model, "covariance_type", "") == "tied":
+    if c.shape == (n, n) and model.fit_.factors.family.endswith("tied"):
         return np.tile(c, (k, 1, 1))
     if c.shape == (k, n):
         return c[:, :, None] * np.eye(n)

@@ -1,4 +1,4 @@
-"""The report of a mixed table: what each column is, how well the others speak for it, what goes together, evidence."""
+"""The report of a mixed table: what was missing, what each column is, how well the others speak for it, how sure fills are, what goes together, evidence."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from eckart.report.html import Report
 
 ROWS = 2000
 """Rows by which columns are judged: their errors are known to a few per cent by then."""
+LINES, NAMED = 400, 24
+"""Of the map of gaps: as many lines as a screen shows, and columns that are named below it."""
 STRONGEST = 6
 """Columns that are named for a direction."""
 
@@ -26,12 +28,29 @@ def table_report(model: Any, X: Any, *, name: str = "") -> Report:
         f"{frame.rows:,} rows and {len(frame.columns):,} columns, {sum(gaps.values()):,} gaps; MixedTable of rank {fit.plan['rank']}",
     )
     page.holds(fit.certificate)
+    page.section("What was missing")
+    page.pictures((_gap_map(frame), "Gaps (dark) of rows from top to bottom, as shares of neighbouring rows where they are many"))
     page.section("What the other columns say of each")
-    page.text(
-        "Every seen cell is predicted from the other cells of its row. Numbers: the error as a share of the standard deviation of the column. Levels: the "
-        "share of wrong ones, and that of always saying the commonest. The fit has seen these cells, so new tables may do a little worse."
-    )
-    page.table(["column", "loss", "gaps", "error", "without the others"], _judged(model, frame, gaps))
+    if errors := fit.plan.get("errors"):
+        page.text(
+            "Errors at rows that the fit had not seen, each cell from the other cells of its row. Numbers: as a share of the standard deviation of the column. "
+            "Levels: the share of wrong ones. One answer for all is the mean, or the commonest level."
+        )
+        page.table(
+            ["column", "loss", "gaps", "error", "factor model alone", "one answer for all"],
+            [[name, model.losses_[name], f"{gaps[name]:,}", of[2], of[1], of[0]] for name, of in errors.items()],
+        )
+        page.text(f"Trees: {fit.plan['trees']}.")
+    else:
+        page.text(
+            "Every seen cell is predicted from the other cells of its row. Numbers: the error as a share of the standard deviation of the column. Levels: the "
+            "share of wrong ones, and that of always saying the commonest. The fit has seen these cells, so new tables may do a little worse."
+        )
+        page.table(["column", "loss", "gaps", "error", "without the others"], _judged(model, frame, gaps))
+    if sure := model.uncertainty(X):
+        page.section("How sure the filled cells are")
+        page.text("Numbers: the standard deviation of the error, in the unit of the column. Levels: the probability that the level is another one.")
+        page.table(["column", "filled", "surest tenth", "middle", "least sure tenth", "at the least or largest value"], _certain(model, X, sure))
     if fit.factors.aside:
         page.text("Left as they are:")
         page.table(["column", "why"], [[column, told["reason"]] for column, told in fit.factors.aside.items()])
@@ -43,7 +62,28 @@ def table_report(model: Any, X: Any, *, name: str = "") -> Report:
     page.section("Evidence").certificate(fit.certificate)
     if len(fit.trace):
         page.pictures((plots.objective(fit.trace), f"{fit.trace.quantity.capitalize()}: {len(fit.trace)} values"))
-    return page.computed(fit, ("candidates", "losses", "aside", "rank_reason"))
+    return page.computed(fit, ("candidates", "losses", "aside", "rank_reason", "errors", "forms", "trees"))
+
+
+def _gap_map(frame: Any) -> Any:
+    """Where gaps are: rows from top to bottom, columns side by side."""
+    from eckart.plots.style import new_axes
+
+    gaps = np.column_stack([np.isnan(cells.values) for cells in frame.columns]).astype(float)
+    edges = np.unique(np.linspace(0, frame.rows, min(frame.rows, LINES) + 1).astype(np.intp))
+    shares = np.add.reduceat(gaps, edges[:-1], axis=0) / np.diff(edges)[:, None]
+    ax = new_axes(None)
+    ax.imshow(shares, aspect="auto", interpolation="nearest", cmap="Greys", vmin=0, vmax=1, extent=(-0.5, gaps.shape[1] - 0.5, frame.rows, 0))
+    few = np.unique(np.linspace(0, gaps.shape[1] - 1, min(gaps.shape[1], NAMED)).astype(int))
+    ax.set_xticks(few, [frame.columns[j].name[:14] for j in few], rotation=60, ha="right")
+    ax.set_ylabel("row")
+    return ax
+
+
+def _certain(model: Any, X: Any, sure: dict[str, np.ndarray]) -> list[list[Any]]:
+    """Of each column the spread of uncertainties of its filled cells, and how many lie at an end of the range."""
+    ends = model.at_the_ends(X)
+    return [[name, f"{len(each):,}", *np.quantile(each, (0.1, 0.5, 0.9)).tolist(), ends.get(name, 0)] for name, each in sure.items()]
 
 
 def _judged(model: Any, frame: Any, gaps: dict[str, int]) -> list[list[Any]]:
@@ -56,14 +96,14 @@ def _judged(model: Any, frame: Any, gaps: dict[str, int]) -> list[list[Any]]:
         seen = np.flatnonzero(~np.isnan(a))
         if part.cycle or not len(seen):
             continue
-        y = model._from_others(Scores(table.parts, table.y[seen]), part)
+        found = model._answered(part, model._from_others(Scores(table.parts, table.y[seen]), part))
         if part.discrete:
             share = np.bincount(a[seen].astype(np.intp), minlength=len(part.levels)).max() / len(seen)
-            wrong, plain = float(np.mean(part.probabilities(y).argmax(axis=1) != a[seen])), 1 - float(share)
+            wrong, plain = float(np.mean(found.argmax(axis=1) != a[seen])), 1 - float(share)
         else:
             values = next(cells.values for cells in some if cells.name == part.name)[seen]
             spread = float(values.std()) or 1.0
-            wrong, plain = float(np.sqrt(np.mean((part.numbers(y) - values) ** 2))) / spread, 1.0
+            wrong, plain = float(np.sqrt(np.mean((found - values) ** 2))) / spread, 1.0
         out.append([part.name, part.loss.name, f"{gaps[part.name]:,}", wrong, plain])
     return out
 

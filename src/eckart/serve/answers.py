@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from eckart.complete.recommend import one_or_many
 from eckart.errors import InputError
-from eckart.index.labels import Labels
+from eckart.index.labels import Labels, one_or_many
 from eckart.io.tables.triples import observed
 from eckart.matrix import Observed
 from eckart.serve.models import Served

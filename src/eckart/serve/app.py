@@ -24,6 +24,7 @@ from eckart import __version__
 from eckart.errors import EckartError
 from eckart.serve.answers import answer, listed, quick
 from eckart.serve.bodies import JSON, read_request, to_json, written
+from eckart.serve.guard import AllowedHosts, check_source, header_texts
 from eckart.serve.lists import TOGETHER
 from eckart.serve.meter import Meter
 from eckart.serve.models import Served, Shelf
@@ -34,6 +35,8 @@ from eckart.serve.together import Together
 log = logging.getLogger("eckart.serve")
 OPEN = ("/health", "/ready")
 """Places that need no token: they tell nothing."""
+LARGE = 100_000
+"""Bytes of a body from which on it is parsed in a thread: in a millisecond other requests may be answered."""
 MOST_DIGITS = 18
 """Digits of a length that is read at all; no limit is that large."""
 
@@ -71,10 +74,11 @@ class Gone(Exception):
 class Service:
     """The application. Around everything: tokens, how many at once, problems as JSON, one line of log for each request, without data and ids."""
 
-    def __init__(self, shelf: Shelf, limits: Limits, token: str | None):
-        self.shelf, self.limits, self.token = shelf, limits, token
+    def __init__(self, shelf: Shelf, limits: Limits, token: str | None, hosts: tuple[str, ...] = ()):
+        self.shelf, self.limits, self.token, self.hosts = shelf, limits, token, AllowedHosts(hosts)
         self.meter, self.together = Meter(), Together()
         self.threads = ThreadPoolExecutor(min(32, 4 + (os.cpu_count() or 1)), "eckart-answers")
+        self.parser = ThreadPoolExecutor(1, "eckart-bodies")  # one large body at a time is in memory as objects
         self.places = {
             "/health": self._health, "/ready": self._is_ready, "/metrics": self._metrics, "/v1/models": self._cards, "/openapi.json": self._description,
             "/docs": self._page,
@@ -108,6 +112,7 @@ class Service:
         try:
             headers = dict(scope["headers"])
             try:
+                check_source(header_texts(scope), self.hosts, str(self.hosts), scope["method"] == "POST")
                 self._admit(scope["path"], headers)
                 model, reply = await self._reply(scope, headers, parts, receive)
             except Problem as problem:
@@ -177,7 +182,9 @@ class Service:
         body = await self._body(headers, receive)
         kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower().decode("latin-1")
         fields = dict(parse_qsl(query.decode("latin-1"), keep_blank_values=True)) if query else {}
-        asked = read_request(verb, kind, body, fields, hasattr(served.model, "recommend"))
+        read = partial(read_request, verb, kind, body, fields, hasattr(served.model, "recommend"), self.limits)
+        small = len(body) < LARGE
+        asked = read() if small else await asyncio.get_running_loop().run_in_executor(self.parser, read)
         columns = await self._columns(served, verb, asked)
         about = {"model": name, "version": served.version, "verb": verb}
         media, content = written(headers.get(b"accept", b"").decode("latin-1"), about, columns)
@@ -242,7 +249,7 @@ class Service:
     def _is_ready(self) -> Reply:
         if not self.ready:
             raise Problem(503, "the models are being loaded; ask again", {"retry-after": "1"})
-        return Reply(b'{"status":"ready"}')
+        return Reply(to_json({"status": "ready", "refused": len(self.shelf.refused)}))
 
     def _metrics(self) -> Reply:
         return Reply(self.meter.text(self.shelf).encode(), "text/plain; charset=utf-8")
@@ -262,9 +269,15 @@ def _lists(served: Served, at: np.ndarray, asked: Any) -> Any:
     return listed(served.lists.best(at, asked.n, asked.exclude_seen))
 
 
-def application(paths: dict[str, Path], limits: Limits | None = None, token: str | None = None) -> Service:
-    """The ASGI application that serves these model files by name."""
-    service = Service(Shelf(paths), limits or Limits(), token)
+def application(
+    paths: dict[str, Path],
+    limits: Limits | None = None,
+    token: str | None = None,
+    hosts: tuple[str, ...] = (),
+    copies: Path | None = None,
+) -> Service:
+    """The ASGI application that serves these model files by name, to callers that name this machine or one of ``hosts``."""
+    service = Service(Shelf(paths, copies), limits or Limits(), token, hosts)
     service.shelf.load()
     service.ready = True
     return service

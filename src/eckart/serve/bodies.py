@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
@@ -13,6 +14,7 @@ import numpy as np
 
 from eckart.io.tables.write import label_array
 from eckart.loading import pa, pc
+from eckart.serve.arrow import read_table
 from eckart.serve.problems import Problem
 from eckart.serve.schema import VERBS, parsed
 
@@ -23,16 +25,23 @@ MANY = 500
 """Numbers of a column above which Arrow writes them; below, asking it takes longer than writing."""
 
 
-def read_request(verb: str, kind: str, body: bytes, query: Mapping[str, str], completes: bool) -> Any:
+STRINGS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+"""Texts of a JSON body, whose brackets open nothing."""
+
+
+def read_request(verb: str, kind: str, body: bytes, query: Mapping[str, str], completes: bool, limits: Any) -> Any:
     """A checked request out of a body. An Arrow stream carries X or columns of ids; other fields stand in the query."""
-    if kind in ("", JSON):
+    if kind == JSON:
         if query:
             raise Problem(422, f"{next(iter(query))[:80]!r} came in the address, wanted it in the JSON body")
+        _count(body, limits.rows)
         return parsed(verb, _object(body))
     if kind != ARROW:
         raise Problem(415, f"content-type {kind[:80]!r} came, wanted {JSON} or {ARROW}")
     given = {name: _scalar(text) for name, text in query.items()}
-    table = _table(body)
+    table = read_table(body, limits.rows, limits.cells)
+    if len(set(table.column_names)) < table.num_columns:
+        raise Problem(422, "a table came in which a column name stands twice, wanted each once")
     if table.num_rows == 0:
         raise Problem(422, "a table without rows came, wanted at least one")
     names = table.column_names
@@ -75,20 +84,14 @@ def _object(body: bytes) -> dict[str, Any]:
     return value
 
 
-def _table(body: bytes) -> Any:
-    try:
-        with pa.ipc.open_stream(body) as stream:
-            table = stream.read_all()
-        table.validate(full=True)
-        _ = table.column_names
-    except (pa.ArrowException, OSError, ValueError, UnicodeDecodeError, MemoryError) as error:
-        raise Problem(
-            400,
-            f"a body came that is no Arrow stream ({' '.join(str(error).split())[:120]}); write it with pyarrow.ipc.new_stream",
-        ) from None
-    if len(set(table.column_names)) < len(table.column_names):
-        raise Problem(422, "a table came in which a column name stands twice, wanted each once")
-    return table
+def _count(body: bytes, rows: int) -> None:
+    """Refuse lists, objects and texts in numbers that no request has, before a Python object is made of each."""
+    for mark, most, what in ((b"[", rows + 16, "lists"), (b"{", 8, "objects"), (b'"', 2 * (8 * rows + 64), "texts")):
+        found = body.count(mark)
+        if found > most and mark != b'"':
+            found = STRINGS.sub(b"", body).count(mark)
+        if found > most:
+            raise Problem(413, f"{found:,} {what} came, wanted at most {rows:,} rows in one request; send them in parts")
 
 
 def _scalar(text: str) -> Any:

@@ -1,11 +1,15 @@
-"""The models that are served: mapped from their files, swapped when a file is replaced, refused with a reason when it cannot be trusted.
+"""The models that are served: mapped from copies of their files, swapped when a file changes, refused with a reason when it cannot be trusted.
 
-A request keeps the model it began with, so that a swap drops none: the new model is loaded and tried beside the old one, and then takes its name.
+A request keeps the model it began with, so that a swap drops none: the new model is loaded and tried beside the old one, and then takes its name. A file that
+others may write into is never mapped: its bytes would change under a model that was checked, or vanish. It is copied first, once for all worker processes.
 """
 
 from __future__ import annotations
 
+import hashlib
+import logging
 import os
+import shutil
 import threading
 import time
 from dataclasses import dataclass, field
@@ -14,10 +18,12 @@ from typing import Any
 
 from eckart.errors import EckartError, FileError
 from eckart.io.models.memory_maps import load_mapped
+from eckart.io.models.save import load
 from eckart.serve.lists import Lists
 from eckart.serve.problems import Problem
 from eckart.serve.schema import VERBS
 
+log = logging.getLogger("eckart.serve")
 LOOK_EVERY = 0.5
 """Seconds between looks at the files; one look is one stat."""
 
@@ -54,10 +60,13 @@ def _verbs_of(model: Any) -> tuple[str, ...]:
     return tuple(verb for verb in VERBS if can[verb])
 
 
-def opened(name: str, path: Path) -> Served:
-    """A model of a file, tried with one question of the kind that it will be asked, so that the first caller does not wait for it."""
+def open_model(name: str, path: Path, copies: Path | None = None) -> Served:
+    """A model of a file, tried with one question of the kind that it will be asked, so that the first caller does not wait for it.
+
+    It is read into memory; or mapped from a copy in the folder ``copies``, which worker processes share.
+    """
     now = path.stat()
-    model = load_mapped(path)
+    model = load(path) if copies is None else load_mapped(_sealed_copy(path, copies))
     model.verbose = False
     lists = Lists.of(model)
     if lists is not None and lists.rows:
@@ -65,15 +74,34 @@ def opened(name: str, path: Path) -> Served:
     return Served(name, model, f"{now.st_mtime_ns:x}-{now.st_size:x}", time.time(), lists, _verbs_of(model))
 
 
+def _sealed_copy(path: Path, copies: Path) -> Path:
+    """A copy that nobody writes into, named by the file's place, time and size; made by the first worker process that asks for it."""
+    mark = _mark(path)
+    place = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]
+    copy = copies / f"{place}-{'-'.join(f'{n:x}' for n in mark or ())}.safetensors"
+    if not copy.exists():
+        part = copy.with_name(f"{copy.name}.{os.getpid()}-{threading.get_ident()}")
+        try:
+            shutil.copyfile(path, part)
+            if _mark(path) != mark:
+                raise FileError(f"{path} changed while it was read; it is tried again")
+            part.replace(copy)
+        finally:
+            part.unlink(missing_ok=True)
+    return copy
+
+
 @dataclass
 class Shelf:
     """All served models by name."""
 
     paths: dict[str, Path]
+    copies: Path | None = None
     served: dict[str, Served] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
     swaps: int = 0
     _seen: dict[str, Any] = field(default_factory=dict)
+    _moving: dict[str, Any] = field(default_factory=dict)
     _stop: threading.Event = field(default_factory=threading.Event)
 
     def load(self) -> None:
@@ -81,7 +109,7 @@ class Shelf:
         for name, path in self.paths.items():
             try:
                 self._seen[name] = _mark(path)
-                self.served[name] = opened(name, path)
+                self.served[name] = open_model(name, path, self.copies)
             except OSError as error:
                 raise FileError(f"model {name}: {path} cannot be read: {error.strerror}") from None
 
@@ -99,18 +127,23 @@ class Shelf:
             self.look()
 
     def look(self) -> None:
-        """Take in what was replaced; what cannot be trusted is refused, and the model of before stays."""
+        """Take in what was replaced and has come to rest; what cannot be trusted is refused, and the model of before stays."""
         for name, path in self.paths.items():
             mark = _mark(path)
             if mark is None or mark == self._seen.get(name):
                 continue
-            self._seen[name] = mark
+            if self._moving.get(name) != mark:  # a copy in progress: its time or size changes until the next look
+                self._moving[name] = mark
+                continue
             try:
-                self.served[name] = opened(name, path)
+                self.served[name] = open_model(name, path, self.copies)
                 self.refused.pop(name, None)
                 self.swaps += 1
-            except (EckartError, OSError, MemoryError) as error:
-                self.refused[name] = str(error)
+            except Exception as error:  # one odd file must not end the looks at all the others
+                self.refused[name] = str(error) or type(error).__name__
+                known = isinstance(error, (EckartError, OSError, MemoryError))
+                log.warning("model %s is refused: %s", name, self.refused[name], exc_info=not known)
+            self._seen[name] = mark
 
     def named(self, name: str) -> Served:
         found = self.served.get(name)

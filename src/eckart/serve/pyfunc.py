@@ -17,7 +17,7 @@ from eckart.errors import InputError
 from eckart.loading import pa
 from eckart.serve.answers import answer
 from eckart.serve.app import Limits
-from eckart.serve.models import Served, opened
+from eckart.serve.models import Served, open_model
 from eckart.serve.problems import Problem
 from eckart.serve.schema import KINDS, VERBS, parsed
 
@@ -62,4 +62,4 @@ class Asked:
 
 def _load_pyfunc(path: str) -> Asked:
     """Called by MLflow with the file that was its ``data_path``."""
-    return Asked(opened(Path(path).stem, Path(path)))
+    return Asked(open_model(Path(path).stem, Path(path)))

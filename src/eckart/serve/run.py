@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import os
+import tempfile
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,7 @@ def serve(
     workers: int,
     tls: tuple[Path, Path] | None,
     drain: int,
+    hosts: tuple[str, ...] = (),
 ) -> None:
     """Serve until SIGTERM or SIGINT; requests that are being answered then have ``drain`` seconds."""
     try:
@@ -34,20 +37,23 @@ def serve(
         raise MissingError(
             "serving needs uvicorn and httptools, which are not installed; pip install 'eckart[serve]'"
         ) from None
-    told = {
+    copies = tempfile.TemporaryDirectory(prefix="eckart-serve-") if workers > 1 else nullcontext(None)
+    settings = {
         "paths": {name: str(path) for name, path in paths.items()},
         "limits": asdict(limits),
         "token_file": None if token_file is None else str(token_file),
+        "hosts": list(hosts),
     }
-    os.environ[ENVIRONMENT] = json.dumps(told)
     more: dict[str, Any] = {} if tls is None else {"ssl_certfile": str(tls[0]), "ssl_keyfile": str(tls[1])}
     from eckart.serve.slow import Prompt
 
-    uvicorn.run(
-        "eckart.serve.run:from_environment" if workers > 1 else from_environment(), factory=workers > 1, host=host, port=port, workers=workers,
-        http=Prompt, ws="none", access_log=False, log_level="warning", timeout_graceful_shutdown=drain, timeout_keep_alive=30,
-        server_header=False, backlog=512, **more,
-    )  # fmt: skip
+    with copies as folder:
+        os.environ[ENVIRONMENT] = json.dumps(settings | {"copies": folder})
+        uvicorn.run(
+            "eckart.serve.run:from_environment" if workers > 1 else from_environment(), factory=workers > 1, host=host, port=port, workers=workers,
+            http=Prompt, ws="none", access_log=False, log_level="warning", timeout_graceful_shutdown=drain, timeout_keep_alive=30,
+            server_header=False, backlog=512, **more,
+        )  # fmt: skip
 
 
 def from_environment() -> Any:
@@ -63,9 +69,10 @@ def from_environment() -> Any:
     threadpool_limits(
         1, user_api="blas"
     )  # requests run beside one another; threads inside of each would only get in their way
-    told = json.loads(os.environ[ENVIRONMENT])
-    token = None if told["token_file"] is None else read_token(Path(told["token_file"]))
-    return application({name: Path(path) for name, path in told["paths"].items()}, Limits(**told["limits"]), token)
+    settings = json.loads(os.environ[ENVIRONMENT])
+    token = None if settings["token_file"] is None else read_token(Path(settings["token_file"]))
+    paths = {name: Path(path) for name, path in settings["paths"].items()}
+    return application(paths, Limits(**settings["limits"]), token, tuple(settings["hosts"]), settings["copies"] and Path(settings["copies"]))
 
 
 def read_token(file: Path) -> str:

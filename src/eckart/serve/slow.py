@@ -1,4 +1,4 @@
-"""Clients that send the head of a request byte by byte are cut; slow bodies are cut by the application."""
+"""Clients that send the head of a request byte by byte, or without end, are cut; slow bodies are cut by the application."""
 
 from __future__ import annotations
 
@@ -13,6 +13,10 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from eckart.serve.run import ENVIRONMENT
 
+MOST_HEAD = 64 * 2**10
+"""Bytes of a request line and its headers: eight times what proxies and servers commonly allow."""
+TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+
 
 @cache
 def _seconds() -> float:
@@ -24,12 +28,22 @@ class Prompt(HttpToolsProtocol):
     """A connection whose first byte and whose heads come within the limit for slow clients, or that is closed."""
 
     timer: asyncio.TimerHandle | None = None
+    head = 0
 
     def connection_made(self, transport: Any) -> None:
         # Sockets that uvicorn hands to worker processes are not known for TCP and would wait 40 ms before the second packet of an answer.
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         super().connection_made(transport)
         self._begin()
+
+    def data_received(self, data: bytes) -> None:
+        if self.timer is not None:
+            self.head += len(data)
+        if self.head > MOST_HEAD and self.timer is not None and b"\r\n\r\n" not in data[:MOST_HEAD]:
+            self.transport.write(TOO_LARGE)
+            self.transport.close()
+            return
+        super().data_received(data)
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -50,7 +64,7 @@ class Prompt(HttpToolsProtocol):
     def _end(self) -> None:
         if self.timer is not None:
             self.timer.cancel()
-            self.timer = None
+            self.timer, self.head = None, 0
 
     def _cut(self) -> None:
         if not self.transport.is_closing():

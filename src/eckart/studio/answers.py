@@ -11,9 +11,10 @@ import numpy as np
 from eckart import __version__
 from eckart.errors import EckartError
 from eckart.serve.problems import Problem
-from eckart.studio import cards, complete, embed, explain, forms, hidden_errors, maps, reduce, topics
+from eckart.studio import cards, complete, embed, explain, filled, forms, hidden_errors, maps, reduce, topics
 from eckart.studio.asks import Answer, Ask, as_json, numbers
 from eckart.studio.complete import position
+from eckart.studio.fitted_to import unlike
 from eckart.studio.folder import Folder
 from eckart.studio.jobs import Jobs
 from eckart.studio.library import Library
@@ -135,7 +136,18 @@ def _card(studio: Studio, ask: Ask) -> Any:
             continue
         axes[name] = [{"key": key, "name": title} for key, title in zip(side.keys, side.titles)]
         colour[name] = side.colours()
-    return card | {"axes": axes, "colour": colour}
+    return card | {"axes": axes, "colour": colour, "data_differs": _differs(studio, opened, card["data"])}
+
+
+def _differs(studio: Studio, opened: Opened, data: str | None) -> str | None:
+    """What is other in the data than it was at the fit."""
+    if not data or opened.room not in ("reduce", "mixture", "table", "network"):
+        return None
+    try:
+        rows = studio.library.rows(opened, data)
+        return rows.kept.get("unlike", lambda: unlike(opened, rows))
+    except (Problem, EckartError):  # that they do not fit at all is said elsewhere
+        return None
 
 
 def _map(studio: Studio, ask: Ask) -> Answer:
@@ -204,9 +216,10 @@ def _names(studio: Studio, ask: Ask) -> Any:
 
 def _search(studio: Studio, ask: Ask) -> Any:
     opened = studio.model(ask)
-    if opened.room == "complete":  # also for models without a map
+    if opened.room in ("complete", "series"):  # also for models without a map
+        usual = "columns" if opened.room == "complete" else "rows"
         return found_by(
-            _ids_of(studio, opened, ask.text("side") or "columns"), ask.text("text", "") or "", ask.count("n", 20)
+            _ids_of(studio, opened, ask.text("side") or usual), ask.text("text", "") or "", ask.count("n", 20)
         )
     return found_by(studio.side(ask), ask.text("text", "") or "", ask.count("n", 20))
 
@@ -318,6 +331,25 @@ def _mixture_row(studio: Studio, ask: Ask) -> Any:
     return explain.mixture_row(opened, rows, studio.row_at(ask, rows))
 
 
+def _table_row(studio: Studio, ask: Ask) -> Any:
+    opened = studio.model(ask, "table")
+    rows = studio.rows(ask, opened)
+    return filled.table_row(opened, rows, studio.row_at(ask, rows))
+
+
+def _table_why(studio: Studio, ask: Ask) -> Any:
+    opened = studio.model(ask, "table")
+    rows = studio.rows(ask, opened)
+    return filled.table_why(opened, rows, studio.row_at(ask, rows), str(ask.id("column")))
+
+
+def _series_row(studio: Studio, ask: Ask) -> Any:
+    opened = studio.model(ask, "series")
+    at = ask.whole("at", None)
+    i = position(opened, "rows", ask.id("id")) if at is None else at
+    return filled.series_row(opened, i, ask.number("level", 0.9, 1e-6, 1 - 1e-6), ask.whole("first", None), ask.whole("ahead", None))
+
+
 def _match(studio: Studio, ask: Ask) -> Any:
     left, right = studio.side(ask), studio.side(ask, "other")
     return {"at": embed.match(left, right, maps.chosen(left, {"at": ask.raw("at") or []}))}
@@ -362,6 +394,8 @@ PLACES: dict[tuple[str, str], Callable[[Studio, Ask], Any]] = {
     ("GET", "parts"): lambda s, a: explain.parts(o := s.model(a, "parts"), a.count("n", 20), s.image(o)),
     ("GET", "mixture"): lambda s, a: explain.mixture(s.model(a, "mixture"), a.text("x"), a.text("y"), a.number("level", 0.9, 1e-6, 1 - 1e-6)),
     ("GET", "mixture/row"): _mixture_row,
+    ("GET", "table"): lambda s, a: filled.table(s.model(a, "table")), ("GET", "table/row"): _table_row, ("GET", "table/why"): _table_why,
+    ("GET", "series"): lambda s, a: filled.series(s.model(a, "series")), ("GET", "series/row"): _series_row,
     ("GET", "embed/analogy"): lambda s, a: embed.analogy(s.model(a, "embed"), a.id("a"), a.id("b"), a.id("c"), a.count()),
     ("GET", "embed/odd"): lambda s, a: embed.odd(s.model(a, "embed"), a.listed("words")),
     ("POST", "compare/match"): _match, ("GET", "compare/neighbours"): _side_by_side, ("GET", "compare/moved"): _moved,

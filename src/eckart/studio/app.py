@@ -67,8 +67,8 @@ class Desk:
         return self._file(request.path_params["name"], request)
 
     def _file(self, name: str, request: Request) -> Response:
-        path = (WEB / name).resolve()
-        if not path.is_relative_to(WEB.resolve()) or path.suffix not in KINDS or not path.is_file():
+        path = WEB / name if "\0" in name else (WEB / name).resolve()
+        if "\0" in name or not path.is_relative_to(WEB.resolve()) or path.suffix not in KINDS or not path.is_file():
             raise Problem(404, f"/web/{name[:200]} came, which is no file of the page")
         content = path.read_bytes()
         tag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'

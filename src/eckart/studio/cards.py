@@ -62,7 +62,7 @@ def sides(opened: Opened, data: str | None) -> list[str]:
         )
     if opened.room == "embed":
         return ["words"]
-    if opened.room == "network":
+    if opened.room in ("network", "series"):
         return []
     return ["rows"] if data else []
 
@@ -73,9 +73,11 @@ def can(opened: Opened, data: str | None) -> list[str]:
     ranks_only = room == "complete" and not sides(opened, data)
     found = ["map", "colour", "rows", "labels"] if sides(opened, data) else []
     found += {
-        "reduce": ["loadings", "neighbours", *(["outliers"] if hasattr(model, "outliers") else [])], "topics": ["topics", "neighbours"],
+        "reduce": [
+            *(["loadings"] if hasattr(opened.factors, "components") else []), "neighbours", *(["outliers"] if hasattr(model, "outliers") else []),
+        ], "topics": ["topics", "neighbours"],
         "complete": ["search", "recommend", "why", "whatif", "similar", "coverage"], "parts": ["parts", "topics"], "mixture": ["mixture"],
-        "embed": ["search", "neighbours", "analogy", "odd"], "network": [],
+        "embed": ["search", "neighbours", "analogy", "odd"], "network": [], "table": ["columns"], "series": ["search", "series"],
     }[room]  # fmt: skip
     if room == "complete" and not ranks_only:
         found += [
@@ -84,8 +86,9 @@ def can(opened: Opened, data: str | None) -> list[str]:
             "neighbours",
         ]
         found += ["intervals"] if hasattr(model, "interval") else []
-    if room in ("reduce", "topics", "parts", "mixture") and data:
-        found += ["search", {"reduce": "reconstruct", "mixture": "row"}.get(room, "documents")]
+    if room in ("reduce", "topics", "parts", "mixture", "table") and data:
+        found += ["search", {"reduce": "reconstruct", "mixture": "row", "table": "cells"}.get(room, "documents")]
+        found += ["neighbours"] if room == "table" else []
     return found
 
 
@@ -145,6 +148,8 @@ def _title(opened: Opened, rows: int | None, k: int | None, draws: int) -> str:
         "parts": "parts",
         "mixture": "components",
         "embed": "numbers a word",
+        "table": "hidden numbers a row",
+        "series": "shared factors",
     }
     size = (
         f"{rows:,} x {opened.factors.n:,}"
@@ -208,6 +213,8 @@ def changed(model: Any) -> dict[str, Any]:
 def _source(opened: Opened, data: str, job: Job) -> str:
     """The call that reads the data as the job did."""
     o = {n: v for n, v in job.options.items() if v not in (None, "", [])}
+    if opened.room == "table":
+        return repr(data)
     reading = reading_as(opened.plan, job.options)
     said: dict[str, Any] = {}
     if opened.verb == "complete" and "rows" in o:

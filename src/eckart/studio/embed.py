@@ -39,7 +39,7 @@ def neighbours(side: Side, i: int, n: int) -> dict[str, Any]:
     begin = time.perf_counter()
     if side.opened.room == "mixture":
         raise Problem(422, "rows of a mixture have no neighbours by their shares; look at its components")
-    if side.opened.room == "reduce":
+    if side.opened.room in ("reduce", "table"):
         assert side.rows is not None
         best, scores = _by_distance(np.asarray(codes_of(side.opened, side.rows)), i, n)
     else:

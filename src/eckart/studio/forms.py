@@ -137,18 +137,20 @@ def _told(name: str, value: Any, known: tuple[Any, Any, Any], folder: Folder) ->
             or "\0" in str(one)
         ):
             raise Problem(422, f"{name}={str(one)[:80]!r} came, wanted text or a number")
-        _refuse_outside(name, str(one), folder)
+        _refuse_outside(name, str(one), mark.metavar, folder)
     if value == default:
         return []
     # written with = so that a value that begins with - is no option
     return [word for one in values for word in ([f"{flag}={one}"] if str(one).startswith("-") else [flag, str(one)])]
 
 
-def _refuse_outside(name: str, value: str, folder: Folder) -> None:
-    """Options that name files name files of the folder."""
-    if name == "titles":
-        folder.existing(value.rsplit(":", 2)[0], name)
-    elif name in ("vocabulary", "seed_words") or (name == "stop_words" and value not in ("none", *LISTS)):
-        folder.existing(value, name)
-    elif name == "engine" and value not in ENGINES:
+def _refuse_outside(name: str, value: str, metavar: str | None, folder: Folder) -> None:
+    """An option whose value names a file, as its placeholder in the help says, names a file of the folder."""
+    if name == "engine" and value not in ENGINES:
         raise Problem(422, f"engine={value[:80]!r} came, wanted one of {', '.join(ENGINES)}")
+    if "FILE" not in (metavar or "") or (name == "stop_words" and value in ("none", *LISTS)):
+        return
+    # FILE:ID:TITLE: a name may hold colons itself, so whatever stands before one of them may be what is opened
+    names = [value.rsplit(":", count)[0] for count in range(value.count(":") + 1 if ":" in str(metavar) else 1)]
+    if not any(folder.inside(one, name).exists() for one in names):
+        folder.existing(names[-1], name)

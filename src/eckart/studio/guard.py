@@ -14,6 +14,7 @@ from typing import Any
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
+from eckart.serve.guard import check_source, header_texts
 from eckart.serve.problems import Problem
 
 log = logging.getLogger("eckart.studio")
@@ -78,17 +79,11 @@ class Guard:
             log.exception("a bug in eckart")
 
     def _admit(self, scope: Any) -> None:
-        keys, headers = self.keys, {name: value.decode("latin-1") for name, value in scope["headers"]}
-        host = headers.get(b"host", "").lower()
-        if host not in keys.hosts:
-            raise Problem(421, f"host {host[:80]!r} came, wanted {' or '.join(sorted(keys.hosts))}")
-        origin = headers.get(b"origin")
-        if origin is not None and origin.lower() not in {f"http://{name}" for name in keys.hosts}:
-            raise Problem(403, f"a page of {origin[:80]!r} asked, wanted the studio's own page")
-        if not scope["path"].startswith("/api/"):
+        keys, headers = self.keys, header_texts(scope)
+        api = scope["path"].startswith("/api/")
+        check_source(headers, keys.hosts.__contains__, " or ".join(sorted(keys.hosts)), api, ("http",))
+        if not api:
             return
-        if headers.get(b"sec-fetch-site", "none") not in ("same-origin", "none"):
-            raise Problem(403, "a page of another origin asked, wanted the studio's own page")
         if scope["path"] == "/api/session":
             return
         given = headers.get(b"authorization", "").removeprefix("Bearer ")

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import inspect
 import json
+import math
 import os
 import subprocess
 import sys
@@ -18,7 +19,8 @@ import time
 from dataclasses import asdict, dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 from eckart.cli.complete_options import ITEM_METHODS
 from eckart.errors import FileError
@@ -78,6 +80,25 @@ class Job:
         return found
 
 
+def _has_type(value: Any, kind: Any) -> bool:
+    """Whether a value out of a record is what the annotation of its field says, to the last element.
+
+    >>> _has_type([[1, 2.5]], list[list[float]]), _has_type([[1, "x"]], list[list[float]]), _has_type(None, str | None), _has_type(True, float)
+    (True, False, True, False)
+    """
+    if isinstance(kind, UnionType):
+        return any(_has_type(value, one) for one in get_args(kind))
+    origin = get_origin(kind) or kind
+    if origin is float:
+        return type(value) in (int, float) and math.isfinite(value)
+    if origin is Any:
+        return True
+    if type(value) is not origin:
+        return False
+    inner = get_args(kind)
+    return origin is not list or not inner or all(_has_type(one, inner[0]) for one in value)
+
+
 class Jobs:
     """All jobs of a folder. Events are handed to the queues of those who listen, in their event loop."""
 
@@ -99,9 +120,9 @@ class Jobs:
     def _load(self) -> None:
         known = set(Job.__dataclass_fields__)
         for file in sorted(self.place.glob("*.json")) if self.place.is_dir() else ():
-            with contextlib.suppress(OSError, ValueError, TypeError, KeyError, Problem):
-                kept = json.loads(file.read_text(encoding="utf-8"))
-                job = Job(**{name: value for name, value in kept.items() if name in known})
+            with contextlib.suppress(OSError, ValueError, TypeError, RecursionError, Problem):
+                record = json.loads(file.read_text(encoding="utf-8"))
+                job = Job(**{name: record[name] for name in known if name in record})
                 self._refuse_foreign(job, file)
                 if job.state not in ENDED:
                     job.state, job.error = "stopped", "the studio was closed while it ran"
@@ -111,7 +132,7 @@ class Jobs:
         """A record is a file like any other: what it names must be what a page could have asked for."""
         if (
             job.id != file.stem
-            or not isinstance(job.curve, list)
+            or not all(_has_type(getattr(job, name), kind) for name, kind in get_type_hints(Job).items())
             or job.words != words_of(job.verb, job.file, job.options, self.folder)
         ):
             raise ValueError("a record that no studio wrote")

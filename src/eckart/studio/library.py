@@ -18,9 +18,11 @@ import numpy as np
 from eckart.cli.counted_texts import counted_for
 from eckart.cli.options import CellOptions, TableOptions, TextOptions
 from eckart.cli.reading import Reading, fitting, reading_of
-from eckart.errors import EckartError
-from eckart.io.models.memory_maps import load_mapped
+from eckart.errors import EckartError, InputError
+from eckart.io.models.save import load
 from eckart.io.tables.columns import head_of
+from eckart.io.tables.missing import Marks
+from eckart.io.tables.mixed import mixed_frame
 from eckart.io.tables.row_blocks import npy_array
 from eckart.io.text.documents import holds_text
 from eckart.matrix import Observed
@@ -56,7 +58,7 @@ class Library:
             )
 
         def make() -> Opened:
-            model = told(load_mapped, path)
+            model = told(load, path)
             model.verbose = False
             opened = Opened(file, path, model, mark)
             if opened.room == "complete":
@@ -115,7 +117,7 @@ class Library:
             if sheet is not None and (sheet.rows is None or sheet.rows.num_rows != matrix.shape[0]):
                 sheet = None
             names = None
-            if sheet is not None and matrix.rows is None and (index := naming(sheet)["index"]) is not None:
+            if sheet is not None and getattr(matrix, "rows", None) is None and (index := naming(sheet)["index"]) is not None:
                 names = sheet.rows.column(index).to_pylist()
             return Rows(data, matrix, reading, sheet, names)
 
@@ -124,6 +126,13 @@ class Library:
     def _matrix(self, opened: Opened, path: Path, reading: Reading) -> Any:
         if opened.room in ("topics", "parts"):
             return counted_for(opened.model, str(path), reading)
+        if opened.room == "table":
+            marks = Marks.of(reading.missing)
+            table = mixed_frame(str(path), reading.delimiter, reading.header, marks.words, marks.numbers, reading.of_tables).source
+            absent = [name for name in opened.column_names() if name not in table.column_names]
+            if absent:
+                raise InputError(f"{path.name} has no column {absent[0]!r}, wanted those of {opened.file}")
+            return table.select(opened.column_names())
         return fitting(opened.model, opened.file, str(path), reading)
 
     def _marks(self) -> Any:

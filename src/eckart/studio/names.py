@@ -77,5 +77,5 @@ def found_by(side: Side, asked: str, n: int) -> dict[str, Any]:
 
 def _told(side: Side, i: int) -> dict[str, Any]:
     weight = None if side.weights is None else float(side.weights[i])
-    what = {"complete": "observations", "embed": "count"}.get(side.opened.room, "weight")
+    what = {"complete": "observations", "series": "observations", "embed": "count"}.get(side.opened.room, "weight")
     return point(side, i) | {what: weight}

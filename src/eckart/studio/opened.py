@@ -14,7 +14,7 @@ import numpy as np
 
 from eckart.cli.reading import Reading
 from eckart.errors import EckartError
-from eckart.factors import Basis, Components, Embedding, ItemWeights, LowRank, Network, Topics
+from eckart.factors import Basis, Components, Embedding, ItemWeights, LowRank, MixedColumns, Network, Series, Topics
 from eckart.io.models.save import CLASSES
 from eckart.matrix import Dense, Observed
 from eckart.serve.lists import Lists
@@ -68,7 +68,8 @@ class Rows:
 
     def id_of(self, i: int) -> Any:
         """What row i is called: its id; else the text of a column that tells all rows apart; else its position."""
-        ids = self.matrix.rows if self.matrix.rows is not None else self.names
+        own = getattr(self.matrix, "rows", None)  # an Arrow table has none
+        ids = own if own is not None else self.names
         return i if ids is None else ids[i]
 
     def dense(self, at: Any) -> np.ndarray:
@@ -120,7 +121,9 @@ class Opened:
             return "topics"
         if isinstance(f, Network):
             return "reduce" if hasattr(self.model, "inverse_transform") else "network"
-        kinds = {Basis: "reduce", Components: "mixture", Embedding: "embed", ItemWeights: "complete"}
+        kinds = {
+            Basis: "reduce", Components: "mixture", Embedding: "embed", ItemWeights: "complete", MixedColumns: "table", Series: "series",
+        }  # fmt: skip
         if type(f) in kinds:
             return kinds[type(f)]
         assert isinstance(f, LowRank)
@@ -129,7 +132,7 @@ class Opened:
     @property
     def needs_data(self) -> bool:
         """Whether rows are in a file of data, not in the model."""
-        return self.room not in ("complete", "embed")
+        return self.room not in ("complete", "embed", "series")
 
     @cached_property
     def vectors(self) -> Any:

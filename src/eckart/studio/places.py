@@ -5,6 +5,7 @@ complete   P S^1/2 and Q S^1/2 of the factors U V^T = P S Q^T
 topics     principal components of the square roots of the documents' shares (their distances are Hellinger's)
 parts      shares of the parts in each row
 mixture    the columns of the data themselves
+table      principal components of the expected hidden numbers of rows
 embed      principal components of the unit vectors
 """
 
@@ -85,13 +86,13 @@ def side_of(library: Library, opened: Opened, data: str | None, side: str | None
     side = side or known[0]
     if side not in known:
         raise Problem(422, f"side={side[:40]!r} came, wanted {' or '.join(known)} for a {type(opened.model).__name__}")
+    if opened.room in ("network", "series"):
+        raise Problem(422, f"a {type(opened.model).__name__} has no map")
     if not opened.needs_data:
         make = {"complete": _completion, "embed": _words}[opened.room]
         return opened.kept.get(("side", side), lambda: make(library, opened, side))
-    if opened.room == "network":
-        raise Problem(422, f"a {type(opened.model).__name__} has no map")
     rows = library.rows(opened, data)
-    made = {"reduce": _reduction, "topics": _documents, "parts": _parts, "mixture": _mixture}[opened.room]
+    made = {"table": _table_rows, "reduce": _reduction, "topics": _documents, "parts": _parts, "mixture": _mixture}[opened.room]
     return rows.kept.get(("side", side), lambda: made(opened, rows))
 
 
@@ -158,6 +159,14 @@ def _mixture(opened: Opened, rows: Rows) -> Side:
         groups={"component": (q.argmax(axis=1), [str(z + 1) for z in range(q.shape[1])])},
         numbers={"certainty": q.max(axis=1)} | {f"component:{z + 1}": q[:, z] for z in range(min(q.shape[1], AXES))},
     )  # fmt: skip
+
+
+def _table_rows(opened: Opened, rows: Rows) -> Side:
+    codes = codes_of(opened, rows)
+    axes, kept = principal_axes(np.ascontiguousarray(codes, np.float32), AXES)
+    keys = [str(i + 1) for i in range(axes.shape[1])]
+    numbers = {f"hidden number {z + 1}": codes[:, z] for z in range(min(codes.shape[1], AXES))}
+    return Side(opened, "rows", axes, keys, [f"direction {k}" for k in keys], kept, rows, numbers=numbers)
 
 
 def _completion(library: Library, opened: Opened, side: str) -> Side:

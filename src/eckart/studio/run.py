@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import secrets
 import socket
 import threading
@@ -28,6 +29,7 @@ def run_studio(place: Path, port: int | None, browser: bool, say: Callable[[str,
         raise MissingError(
             f"the studio needs {error.name}, which is not installed; pip install 'eckart[studio]'"
         ) from None
+    logging.basicConfig(format="%(message)s")  # what leads to an answer of 500 is told in the shell
     folder = Folder.of(place)
     held = listening(port)
     port = int(held.getsockname()[1])

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from eckart.cli.suspicions import triples_in
+from eckart.cli.suspicions import clicks_in, triples_in
 from eckart.studio.tables import Sheet, naming
 
 WORDY = 4
@@ -69,6 +69,9 @@ def _table(sheet: Sheet) -> list[Offer]:
     triples = triples_in(sheet.reading, str(sheet.path)) if sheet.kind == "table" else None
     if triples is not None:
         return _ratings(*triples)
+    clicks = clicks_in(sheet.reading, str(sheet.path)) if sheet.kind == "table" else None
+    if clicks is not None:
+        return _clicks(*clicks)
     wordy = _wordy(sheet)
     numbers = [c for c in sheet.columns if c["kind"] == "number"]
     if wordy is not None and (not numbers or len(numbers) <= 2):
@@ -82,6 +85,18 @@ def _ratings(rows: str, columns: str, values: str) -> list[Offer]:
     words = f"Each line is one observation ({rows}, {columns}, {values})"
     return [
         Offer("complete", True, f"{words}: the values that are missing can be predicted.", {"rows": rows, "columns": columns, "values": values}),
+        Offer("reduce", False, f"{words}, not a table of measurements; ids are no numbers to calculate with."),
+        Offer("explain", False, f"{words}; topics and mixtures want counts, texts or measurements."),
+        Offer("embed", False, "An embedding wants text, and there is no column of it."),
+    ]  # fmt: skip
+
+
+def _clicks(rows: str, columns: str, repeated: bool) -> list[Offer]:
+    words = f"Each line is one event ({rows}, {columns}) without a value"
+    counted = {"duplicates": "sum"} if repeated else {}
+    return [
+        Offer("complete", True, f"{words}: what each {rows} may choose next can be recommended.",
+              {"rows": rows, "columns": columns, "feedback": "implicit"} | counted),
         Offer("reduce", False, f"{words}, not a table of measurements; ids are no numbers to calculate with."),
         Offer("explain", False, f"{words}; topics and mixtures want counts, texts or measurements."),
         Offer("embed", False, "An embedding wants text, and there is no column of it."),

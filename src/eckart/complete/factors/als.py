@@ -15,7 +15,8 @@ from eckart.certify.stationary import RidgePoint, RidgeProblem, certify_factors,
 from eckart.complete.beside import NOTHING, Beside, fingerprint
 from eckart.complete.factors import mapped
 from eckart.complete.factors.alternate import State, Stop, alternate, resumed, start
-from eckart.complete.factors.choices import Choices, Ridge
+from eckart.complete.factors.choices import Choices
+from eckart.complete.factors.hidden_share import Ridge
 from eckart.complete.factors.majorise import FACTORIZED, LOCATIONS, centre, encoded, loss_for, touched
 from eckart.complete.factors.mapped_model import MappedModel
 from eckart.complete.factors.strengths import Taming
@@ -28,6 +29,7 @@ from eckart.factors import LowRank
 from eckart.fit import Fit, fitted, plan_of
 from eckart.io.models.levels import resuming
 from eckart.matrix import Observed
+from eckart.matrix_blocks import facts_of
 from eckart.parameters import file_name, flag, number, one_of, optional, param, whole
 from eckart.terms import Loss
 from eckart.trace import progress
@@ -49,11 +51,12 @@ class ALS(Choices, MappedModel):
     loss : "squared", or what the values are: "logistic" (yes and no as 1 and 0), "ordered" or "ordered_probit" (grades, whose thresholds are learned),
         "poisson" (counts), "huber" or "absolute" (numbers, a few of them wild). Predictions are on the scale of the data: probabilities, grades, rates.
         Explicit feedback only; see ``eckart.terms``.
-    l2 : the ridge; None takes 0.003 for implicit feedback, 0.05 for measurements, and for ratings (few values, each many times) their standard deviation with
-        the power 1/2: rows and columns of which little is known then lean on biases and mean. 0 is allowed: least squares of minimum norm. Logits, probits and
-        log rates have ridges of their own: 0.2 with the power 3/4 for yes and no; 0.9 for grades, 1.5 for probits, 1 for counts with the power 1/2.
-    l2_power : 1 scales the ridge by each row's count, 0 is one ridge for all. None takes 1, or 1/2 where l2 is None and values are ratings.
-    biases : learn b_i and c_j with the ridge ``l2_bias`` (None: the same as l2; where that is chosen for ratings, three tenths of it). Explicit feedback only.
+    l2 : the ridge; None takes 0.003 for implicit feedback, else it is chosen on hidden entries, in units of the noise that biases leave, and codes are zero
+        where they say no more than biases do (``factors.hidden_share``; of entries in parts, or more than 4 million, on a sample of rows). 0 is allowed: least
+        squares of minimum norm.
+    l2_power : 1 scales the ridge by each row's count, 0 is one ridge for all. None takes 1, or where l2 is chosen 1/2 (3/4 for yes and no).
+    biases : learn b_i and c_j with the ridge ``l2_bias`` n_i^``l2_bias_power`` (None: those of codes; where l2 is chosen, a number of entries chosen on hidden
+        ones, with the power 0). Explicit feedback only.
     nonnegative : U, V >= 0.
     alpha, unobserved_weight, zeros : weights of implicit feedback: alpha r_ij for the observed, a0 for zeros on "all" cells or on "unobserved" ones
         only (then an observed cell has weight a0 + alpha r_ij: with a0 = 1 the classical 1 + alpha r).
@@ -100,6 +103,7 @@ class ALS(Choices, MappedModel):
     l2_power: float | None = param(None, optional(number(0, 10)))  # beyond it the power of a count leaves the range
     biases: bool = param(True, flag())
     l2_bias: float | None = param(None, optional(number(0)))
+    l2_bias_power: float | None = param(None, optional(number(0, 10)))
     l2_features: float | None = param(None, optional(number(0, above=True)))
     nonnegative: bool = param(False, flag())
     alpha: float = param(1.0, number(0))
@@ -149,8 +153,6 @@ class ALS(Choices, MappedModel):
         self._check_beside(beside)
         tamed = self._taming(x)
         engine = self._engine()
-        with engine.at_work():  # sums of squares in pieces too small for threads of BLAS
-            ridge = self.ridge_for(x)
         x = x if tamed is None else tamed.of(x)
         by = self._normalise_by()
         for choice, met, wanted in (
@@ -159,6 +161,8 @@ class ALS(Choices, MappedModel):
         ):
             if weights is not None and met:
                 raise InputError(f"weights= came with {choice}, wanted {wanted}")
+        told = beside.rows is not None or beside.columns is not None
+        ridge, reason, hidden = self._chosen(x, weights, flat=not told, equal_powers=told)
         loss = None if self.loss == "squared" else loss_for(self.loss, x, weights)
         whole, x = x, x if loss is None else encoded(x, loss)
         with resuming(self, whole, weights, ignored=("max_iter",), y=fingerprint(beside)) as (memory, rng):
@@ -175,7 +179,7 @@ class ALS(Choices, MappedModel):
                 problem = self._problem(engine, train, weights, ridge)
                 maps = self._mapped(engine, problem, beside)
                 kept = memory.last()
-                begun = (self._begin(problem, mean, engine, rng, loss, maps), None) if kept is None else resumed(kept, engine)
+                begun = (self._begin(problem, mean, engine, rng, loss, facts_of(train).deviation or 1.0, maps), None) if kept is None else resumed(kept, engine)
                 slope = relative_gradient if loss is None else relative_loss_gradient
                 rule = Stop(
                     self.stop, self.tol, self.max_iter, self.patience,
@@ -198,6 +202,10 @@ class ALS(Choices, MappedModel):
             "solver": f"conjugate gradients, {steps} steps a row" if steps else "cholesky by rows",
             "normalise": str(by), "sweeps": state.sweeps, **ridge._asdict(),
         }  # fmt: skip
+        if reason:
+            plan["l2_reason"] = reason
+        if hidden:
+            plan["hidden entries"] = hidden
         if loss is not None:
             loss = state.point.loss
             plan["loss"] = loss.to_state()
@@ -225,11 +233,12 @@ class ALS(Choices, MappedModel):
         )  # fmt: skip
 
     def _begin(
-        self, problem: RidgeProblem, mean: float, engine: Any, rng: np.random.Generator, loss: Loss | None, maps: Any = None
+        self, problem: RidgeProblem, mean: float, engine: Any, rng: np.random.Generator, loss: Loss | None, spread: float, maps: Any = None
     ) -> State:
         near = problem if loss is None else touched(problem, loss, mean, engine)
         rank = self._rank(problem.x.shape)
-        point, right = start(near, rank, mean, engine, rng)
+        unit = 1.0 if (loss is not None and loss.name not in LOCATIONS) or self.feedback == "implicit" else spread
+        point, right = start(near, rank, mean, engine, rng, unit)
         point = point._replace(loss=loss)
         if self.warm_start and "fit_" in vars(self):
             old = self._lowrank()

@@ -191,9 +191,11 @@ def balance(u: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray] | Non
     return np.linalg.solve(root, turn * size), (root.T @ turn) / size
 
 
-def start(problem: RidgeProblem, k: int, mean: float, engine: Engine, rng: np.random.Generator) -> tuple[RidgePoint, np.ndarray]:
+def start(
+    problem: RidgeProblem, k: int, mean: float, engine: Engine, rng: np.random.Generator, unit: float = 1.0
+) -> tuple[RidgePoint, np.ndarray]:
     """The point with U = 0 and V spanning a randomized range of D^-1/2 R D^-1/2, R the entries less mean and plain biases (for implicit feedback: the
-    weights); V is on the host."""
+    weights); V is on the host, and of the size of the root of ``unit``, that of the data."""
     x, rule, rule_t = problem.x, problem.rule, problem.rule_t
     n, m, dtype = len(x.counts), x.shape[1], x.dtype
     row_bias = column_bias = None
@@ -209,10 +211,10 @@ def start(problem: RidgeProblem, k: int, mean: float, engine: Engine, rng: np.ra
     got = block.shape[1]
     square = engine.inner(block, block, engine.take(np.square(columns, dtype=np.float64)))
     size = float(np.sqrt(np.trace(square) / (m * got))) if got else 1.0
-    right = engine.get(block) * (columns * dtype.type(0.3 / (size or 1.0)))[:, None]
+    right = engine.get(block) * (columns * dtype.type(0.3 * np.sqrt(unit) / (size or 1.0)))[:, None]
     if got < k:
         more = engine.get(engine.normal(int(rng.integers(2**62)), (m, k - got), dtype))
-        right = np.hstack([right, more * dtype.type(0.1 / np.sqrt(k))])
+        right = np.hstack([right, more * dtype.type(0.1 * np.sqrt(unit / k))])
     if rule.nonnegative:
         right = np.abs(right)
     nothing = engine.outer(found, np.zeros((found.shape[1], k)))  # zeros where the engine's arrays are

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from eckart.complete.beside import Beside
-from eckart.complete.factors.majorise import LOCATIONS, RIDGES
+from eckart.complete.factors.hidden_share import Choice, Ridge, Wanted, choose
+from eckart.complete.factors.majorise import LOCATIONS, RIDGES, encoded, loss_for
 from eckart.complete.factors.strengths import Taming, taming
-from eckart.complete.folding import on_a_scale, refuse_negative
+from eckart.complete.folding import refuse_negative
+from eckart.engines import engine_named
 from eckart.engines.protocol import RidgeRule
 from eckart.errors import InputError, wrong
 from eckart.factors import LowRank
 from eckart.fit import require_room
 from eckart.matrix import Observed
-from eckart.matrix_blocks import facts_of, parts_of
+from eckart.matrix_blocks import parts_of
 
-RATINGS_POWER, BIAS_SHARE = 0.5, 0.3
-"""The ridge of ratings, in standard deviations, and the share of it for biases: of ridges tried on MovieLens-100K, MovieTweetings and Jester none is better on
-one of them without being worse on another."""
+POWER = 0.5
+"""Of counts in a ridge that is chosen: the norm of noise, over it, then hardly depends on how much is known of a row."""
+LIST_RIDGE = 0.003
+"""The ridge of implicit feedback, whose strengths have no unit."""
 RANK, LIST_RANK = 16, 64
 """k where none is said, for ratings and for implicit feedback. Plays of music: Recall@10 is .095 at 16, .119 at 64; ratings do not gain beyond 16."""
 COPIES = 3.0
@@ -27,14 +30,6 @@ COPIES = 3.0
 entries."""
 CG_FROM = 64
 """Rank from which conjugate gradients take less time for the same objective: a step costs k, a Cholesky factor k^2 for each entry."""
-
-
-class Ridge(NamedTuple):
-    """l_i = l2 n_i^l2_power for codes, l2_bias n_i^l2_power for biases."""
-
-    l2: float
-    l2_power: float
-    l2_bias: float
 
 
 class Choices:
@@ -46,22 +41,29 @@ class Choices:
         if self.feedback == "implicit":
             shift = float(self.unobserved_weight) if self.zeros == "unobserved" else 0.0
             return rule._replace(alpha=float(self.alpha), shift=shift)
-        return rule._replace(bias=bool(self.biases), bias_l2=ridge.l2_bias)
+        return rule._replace(bias=bool(self.biases), bias_l2=ridge.l2_bias, bias_power=ridge.l2_bias_power)
 
-    def ridge_for(self: Any, x: Observed) -> Ridge:
-        """The ridge that a fit to these entries takes: as asked for, or by the kind of values."""
-        l2, power, bias = self.l2, self.l2_power, self.l2_bias
-        if l2 is None and power is None and self.loss in RIDGES:
-            l2, power = RIDGES[self.loss]
-            bias = BIAS_SHARE * l2 if bias is None else bias
-        if l2 is None and power is None and self.feedback == "explicit" and self.biases and on_a_scale(x) is not None:
-            l2, power = facts_of(x).deviation, RATINGS_POWER
-            bias = BIAS_SHARE * l2 if bias is None else bias
-        if l2 is None:
-            l2 = 0.05 if self.feedback == "explicit" else 0.003
-        if self.l2 is None and self.loss == "absolute":  # its slope is 1, not a deviation
-            l2, bias = l2 / (facts_of(x).deviation or 1.0), None if bias is None else bias / (facts_of(x).deviation or 1.0)
-        return Ridge(float(l2), 1.0 if power is None else float(power), float(l2 if bias is None else bias))
+    def ridge_for(self: Any, x: Observed, weights: np.ndarray | None = None) -> Ridge:
+        """The ridge of codes for these entries: as asked for, or chosen on hidden ones. A fit may leave out the codes."""
+        return self._chosen(x, weights, flat=False).ridge
+
+    def _chosen(self: Any, x: Observed, weights: np.ndarray | None = None, flat: bool = True, equal_powers: bool = False) -> Choice:
+        """The ridge and why. ``flat``: codes may be left out where they say nothing; ``equal_powers``: that of biases grows like that of codes."""
+        l2, power, bias, bias_power = self.l2, self.l2_power, self.l2_bias, self.l2_bias_power
+        if l2 is not None or self.feedback == "implicit":
+            l2, power = LIST_RIDGE if l2 is None else float(l2), 1.0 if power is None else float(power)
+            return Choice(Ridge(l2, power, l2 if bias is None else float(bias), power if bias_power is None else float(bias_power)), "", {})
+        power = RIDGES.get(self.loss, (0.0, POWER))[1] if power is None else float(power)
+        if bias_power is None:
+            bias_power = power if equal_powers or bias is not None else 0.0
+        loss = None if self.loss == "squared" else loss_for(self.loss, x, weights)
+        wanted = Wanted(
+            min(self._rank(x.shape), *x.shape), power, self.biases, None if bias is None else float(bias), float(bias_power), self.nonnegative,
+            self._normalise_by(), self.scale, loss, flat,
+        )  # fmt: skip
+        engine = self._engine() if parts_of(x) is None else engine_named("cpu", self.n_threads)
+        with engine.at_work():
+            return choose(x if loss is None else encoded(x, loss), wanted, engine, weights)
 
     def _taming(self: Any, x: Observed) -> Taming | None:
         """How strengths are brought together before the fit; None where they stay as they are."""
@@ -128,9 +130,9 @@ class Choices:
     def _ridge_used(self: Any) -> Ridge:
         """The ridge of the fit; models saved earlier had one for codes and biases."""
         plan = self.fit_.plan
-        l2 = float(plan.get("l2", 0.05 if self.feedback == "explicit" else 0.003))
+        l2, power = float(plan.get("l2", 0.05 if self.feedback == "explicit" else LIST_RIDGE)), float(plan.get("l2_power", 1.0))
         bias = l2 if self.l2_bias is None else self.l2_bias
-        return Ridge(l2, float(plan.get("l2_power", 1.0)), float(plan.get("l2_bias", bias)))
+        return Ridge(l2, power, float(plan.get("l2_bias", bias)), float(plan.get("l2_bias_power", power)))
 
     def _fold_rule(self: Any) -> RidgeRule:
         extra = self.unobserved_weight * self._lowrank().n if self.feedback == "implicit" else 0.0

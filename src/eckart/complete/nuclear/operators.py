@@ -25,6 +25,8 @@ from eckart.arguments import held, numbers
 from eckart.decompositions import svd
 from eckart.engines import engine_named
 from eckart.errors import InputError, wrong
+from eckart.matrix import Counts, Dense, Observed
+from eckart.matrix_blocks import parts_of
 from eckart.optim.tangent import Sampling, placed
 from eckart.rng import generator, normal
 from eckart.trace import Trace
@@ -110,6 +112,8 @@ def operator(given: Any) -> Any:
     a: Any = given
     if hasattr(a, "times") and hasattr(a, "times_t"):
         return a if hasattr(a, "engine") else Products(a.shape, a.dtype, a.times, a.times_t)
+    if isinstance(a, (Dense, Observed, Counts)):
+        a = _in_memory(a)
     if not hasattr(a, "shape") or not hasattr(a, "dtype") or a.dtype == object:
         a = numbers("a", given, "a matrix of numbers, or an operator")
     if len(a.shape) != 2:
@@ -122,6 +126,14 @@ def operator(given: Any) -> Any:
         a = a.astype(kind, copy=False)
     times, times_t = (a.matmat, a.rmatmat) if hasattr(a, "rmatmat") else (lambda v: a @ v, lambda y: a.T @ y)
     return Products(a.shape, kind, lambda v: np.asarray(times(v), kind), lambda y: np.asarray(times_t(y), kind))
+
+
+def _in_memory(a: Any) -> Any:
+    """The array or SciPy matrix of one of eckart's own, where it has all of its entries in memory."""
+    if isinstance(a, Observed) or parts_of(a) is not None or (isinstance(a, Dense) and not a.in_memory):
+        came = "entries that nobody knows" if isinstance(a, Observed) else "rows that are not in memory"
+        raise InputError(f"a has {came}, wanted a whole matrix; PCA and TruncatedSVD take rows from files, PCA and SoftImpute missing entries")
+    return a.array if isinstance(a, Dense) else a.to_scipy()
 
 
 def partial_svd(

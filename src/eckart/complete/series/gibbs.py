@@ -151,8 +151,10 @@ def solve(
                 watch("sweeps", c * last + sweep + 1, n_chains * last)
             begun, done = None, 0
     except KeyboardInterrupt:
-        if not kept.draws["left"]:
+        if not len(trace):
             raise
+        if not kept.draws["left"]:  # before a state was to be kept: the one there is
+            kept.add(chain, where)
         trace.reason = StopReason.INTERRUPTED
     # the draws of chains that were not finished cannot be compared: they count as one
     return kept.answer(x, centre, scale, 1 if trace.reason is StopReason.INTERRUPTED else n_chains), trace

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from eckart.complete.tables.factor_em import Gaussian, m_step, start
+from eckart.complete.tables.factor_em import INNER, Gaussian, m_step, start
 from eckart.complete.tables.fit_table import Placed, Scores
 from eckart.decompositions import svd
 from eckart.engines.protocol import FilledMoments, Tall
@@ -18,8 +18,8 @@ SHARE = 0.1
 """Of the known cells that are hidden for it."""
 RIDGES = (10.0, 1.0, 100.0)
 """In rows: a column leans on its mean as if it had been seen so many times more without saying anything. The first is used while the rank is chosen."""
-RANKS, FIRST = (1, 2, 4, 8, 16), 4
-"""More has not gained on any table tried, and the cost of a step grows with the cube; ``n_components`` can ask for more. The first that is tried leads up,
+RANKS, FIRST = (1, 2, 4, 8, 16, 32, 64, 128), 4
+"""The ladder goes on while the error falls. The first that is tried leads up,
 or down where the next one gains nothing: of most tables the lowest need not be tried."""
 STEPS = 2
 """Of a candidate, from the moments that the one before has left: differences between candidates are larger than what is left."""
@@ -27,6 +27,15 @@ ENOUGH, MANY = 0.01, 8
 """Share of the error that a rank must gain: two in a row that do not, or one from rank 8 on, are the last that are tried."""
 BETTER = 0.002
 """Share of the error that another ridge must gain: with the first one steps are few."""
+
+
+MOST_COST = 2e11
+"""Multiplications of a candidate at the most, some twenty processor seconds: counted, not timed, so that the same data have the same answer."""
+
+
+def _cost(k: int, n: int, rows: int) -> float:
+    """Of the steps of a candidate: a system of gaps or codes for each row, and inner steps on the moments."""
+    return STEPS * (rows * (min(n, k) ** 3 / 3 + n * k * k) + INNER * n * n * k)
 
 
 class Candidate(NamedTuple):
@@ -43,10 +52,12 @@ class Choice(NamedTuple):
     best: Candidate
     table: list[Candidate]
     g: Gaussian
+    budget: bool
+    """Whether higher ranks might have gained but were beyond it."""
 
 
 def choose(table: Scores, k: int | None, l2: float | None, rng: np.random.Generator, engine: Any) -> Choice:
-    """Ranks 4, 8, 16 while they gain, or 2 and 1, then other ridges at the best of them; what is given is kept."""
+    """Ranks 4, 8, 16, ... while they gain, or 2 and 1, then other ridges at the best of them; what is given is kept."""
     rows = rng.permutation(table.rows)[
         :ROWS
     ]  # in this order: a mask that a user drew with the same seed is not drawn again
@@ -63,7 +74,10 @@ def choose(table: Scores, k: int | None, l2: float | None, rng: np.random.Genera
     tried = _Tried(Placed.of(part, engine), _Away(part, truth, hidden))
     middle = max((i for i, rank in enumerate(ranks) if rank <= FIRST), default=0)
     first = last = tried.measure(start(part.y, ranks[middle]), ridges[0])
+    budget = False
     for rank in ranks[middle + 1 :]:
+        if budget := _cost(rank, n, len(rows)) > MOST_COST:
+            break
         last = tried.measure(tried.grown(last, rank), ridges[0], last)
         errors = [one.candidate.error for one in tried.all]
         small = [errors[i] > (1 - ENOUGH) * min(errors[:i]) for i in range(1, len(errors))]
@@ -80,7 +94,7 @@ def choose(table: Scores, k: int | None, l2: float | None, rng: np.random.Genera
         if other.candidate.error < (1 - BETTER) * best.candidate.error:
             best = other
             break  # a weaker ridge that gains leaves nothing to a stronger one
-    return Choice(best.candidate, [one.candidate for one in tried.all], best.g)
+    return Choice(best.candidate, [one.candidate for one in tried.all], best.g, budget)
 
 
 class _Try(NamedTuple):

@@ -2,7 +2,8 @@
 
 Scores have mean 0 and variance 1, so that no column drowns the others. A number is (a - offset) / scale, with log(1 + a / unit) for counts and amounts.
 A level g of K has the scores B^T e_g / sqrt(p_g), p the shares of the levels and B an orthonormal basis of what is orthogonal to sqrt(p): K - 1
-uncorrelated numbers (one for yes and no). Grades in an order have one score, the mean of a standard normal variable between the quantiles of the grade.
+uncorrelated numbers (one for yes and no). Rare levels share theirs: a level of one row would have the score of a spike, and with it that row a code
+of its own. Grades in an order have one score, the mean of a standard normal variable between the quantiles of the grade.
 A date is its number of seconds and, where it moves through days, weeks or years, sines and cosines beside it that speak for other columns and are never
 imputed themselves.
 """
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
+from eckart.decompositions import svd
 from eckart.errors import FileError, InputError
 from eckart.io.tables.mixed import Cells
 from eckart.matrix import WIDELY
@@ -31,12 +33,18 @@ CHOICES = {
 }
 """The losses that a column of each kind may have, the usual one first."""
 SKEWED = 2.0
-"""Skewness of values >= 0 from which they are counts or amounts: an exponential distribution has 2, grades and ages less than 1. Fares of the Titanic have 4,
+"""Skewness of values from which they are counts or amounts: an exponential distribution has 2, grades and ages less than 1. Fares of the Titanic have 4,
 and log(1 + fare) with a rate as its answer has errors about 5 % below those of fares as plain numbers."""
 UNITS = 10.0
-"""Of an amount in its middle (the median above 0): log(1 + a / unit) is then almost a logarithm, as the rates that answer want it, whatever the unit that the
-column came in. Of 222 skewed columns that are not whole numbers, filling by log(1 + a) made 1.8 times the squared error (geometric mean). Whole numbers are
-counted in ones at least: log(1 + a) of small counts."""
+"""Of an amount (above the least one) in its middle (the median above 0): log(1 + a / unit) is then almost a logarithm, as the rates that answer want
+it, whatever the unit that the
+column came in. Of 222 skewed columns that are not whole numbers, filling by log(1 + a) made 1.8 times the squared error (geometric mean). The unit is one
+step between values at least: log(1 + a) of small counts, whatever they were multiplied by."""
+RARE = 5
+"""Cells of a level below which it has no scores of its own: what so few rows have in common is mostly chance, and their level would speak louder than all other
+cells of the row (its score grows with the root of 1 / share)."""
+WIDE, MOST_AXES = 8, 16
+"""Scores of a category from which on it keeps those axes alone along which other columns differ, and of these at most so many."""
 MOST_LEVELS = 200
 """Levels of a category: beyond, or where more than half of the cells differ, a column of text holds names or ids."""
 FEWEST_COUNTED = 10
@@ -57,7 +65,10 @@ class Part:
     offset: float = 0.0
     scale: float = 1.0
     unit: float = 1.0
-    """Of counts and amounts: their loss sees a / unit."""
+    zero: float = 0.0
+    """Of counts and amounts: their loss sees (a - zero) / unit."""
+    spread: float = 1.0
+    """The standard deviation of a column of numbers, in which errors are measured."""
     low: float = -np.inf
     high: float = np.inf
     cycle: str = ""
@@ -81,6 +92,11 @@ class Part:
         return self.discrete or self.loss.name == "poisson"
 
     @property
+    def middle(self) -> float:
+        """Of a column of numbers: from here its answers are measured in spreads."""
+        return self.zero if self.linked else self.offset
+
+    @property
     def levels(self) -> tuple[Any, ...]:
         """Of yes/no and categories; yes and no as they came, 0 and 1 where the column holds numbers."""
         if self.loss.name != "logistic":
@@ -95,7 +111,7 @@ class Part:
         """Cells as the loss takes them, NaN for gaps; and the levels that the model does not know, whose cells are taken for gaps."""
         a = np.asarray(cells.values, np.float64)
         if not self.discrete:
-            return a / self.unit, []
+            return (a - self.zero) / self.unit, []
         known = {level: float(code) for code, level in enumerate(self.levels)}
         names = cells.levels or ((False, True) if cells.kind == "boolean" else ())
         gap, at = np.isnan(a), a
@@ -131,12 +147,12 @@ class Part:
 
     def numbers(self, y: np.ndarray) -> np.ndarray:
         """Cells of a column of numbers at expected scores y, inside the range that was seen."""
-        x = self.unit * self.loss.mean(self.natural(y)) if self.linked else self.offset + self.scale * y[:, 0]
+        x = self.zero + self.unit * self.loss.mean(self.natural(y)) if self.linked else self.offset + self.scale * y[:, 0]
         return np.clip(x, self.low, self.high)
 
     def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         own = {
-            name: getattr(self, name) for name in ("name", "kind", "first", "offset", "scale", "unit", "low", "high", "cycle")
+            name: getattr(self, name) for name in ("name", "kind", "first", "offset", "scale", "unit", "zero", "spread", "low", "high", "cycle")
         }
         parameters = {n: list(v) if isinstance(v, tuple) else v for n, v in self.loss.parameters().items()}
         return {"scores": self.scores, "link": self.link}, own | {"loss": self.loss.name, "parameters": parameters}
@@ -151,12 +167,15 @@ class Part:
         ):
             raise FileError("a column of a table is not described as this kind of model keeps it")
         loss = loss_from({"name": kept["loss"], **kept["parameters"]})
-        numbers = {name: float(kept[name]) for name in ("offset", "scale", "low", "high")} | {"unit": float(kept.get("unit", 1.0))}
+        numbers = {name: float(kept[name]) for name in ("offset", "scale", "low", "high")} | {
+            name: float(kept.get(name, usual)) for name, usual in (("unit", 1.0), ("zero", 0.0), ("spread", 1.0))
+        }
         words = {name: kept[name] for name in ("name", "kind", "cycle")}
         scores, link = arrays["scores"], arrays["link"]
         apt = (
             all(isinstance(word, str) for word in words.values()) and words["kind"] in CHOICES and type(kept["first"]) is int
-            and np.isfinite([numbers["offset"], numbers["scale"], numbers["unit"]]).all() and min(numbers["scale"], numbers["unit"]) > 0
+            and np.isfinite([numbers[name] for name in ("offset", "scale", "unit", "zero", "spread")]).all()
+            and min(numbers["scale"], numbers["unit"], numbers["spread"]) > 0
             and not np.isnan([numbers["low"], numbers["high"]]).any()
             and words["cycle"] in {"", *(f"{f} {c}" for f in ("sin", "cos") for c in CYCLES)} and loss.name in CHOICES[words["kind"]] and _sound(loss)
             and scores.ndim == 2 and link.ndim == 2 and scores.dtype == np.float64 and link.dtype == np.float64
@@ -164,8 +183,9 @@ class Part:
         if apt:
             part = cls(loss=loss, first=kept["first"], scores=scores, link=link, **words, **numbers)  # type: ignore[arg-type]
             rows = len(part.levels) if part.discrete else 0
-            widths = {"logistic": 1, "multinomial": rows - 1}.get(loss.name, 1)
-            apt = scores.shape == (rows, widths) and link.shape == ((loss.width, widths + 1) if part.linked else (0, 0))
+            widths = scores.shape[1]
+            most = max(rows - 1, 1) if loss.name == "multinomial" else 1
+            apt = 1 <= widths <= most and len(scores) == rows and link.shape == ((loss.width, widths + 1) if part.linked else (0, 0))
         if not apt:
             raise FileError(f"column {words['name']!r} holds no such values as this kind of model keeps")
         return part
@@ -196,13 +216,13 @@ def choose_loss(cells: Cells, asked: str | None) -> tuple[str, str]:
         if ((a == 0) | (a == 1)).all() and min(np.count_nonzero(a), np.count_nonzero(a == 0)) > 1:
             return "logistic", "0 and 1 alone: yes and no; losses={column: 'squared'} takes them for numbers"
         deviation = a.std() if len(a) else 0.0
-        if deviation > 0 and a.min() >= 0:
+        if deviation > 0:
             away = (a - a.mean()) / deviation
             skewness = float((away * away * away).mean())
             if skewness > SKEWED:
                 return (
                     "poisson",
-                    f"values >= 0 with skewness {skewness:.1f}: counts or amounts, whose errors grow with them",
+                    f"skewness {skewness:.1f}: counts or amounts, whose errors grow with them",
                 )
         return "squared", "numbers"
     words = {
@@ -240,7 +260,7 @@ def parts_for(cells: Cells, asked: str | None) -> tuple[list[Part], str]:
             levels = tuple(cells.levels[int(m)] for m in met) if cells.levels else tuple(met.tolist())
             fitted = type(loss)(levels=tuple(range(len(met)))).fitted_to(codes)  # type: ignore[call-arg]
             loss = replace(fitted, levels=levels)  # type: ignore[call-arg]
-        scores = normal_scores(shares) if isinstance(loss, Ordered) else contrasts(shares)
+        scores = normal_scores(shares) if isinstance(loss, Ordered) else pooled_contrasts(np.bincount(codes))
         return [Part(cells.name, cells.kind, loss, scores=scores)], why
     low, high = float(a.min()), float(a.max())
     size, (least, most) = max(-low, high), WIDELY[np.dtype(np.float64)]
@@ -249,22 +269,23 @@ def parts_for(cells: Cells, asked: str | None) -> tuple[list[Part], str]:
             f"X has values of size {size:.0e} in column {cells.name!r}, wanted sizes of {least:.0e} to {most:.0e}: their squares leave the range; multiply the "
             f"column by 1e{-int(np.floor(np.log10(size))):+03d} first"
         )
-    if name == "poisson" and low < 0:
+    if asked == "poisson" and low < 0:
         raise InputError(f"losses[{cells.name!r}]='poisson' came for a column that holds {low:g}, wanted values >= 0")
-    unit = _unit(a) if name == "poisson" else 1.0
-    x = np.log1p(a / unit) if name == "poisson" else a
+    zero = low if name == "poisson" else 0.0
+    unit = _unit(a - zero) if name == "poisson" else 1.0
+    x = np.log1p((a - zero) / unit) if name == "poisson" else a
     placing = loss_named("squared") if name == "poisson" else loss
     place = placing.fitted_to(x).offset_and_scale(x)
     offset, scale = float(place.offset[0]), place.scale
     whole = loss.fitted_to((x - offset) / scale) if name == "huber" else loss
-    parts = [Part(cells.name, cells.kind, whole, 0, offset, scale, unit, low, high)]
+    parts = [Part(cells.name, cells.kind, whole, 0, offset, scale, unit, zero, float(a.std()) or 1.0, low, high)]
     return parts + (_cycles(cells.name, a) if cells.kind == "date" else []), why
 
 
 def _unit(a: np.ndarray) -> float:
-    """What counts and amounts are measured in: the median of those above 0 is UNITS of it, or less where they are whole."""
-    middle = float(np.median(a[a > 0])) / UNITS
-    return max(middle, 1.0) if (a == np.floor(a)).all() else middle
+    """What counts and amounts are measured in: the median of those above 0 is UNITS of it, or less where they have steps."""
+    values = np.unique(a)
+    return max(float(np.median(a[a > 0])) / UNITS, float(np.diff(values).min()))
 
 
 def _of_ids(cells: Cells, a: np.ndarray) -> str:
@@ -295,6 +316,49 @@ def contrasts(shares: np.ndarray) -> np.ndarray:
     if len(shares) == 2:
         basis = basis * np.sign(basis[1, 0])  # a higher score is the second level
     return basis / root[:, None]
+
+
+def pooled_contrasts(counts: np.ndarray) -> np.ndarray:
+    """Contrasts of levels, in which those of less than RARE cells are one level; where these are that few together, they have the scores 0 of no level."""
+    rare = counts < RARE
+    if np.count_nonzero(~rare) < 2 or not rare.any():
+        return contrasts(counts / counts.sum())
+    few = int(counts[rare].sum())
+    groups = np.append(counts[~rare], few) if few >= RARE else counts[~rare]
+    scores = contrasts(groups / groups.sum())
+    out = np.zeros((len(counts), scores.shape[1]))
+    out[~rare] = scores[: np.count_nonzero(~rare)]
+    out[rare] = scores[-1] if few >= RARE else 0.0
+    return out
+
+
+def turned(parts: list[Part], columns: list[Cells]) -> list[Part]:
+    """The same parts, those of many levels with few scores: the axes of their contrasts along which the means of the other columns differ most.
+
+    A factor model takes scores for independent but for a few common directions. All contrasts of a category would be K - 1 columns that speak for the same
+    cell with weights of their own; along the axes of the means, cov(contrasts, others) = U S V^T, its noise is a diagonal matrix, and U^T contrasts
+    say all that
+    a level can say of others to first order. Means of a level are drawn to 0 as if RARE more of its cells had been seen there.
+    """
+    wide = [at for at, p in enumerate(parts) if p.width > WIDE]
+    if not wide:
+        return parts
+    named = {cells.name: cells for cells in columns}
+    codes = [p.codes(named[p.name])[0] for p in parts]
+    others = [(p.name, np.nan_to_num(p.encode(a))) for p, a in zip(parts, codes) if p.width <= WIDE]
+    out = list(parts)
+    for at in wide:
+        own = [y for name, y in others if name != parts[at].name]
+        if not own:
+            continue
+        y, known = np.hstack(own), ~np.isnan(codes[at])
+        level, counts = codes[at][known].astype(np.intp), np.bincount(codes[at][known].astype(np.intp), minlength=len(parts[at].scores))
+        sums = np.zeros((len(counts), y.shape[1]))
+        np.add.at(sums, level, y[known])
+        means = sums / (counts + RARE)[:, None]
+        axes, _, _ = svd(parts[at].scores.T @ (means * counts[:, None] / len(level)), full_matrices=False)
+        out[at] = replace(parts[at], scores=parts[at].scores @ axes[:, : max(1, min(MOST_AXES, axes.shape[1]))])
+    return out
 
 
 def normal_scores(shares: np.ndarray) -> np.ndarray:

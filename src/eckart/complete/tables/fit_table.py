@@ -215,5 +215,10 @@ def settled(table: Scores, g: Gaussian, engine: Any, placed: Placed | None = Non
     return codes, g.mu + codes @ g.w.T
 
 
+def filled(y: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    """Scores of rows, expected ones where there are gaps."""
+    return np.where(np.isnan(y), scores, y)
+
+
 MANY = 300
 """Rows from which on the kernels of a fit are worth being loaded: fewer take NumPy some milliseconds."""

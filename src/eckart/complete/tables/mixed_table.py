@@ -14,9 +14,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from eckart.certify.certificate import Certificate
 from eckart.complete.tables.columns import Part
-from eckart.complete.tables.factor_em import Gaussian
-from eckart.complete.tables.fit_table import Placed, Scores, expected, settled
-from eckart.complete.tables.solve_table import Solved, measured, scores_of, solve
+from eckart.complete.tables.factor_em import Gaps, Gaussian
+from eckart.complete.tables.fit_table import Placed, Scores, expected, filled, settled
+from eckart.complete.tables.forests import Forest, answers, features_of, inputs
+from eckart.complete.tables.solve_table import Options, Solved, measured, scores_of, solve
 from eckart.errors import FileError, InputError, InputTypeError, wrong
 from eckart.factors import MixedColumns
 from eckart.fit import Estimator, Fit, fitted
@@ -26,15 +27,20 @@ from eckart.io.models.levels import resumed
 from eckart.io.tables.mixed import MixedFrame, Picked, mixed_frame
 from eckart.matrix import SQUARABLE
 from eckart.notebook import table as html_table
-from eckart.parameters import check, file_name, number, optional, param, whole
-from eckart.terms import loss_named
+from eckart.parameters import check, file_name, number, one_of, optional, param, whole
+from eckart.terms import Ordered, loss_named
 from eckart.trace import progress
+
+TREES = "(trees)"
+"""The name of what forests add to the shares of an explanation."""
 
 
 class CellExplanation(NamedTuple):
     """Why a cell is expected to be what it is: ``value``, and ``natural`` = ``base`` + the sum of ``shares``, one for each seen column, largest first.
 
-    Shares are in the unit of the column for numbers, in log odds (of ``value`` against the other levels) for levels, in logs of the rate for counts."""
+    Shares are in the unit of the column for numbers, in log odds (of ``value`` against the other levels) for levels, in logs of the rate (above the least value
+    of the column) for counts; what forests add to the factor model is the share "(trees)" (of grades, which they have no natural parameter of, it is
+    not there)."""
 
     column: str
     value: Any
@@ -68,22 +74,26 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
 
     Parameters
     ----------
-    n_components : k; None chooses among 1, 2, 4, 8 and 16 by cells that are hidden for it.
+    n_components : k; None chooses among 1, 2, 4, ..., 128 by cells that are hidden for it: higher ones as long as the error falls.
     losses : {"column": "name"} for columns that shall not have the usual loss of their type. Usual: "squared" for numbers and dates, "logistic" for
-        booleans and for 0 and 1 alone, "multinomial" for texts and categories, "ordered" for ordered categories, "poisson" for counts and amounts (values
-        >= 0 with skewness above 2; their scores are those of log(1 + value / unit), since a squared error would be that of the largest values alone). Others:
+        booleans and for 0 and 1 alone, "multinomial" for texts and categories, "ordered" for ordered categories, "poisson" for counts and amounts
+        (skewness above 2; their scores are those of log(1 + (value - least) / unit), since a squared error would be that of the largest values alone), unless
+        plain squares for all numbers together have smaller errors at rows held out. Others:
         "huber" for numbers of which a few are wild; "ordered", "ordered_probit" and "multinomial" for numbers with few values. Whole numbers that count
         the rows, or are all different in a column named id (or user_id, PassengerId, key), are left aside unless a loss is named for them; plan["aside"] tells.
     l2 : the ridge, in rows; None chooses 1, 10 or 100 by hidden cells.
     tol : stop when a step lowers the objective by at most this for each seen score, and its gradient is small or ten more such steps are done.
     max_iter : most steps.
+    trees : forests beside the factor model, for what no linear combination of columns says: "auto", where small ones gain at cells held out; True, for every
+        column that gains; False. A cell is then the answer of both, weighted by what each is worth at cells that neither has seen.
     checkpoint : file in which the state is kept after steps; the same fit resumes from it after a crash, with the same bits (rank and ridge are chosen again).
     random_state, n_threads, verbose : seed (of hidden cells); most threads (the result does not depend on them); progress bars.
     engine : "auto", "cpu", "plain", the name of another engine, or an engine: what the computation runs on.
 
     Attributes
     ----------
-    fit_ : factors (``MixedColumns``), certificate, trace, plan (the loss of every column and why; candidates of rank and ridge with their errors).
+    fit_ : factors (``MixedColumns``), certificate, trace, plan (the loss of every column and why; candidates of rank and ridge with their
+        errors; ``errors``: of each column those of one answer for all, of the factor model, and of the whole, at cells held out; ``trees``).
     certificate_, components_ (W^T), levels_ (of the columns that have probabilities), losses_, n_iter_, n_features_in_, feature_names_in_.
 
     The certificate is stationary: the gradient of the objective vanishes at the returned point, the objective never rose, and the links are minimisers.
@@ -107,8 +117,10 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     l2: float | None = param(None, optional(number(0, above=True)))
     tol: float = param(3e-4, number(0))
     max_iter: int = param(100, whole(1))
+    trees: bool | str = param("auto", one_of("auto", True, False))
     checkpoint: Any = param(None, file_name())
     parts_: tuple[Part, ...] = field(init=False)
+    forests_: dict[str, Forest] = field(init=False)
 
     @fitted
     def components_(self) -> np.ndarray:
@@ -146,8 +158,8 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         engine = self._engine()
         file = Checkpoint.of_parts(self, lambda: _told(frame))
         with engine.at_work(), progress(bool(self.verbose)) as watch, resumed(file, self.random_state) as (memory, rng):
-            how = (self.n_components, self.l2, self.tol, self.max_iter)
-            found = solve(frame.columns, self._asked(frame), *how, rng=rng, engine=engine, watch=watch, memory=memory)
+            how = Options(self._asked(frame), self.n_components, self.l2, self.tol, self.max_iter, self.trees)
+            found = solve(frame.columns, how, rng=rng, engine=engine, watch=watch, memory=memory)
         memory.end(found.fit.trace)
         self._store(found.fit, {})
         self._say_if_early(self.fit_)
@@ -161,25 +173,65 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     def impute(self, X: Any) -> Any:
         """The same table with its gaps filled: numbers by their expectation, levels by the likeliest one; types, categories, order and index stay."""
         table, frame = self._scores(X)
-        return self._filled(frame, settled(table, self._gaussian(), self._engine())[1])
+        return self._filled(frame, table, settled(table, self._gaussian(), self._engine())[1])
 
     def fit_impute(self, X: Any, y: Any = None) -> Any:
         """Fit a table and fill its gaps: ``fit(X).impute(X)``, and X is read once."""
         frame = _door(X)
         found = self._fit(frame)
-        return self._filled(frame, settled(found.table, self._gaussian(), self._engine(), found.placed)[1])
+        return self._filled(frame, found.table, settled(found.table, self._gaussian(), self._engine(), found.placed)[1])
 
-    def _filled(self, frame: MixedFrame, scores: np.ndarray) -> Any:
-        """The table with its gaps filled by expected scores."""
+    def _filled(self, frame: MixedFrame, table: Scores, scores: np.ndarray) -> Any:
+        """The table with its gaps filled by expected scores and forests."""
         found: dict[str, np.ndarray | Picked] = {}
         for p in self.parts_:
             if not p.cycle and len(rows := frame.gaps(p.name)):
-                y = scores[rows, p.at]
-                found[p.name] = Picked(p.levels, p.probabilities(y).argmax(axis=1)) if p.discrete else p.numbers(y)
+                y = self._answered(p, filled(table.y[rows], scores[rows]))
+                found[p.name] = Picked(p.levels, y.argmax(axis=1)) if p.discrete else y
         for name, told in self.fit_.factors.aside.items():
             if told["fill"] is not None and len(rows := frame.gaps(name)):
                 found[name] = np.full(len(rows), told["fill"], object if isinstance(told["fill"], str) else None)
         return frame.filled(found)
+
+    def _answered(self, part: Part, scores: np.ndarray) -> np.ndarray:
+        """Probabilities of levels (rows x levels), or numbers; ``scores`` of rows are seen ones, and expected ones for gaps and the part itself."""
+        forest = self.forests_.get(part.name)
+        if forest is None:
+            return part.probabilities(scores[:, part.at]) if part.discrete else part.numbers(scores[:, part.at])
+        base = answers(part, scores[:, part.at])
+        both = base + forest.share * (forest.answer(inputs(self.parts_, part, scores)) - base)
+        return both if part.discrete else part.middle + part.spread * both[:, 0]
+
+    def uncertainty(self, X: Any) -> dict[str, np.ndarray]:
+        """How sure the gaps of each column are filled, in the order of their rows. Numbers: the standard deviation of the error, that of the factor model given
+        the seen cells of the row, brought to the size that errors at held-out cells had. Levels: the probability that the level is another one."""
+        table, frame = self._scores(X)
+        g, out = self._gaussian(), dict[str, np.ndarray]()
+        for p in self.parts_:
+            if p.cycle or not len(rows := frame.gaps(p.name)):
+                continue
+            found = expected(Scores(table.parts, table.y[rows]), g)
+            if p.discrete:
+                out[p.name] = 1.0 - self._answered(p, filled(table.y[rows], found.scores)).max(axis=1)
+                continue
+            w = g.w[p.first]
+            deviation = np.sqrt(np.einsum("k,rkl,l->r", w, found.covariance, w) + g.psi[p.first])[Gaps.of_mask(~np.isnan(table.y[rows])).of]
+            errors = self.fit_.plan.get("errors", {}).get(p.name)
+            size = deviation / np.sqrt(np.mean(deviation**2)) * errors[2] if errors else deviation
+            out[p.name] = size * p.spread if errors or p.linked else deviation * p.scale
+        return out
+
+    def at_the_ends(self, X: Any) -> dict[str, int]:
+        """Of each column of numbers, how many gaps are filled with the least or largest value that answers may have: what was expected lies beyond it."""
+        table, frame = self._scores(X)
+        scores = settled(table, self._gaussian(), self._engine())[1]
+        out: dict[str, int] = {}
+        for p in self.parts_:
+            if not p.cycle and not p.discrete and len(rows := frame.gaps(p.name)):
+                answer = self._answered(p, filled(table.y[rows], scores[rows]))
+                if count := int(np.count_nonzero((answer <= p.low) | (answer >= p.high))):
+                    out[p.name] = count
+        return out
 
     @available_if(_has_levels)
     @_answers_now
@@ -193,14 +245,14 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         if not part.discrete:
             raise InputError(f"column={column!r} has no levels, wanted one of {', '.join(self.levels_)}")
         table, _ = self._scores(X)
-        return part.probabilities(self._from_others(table, part))
+        return self._answered(part, self._from_others(table, part))
 
     def expect(self, X: Any, column: str) -> np.ndarray:
         """What the other columns of each row say of a column: expected numbers, or the likeliest level. A cell that is seen is not used."""
         part = self._part(column)
         table, _ = self._scores(X)
-        y = self._from_others(table, part)
-        return _levels(part)[part.probabilities(y).argmax(axis=1)] if part.discrete else part.numbers(y)
+        found = self._answered(part, self._from_others(table, part))
+        return _levels(part)[found.argmax(axis=1)] if part.discrete else found
 
     def explain(self, X: Any, column: str, row: int = 0) -> CellExplanation:
         """Which columns speak for what is expected in a column of one row of X (by position). The natural parameter is linear in the seen scores, so the
@@ -218,8 +270,9 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
             g.w[part.at] @ found.covariance[0] @ (g.w / g.psi[:, None]).T
         ) * away  # of each seen score, for each score of the column
         at = found.scores[:, part.at]
+        whole = self._answered(part, filled(y, found.scores))
         if part.discrete:
-            best = int(part.probabilities(at)[0].argmax())
+            best = int(whole[0].argmax())
             slopes = part.link[:, 1:]
             # against the others: their mean for categories, the other one for yes and no; of higher grades for grades
             direction = slopes[best] - np.delete(slopes, best, axis=0).mean(axis=0) if len(slopes) > 1 else slopes[0]
@@ -227,15 +280,19 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
             base = float(level[best] - np.delete(level, best).mean()) if len(slopes) > 1 else float(level[0])
             value: Any = _levels(part)[best]
         elif part.linked:
-            direction, base, value = part.link[0, 1:], float(part.link[0, 0] + np.log(part.unit)), float(part.numbers(at)[0])
+            direction, base, value = part.link[0, 1:], float(part.link[0, 0] + np.log(part.unit)), float(whole[0])
         else:
-            direction, base, value = np.array([part.scale]), part.offset, float(part.numbers(at)[0])
+            direction, base, value = np.array([part.scale]), part.offset, float(whole[0])
         base += float(direction @ g.mu[part.at])
         by_score = direction @ pull
         shares: dict[str, float] = {}
         for p in self.parts_:
             if p.name != part.name and one.gaps.seen[0, p.at].any():
                 shares[p.name] = shares.get(p.name, 0.0) + float(by_score[p.at].sum())
+        if part.name in self.forests_ and not isinstance(part.loss, Ordered):
+            low_rank = (part.probabilities(at) if part.discrete else part.numbers(at))[0]
+            level_at = best if part.discrete and part.loss.width > 1 else 1
+            shares[TREES] = _natural(part, whole[0], level_at) - _natural(part, low_rank, level_at)
         ordered = sorted(shares.items(), key=lambda item: -abs(item[1]))
         return CellExplanation(column, value, base + sum(shares.values()), base, ordered)
 
@@ -324,11 +381,12 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         return table, frame
 
     def _from_others(self, table: Scores, part: Part) -> np.ndarray:
+        """Scores of rows, those of gaps and of a column as the other cells make them expected."""
         y = table.y.copy()
         for p in self.parts_:
             if p.name == part.name:
                 y[:, p.at] = np.nan
-        return settled(Scores(table.parts, y), self._gaussian(), self._engine())[1][:, part.at]
+        return filled(y, settled(Scores(table.parts, y), self._gaussian(), self._engine())[1])
 
     def _store(self, fit: Fit, arrays: dict[str, np.ndarray]) -> None:
         f = fit.factors
@@ -361,7 +419,15 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
             or not isinstance(l2, (int, float))
         ):
             raise FileError("the columns of a table do not fit its scores")
-        self.parts_, self.fit_ = parts, fit
+        forests: dict[str, Forest] = {}
+        for at in {name.rpartition(".")[2] for name in f.trees}:
+            part = parts[int(at)] if at.isdigit() and int(at) < len(parts) else None
+            if part is None or part.cycle:
+                raise FileError(f"a forest of a table belongs to its part {at}, which there is not")
+            arrays = {name.rpartition(".")[0]: a for name, a in f.trees.items() if name.rpartition(".")[2] == at}
+            features = len(features_of(parts, part))
+            forests[part.name] = Forest.from_state(arrays, features, len(part.levels) if part.discrete else 1)
+        self.parts_, self.fit_, self.forests_ = parts, fit, forests
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -388,6 +454,14 @@ def _told(frame: MixedFrame) -> Iterator[np.ndarray]:
     for cells in frame.columns:
         yield np.frombuffer(repr((cells.name, cells.kind, cells.levels)).encode(), np.uint8)
         yield cells.values
+
+
+def _natural(part: Part, answer: Any, level: int) -> float:
+    """The natural parameter that an answer has: the number, the logarithm of a rate, log odds of a level against the mean of the others."""
+    if not part.discrete:
+        return float(np.log(max(answer - part.zero, 1e-12 * part.unit))) if part.linked else float(answer)
+    logs = np.log(np.maximum(answer, 1e-12))
+    return float(logs[level] - np.delete(logs, level).mean())
 
 
 def _levels(part: Part) -> np.ndarray:

@@ -10,18 +10,32 @@ import numpy as np
 from eckart.certify.certificate import Certificate
 from eckart.certify.tables import certify_table
 from eckart.complete.tables.choose import Choice, choose
-from eckart.complete.tables.columns import Part, laid_out, parts_for
+from eckart.complete.tables.columns import Part, laid_out, parts_for, turned
 from eckart.complete.tables.factor_em import Gaussian, em_move, factor_gradient, penalty
-from eckart.complete.tables.fit_table import Placed, Scores, descend, expected
-from eckart.complete.tables.links import CELLS, fit_link, link_gradient
+from eckart.complete.tables.fit_table import Climb, Placed, Scores, descend, expected, filled, settled
+from eckart.complete.tables.forests import (
+    MOST_OUTPUTS,
+    ROWS,
+    TREES,
+    TRIED_COLUMNS,
+    TRIED_GAIN,
+    TRIED_ROWS,
+    TRIED_TREES,
+    Forest,
+    grown,
+    inputs,
+    truths,
+)
+from eckart.complete.tables.held_out import error_of, held_out, left_out, linked, numbers_error, plain_error
+from eckart.complete.tables.links import link_gradient
 from eckart.decompositions import svd
-from eckart.engines.protocol import FilledMoments, Tall
+from eckart.engines.protocol import FilledMoments
 from eckart.errors import InputError, wrong
 from eckart.factors import MixedColumns
 from eckart.fit import Fit, plan_of
 from eckart.io.models.levels import NOTHING, Memory
 from eckart.io.tables.mixed import Cells
-from eckart.trace import Trace, Watcher
+from eckart.trace import Trace, Watcher, silent
 
 
 class Solved(NamedTuple):
@@ -32,25 +46,74 @@ class Solved(NamedTuple):
     placed: Placed
 
 
-def solve(
-    columns: list[Cells],
-    asked: dict[str, str],
-    k: int | None,
-    l2: float | None,
-    tol: float,
-    max_iter: int,
-    *,
-    rng: np.random.Generator,
-    engine: Any,
-    watch: Watcher,
-    memory: Memory = NOTHING,
-) -> Solved:
-    """Fit a table; ``asked`` names losses of columns, k and l2 are chosen where they are None."""
+class Options(NamedTuple):
+    """What is asked of a fit: losses by column; rank and ridge, chosen where they are None; when to stop; forests or none ("auto": where they gain)."""
+
+    losses: dict[str, str]
+    k: int | None
+    l2: float | None
+    tol: float
+    max_iter: int
+    trees: bool | str
+
+
+FORM_ROWS = 1000
+"""Rows by which ways to see the columns are compared."""
+FORM_GAIN = 0.01
+"""Share of the error of numbers that plain squares must gain: skewed columns are counts and amounts until then."""
+FORM_TOL = 3e-3
+LEAST_ROWS = 20
+"""Rows below which nothing is held out: a quarter of them says nothing."""
+
+
+class _Climbed(NamedTuple):
+    """A factor model with its links."""
+
+    table: Scores
+    codes: list[np.ndarray]
+    chosen: Choice
+    placed: Placed
+    climb: Climb
+    seen: dict[int, tuple[np.ndarray, np.ndarray]]
+
+
+def solve(columns: list[Cells], asked: Options, *, rng: np.random.Generator, engine: Any, watch: Watcher, memory: Memory = NOTHING) -> Solved:
+    """Fit a table: the form of its columns, the factor model, links, forests where they gain."""
     if len(columns[0].values) < 2:
         raise InputError("X has 1 sample, wanted 2 rows or more: one row says nothing of how its columns go together")
+    form, forms = "usual losses", {}
+    parts, reasons, aside = _parts(columns, asked.losses, asked.k)
+    skewed = [p.name for p in parts if p.loss.name == "poisson" and p.name not in asked.losses]
+    if skewed and len(columns[0].values) >= LEAST_ROWS:
+        plain = asked._replace(losses=asked.losses | dict.fromkeys(skewed, "squared"))
+        forms = _compared(columns, {"usual losses": asked, "plain squares": plain}, int(rng.integers(2**31)), engine)
+        if forms["plain squares"] < (1 - FORM_GAIN) * forms["usual losses"]:
+            form, (parts, reasons, aside) = "plain squares", _parts(columns, plain.losses, asked.k)
+            reasons |= dict.fromkeys(skewed, "squared: skewed, but errors of all numbers together are smaller without counts and amounts")
+    found = _climbed(columns, parts, asked, rng, engine, watch, memory)
+    table, codes, chosen, placed, climb, seen = found
+    forests, errors, tried = _grown(table, codes, climb.g, chosen.best.l2, asked.trees, rng, engine)
+    g = _signed(climb.g)
+    # axes turned: the moments of complete rows are those of the last step
+    moments = None if table.robust else climb.moments
+    certificate = measured(table, placed, g, chosen.best.l2, codes, climb.trace, seen, moments)
+    plan = {
+        **plan_of(engine),
+        "solver": "EM over missing cells, factor analysis of n x n moments", "rank": chosen.best.k, "l2": chosen.best.l2,
+        "rank_reason": _words(chosen, asked.k, asked.l2), "candidates": [list(c) for c in chosen.table], "losses": reasons,
+        "aside": {name: a["reason"] for name, a in aside.items()},
+        "form": form, "forms": forms, "trees": tried, "errors": errors,
+    }  # fmt: skip
+    fit = Fit(_factors(g, table.parts, aside, [c.name for c in columns], forests), certificate, climb.trace, plan)
+    return Solved(fit, table, placed)
+
+
+def _parts(columns: list[Cells], losses: dict[str, str], k: int | None) -> tuple[tuple[Part, ...], dict[str, str], dict[str, Any]]:
+    """Parts of columns, reasons of their losses, and what is left aside. Levels keep all their contrasts where a rank is asked for that fewer scores
+    have not."""
     parts, reasons, aside = [], {}, {}
     for cells in columns:
-        found, why = parts_for(cells, asked.get(cells.name))
+        found, why = parts_for(cells, losses.get(cells.name))
         parts += found
         if found:
             reasons[cells.name] = f"{found[0].loss.name}: {why}"
@@ -59,28 +122,80 @@ def solve(
     if not parts:
         told = "; ".join(f"{name}: {a['reason']}" for name, a in list(aside.items())[:3])
         raise InputError(f"no column of X says anything ({told}), wanted one whose values differ")
-    laid = laid_out(parts)
-    table, codes, _ = scores_of(laid, columns)
+    few = turned(parts, columns)
+    return laid_out(parts if k is not None and k >= sum(p.width for p in few) else few), reasons, aside
+
+
+def _climbed(
+    columns: list[Cells], parts: tuple[Part, ...], asked: Options, rng: np.random.Generator, engine: Any, watch: Watcher = silent, memory: Memory = NOTHING
+) -> _Climbed:
+    table, codes, _ = scores_of(parts, columns)
     most = max(1, table.y.shape[1] - 1)
-    if k is not None and k > most:
-        raise wrong("n_components", k, f"at most {most}, one less than the scores of the columns", "lower it")
-    chosen = choose(table, k, l2, rng, engine)
+    if asked.k is not None and asked.k > most:
+        raise wrong("n_components", asked.k, f"at most {most}, one less than the scores of the columns", "lower it")
+    chosen = choose(table, asked.k, asked.l2, rng, engine)
     placed = Placed.of(table, engine)
-    climb = descend(placed, chosen.g, chosen.best.l2, tol, max_iter, watch, memory)
-    g = _signed(climb.g)
-    seen = _left_out(table, placed, climb.g, codes, climb.codes)
-    laid = tuple(fit_link(p, *seen[i]) if i in seen else p for i, p in enumerate(laid))
-    # axes turned: the moments of complete rows are those of the last step
-    moments = None if table.robust else climb.moments
-    certificate = measured(replace(table, parts=laid), placed, g, chosen.best.l2, codes, climb.trace, seen, moments)
-    plan = {
-        **plan_of(engine),
-        "solver": "EM over missing cells, factor analysis of n x n moments", "rank": chosen.best.k, "l2": chosen.best.l2,
-        "rank_reason": _words(chosen, k, l2), "candidates": [list(c) for c in chosen.table], "losses": reasons,
-        "aside": {name: a["reason"] for name, a in aside.items()},
-    }  # fmt: skip
-    fit = Fit(_factors(g, laid, aside, [c.name for c in columns]), certificate, climb.trace, plan)
-    return Solved(fit, table, placed)
+    climb = descend(placed, chosen.g, chosen.best.l2, asked.tol, asked.max_iter, watch, memory)
+    parts, seen = linked(table, placed, climb.g, codes, climb.codes)
+    return _Climbed(replace(table, parts=parts), codes, chosen, placed, climb, seen)
+
+
+def _compared(columns: list[Cells], forms: dict[str, Options], seed: int, engine: Any) -> dict[str, float]:
+    """Errors of numbers under ways to see the columns, at the same cells, which no fit has seen."""
+    rows = np.random.default_rng(seed).permutation(len(columns[0].values))[:FORM_ROWS]
+    some, out = [cells._replace(values=cells.values[rows]) for cells in columns], {}
+    for name, asked in forms.items():
+        parts, _, _ = _parts(some, asked.losses, asked.k)
+        k = None if asked.k is None else min(asked.k, max(1, sum(p.width for p in parts) - 1))
+        found = _climbed(some, parts, asked._replace(k=k, tol=FORM_TOL), np.random.default_rng(seed), engine)
+        apart = held_out(found.table, found.codes, found.climb.g, found.chosen.best.l2, np.arange(len(rows)), engine)
+        out[name] = numbers_error(found.table, found.codes, apart)
+    return out
+
+
+def _grown(
+    table: Scores, codes: list[np.ndarray], g: Gaussian, l2: float, trees: bool | str, rng: np.random.Generator, engine: Any
+) -> tuple[dict[int, Forest], dict[str, list[float]], str]:
+    """Forests of columns that gain by them; of each column the errors of one answer for all, of the factor model, and of both, at cells held out; and words."""
+    if table.rows < LEAST_ROWS:
+        return {}, {}, f"none: {table.rows} rows"
+    rows = rng.permutation(table.rows)[:ROWS]
+    apart, seed = held_out(table, codes, g, l2, rows, engine), int(rng.integers(2**31))
+    at = [i for i, (p, a) in enumerate(zip(table.parts, codes)) if not p.cycle and np.count_nonzero(~np.isnan(a[rows])) >= LEAST_ROWS]
+    apt = [i for i in at if not table.parts[i].discrete or len(table.parts[i].levels) <= MOST_OUTPUTS]
+
+    def forest(i: int, most: int, count: int) -> tuple[Forest | None, float, np.ndarray]:
+        part, known = table.parts[i], np.flatnonzero(~np.isnan(codes[i][rows]))[:most]
+        y = table.y[rows[known]].copy()
+        for p in table.parts:
+            if p.name == part.name:
+                y[:, p.at] = np.nan
+        scores = filled(y, settled(Scores(table.parts, y), g, engine)[1])
+        scores[:, part.at] = apart.scores[known][:, part.at]
+        x = inputs(table.parts, part, scores)
+        return grown(x, truths(part, codes[i][rows[known]]), apart.answers[i][known], seed + i, count)
+
+    errors = {}
+    for i in at:
+        part, a = table.parts[i], codes[i][rows]
+        seen = ~np.isnan(a)
+        both = error_of(part, a[seen], apart.answers[i][seen])
+        errors[part.name] = [plain_error(part, a[seen]), both, both]
+    if trees is False or not apt or table.y.shape[1] < 2:
+        return {}, errors, "none asked for" if trees is False else "none: no column that could have them"
+    if trees == "auto":
+        some = [apt[j] for j in np.unique(np.linspace(0, len(apt) - 1, min(len(apt), TRIED_COLUMNS)).astype(int))]
+        gain = float(np.mean([forest(i, TRIED_ROWS, TRIED_TREES)[1] for i in some]))
+        if gain < TRIED_GAIN:
+            return {}, errors, f"none: small ones of {len(some)} columns took {gain:.1%} of the squared error away, the low rank suffices"
+    forests = {}
+    for i in apt:
+        known = np.flatnonzero(~np.isnan(codes[i][rows]))
+        made, _, both = forest(i, len(rows), TREES)
+        if made is not None:
+            forests[i] = made
+            errors[table.parts[i].name][2] = error_of(table.parts[i], codes[i][rows[known]], both)
+    return forests, errors, f"forests of {TREES} trees for {len(forests)} of {len(at)} columns"
 
 
 def scores_of(parts: tuple[Part, ...], columns: list[Cells]) -> tuple[Scores, list[np.ndarray], dict[str, list[Any]]]:
@@ -110,29 +225,6 @@ def _signed(g: Gaussian) -> Gaussian:
     return replace(g, w=w * np.where(largest < 0, -1.0, 1.0))
 
 
-def _left_out(
-    table: Scores, placed: Placed, g: Gaussian, codes: list[np.ndarray], z: Tall | None
-) -> dict[int, tuple[np.ndarray, np.ndarray]]:
-    """For each part with a link: codes of cells, and their scores as the other cells of their rows predict them; z are codes of rows under g, which robust
-    columns need. Cells are the first that a column sees in one order of all rows, as many as a link needs, so that columns ask for the same rows."""
-    order = np.argsort(np.arange(table.rows) * 0.5 * (np.sqrt(5) - 1) % 1.0)  # multiples of the golden ratio: evenly spread however many are taken
-    rows, asked = {}, np.zeros(table.rows, bool)
-    for i, (p, a) in enumerate(zip(table.parts, codes)):
-        if p.linked and len(at := order[~np.isnan(a[order])][:CELLS]):
-            rows[i] = at
-            asked[at] = True
-    if not rows:
-        return {}
-    if 2 * np.count_nonzero(asked) >= table.rows:  # to place some rows anew would cost more
-        asked[:] = True
-    else:
-        z = None if z is None else placed.engine.take(placed.engine.get(z)[asked])
-        placed = Placed.of(Scores(table.parts, table.y[asked]), placed.engine)
-    found = placed.left_out(g, np.array([[table.parts[i].at.start, table.parts[i].at.stop] for i in rows]), z)
-    place = np.cumsum(asked) - 1
-    return {i: (codes[i][at], found[place[at], table.parts[i].at]) for i, at in rows.items()}
-
-
 def measured(
     table: Scores,
     placed: Placed,
@@ -148,7 +240,7 @@ def measured(
     if m is None:
         m, _ = placed.moments(g, z)
     value = float((m.wild / g.psi).sum()) - m.loglik + penalty(g, l2)
-    seen = _left_out(table, placed, g, codes, z) if seen is None else seen
+    seen = left_out(table, placed, g, codes, z) if seen is None else seen
     links = {table.parts[i].name: link_gradient(table.parts[i], *at) for i, at in seen.items()}
     count = int(np.count_nonzero(~np.isnan(table.y)))
     facts: dict[str, object] = {
@@ -160,7 +252,7 @@ def measured(
     return certify_table(value, factor_gradient(*at), em_move(*at), links, trace, facts)
 
 
-def _factors(g: Gaussian, parts: tuple[Part, ...], aside: dict[str, Any], names: list[str]) -> MixedColumns:
+def _factors(g: Gaussian, parts: tuple[Part, ...], aside: dict[str, Any], names: list[str], forests: dict[int, Forest]) -> MixedColumns:
     described: list[dict[str, Any]] = []
     tables: dict[str, np.ndarray] = {}
     for i, p in enumerate(parts):
@@ -169,11 +261,13 @@ def _factors(g: Gaussian, parts: tuple[Part, ...], aside: dict[str, Any], names:
         tables |= {f"{name}.{i}": array for name, array in arrays.items() if array.size}
     columns = np.empty(len(names), object)
     columns[:] = names
-    return MixedColumns(len(names), g.w, g.mu, g.psi, described, tables, aside, columns)
+    trees = {f"{name}.{i}": array for i, forest in forests.items() for name, array in forest.to_state().items()}
+    return MixedColumns(len(names), g.w, g.mu, g.psi, described, tables, aside, columns, trees)
 
 
 def _words(chosen: Choice, k: int | None, l2: float | None) -> str:
     if k is not None and l2 is not None:
         return "asked for"
     what = "rank and ridge" if k is None and l2 is None else "rank" if k is None else "ridge"
-    return f"{what} of {len(chosen.table)} candidates with the least error ({chosen.best.error:.3f} variances) at cells hidden for it"
+    end = "; higher ranks, beyond the budget, were not tried" if chosen.budget else ""
+    return f"{what} of {len(chosen.table)} candidates with the least error ({chosen.best.error:.3f} variances) at cells hidden for it{end}"

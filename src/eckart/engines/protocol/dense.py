@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
@@ -145,38 +146,70 @@ class Sketch:
         found, step = self, max(self.size, 64)
         for start in range(0, len(block), step):
             part = slice(start, start + step)
-            found = found.merge(found._of(block[part], None if weights is None else weights[part]))
+            found = found._with(block[part], np.ones(len(block[part])) if weights is None else weights[part])
         return found
 
-    def _of(self, block: np.ndarray, weights: np.ndarray | None) -> Sketch:
-        """A block as a sketch that has lost nothing."""
-        w = np.ones(len(block)) if weights is None else weights
-        weight = float(w.sum())
-        mean = (w @ block) / weight if self.centered and weight > 0 else np.zeros(self.n)
-        rows = (block - mean) * np.sqrt(w)[:, None]
-        kept = rows.astype(self.dtype) if weight > 0 else np.zeros((0, self.n), self.dtype)
-        return replace(
-            self, rows=len(block), weight=weight, total=float(np.vdot(rows, rows)), lost=0.0, mean=mean, b=kept
-        )
+    def _with(self, block: np.ndarray, w: np.ndarray) -> Sketch:
+        """With a few rows and their weights; no copy of them is made at once."""
+        weight, root = float(w.sum()), np.sqrt(w)[:, None]
+        if weight <= 0:
+            return replace(self, rows=self.rows + len(block))
+        mean = np.zeros(self.n)
+        for at in _slices(self.n, len(block)) if self.centered else ():
+            mean[at] = (w @ block[:, at]) / weight
+        return self._joined(len(block), len(block), weight, mean, 0.0, lambda at: (block[:, at] - mean[at]) * root)
 
     def merge(self, other: Sketch) -> Sketch:
         """The sketch of both sets of rows: the rows of both and one for the shift of the mean, cut to the l leading directions."""
-        weight, total = self.weight + other.weight, self.total + other.total
-        stack, mean = [self.b, other.b], self.mean
-        if self.centered and other.weight > 0:
-            delta = other.mean - self.mean
-            factor = self.weight * other.weight / weight
-            if factor > 0:
-                stack.append((np.sqrt(factor) * delta)[None].astype(self.dtype))
-                total += factor * float(delta @ delta)
-            mean = self.mean + delta * (other.weight / weight)
-        rows, lost = np.concatenate(stack), self.lost + other.lost
-        if len(rows) > self.size:
-            values, u = eigh((rows @ rows.T).astype(np.float64))
-            values, u = values[::-1], u[:, ::-1]
-            lost += max(float(values[self.size]), 0.0)
-            rows = u[:, : self.size].T.astype(self.dtype) @ rows
-        return replace(self, rows=self.rows + other.rows, weight=weight, total=total, lost=lost, mean=mean, b=rows)
+        left = other.total - _squares(other.b)  # what its rows do not show any more
+        joined = self._joined(other.rows, len(other.b), other.weight, other.mean, other.lost, lambda at: other.b[:, at])
+        return replace(joined, total=joined.total + left)
+
+    def _joined(
+        self, seen: int, more: int, weight: float, mean: np.ndarray, lost: float, rows: Callable[[slice], np.ndarray]
+    ) -> Sketch:
+        """With ``more`` centered rows that stand for ``seen`` ones, whose columns ``rows`` gives some at a time."""
+        delta, factor = mean - self.mean, self.weight * weight / (self.weight + weight or 1.0)
+        shifted = bool(self.centered and factor > 0)
+        old, count = len(self.b), len(self.b) + more + shifted
+        cut = count > self.size
+        gram, total = np.zeros((count, count)), self.total
+
+        def columns(at: slice) -> np.ndarray:
+            parts = [self.b[:, at], rows(at).astype(self.dtype, copy=False)]
+            if shifted:
+                parts.append((np.sqrt(factor) * delta[at])[None].astype(self.dtype))
+            return np.concatenate(parts)
+
+        if cut:
+            for at in _slices(self.n, count):
+                part = columns(at)
+                gram += part @ part.T
+                total += _squares(part[old:])
+            values, u = eigh(gram)
+            lost += max(float(values[::-1][self.size]), 0.0)
+            turn = u[:, ::-1][:, : self.size].T.astype(self.dtype)
+        out = np.empty((min(count, self.size), self.n), self.dtype)
+        for at in _slices(self.n, count):
+            part = columns(at)
+            out[:, at] = turn @ part if cut else part
+            if not cut:
+                total += _squares(part[old:])
+        mean = self.mean + delta * (weight / (self.weight + weight or 1.0)) if self.centered else self.mean
+        return replace(
+            self, rows=self.rows + seen, weight=self.weight + weight, total=total, lost=self.lost + lost, mean=mean, b=out
+        )
+
+
+def _squares(a: np.ndarray) -> float:
+    """The sum of squares in float64, some columns at a time."""
+    return sum(float(np.square(a[:, at], dtype=np.float64).sum()) for at in _slices(a.shape[1], len(a)))
+
+
+def _slices(n: int, rows: int) -> list[slice]:
+    """Columns of some MiB for that many rows."""
+    width = max(256, 2**19 // max(rows, 1))
+    return [slice(first, first + width) for first in range(0, n, width)]
 
 
 class GapCodes(NamedTuple):

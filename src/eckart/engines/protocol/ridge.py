@@ -10,7 +10,8 @@ from eckart.engines.protocol.placed import Tall
 
 
 class RidgeRule(NamedTuple):
-    """How the rows of a factorization are penalised: l_i = l2 count_i^power for the code, bias_l2 count_i^power for the bias of row i.
+    """How the rows of a factorization are penalised: l_i = l2 count_i^power for the code, bias_l2 count_i^bias_power (None: the same power) for the bias of
+    row i.
 
     ``alpha`` > 0 is implicit feedback: entry r has weight alpha r, target 1, and its right-hand side weight is alpha r + ``shift``.
     """
@@ -23,12 +24,17 @@ class RidgeRule(NamedTuple):
     alpha: float = 0.0
     shift: float = 0.0
     extra: float = 0.0
+    bias_power: float | None = None
 
     def ridges(self, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The ridge of every row and of its bias; ``extra`` is added to the counts (the unobserved weight of all cells of a row)."""
-        scale = (np.maximum(counts, 0) + self.extra) ** self.power if self.power else np.ones(len(counts))
-        floor = np.where(scale > 0, scale, 1.0)
-        return self.l2 * floor, self.bias_l2 * floor
+        grown = self._grown(counts, self.power)
+        same = self.bias_power is None or self.bias_power == self.power
+        return self.l2 * grown, self.bias_l2 * (grown if same else self._grown(counts, self.bias_power))
+
+    def _grown(self, counts: np.ndarray, power: float | None) -> np.ndarray:
+        scale = (np.maximum(counts, 0) + self.extra) ** power if power else np.ones(len(counts))
+        return np.where(scale > 0, scale, 1.0)
 
 
 class RowSolution(NamedTuple):

@@ -8,7 +8,7 @@ and that one more step does not move it: a stationary point.
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -53,8 +53,9 @@ class GaussianMixture(SettableMixture):
     Parameters
     ----------
     n_components : int or "auto"
-        k; "auto" takes the k of least BIC, starting from 1 (see ``select_mixture`` for a choice over kinds of covariance too).
-    covariance_type : "full", "tied", "diag", "spherical", "unit" or "factor"
+        k; "auto" takes the k of least BIC, starting from 1, of the kind of covariance that was named or of all kinds; ``fit_.plan["table"]`` shows all tried.
+    covariance_type : None, "full", "tied", "diag", "spherical", "unit" or "factor"
+        None is "full" for a given k, and all but "unit" for "auto", the cheapest first, each within a budget that the plan names.
         One covariance each; one for all; diagonal; multiples of the identity; the identity; low-rank + diagonal with ``n_factors`` directions (a mixture of
         factor analysers, for wide data: no matrix of columns x columns is formed).
     tol, max_iter : stop when the mean log-likelihood rises by less than ``tol``, after ``max_iter`` steps at the latest.
@@ -80,14 +81,14 @@ class GaussianMixture(SettableMixture):
     >>> from sklearn.datasets import load_iris
     >>> model = GaussianMixture(3, random_state=0).fit(load_iris().data)
     >>> sorted(model.weights_.round(2).tolist()), model.certificate_.holds
-    ([0.3, 0.33, 0.36], True)
+    ([0.3, 0.33, 0.37], True)
 
     References: Dempster, Laird and Rubin 1977; Ghahramani and Jordan 1994 (missing entries); Ghahramani and Hinton 1996 (factor analysers).
     """
 
     n_components: Any = param(1, either(whole(1), one_of("auto")))
     _: KW_ONLY
-    covariance_type: str = param("full", one_of(*KINDS))
+    covariance_type: str | None = param(None, one_of(None, *KINDS))
     tol: float = param(1e-3, number(0))
     reg_covar: float | None = param(None, optional(number(0)))
     max_iter: int = param(100, whole(0))
@@ -167,7 +168,7 @@ class GaussianMixture(SettableMixture):
             x = engine.put(matrix, weights)
             scale = checked_scale(x, options, weights, engine)
             if "steps" in plan:  # models of earlier versions were fitted without them
-                scale = with_steps(x, scale, options, weights, engine)
+                scale = with_steps(x, scale, replace(options, bounded=True), weights, engine)
             rules = rules_for(scale, options)
             return certify(
                 GaussianProblem(x, rules, engine),
@@ -262,9 +263,9 @@ class GaussianMixture(SettableMixture):
     def _options(self, n: int, k: int | None = None, kind: str | None = None) -> Options:
         """Parameters, checked; k = 0 stands for "auto"."""
         check(self)
-        kind = self.covariance_type if kind is None else kind
         if k is None:
             k = 0 if self.n_components == "auto" else int(self.n_components)
+        kind = kind or self.covariance_type or ("full" if k else "any")
         return Options(
             k, kind, float(self.tol), None if self.reg_covar is None else float(self.reg_covar), int(self.max_iter), int(self.n_init),
             self.init_params, int(self.n_factors), *(given_start(self, k, n, kind) if k else (None, None, None)),

@@ -19,7 +19,7 @@ from eckart.certify.certificate import Certificate
 from eckart.engines.protocol import Engine, Placed
 from eckart.engines.protocol.mixtures import Gaussians
 from eckart.errors import InputError
-from eckart.explain.em import Ascent, best_of, climb, index_of
+from eckart.explain.em import EQUAL, Ascent, best_of, climb, index_of
 from eckart.explain.mixtures.gaussian_steps import FLOOR, LOWEST, GaussianProblem, Rules, Scale, scale_of, steps_of
 from eckart.explain.mixtures.starts import Sample, gaussians_from
 from eckart.factors import Components
@@ -32,6 +32,11 @@ EMPTY = 0.1
 """A component with less than this many rows' weight is empty."""
 REVIVALS = 2
 """Times that a component may be put back to use."""
+
+
+SHORT_RUNS, SHORT_STEPS = 4, 15
+"""Starts on the sample (shared among ``n_init``, two of each at least), and steps of each: the highest is gone on from.
+One start alone often ends in a lower maximum, and after fewer steps the order of the maxima is not seen yet."""
 
 
 @dataclass(frozen=True)
@@ -155,8 +160,9 @@ def rules_for(scale: Scale, options: Options) -> Rules:
 
 
 def with_steps(x: Placed, scale: Scale, options: Options, weights: np.ndarray | None, engine: Engine) -> Scale:
-    """The scale with the steps in which columns are written; without them where ``reg_covar`` says what variances are, or nothing has one."""
-    if options.reg is not None or options.kind == "unit":
+    """The scale with the steps in which columns are written; without them where ``reg_covar`` says what variances are, nothing has one, or a single
+    component was asked for: it serves all rows, so it cannot serve a single value, and has their covariance. In a search all k have the same floor."""
+    if options.reg is not None or options.kind == "unit" or (options.k == 1 and not options.bounded):
         return scale
     return replace(scale, steps=steps_of(x, scale, weights, engine))
 
@@ -166,9 +172,30 @@ def first_theta(sample: Sample, rules: Rules, options: Options, rng: np.random.G
     given = (options.weights, options.means, options.spread)
     if all(part is not None for part in given):
         return Gaussians(rules.kind, *given, origin=rules.origin)  # type: ignore[arg-type]
-    theta = gaussians_from(sample, sample.shares(options.k, options.way, rng, whiten), rules)
     named: Any = {name: part for name, part in zip(("weights", "means", "spread"), given) if part is not None}
-    return replace(theta, **named)
+    several = options.way == "k-means++" and options.k > 1 and not named
+    tried = []
+    for i in range(max(2, SHORT_RUNS // options.n_init) if several else 1):
+        other = whiten if options.n_init > 1 else whiten ^ (i % 2 == 1)
+        tried.append(gaussians_from(sample, sample.shares(options.k, options.way, rng, other), rules))
+    if several:
+        return _highest(GaussianProblem(sample.placed, rules, sample.engine), tried)
+    return replace(tried[0], **named)
+
+
+def _highest(problem: GaussianProblem, starts: list[Gaussians]) -> Gaussians:
+    """Of several starts the one from which a few steps lead highest; of those whose components all have rows enough, where there are any."""
+    best: tuple[bool, float, Gaussians] | None = None
+    for theta in starts:
+        theta = problem.rules.admit(theta)
+        for _ in range(SHORT_STEPS):
+            theta = problem.maximise(problem.expect(theta))
+        s = problem.expect(theta)
+        sound, bound = has_rows_enough(theta, s.weight), s.bound / s.weight
+        if best is None or (sound, bound - EQUAL * (1 + abs(bound)) * (sound == best[0])) > best[:2]:
+            best = sound, bound, theta
+    assert best is not None
+    return best[2]
 
 
 def to_factors(theta: Gaussians, columns: np.ndarray | None) -> Components:

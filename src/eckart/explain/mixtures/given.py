@@ -78,11 +78,11 @@ class settable(fitted):
 class SettableMixture(MixtureVerbs):
     """Fitted attributes of a Gaussian mixture that can be set: of a fitted model, or one by one of a new one until there are enough."""
 
-    covariance_type: str
+    covariance_type: str | None
 
     def _set(self, name: str, value: Any) -> None:
         """Take one of weights_, means_, covariances_, precisions_, precisions_cholesky_ (the last three say the same)."""
-        old, kind = vars(self).get("fit_"), self.covariance_type
+        old, kind = vars(self).get("fit_"), self.covariance_type or "full"
         parts = dict(vars(self).get("_parts", {}))
         if old is not None:
             parts = {

@@ -33,8 +33,14 @@ from eckart.matrix import Matrix
 from eckart.trace import StopReason, Watcher, progress, silent
 
 CRITERIA = ("bic", "aic", "held_out")
-PATIENCE, MOST = 3, 32
+RUNGS = (1, 2, 3, 4, 6, 8, 11, 15, 20, 27, 36, 48)
+"""Numbers of components that are tried in turn: beyond four about a third apart, since what lies between is tried near the best of them."""
+PATIENCE, MOST = 3, RUNGS[-1]
 """Further k that are tried after the best, since the BIC is not convex in k; and the largest k."""
+ANY = "any"
+"""The kind of covariance that stands for all that a search goes through."""
+BUDGET = 2e9
+"""Multiply-adds of EM steps for each kind of covariance: some two seconds of one processor, and the first three k in any case."""
 SKEWED = 2.0
 """Skewness of an exponential: amounts beyond it are closer to lognormal, whose tail a Gaussian does not follow."""
 TAIL_ROWS = 4096
@@ -167,32 +173,72 @@ def grow(
     watch: Watcher = silent,
     memory: Memory = NOTHING,
 ) -> Fit:
-    """k = 1, 2, ... until the BIC has not improved for three of them: the fit of least BIC, with the table in its plan."""
-    placed = engine.put(x, weights)
-    rows = checked_scale(placed, replace(options, k=1), weights, engine).rows
+    """k = 1, 2, ... until the BIC has not improved for three of them, for one kind of covariance or for each, the cheapest first: the fit of least BIC,
+    with the table in its plan."""
+    placed, n = engine.put(x, weights), x.shape[1]
+    kinds = (options.kind,) if options.kind != ANY else _forms(n, options.factors)
+    rows = checked_scale(placed, replace(options, k=1, kind=kinds[0]), weights, engine).rows
     options = replace(options, n_init=max(options.n_init, 2), bounded=True)
+    budget = BUDGET if len(kinds) > 1 else np.inf
     table: dict[str, list[Any]] = {name: [] for name in _COLUMNS if name != "held out"}
     fits = [resumed_fit(kept, Components, None, x.columns) for kept in memory.last() or ()]
     for fit in fits:
         _add(table, fit, None)
-    while len(fits) < min(MOST, rows):
-        inner = memory.inner(lambda: [kept_fit(fit) for fit in fits])
-        more = replace(options, k=len(fits) + 1)
-        fits.append(solve(x, more, weights, engine=engine, rng=rng, watch=watch, memory=inner))
-        _add(table, fits[-1], None)
-        interrupted = fits[-1].trace.reason is StopReason.INTERRUPTED
-        if interrupted or len(fits) - 1 - _best(fits, table["BIC"]) >= PATIENCE:
-            break
+    short: list[str] = []
+    for kind in kinds:
+        while True:
+            own = [i for i, tried in enumerate(table["covariance"]) if tried == kind]
+            steps = sum(table["k"][i] * (table["steps"][i] + 1) for i in own)
+            spent = options.n_init * steps * rows * _work(kind, n, options.factors)
+            bic = np.array([table["BIC"][i] for i in own])
+            k = _next([table["k"][i] for i in own], _best([fits[i] for i in own], bic) if own else 0, min(MOST, rows))
+            if k is not None and spent > budget and len(own) >= PATIENCE:
+                short, k = [*short, kind], None
+            if k is None or (fits and fits[-1].trace.reason is StopReason.INTERRUPTED):
+                break
+            inner = memory.inner(lambda: [kept_fit(fit) for fit in fits])
+            more = replace(options, k=k, kind=kind)
+            fits.append(solve(x, more, weights, engine=engine, rng=rng, watch=watch, memory=inner))
+            _add(table, fits[-1], None)
     best = fits[_best(fits, table["BIC"])]
     if fits[-1].trace.reason is StopReason.INTERRUPTED:
         best = replace(best, trace=replace(best.trace, reason=StopReason.INTERRUPTED))
-    models = [(k, options.kind) for k in range(1, len(fits) + 1)]
+    models = list(zip(table["k"], table["covariance"]))
     usable = np.arange(rows) if weights is None else np.flatnonzero(weights)
     some = engine.rows_at(placed, usable[np.unique(np.linspace(0, rows - 1, min(rows, TAIL_ROWS)).astype(np.int64))])
     notes = (*_disagreements(models, fits, table), *_tails(some, x.columns, best.factors.k))
-    plan = best.plan | {"chosen by": f"BIC over k = 1 to {len(fits)}", "table": table}
+    if short:
+        notes = (*notes, f"the search of {', '.join(short)} covariances ended with its budget: name one (covariance_type=) for all of its k")
+    words = f"BIC over k = 1 to {max(table['k'])}, {' and '.join(kinds) if len(kinds) < 3 else ', '.join(kinds)} covariances"
+    plan = best.plan | {"chosen by": words, "table": table}
+    if len(kinds) > 1:
+        plan |= {"budget": f"{budget:g} multiply-adds for each kind of covariance", "ended by the budget": short}
     certificate = replace(best.certificate, notes=(*best.certificate.notes, *notes))
     return Fit(best.factors, certificate, best.trace, plan)
+
+
+def _forms(n: int, factors: int) -> tuple[str, ...]:
+    """The kinds of covariances that are searched, the cheapest first; some directions only where that saves numbers."""
+    factor = free_parameters("factor", 1, n, min(factors, n)) < free_parameters("full", 1, n, 0)
+    return ("spherical", "diag", "tied", *(("factor",) if factor else ()), "full") if n > 1 else ("tied", "full")
+
+
+def _work(kind: str, n: int, factors: int) -> float:
+    """Multiply-adds of one EM step for a row and a component, some of them for its share."""
+    return 16.0 + {"full": n * n, "factor": 4 * n * (factors + 1)}.get(kind, 2 * n)
+
+
+def _next(tried: list[int], best: int, most: int) -> int | None:
+    """The k to try next: the next rung while one of the last three was the best, then between the best and its neighbours, each a twelfth of it at most."""
+    last = max(tried, default=0)
+    if not tried or (last < most and sum(k > tried[best] for k in tried) < PATIENCE and last in (0, *RUNGS)):
+        return min(next((k for k in RUNGS if k > last), most), most)
+    k = tried[best]
+    below, above = max((j for j in tried if j < k), default=k), min((j for j in tried if j > k), default=k)
+    gap = max(k - below, above - k)
+    if gap <= max(1, k // 12):
+        return None
+    return (below + k) // 2 if k - below == gap else (k + above + 1) // 2
 
 
 def _tails(rows: np.ndarray, columns: np.ndarray | None, k: int) -> tuple[str, ...]:

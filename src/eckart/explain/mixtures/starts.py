@@ -150,7 +150,7 @@ def units(sample: Sample, whiten: bool) -> np.ndarray:
     values, vectors = eigh(scatter * np.outer(scale, scale))
     kept = values > 1e-9 * values[-1]  # directions that the sample does not have, but for rounding
     turned = scale[:, None] * vectors[:, kept] / np.sqrt(values[kept])
-    return engine.get(engine.times(Dense(sample.filled), turned, found.mean[0]))
+    return engine.get(engine.times(sample.placed, turned, found.mean[0]))
 
 
 def gaussians_from(sample: Sample, q: np.ndarray, rules: Rules) -> Gaussians:

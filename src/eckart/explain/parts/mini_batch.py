@@ -28,7 +28,8 @@ from eckart.factors import LowRank
 from eckart.fit import Fit, fitted, on_data, sample_weights
 from eckart.io.models.levels import Memory, kept_trace, resumed_trace, resuming
 from eckart.io.tables.numbers import numeric
-from eckart.matrix import Dense, Matrix, Observed, row_parts
+from eckart.matrix import Matrix, Observed, row_parts, row_slice
+from eckart.matrix_blocks import stacked
 from eckart.parameters import check, flag, number, optional, param, whole
 from eckart.trace import StopReason, Trace, Watcher, progress
 
@@ -203,33 +204,38 @@ class MiniBatchNMF(NMF):
             trace, least, idle = resumed_trace(trace.quantity, kept["trace"]), float(kept["least"]), int(kept["idle"])
             codes, still = kept["codes"], int(kept.get("still", 0))
         trace.reason = StopReason.MAX_ITER
-        for done, part in self._batches(matrix, size, stream.blocks):
-            told = {"stream": vars(stream), "codes": codes, "trace": kept_trace(trace), "least": least, "idle": idle, "still": still}
-            memory.offer(told)
-            at = slice(done % steps * size, (done % steps + 1) * size)
-            heavy = None if rows is None else rows[at]
-            mass, before = float(part.shape[0] or 0) if heavy is None else float(heavy.sum()), stream.right
-            placed = engine.put(part, heavy)
-            stream, left, sides = self._step(placed, unit, stream, fade, mass, codes[at])
-            codes[at] = engine.get(left)
-            # a moving average over about a pass: single batches differ
-            right = engine.take(stream.right, placed.dtype)
-            found = sides.rows(left, right, still=True)
-            share, value = min(1.0, size / (count + 1)), sides.data_term(found, left, right) + sides.cost_left(left)
-            value /= max(mass, 1e-300)
-            trace.add(value if not len(trace) else (1 - share) * trace.values[-1] + share * value)
-            watch("batches", done + 1, int(self.max_iter) * steps)
-            moved = float(np.linalg.norm(stream.right - before)) / max(float(np.linalg.norm(stream.right)), 1e-300)
-            if done < steps:  # before every row was seen once an average says more of the batches than of H
-                continue
-            worth = 1.0 - share * float(self.tol or 0.0)  # what would be less than a share tol in a pass is no improvement
-            idle = 0 if trace.values[-1] < worth * least else idle + 1
-            least = min(least, trace.values[-1])
-            tired = self.max_no_improvement is not None and idle >= self.max_no_improvement
-            still = still + 1 if self.tol and moved <= self.tol else 0  # one batch may be of rows that H knows, and the next of others
-            if still >= steps or tired:
-                trace.reason = StopReason.CONVERGED
-                break
+        try:
+            for done, part in self._batches(matrix, size, stream.blocks):
+                told = {"stream": vars(stream), "codes": codes, "trace": kept_trace(trace), "least": least, "idle": idle, "still": still}
+                memory.offer(told)
+                at = slice(done % steps * size, (done % steps + 1) * size)
+                heavy = None if rows is None else rows[at]
+                mass, before = float(part.shape[0] or 0) if heavy is None else float(heavy.sum()), stream.right
+                placed = engine.put(part, heavy)
+                stream, left, sides = self._step(placed, unit, stream, fade, mass, codes[at])
+                codes[at] = engine.get(left)
+                # a moving average over about a pass: single batches differ
+                right = engine.take(stream.right, placed.dtype)
+                found = sides.rows(left, right, still=True)
+                share, value = min(1.0, size / (count + 1)), sides.data_term(found, left, right) + sides.cost_left(left)
+                value /= max(mass, 1e-300)
+                trace.add(value if not len(trace) else (1 - share) * trace.values[-1] + share * value)
+                watch("batches", done + 1, int(self.max_iter) * steps)
+                moved = float(np.linalg.norm(stream.right - before)) / max(float(np.linalg.norm(stream.right)), 1e-300)
+                if done < steps:  # before every row was seen once an average says more of the batches than of H
+                    continue
+                worth = 1.0 - share * float(self.tol or 0.0)  # what would be less than a share tol in a pass is no improvement
+                idle = 0 if trace.values[-1] < worth * least else idle + 1
+                least = min(least, trace.values[-1])
+                tired = self.max_no_improvement is not None and idle >= self.max_no_improvement
+                still = still + 1 if self.tol and moved <= self.tol else 0  # one batch may be of rows that H knows, and the next of others
+                if still >= steps or tired:
+                    trace.reason = StopReason.CONVERGED
+                    break
+        except KeyboardInterrupt:
+            if not len(trace):
+                raise
+            trace.reason = StopReason.INTERRUPTED
         return stream, codes, trace
 
     def _batches(self, matrix: Matrix, size: int, done: int) -> Iterator[tuple[int, Matrix]]:
@@ -265,24 +271,18 @@ class MiniBatchNMF(NMF):
 def _even_parts(matrix: Matrix, rows: int) -> Iterator[Matrix]:
     """Parts as those of ``row_parts``, each of exactly ``rows`` rows but the last, also where rows come in other pieces (partitions, shards): the codes of a
     batch stand at its rows."""
-    if not isinstance(matrix, Dense) or isinstance(matrix.values, np.ndarray):
-        yield from row_parts(matrix, rows)
-        return
-    pieces: list[np.ndarray] = []
-    done = waiting = 0
-
-    def part() -> Dense:
-        labels = None if matrix.rows is None else matrix.rows[done : done + waiting]
-        return Dense(np.concatenate(pieces), labels, matrix.columns)
-
-    for block in matrix.values.blocks(rows):
-        rest = block
-        while len(rest):
-            pieces.append(rest[: rows - waiting])
-            rest = rest[len(pieces[-1]) :]
-            waiting += len(pieces[-1])
+    pieces: list[Matrix] = []
+    waiting = 0
+    for part in row_parts(matrix, rows):
+        size = part.shape[0] or 0
+        a = 0
+        while a < size:
+            b = min(size, a + rows - waiting)
+            pieces.append(row_slice(part, a, b))
+            waiting += b - a
+            a = b
             if waiting == rows:
-                yield part()
-                done, waiting, pieces = done + rows, 0, []
+                yield stacked(pieces)
+                waiting, pieces = 0, []
     if waiting:
-        yield part()
+        yield stacked(pieces)

@@ -54,6 +54,11 @@ def check_header(header: dict[str, Any], f: Any) -> None:
         and all(_is_number(made[name]) for name in ("mean", "l2"))
     ):  # fmt: skip
         wrong.append("normaliser")
+    for name in ("hidden entries", "own entries"):
+        errors = plan.get(name)
+        if isinstance(errors, dict) and not ({"model", "entries"} <= errors.keys() and all(map(_is_number, errors.values()))):
+            wrong.append(name)
+    wrong += ["l2_bias_power"] if _is_number(plan.get("l2_bias_power")) and not 0 <= plan["l2_bias_power"] <= 10 else []
     if header["class"] == "LatentDirichletAllocation" and not (f.prior > 0).all():  # its bound has log Gamma of them
         wrong.append("prior")
     draws = plan.get("posterior")

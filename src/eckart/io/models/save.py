@@ -33,6 +33,7 @@ from eckart.factors import (
     Topics,
 )
 from eckart.io.models.header_checks import NEEDED, check_extras, check_header
+from eckart.io.models.saved_ids import pack_ids, unpack_ids
 from eckart.io.models.whole_files import atomic_write, named
 from eckart.parameters import check
 from eckart.rng import generator
@@ -160,7 +161,7 @@ def pack(model: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     fit = model.fit_
     arrays, values = fit.factors.to_state()
     more = model.extra_state() if hasattr(model, "extra_state") else {}
-    labels = {side: pack_labels(getattr(fit.factors, side, None), side, more) for side in ("rows", "columns")}
+    labels = {side: pack_ids(getattr(fit.factors, side, None), side, more) for side in ("rows", "columns")}
     params, dropped = _json_params(model.get_params(deep=False))
     header = {
         "format": FORMAT,
@@ -209,7 +210,7 @@ def _factors(arrays: dict[str, np.ndarray], header: dict[str, Any]) -> Factors:
     kind = header.get("kind", "Basis")
     if not isinstance(kind, str) or kind not in KINDS:
         raise FileError(f"kind {kind!r} came, wanted one of {', '.join(KINDS)}")
-    rows, columns = (unpack_labels(header[side], side, arrays) for side in ("rows", "columns"))
+    rows, columns = (unpack_ids(header[side], side, arrays) for side in ("rows", "columns"))
     factors = KINDS[kind].from_state(arrays, header["factors"], rows, columns)
     factors.check()
     return factors
@@ -251,26 +252,3 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def pack_labels(labels: np.ndarray | None, side: str, arrays: dict[str, np.ndarray]) -> Any:
-    """Labels for the header: a list of plain values; integers and dates go to ``arrays`` and leave the name of their kind."""
-    if labels is None:
-        return None
-    labels = np.asarray(labels)
-    if labels.dtype.kind in "iu" or (labels.dtype.kind == "M" and labels.dtype != np.dtype("M8")):
-        arrays[f"labels.{side}"] = labels.view(np.int64) if labels.dtype.kind == "M" else labels
-        return {"dtype": labels.dtype.str}
-    plain = [_plain(v) for v in labels]
-    return [p if isinstance(p, (str, int, float, bool)) or p is None else str(v) for p, v in zip(plain, labels)]
-
-
-def unpack_labels(kept: Any, side: str, arrays: dict[str, np.ndarray]) -> np.ndarray | None:
-    """The inverse of ``pack_labels``."""
-    if kept is None:
-        return None
-    if isinstance(kept, list):
-        return np.array(kept, dtype=object)
-    kind = np.dtype(kept["dtype"])
-    if kind.kind not in "iuM":
-        raise FileError(f"labels of kind {kept['dtype']!r} came, wanted integers or dates")
-    values = arrays[f"labels.{side}"]
-    return values.view(kind) if kind.kind == "M" else values.astype(kind)

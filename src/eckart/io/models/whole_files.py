@@ -75,6 +75,8 @@ def beside(target: Path) -> tuple[int, str]:
 
 def _runs(process: int) -> bool:
     """Whether a process of this machine is still there."""
+    if os.name == "nt":  # there os.kill would end it
+        return _runs_on_windows(process)
     try:
         os.kill(process, 0)
     except ProcessLookupError:
@@ -82,6 +84,20 @@ def _runs(process: int) -> bool:
     except (OSError, OverflowError):
         return True  # another user's, or not to be known
     return True
+
+
+def _runs_on_windows(process: int) -> bool:
+    import ctypes
+
+    query_information, denied, still_active = 0x1000, 5, 259
+    kernel: Any = ctypes.WinDLL("kernel32", use_last_error=True)  # type: ignore[attr-defined, unused-ignore]
+    handle = kernel.OpenProcess(query_information, False, process)
+    if not handle:
+        return bool(ctypes.get_last_error() == denied)  # type: ignore[attr-defined, unused-ignore]
+    code = ctypes.c_ulong()
+    known = kernel.GetExitCodeProcess(handle, ctypes.byref(code))
+    kernel.CloseHandle(handle)
+    return not known or code.value == still_active
 
 
 def named(path: Any) -> Path:

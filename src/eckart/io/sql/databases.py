@@ -9,17 +9,22 @@ import os
 import re
 from dataclasses import dataclass
 from fnmatch import fnmatch
+from glob import glob
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, unquote_plus
 
 from eckart.errors import EckartError, FileError, InputTypeError, MissingError
 
 TABLES = (".parquet", ".pq", ".csv", ".tsv", ".arrow", ".feather", ".ipc")
 """Files that are no databases: the SQL sees them as the table ``data``."""
 ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+._-]*://")
-SECRET = re.compile(r"(?<=://)([^/@\s:]*):[^@\s]*@")
+SECRET = re.compile(r"(?<=://)([^/@\s:]*):\S*@")
+"""User and password of an address: the password ends at the last @ of the word, since people write one inside of it."""
+SECRET_FIELD = re.compile(r"(?i)\b(\w*(?:pass|pwd|token|secret|key|credential|signature)\w*\s*=\s*)('[^']*'|[^&;\s'\"]+)")
+"""What follows password=, token= and their like, in the query of an address and in messages of drivers."""
 
 
 @dataclass
@@ -61,8 +66,17 @@ def shown(address: str) -> str:
 
     >>> shown("postgresql://ann:secret@db.example/shop")
     'postgresql://ann:***@db.example/shop'
+    >>> shown("mysql://ann@db/shop?password=secret&ssl=1")
+    'mysql://ann@db/shop?password=***&ssl=1'
     """
-    return SECRET.sub(r"\1:***@", address)
+    return SECRET_FIELD.sub(r"\1***", SECRET.sub(r"\1:***@", address))
+
+
+def _secrets_of(address: str) -> set[str]:
+    """The passwords that an address holds, as they are written in it and as a driver decodes them."""
+    found = {match[0].partition(":")[2][:-1] for match in SECRET.finditer(address)}
+    found |= {match[2].strip("'") for match in SECRET_FIELD.finditer(address)}
+    return {way for secret in found for way in (secret, unquote(secret), unquote_plus(secret)) if way}
 
 
 def open_database(source: Any, write: bool = False) -> Database:
@@ -87,11 +101,14 @@ def open_database(source: Any, write: bool = False) -> Database:
     return Database(source, "dbapi", f"the {top} connection")
 
 
-def said(error: BaseException) -> str:
-    """An error of a driver in one line: its first, without what points into the statement, and without passwords."""
+def said(error: BaseException, address: str = "") -> str:
+    """An error of a driver in one line: its first, without what points into the statement, and without the passwords of the ``address``."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     kept = [line for line in lines if not re.match(r"(LINE \d|\^|\(Background on|\[SQL:)", line)][:2]
-    return shown(" ".join(kept) or type(error).__name__)
+    line = " ".join(kept) or type(error).__name__
+    for secret in sorted(_secrets_of(address), key=len, reverse=True):
+        line = line.replace(secret, "***")
+    return shown(line)
 
 
 def duckdb() -> Any:
@@ -153,15 +170,24 @@ SETTINGS = {"autoinstall_known_extensions": "false"}
 def _duckdb(file: Path, write: bool) -> Database:
     engine = duckdb()
     try:
-        return Database(
-            engine.connect(str(file), read_only=not write, config=SETTINGS), "duckdb", str(file), owned=True
-        )
+        connection = engine.connect(str(file), read_only=not write, config=SETTINGS)
     except engine.Error as error:
         raise FileError(f"{file} cannot be opened: {said(error)}") from None
+    if not write:
+        _shut(connection)
+    return Database(connection, "duckdb", str(file), owned=True)
+
+
+def _shut(connection: Any, files: list[str] | None = None) -> None:
+    """A connection whose statements reach no other file and no network, and cannot change that."""
+    if files:
+        connection.execute("set allowed_paths = ?", [files])
+    connection.execute("set enable_external_access = false")
+    connection.execute("set lock_configuration = true")
 
 
 def _tables(path: str) -> Database:
-    """A file of rows as the view ``data`` of an empty database in memory."""
+    """A file of rows (or all that a pattern names) as the view ``data`` of an empty database in memory."""
     engine = duckdb()
     connection = engine.connect(config=SETTINGS)
     try:
@@ -170,9 +196,12 @@ def _tables(path: str) -> Database:
             from pyarrow import dataset
 
             connection.register("data", dataset.dataset(path, format="ipc"))
+            _shut(connection)
         else:
             reader = "read_parquet" if Path(path).suffix.lower() in (".parquet", ".pq") else "read_csv"
             connection.execute(f"create view data as select * from {reader}('{quoted}')")
+            files = glob(path, recursive=True) if _is_pattern(path) else []
+            _shut(connection, [path, *files])
     except (engine.Error, OSError, ValueError) as error:
         connection.close()
         raise FileError(f"{path} cannot be read: {said(error)}") from None
@@ -202,9 +231,10 @@ def _store(address: str) -> Database:
             Path(path).suffix.lower(), "parquet"
         )
         connection.register("data", dataset.dataset(files, filesystem=system, format=kind))
+        _shut(connection)
     except (OSError, ValueError) as error:  # errors of the store, and of an address that is none
         connection.close()
-        raise FileError(f"{shown(address)} cannot be read: {said(error)}") from None
+        raise FileError(f"{shown(address)} cannot be read: {said(error, address)}") from None
     except EckartError:
         connection.close()
         raise
@@ -216,6 +246,16 @@ def _sqlite(file: Path, write: bool) -> Database:
 
     how: dict[str, Any] = {"isolation_level": None, "timeout": 30} if write else {"uri": True}
     connection = sqlite3.connect(str(file) if write else f"{file.resolve().as_uri()}?mode=ro", **how)
+    if not write:
+        allowed = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
+
+        def authorise(action: int, first: str | None, second: str | None, *rest: Any) -> int:
+            """Reading alone: no attach, vacuum or pragma, which reach other files before the statement is seen to be no query."""
+            fine = action in allowed and (second or "").lower() != "load_extension"
+            fine = fine or (action == sqlite3.SQLITE_PRAGMA and first == "table_info")
+            return sqlite3.SQLITE_OK if fine else sqlite3.SQLITE_DENY
+
+        connection.set_authorizer(authorise)
     return Database(connection, "dbapi", str(file), owned=True)
 
 
@@ -238,7 +278,7 @@ def _server(address: str, write: bool) -> Database:
     except EckartError:
         raise
     except Exception as error:  # each driver has errors of its own
-        raise FileError(f"{name} cannot be reached: {said(error)}") from None
+        raise FileError(f"{name} cannot be reached: {said(error, address)}") from None
     if not write:
         _only_read(database)
     return database

@@ -13,6 +13,7 @@ from typing import Any
 
 from eckart.errors import FileError, InputError
 from eckart.io.tables.csv_marks import (
+    MOST_COLUMNS,
     NULLS,
     check_marks,
     first_lines,
@@ -74,6 +75,8 @@ class Layout:
         mark = delimiter or ("\t" if tabs else likely_mark(lines, "." if decimal is None else decimal))
         decimal = likely_decimal(file, mark, encoding) if decimal is None else decimal
         check_marks(mark, decimal)
+        if (wide := lines[0].count(mark) + 1) > MOST_COLUMNS:
+            raise FileError(f"{file} has {wide:,} columns, wanted at most {MOST_COLUMNS:,} in a text file; save the table as .npy or .parquet")
         headed = has_header(lines, mark, decimal, number) if header is None else header
         if headed and len(lines) == 1:
             raise FileError(f"{file} is empty: it has a header and no row")

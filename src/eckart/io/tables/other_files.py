@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +15,20 @@ from eckart.loading import pa
 IMAGES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".tif", ".tiff", ".webp", ".pgm", ".ppm")
 
 
+FAR_CELL = re.compile(rb"""\br\s*=\s*["'](?:[A-Z]{4,}|[A-Z]*\d{8,})""")
+"""A cell or row far beyond the 2^20 rows and 2^14 columns that a sheet can have: the empty ones before it would fill the memory."""
+MOST_INFLATED = 4 * 2**30
+"""Bytes of a workbook's parts before compression: a full sheet of numbers takes about as much."""
+
+
 def excel_table(file: Path) -> Any:
     """The first sheet of a workbook as an Arrow table; its first row holds the names."""
     try:
         import openpyxl
     except ImportError:
-        raise MissingError(
-            f"{file} is a workbook, which needs openpyxl: python -m pip install openpyxl; or save the sheet as .csv"
-        ) from None
+        raise MissingError(f"{file} is a workbook, which needs openpyxl: pip install 'eckart[xlsx]'; or save the sheet as .csv") from None
     try:
+        _check_workbook(file)
         book = openpyxl.load_workbook(file, read_only=True, data_only=True)
         rows = [row for row in book.worksheets[0].iter_rows(values_only=True) if any(cell is not None for cell in row)]
         book.close()
@@ -34,6 +41,23 @@ def excel_table(file: Path) -> Any:
     names = [f"column {j + 1}" if name is None else str(name) for j, name in enumerate(rows[0])]
     columns = [_one_kind([row[j] for row in rows[1:]]) for j in range(len(names))]
     return pa.table(columns, names=names)
+
+
+def _check_workbook(file: Path) -> None:
+    """Refuse a workbook that would not fit into memory before anything of it is made into objects."""
+    with zipfile.ZipFile(file) as book:
+        parts = book.infolist()
+        if sum(part.file_size for part in parts) > MOST_INFLATED:
+            raise ValueError(f"it would take more than {MOST_INFLATED:,} bytes; save the sheet as .csv")
+        for part in parts:
+            if not part.filename.startswith("xl/worksheets/"):
+                continue
+            with book.open(part) as raw:
+                tail = b""
+                while block := raw.read(2**20):
+                    if b"\0" in block or FAR_CELL.search(tail + block):
+                        raise ValueError("it has a cell beyond the rows and columns of a sheet; save the sheet anew")
+                    tail = block[-64:]
 
 
 def _one_kind(cells: list[Any]) -> Any:

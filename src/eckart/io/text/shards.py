@@ -6,8 +6,13 @@ Each file is what ``scipy.sparse.save_npz`` writes. Only one piece is in memory 
 from __future__ import annotations
 
 import glob
+import os
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
+
+import numpy as np
 
 from eckart.arguments import held
 from eckart.errors import FileError, InputError, wrong
@@ -15,10 +20,53 @@ from eckart.io.dask.known import is_collection
 from eckart.io.models.whole_files import check_place, named, replacing
 from eckart.io.read import read
 from eckart.matrix import Counts, Matrix
+from eckart.matrix_blocks import CountsParts
+
+
+@dataclass(frozen=True, eq=False)
+class FileParts:
+    """The files as parts of one matrix (see ``matrix_parts.Parts``): sizes are read from their heads, entries when a part is asked for."""
+
+    shards: Shards
+
+    kind = "counts"
+
+    @cached_property
+    def _shapes(self) -> list[tuple[int, int]]:
+        found = []
+        for file in self.shards.files:
+            try:
+                with np.load(file) as arrays:
+                    rows, width = arrays["shape"]
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                raise FileError(f"{file} is no sparse matrix as scipy.sparse.save_npz writes it: {error}") from None
+            found.append((int(rows), int(width)))
+        return found
+
+    @property
+    def lengths(self) -> list[int]:
+        return [rows for rows, _ in self._shapes]
+
+    @property
+    def n_columns(self) -> int:
+        return self._shapes[0][1]
+
+    @cached_property
+    def dtype(self) -> np.dtype:
+        return self.load(0).dtype
+
+    @cached_property
+    def token(self) -> str:
+        stats = [(file, os.stat(file)) for file in self.shards.files]
+        return " ".join(f"{file} {stat.st_size} {stat.st_mtime_ns}" for file, stat in stats)
+
+    def load(self, part: int) -> Counts:
+        block = self.shards.block(part, self.n_columns)
+        return Counts(block.indptr, block.indices, block.data, block.n_columns)
 
 
 class Shards:
-    """A re-readable sequence of ``Counts``, one for each file."""
+    """A re-readable sequence of ``Counts``, one for each file; ``matrix`` is all of them as one matrix in parts."""
 
     def __init__(self, files: list[str], columns: Any = None):
         self.files, self.columns = files, columns
@@ -27,25 +75,31 @@ class Shards:
         return len(self.files)
 
     def __iter__(self) -> Iterator[Counts]:
-        n = None
-        for file in self.files:
-            block = read(file)
-            if not isinstance(block, Counts):
-                raise InputError(
-                    f"{file} holds a dense array, wanted a sparse matrix as scipy.sparse.save_npz writes it"
-                )
-            n = block.n_columns if n is None else n
-            if block.n_columns != n:
-                raise InputError(
-                    f"{file} has {block.n_columns} columns and {self.files[0]} has {n}, wanted the same number in each"
-                )
-            yield Counts(block.indptr, block.indices, block.data, n, block.rows, self.columns)
+        width = None
+        for number in range(len(self.files)):
+            block = self.block(number, width)
+            width = block.n_columns
+            yield block
+
+    def block(self, number: int, width: int | None = None) -> Counts:
+        """The matrix of one file, refused where it has not ``width`` columns."""
+        file = self.files[number]
+        block = read(file)
+        if not isinstance(block, Counts):
+            raise InputError(f"{file} holds a dense array, wanted a sparse matrix as scipy.sparse.save_npz writes it")
+        if width is not None and block.n_columns != width:
+            raise InputError(f"{file} has {block.n_columns} columns and {self.files[0]} has {width}, wanted the same number in each")
+        return Counts(block.indptr, block.indices, block.data, block.n_columns, block.rows, self.columns)
+
+    def matrix(self) -> CountsParts:
+        """All files as one matrix, read part by part."""
+        return CountsParts(FileParts(self), None, None if self.columns is None else np.asarray(self.columns, object))
 
 
 def shards(pattern: Any, columns: Any = None) -> Shards:
     """The sparse .npz files of a pattern, in the order of their names, as a source that is read piece by piece.
 
-    ``columns`` are the words. ``LDA.fit`` and ``coherence`` take it in place of a matrix.
+    ``columns`` are the words. ``fit`` and ``coherence`` take it in place of a matrix.
 
     >>> import tempfile
     >>> from scipy import sparse

@@ -7,6 +7,7 @@ import { Answer, Card, Select, Tabs, Words } from "../parts/ui.js";
 import { CompleteRoom } from "./complete.js";
 import { CompareRoom } from "./compare.js";
 import { EmbedRoom } from "./embed.js";
+import { SeriesRoom, TableRoom } from "./filled.js";
 import { MixtureRoom } from "./mixture.js";
 import { PartsRoom } from "./parts.js";
 import { ReduceRoom } from "./reduce.js";
@@ -19,11 +20,13 @@ const ROOMS = {
   topics: [TopicsRoom, [["topics", "Topics"], ["documents", "Documents"], ["map", "Map of documents"]]],
   mixture: [MixtureRoom, [["map", "Map"], ["components", "Components"]]],
   parts: [PartsRoom, [["parts", "Parts"], ["topics", "As topics"], ["row", "One row"], ["map", "Map"]]],
+  table: [TableRoom, [["columns", "Columns"], ["row", "One row"], ["map", "Map of rows"]]],
+  series: [SeriesRoom, [["series", "Series"], ["list", "All series"]]],
   embed: [EmbedRoom, [["map", "Map and neighbours"], ["questions", "Analogies"], ["compare", "Two models"]]],
 };
 
 /** What a view needs of the model's abilities; what is absent here is always offered. */
-const NEEDS = { components: "loadings", row: "reconstruct", outliers: "outliers", recommend: "recommend", predict: "predict", similar: "similar", errors: "support", coverage: "coverage", documents: "documents", compare: "neighbours", questions: "analogy", topics: "topics", parts: "parts" };
+const NEEDS = { components: "loadings", columns: "columns", series: "series", list: "series", row: ["reconstruct", "cells"], outliers: "outliers", recommend: "recommend", predict: "predict", similar: "similar", errors: "support", coverage: "coverage", documents: "documents", compare: "neighbours", questions: "analogy", topics: "topics", parts: "parts" };
 
 export function ModelRoom({ file, view, asked, files }) {
   const answer = useGet("model", { file, data: asked.data });
@@ -34,12 +37,13 @@ function Inside({ model, view, asked, files }) {
   const [Room, all] = ROOMS[model.room] ?? [null, []];
   const data = asked.data ?? model.data ?? undefined;
   const can = new Set(model.can ?? []);
-  const tabs = all.filter(([key]) => !(key === "topics" && model.room === "parts" && (model.images || !can.has("documents")))).filter(([key]) => (key === "components" && model.room === "mixture") || (key === "map" ? can.has("map") : !NEEDS[key] || can.has(NEEDS[key])));
+  const tabs = all.filter(([key]) => !(key === "topics" && model.room === "parts" && (model.images || !can.has("documents")))).filter(([key]) => (key === "components" && model.room === "mixture") || (key === "map" ? can.has("map") : !NEEDS[key] || [NEEDS[key]].flat().some((one) => can.has(one))));
   const chosen = tabs.some(([key]) => key === view) ? view : tabs[0]?.[0];
   return html`<div class="room">
     <header class="room-head"><div><p class="kicker">${model.verb} · ${model.class}</p><h1>${model.file.replace(/\.safetensors$/, "")}</h1><p class="soft">${model.title}</p></div>
       <div class="room-acts"><${Verdict} certificate=${model.certificate} />${model.job && html`<a class="button small-button" href=${address(["jobs", model.job])}>Its job</a>`}<a class="button small-button" href=${`/api/download?file=${encodeURIComponent(model.file)}`}>Download</a></div></header>
     <${Fitted} model=${model} data=${data} />
+    ${model.data_differs && html`<${Words} kind="bad" title="The data differ">${model.data_differs}.<//>`}
     ${model.map_refused && all.some(([key]) => key === "map") && !can.has("map") && html`<${Words}>There is no map: ${model.map_refused}<//>`}
     ${tabs.length > 1 && html`<${Tabs} label="views of the model" tabs=${tabs} chosen=${chosen} path=${["model", model.file]} />`}
     <div class="with-evidence">

@@ -1,0 +1,119 @@
+"""What the factor model says of cells at rows that it has not seen: each from the other cells of its row, by a model of the other rows.
+
+Errors of cells that a fit has seen are too small, the more so the fewer the rows and the higher the rank: judged by them, no forest would add anything to a
+table of a hundred rows, and it often takes a quarter of the error away.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from eckart.complete.tables.columns import Part
+from eckart.complete.tables.factor_em import Gaussian
+from eckart.complete.tables.fit_table import Placed, Scores, descend, expected
+from eckart.complete.tables.forests import answers, truths
+from eckart.complete.tables.links import CELLS, fit_link
+from eckart.engines.protocol import Tall
+
+PARTS = 4
+"""Of the rows, each left out of a fit once."""
+TOL, STEPS = 3e-3, 15
+"""Of these fits, which begin where the whole one ended."""
+
+
+class HeldOut(NamedTuple):
+    """Rows of a table; expected scores of their cells (rows x scores), the cell itself unused; of each part answers there."""
+
+    rows: np.ndarray
+    scores: np.ndarray
+    answers: list[np.ndarray]
+
+
+def left_out(
+    table: Scores, placed: Placed, g: Gaussian, codes: list[np.ndarray], z: Tall | None
+) -> dict[int, tuple[np.ndarray, np.ndarray]]:
+    """For each part with a link: codes of cells, and their scores as the other cells of their rows predict them; z are codes of rows under g, which robust
+    columns need. Cells are the first that a column sees in one order of all rows, as many as a link needs, so that columns ask for the same rows."""
+    order = np.argsort(np.arange(table.rows) * 0.5 * (np.sqrt(5) - 1) % 1.0)  # multiples of the golden ratio: evenly spread however many are taken
+    rows, asked = {}, np.zeros(table.rows, bool)
+    for i, (p, a) in enumerate(zip(table.parts, codes)):
+        if p.linked and len(at := order[~np.isnan(a[order])][:CELLS]):
+            rows[i] = at
+            asked[at] = True
+    if not rows:
+        return {}
+    if 2 * np.count_nonzero(asked) >= table.rows:  # to place some rows anew would cost more
+        asked[:] = True
+    else:
+        z = None if z is None else placed.engine.take(placed.engine.get(z)[asked])
+        placed = Placed.of(Scores(table.parts, table.y[asked]), placed.engine)
+    found = placed.left_out(g, np.array([[table.parts[i].at.start, table.parts[i].at.stop] for i in rows]), z)
+    place = np.cumsum(asked) - 1
+    return {i: (codes[i][at], found[place[at], table.parts[i].at]) for i, at in rows.items()}
+
+
+def linked(
+    table: Scores, placed: Placed, g: Gaussian, codes: list[np.ndarray], z: Tall | None
+) -> tuple[tuple[Part, ...], dict[int, tuple[np.ndarray, np.ndarray]]]:
+    """Parts with their links fitted, and what these were fitted to."""
+    seen = left_out(table, placed, g, codes, z)
+    return tuple(fit_link(p, *seen[i]) if i in seen else p for i, p in enumerate(table.parts)), seen
+
+
+def held_out(table: Scores, codes: list[np.ndarray], g: Gaussian, l2: float, rows: np.ndarray, engine: Any) -> HeldOut:
+    """Answers at some rows, by fits of the others of them; of a table with many more rows than these by the fit as it is, to which each means nothing.
+    ``table`` has fitted links."""
+    few = Scores(table.parts, table.y[rows])
+    part_codes = [a[rows] for a in codes]
+    if table.rows >= 2 * len(rows):
+        scores = _scores(few, g, engine)
+        return HeldOut(rows, scores, [answers(p, scores[:, p.at]) for p in table.parts])
+    scores = np.empty_like(few.y)
+    found: list[Any] = [None] * len(table.parts)
+    for first in range(PARTS):
+        apart = np.zeros(len(rows), bool)
+        apart[first::PARTS] = True  # rows come in a random order
+        rest = Scores(table.parts, few.y[~apart])
+        placed = Placed.of(rest, engine)
+        climb = descend(placed, g, l2, TOL, STEPS)
+        parts, _ = linked(rest, placed, climb.g, [a[~apart] for a in part_codes], climb.codes)
+        scores[apart] = _scores(Scores(parts, few.y[apart]), climb.g, engine)
+        for i, p in enumerate(parts):
+            new = answers(p, scores[apart][:, p.at])
+            found[i] = np.empty((len(rows), new.shape[1])) if found[i] is None else found[i]
+            found[i][apart] = new
+    return HeldOut(rows, scores, found)
+
+
+def _scores(table: Scores, g: Gaussian, engine: Any) -> np.ndarray:
+    z = engine.take(expected(table, g).codes) if table.robust else None
+    return Placed.of(table, engine).left_out(g, np.array([[p.at.start, p.at.stop] for p in table.parts]), z)
+
+
+def error_of(part: Part, a: np.ndarray, answer: np.ndarray) -> float:
+    """Of numbers the root mean squared error in standard deviations of the column, of levels the share of wrong ones."""
+    if part.discrete:
+        return float(np.mean(answer.argmax(axis=1) != a))
+    return float(np.sqrt(np.mean((answer - truths(part, a)) ** 2)))
+
+
+def plain_error(part: Part, a: np.ndarray) -> float:
+    """That of the mean, or of the commonest level."""
+    if part.discrete:
+        return 1.0 - float(np.bincount(a.astype(np.intp)).max()) / len(a)
+    truth = truths(part, a)
+    return float(truth.std())
+
+
+def numbers_error(table: Scores, codes: list[np.ndarray], found: HeldOut) -> float:
+    """The mean error over columns of numbers."""
+    errors = []
+    for p, a, answer in zip(table.parts, codes, found.answers):
+        seen = ~np.isnan(a[found.rows])
+        if not p.discrete and not p.cycle and seen.any():
+            errors.append(error_of(p, a[found.rows][seen], answer[seen]))
+    return float(np.mean(errors)) if errors else 0.0
+
+

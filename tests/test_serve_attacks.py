@@ -1,0 +1,228 @@
+"""What a stranger may send to the service: small bodies that stand for gigabytes, foreign pages, heads without end; and files that change."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from eckart import ALS, PCA
+
+pytest.importorskip("uvicorn", reason="the extra serve is not installed")
+pytest.importorskip("starlette", reason="starlette, whose client asks the questions, is not installed")
+pytest.importorskip("httpx", reason="httpx is not installed")
+from starlette.testclient import TestClient
+
+from eckart.serve.app import Limits, application
+
+HERE = "http://127.0.0.1"
+ARROW = {"content-type": "application/vnd.apache.arrow.stream"}
+MIB = 2**20
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models")
+    rng = np.random.default_rng(0)
+    ratings = [(f"u{i}", f"c{j}", float(rng.integers(1, 6))) for i in range(30) for j in rng.choice(40, 8, replace=False)]
+    ALS(2, random_state=0).fit(ratings, rows=0, columns=1, values=2).save(folder / "films.safetensors")
+    PCA(2).fit(rng.normal(size=(40, 5))).save(folder / "table.safetensors")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def client(files):
+    with TestClient(application({p.stem: p for p in files.glob("*.safetensors")}), HERE, raise_server_exceptions=False) as c:
+        yield c
+
+
+def _stream(table, **options):
+    out = pa.BufferOutputStream()
+    with pa.ipc.new_stream(out, table.schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
+        writer.write_table(table)
+    return out.getvalue().to_pybytes()
+
+
+def _no_columns(rows):
+    batch = pa.RecordBatch.from_struct_array(pa.StructArray.from_arrays([], names=[], mask=pa.array(np.zeros(rows, bool))))
+    out = pa.BufferOutputStream()
+    with pa.ipc.new_stream(out, batch.schema) as writer:
+        writer.write_batch(batch)
+    return out.getvalue().to_pybytes()
+
+
+HOSTILE = {
+    "nulls": lambda: _stream(pa.table({"rows": pa.nulls(10**8)})),
+    "run ends": lambda: _stream(pa.table({"x0": pa.RunEndEncodedArray.from_arrays([10**8], [1.0])})),
+    "inflating": lambda: _stream(pa.table({f"x{j}": np.zeros(2_000_000) for j in range(5)}), compression="zstd"),
+    "inflating dictionary": lambda: _stream(pa.table({"rows": pa.array(["a" * 10**6]).dictionary_encode()}), compression="lz4"),
+    "long words by number": lambda: _stream(pa.table({"rows": pa.array(["x" * 10**5]).dictionary_encode().take(pa.array([0] * 9000))})),
+    "many rows": lambda: _stream(pa.table({"rows": pa.array(np.zeros(10**6, bool))})),
+    "no columns": lambda: _no_columns(10**6),
+    "lists": lambda: _stream(pa.table({"X": pa.array([[1.0]] * 3)})),
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+@pytest.mark.parametrize("place", ["films/recommend", "table/transform"])
+def test_a_stream_is_refused_before_it_costs_anything(client, kind, place):
+    body = HOSTILE[kind]()
+    before, begin = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+    response = client.post(f"/v1/models/{place}", content=body, headers=ARROW)
+    assert response.status_code in (413, 415, 422), response.text
+    assert time.process_time() - begin < 2
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200 * 1024
+
+
+def test_dictionaries_of_plain_words_are_read(client):
+    ids = pa.array(["u1", "u2", "u1"]).dictionary_encode()
+    response = client.post("/v1/models/films/recommend?n=2", content=_stream(pa.table({"rows": ids})), headers=ARROW)
+    assert response.json()["answer"]["row"] == ["u1"] * 2 + ["u2"] * 2 + ["u1"] * 2
+
+
+@pytest.mark.parametrize("piece", [b"[0],", b"{},", b'"a",', b"[[],", b'["[",'])
+def test_json_of_many_objects_is_counted_before_it_is_parsed(client, piece):
+    body = b'{"X":[' + piece * (8 * MIB // len(piece)) + b"[0]]}"
+    begin = time.process_time()
+    response = client.post("/v1/models/table/transform", content=body, headers={"content-type": "application/json"})
+    assert response.status_code in (400, 413), response.text
+    assert time.process_time() - begin < 2
+
+
+def test_brackets_inside_of_ids_are_no_lists(client):
+    ids = [f'nobody [{i}] "' + "[" * 20 for i in range(9000)]
+    response = client.post("/v1/models/films/recommend", json={"rows": ids})
+    assert response.status_code == 422
+    assert "nobody" in response.text
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"host": "evil.example"}, 421), ({"host": "evil.example:8000"}, 421), ({"host": ""}, 421), ({"host": "[::1]:80"}, 200), ({"host": "localhost:9"}, 200),
+        ({"origin": "http://evil.example"}, 403), ({"origin": "null"}, 403), ({"origin": "http://127.0.0.1"}, 200), ({"sec-fetch-site": "cross-site"}, 403),
+        ({"content-type": "text/plain"}, 415), ({"content-type": ""}, 415),
+    ],
+)  # fmt: skip
+def test_pages_of_other_origins_are_refused(client, headers, status):
+    sent = {"content-type": "application/json"} | headers
+    assert client.post("/v1/models/films/recommend", content=b'{"rows": ["u1"]}', headers=sent).status_code == status
+
+
+def test_names_that_were_allowed_may_be_used(files):
+    app = application({"films": files / "films.safetensors"}, hosts=("models.example",))
+    with TestClient(app, "http://models.example") as c:
+        assert c.get("/v1/models").status_code == 200
+        assert c.get("/v1/models", headers={"host": "other.example"}).status_code == 421
+
+
+def test_one_odd_file_does_not_end_the_looks_at_the_others(files, tmp_path, monkeypatch):
+    for name in ("films", "table"):
+        shutil.copy(files / f"{name}.safetensors", tmp_path)
+    app = application({p.stem: p for p in tmp_path.glob("*.safetensors")})
+    import eckart.serve.models as models
+
+    whole = models.load
+
+    def odd(path):
+        if path.name == "films.safetensors":
+            raise RuntimeError("a fault nobody thought of")
+        return whole(path)
+
+    with TestClient(app, HERE) as c:
+        monkeypatch.setattr(models, "load", odd)
+        os.utime(tmp_path / "films.safetensors", ns=(1, 1))
+        PCA(1).fit(np.random.default_rng(5).normal(size=(30, 5))).save(tmp_path / "table.safetensors")
+        for _ in range(2):
+            app.shelf.look()
+        cards = {card["name"]: card for card in c.get("/v1/models").json()["models"]}
+        assert "nobody thought of" in cards["films"]["refused"]
+        assert cards["table"]["components"] == 1
+        assert c.get("/ready").json() == {"status": "ready", "refused": 1}
+        assert "eckart_models_refused 1" in c.get("/metrics").text
+        assert c.post("/v1/models/films/recommend", json={"rows": ["u1"]}).status_code == 200
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["read", "a copy that workers share"])
+def test_a_file_that_is_written_in_place_changes_no_answer(files, tmp_path, shared):
+    path = tmp_path / "films.safetensors"
+    shutil.copy(files / "films.safetensors", path)
+    (tmp_path / "copies").mkdir()
+    app = application({"films": path}, copies=tmp_path / "copies" if shared else None)
+    with TestClient(app, HERE) as c:
+        before = c.post("/v1/models/films/recommend", json={"rows": ["u1"]}).json()
+        size = path.stat().st_size
+        with path.open("r+b") as file:  # as cp does: the same file, shorter, then other bytes
+            file.truncate(100)
+            assert c.post("/v1/models/films/recommend", json={"rows": ["u1"]}).json() == before
+            file.seek(0)
+            file.write(b"\xff" * size)
+        assert c.post("/v1/models/films/recommend", json={"rows": ["u1"]}).json() == before
+        for _ in range(3):
+            app.shelf.look()
+        assert c.post("/v1/models/films/recommend", json={"rows": ["u1"]}).json() == before
+        assert c.get("/v1/models/films").json()["version"] == before["version"]
+
+
+def test_limits_of_rows_hold_for_streams(files):
+    app = application({"films": files / "films.safetensors"}, Limits(rows=5))
+    with TestClient(app, HERE) as c:
+        body = _stream(pa.table({"rows": ["u1"] * 6}))
+        assert c.post("/v1/models/films/recommend", content=body, headers=ARROW).status_code == 413
+
+
+def test_a_real_process_cuts_heads_without_end_and_hears_sigterm(files, tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    log = (tmp_path / "log").open("w")
+    command = [sys.executable, "-c", "from eckart.cli.main import run; run()", "serve", str(files / "films.safetensors"), "--port", str(port)]
+    process = subprocess.Popen(command, stdout=log, stderr=log)
+    try:
+        for _ in range(600):
+            try:
+                urllib.request.urlopen(f"http://127.0.0.1:{port}/ready", timeout=2).read()
+                break
+            except OSError:
+                time.sleep(0.05)
+        for head in (b"x: " + b"a" * 300_000, b"".join(b"x%d: %s\r\n" % (i, b"b" * 1000) for i in range(300)), b"x: " + b"a" * 70_000 + b"\r\n\r\n"):
+            with socket.create_connection(("127.0.0.1", port)) as s:
+                s.settimeout(5)
+                answer = b""
+                try:
+                    s.sendall(b"GET /health HTTP/1.1\r\nhost: 127.0.0.1\r\n" + head)
+                    answer = s.recv(100)
+                except (BrokenPipeError, ConnectionResetError):
+                    pass
+                assert answer in (b"",) or b" 431 " in answer
+        body = b'{"rows":[' + b"0," * (7 * MIB) + b"0]}"
+        request = urllib.request.Request(f"http://127.0.0.1:{port}/v1/models/films/recommend", body, {"content-type": "application/json"})
+
+        def send():
+            with contextlib.suppress(OSError):
+                urllib.request.urlopen(request, timeout=30)
+
+        sender = threading.Thread(target=send)
+        sender.start()
+        begin = time.perf_counter()
+        while sender.is_alive():
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=10).read()
+        assert time.perf_counter() - begin < 10
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) in (0, -signal.SIGTERM)
+    finally:
+        process.kill()
+        process.wait()
+        log.close()
