@@ -35,9 +35,9 @@ def test_every_model_fits_as_on_the_cpu_engine(case):
         model = getattr(eckart, name)(**options, engine=engine).set_params(random_state=0)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # few iterations: some do not converge
-            # it has several optima, and begins with the signs of a basis, of which each engine has its own: both go on from one sweep
+            # it has several optima, and begins with the signs of a basis, of which each engine has its own: both go on from one sweep under one ridge
             if case == "ALS nonnegative":
-                model.set_params(engine=engine_named("cpu", 1), max_iter=1, warm_start=True).fit(data()[kind]).set_params(engine=engine, max_iter=10)
+                model.set_params(l2=0.05, engine=engine_named("cpu", 1), max_iter=1, warm_start=True).fit(data()[kind]).set_params(engine=engine, max_iter=10)
             model.fit(data()[kind])
         found.append((model, [np.asarray(getattr(model, verb)(data()[kind])) for verb in verbs]))
     (ours, answers), (theirs, wanted) = found
@@ -75,7 +75,7 @@ def test_factors_of_als_stay_on_the_device_between_sweeps(monkeypatch):
     monkeypatch.setattr(engine, "ridge_rows", lambda *a, **b: (sweeps.append(len(moved)), solve(*a, **b))[1])
     rng = np.random.default_rng(0)
     x = np.where(rng.random((400, 300)) < 0.1, rng.standard_normal((400, 300)), np.nan)
-    ALS(4, engine=engine, max_iter=4, tol=0.0, stop="decrease", random_state=0).fit(x)
+    ALS(4, l2=0.05, engine=engine, max_iter=4, tol=0.0, stop="decrease", random_state=0).fit(x)
     assert len(sweeps) == 8
     assert max(moved[sweeps[2] : sweeps[-1]], default=0) <= 25, "more than k + 1 squared numbers crossed"
     assert engine.fallen <= {"inner", "orth"}  # of the certificate's small blocks

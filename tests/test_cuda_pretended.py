@@ -313,11 +313,11 @@ def test_a_killed_network_goes_on_on_the_card(monkeypatch, tmp_path, optimizer):
     with PretendedCard():
         whole = eckart.Autoencoder(2, **options).fit(x)
         with monkeypatch.context() as m:
-            m.setattr(train, "_epoch", lambda steps, order, recipe, at: stopped() if at == 3 else epoch(steps, order, recipe, at))
+            m.setattr(train, "_epoch", lambda steps, order, recipe, at, fall: stopped() if at == 3 else epoch(steps, order, recipe, at, fall))
             with pytest.raises(MemoryError):
                 eckart.Autoencoder(2, **options, checkpoint=tmp_path / "state").fit(x)
         seen = []
-        monkeypatch.setattr(train, "_epoch", lambda *a: seen.append(a[-1]) or epoch(*a))
+        monkeypatch.setattr(train, "_epoch", lambda *a: seen.append(a[3]) or epoch(*a))
         resumed = eckart.Autoencoder(2, **options, checkpoint=tmp_path / "state").fit(x)
     assert seen[0] > 0
     assert resumed.loss_curve_.tolist() == whole.loss_curve_.tolist()

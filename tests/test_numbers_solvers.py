@@ -252,7 +252,7 @@ def test_plans_count_what_a_solver_does():
     for name, numbers in wanted.items():
         np.testing.assert_allclose(costs[name], numbers, rtol=1e-12, err_msg=name)
     wide = plan.costs(Dense(np.zeros((n, rows), np.float32)), k)
-    assert wide["eigh"][2] == 8 * 3 * n * n + 4 * max(plan.BLOCK, 128 * rows * 4)
+    assert wide["eigh"][2] == 8 * 3 * n * n + 8 * rows * n * 4
     gaps = Observed.from_nan(np.where(np.eye(30, 20) > 0, np.nan, 1.0))
     assert plan.em_plan(gaps, 3).seconds == pytest.approx(100 * 580 * 9 / plan.FLOPS * 20)
     assert plan.em_plan(gaps, 3).memory == 20 * 8 * 16

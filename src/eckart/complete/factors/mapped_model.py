@@ -76,6 +76,9 @@ class MappedModel(Featured):
                 if b is not None
             ]
         mean = 0.0 if self.normaliser_ is not None else f.mean
+        if not problem.rule.alpha:  # a row without an entry has no penalty: its code is the map's
+            counts = (problem.x.counts, problem.x.T.counts)
+            codes = [np.where(np.asarray(n)[:, None] > 0, u, 0.0) for n, u in zip(counts, codes, strict=True)]
         left, right = (engine.take(u, x.dtype) for u in codes)
         return certify_mapped(
             p, RidgePoint(left, right, None, None, mean, maps.rows, maps.columns, self._loss()), engine, self.fit_.trace
