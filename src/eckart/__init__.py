@@ -39,6 +39,7 @@ _PUBLIC = {
     "normalise": "eckart.complete.normalise",
     "split": "eckart.complete.split",
     "folds": "eckart.complete.split",
+    "EntryKFold": "eckart.complete.split",
     "GaussianMixture": "eckart.explain.mixtures.gaussian",
     "Mixture": "eckart.explain.mixtures.mixture",
     "select_mixture": "eckart.explain.mixtures.select",
@@ -120,6 +121,7 @@ if TYPE_CHECKING:
     from eckart.complete.nuclear.svp import SVP as SVP
     from eckart.complete.nuclear.svt import SVT as SVT
     from eckart.complete.series.time_factors import TimeFactors as TimeFactors
+    from eckart.complete.split import EntryKFold as EntryKFold
     from eckart.complete.split import folds as folds
     from eckart.complete.split import split as split
     from eckart.complete.tables.mixed_table import MixedTable as MixedTable

@@ -275,6 +275,13 @@ class Estimator(BaseEstimator):
         return tags
 
 
+def rows_to_fill(model: Any, X: Any) -> Any:
+    """X, or one clear error: only models that keep the data of their fit can fill them in again."""
+    if X is None:
+        raise InputError(f"X must be given to impute, got None: {type(model).__name__} keeps no data. Pass the rows to fill in")
+    return X
+
+
 def has_room(numbers: float, itemsize: int) -> bool:
     """Whether this machine can hold so many numbers more."""
     return numbers * itemsize <= available_memory()

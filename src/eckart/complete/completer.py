@@ -31,7 +31,7 @@ from eckart.complete.recommend import Recommender
 from eckart.engines.protocol import RidgeRule
 from eckart.errors import FileError, InputError, wrong
 from eckart.factors import LowRank
-from eckart.fit import Fit, fitted
+from eckart.fit import Fit, fitted, require_room
 from eckart.io.tables.triples import observed
 from eckart.matrix import Observed, squarable
 from eckart.matrix_blocks import some_rows
@@ -83,6 +83,7 @@ class Completer(NewRows, Recommender, TransformerMixin, KeptEntries, ABC):
         """
         check(self)
         x = self._entries(observed(X, sql, rows=rows, columns=columns, values=values, duplicates=duplicates, memory=memory))
+        self._name_table(rows, columns, values)
         self._keep(self._solve(squarable(x), entry_weights(weights, x)), x)  # type: ignore[arg-type]
         return self
 
@@ -235,6 +236,14 @@ class Completer(NewRows, Recommender, TransformerMixin, KeptEntries, ABC):
             if keep:
                 put_observed(block, *some_rows(x, part))
             yield self.row_ids.names(part), block
+
+    def impute(self, X: Any = None) -> np.ndarray:
+        """The data of the fit with their unknown entries filled in, rows x columns; of new rows X the same as ``transform``. ``complete`` gives blocks."""
+        if X is not None:
+            return np.asarray(self.transform(X))
+        n, m = self._lowrank().shape
+        require_room("X", f"data of {n:,} x {m:,}", float(n) * m, instead="read complete(), which gives blocks")
+        return np.concatenate([block for _, block in self.complete()])
 
     def transform(self, X: Any) -> np.ndarray:
         """New rows with their unknown entries filled in: each row is solved while the columns stay (fold-in); what was observed is kept."""

@@ -84,6 +84,7 @@ class Featured(Completer, auto_wrap_output_keys=None):
             x, when = self._entries(observed(X, sql, **table)), None
         else:
             x, when = timed(X, sql, time, table)
+        self._name_table(rows, columns, values)
         parts = parts_of(x) is not None
         if parts and time is not None:
             raise InputError("time= came with data in parts, wanted data in memory; leave it out to fit the ids alone")

@@ -10,7 +10,8 @@ from eckart.complete.folding import pairs
 from eckart.errors import FileError, InputError
 from eckart.fit import Estimator, Fit
 from eckart.index.labels import Labels
-from eckart.matrix import Observed
+from eckart.io.tables.triples import observed
+from eckart.matrix import Counts, Observed
 
 PARTS = ("indptr", "indices", "data")
 
@@ -21,6 +22,32 @@ class KeptEntries(Estimator):
     observed_: Observed
     _row_ids: Labels | None = None
     _column_ids: Labels | None = None
+    _columns_of_table: dict[str, Any] | None = None
+
+    def score(self, X: Any, y: Any = None, *, rows: Any = None, columns: Any = None, values: Any = None) -> float:
+        """How well cells are predicted that the fit has not seen: 1 - sum (x - p)^2 / sum (x - m)^2 with the mean m of the fit, or NDCG@10 for models that
+        answer with lists.
+
+        X is a table of triples (with the names of its columns, by default those of the fit) or an ``Observed`` with the rows of the fit; arrays, sparse
+        matrices and frames hold new rows, of which a fifth of the entries is hidden (of ``TimeFactors``: the series of the fit). See ``EntryKFold`` for
+        ``GridSearchCV``.
+        """
+        from eckart.complete.score import score_cells, score_rows
+
+        self._fitted("score")
+        named = {"rows": rows, "columns": columns, "values": values}
+        if not any(name is not None for name in named.values()):
+            named = self._columns_of_table or {}
+        positions = isinstance(X, np.ndarray) and isinstance(named.get("rows"), str)  # no table: its columns have no names
+        if named and not positions and not isinstance(X, (Observed, Counts)):
+            return score_cells(self, observed(X, **named, duplicates="last"))
+        if isinstance(X, (Observed, Counts)) or not hasattr(self, "_folded"):
+            return score_cells(self, self._as_of_fit(observed(X)))
+        return score_rows(self, self._aligned(X))
+
+    def _name_table(self, rows: Any, columns: Any, values: Any) -> None:
+        """Keep the names of a table's columns: ``score`` reads one of the same form."""
+        self._columns_of_table = None if rows is None else {"rows": rows, "columns": columns, "values": values}
 
     def _take(self, fit: Fit, x: Observed) -> None:
         self.fit_, self.observed_ = fit, x

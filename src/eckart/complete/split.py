@@ -23,6 +23,7 @@ from eckart.errors import InputError, InputTypeError, wrong
 from eckart.io.tables.triples import observed as read_observed
 from eckart.matrix import Counts, Observed
 from eckart.matrix_blocks import fewer, parts_of
+from eckart.parameters import whole
 from eckart.rng import generator
 
 
@@ -136,26 +137,64 @@ def folds(observed: Observed | Counts, n: int = 5, *, random_state: Any = None) 
         seeds = rng.integers(2**63, size=len(parts_of(observed).lengths)).tolist()
         sides = (True, False)
         return (Split(*(fewer(observed, _fold_side, [(n, seed, i, train) for seed in seeds]) for train in sides)) for i in range(n))
-    dealt = _dealt(observed, n, rng)
+    dealt = _dealt(_rows(observed), observed.row_counts(), n, rng)
     return (Split(_take(observed, dealt != i), _take(observed, dealt == i)) for i in range(n))
+
+
+class EntryKFold:
+    """A splitter for tables of triples, as ``GridSearchCV(cv=...)`` takes one: each line of the table is an entry, and each fold hides a share of every row's.
+
+    Rows in random order, and the lines of each in random order, are dealt to the folds in turn, as in ``folds``: a row with two lines or more is in every
+    training set. ``rows`` is the name (or position) of the column of row ids.
+
+    >>> import pandas as pd
+    >>> table = pd.DataFrame({"user": [0, 0, 1, 1], "item": [0, 1, 0, 1], "stars": [1.0, 2.0, 3.0, 5.0]})
+    >>> [sorted(table.user.iloc[train]) for train, test in EntryKFold(2, random_state=0).split(table)]
+    [[0, 1], [0, 1]]
+    """
+
+    def __init__(self, n_splits: int = 5, *, rows: Any = 0, random_state: Any = None) -> None:
+        if not whole(2).fits(n_splits):
+            raise wrong("n_splits", n_splits, "an int >= 2")
+        self.n_splits, self.rows, self.random_state = n_splits, rows, random_state
+
+    def split(self, X: Any, y: Any = None, groups: Any = None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Positions of the lines of each training set and its test."""
+        if len(np.shape(X)) != 2:
+            raise wrong("X", type(X).__name__, "a table of triples: a frame or an array of two dimensions, with a line for each entry")
+        column = X[self.rows] if isinstance(self.rows, str) else X.iloc[:, self.rows] if hasattr(X, "iloc") else np.asarray(X)[:, self.rows]
+        rows = np.unique(np.asarray(column), return_inverse=True)[1]
+        if len(rows) < self.n_splits:
+            raise wrong("n_splits", self.n_splits, f"at most the {len(rows)} lines of the table")
+        dealt = _dealt(rows, np.bincount(rows), self.n_splits, generator(self.random_state))
+        return ((np.flatnonzero(dealt != i), np.flatnonzero(dealt == i)) for i in range(self.n_splits))
+
+    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
+        """The number of folds."""
+        return self.n_splits
+
+
+def hidden_of_rows(observed: Any, share: float, seed: int) -> np.ndarray:
+    """Which entries a share of every row's is: at least one of a row with two, never all."""
+    counts = observed.row_counts()
+    hide = np.where(counts > 1, np.clip(np.rint(share * counts), 1, np.maximum(counts - 1, 1)), 0).astype(np.int64)
+    return _last_of_rows(observed, _rows(observed) + generator(seed).random(observed.nnz), hide)
 
 
 def _fold_side(part: Any, n: int, seed: int, fold: int, train: bool) -> Any:
     """The entries of a part that are in one fold's training set, or in its test."""
-    dealt = _dealt(part, n, generator(seed))
+    dealt = _dealt(_rows(part), part.row_counts(), n, generator(seed))
     return _take(part, dealt != fold if train else dealt == fold)
 
 
-def _dealt(observed: Any, n: int, rng: np.random.Generator) -> np.ndarray:
-    """The fold of each entry: rows in random order, the entries of each in random order, dealt in turn."""
-    counts = observed.row_counts()
+def _dealt(rows: np.ndarray, counts: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
+    """The fold of each entry, by its row: rows in random order, the entries of each in random order, dealt in turn."""
     order = rng.permutation(len(counts))
     first = np.empty(len(counts), dtype=np.int64)
     first[order] = np.cumsum(counts[order]) - counts[order]
-    rows = _rows(observed)
-    dealt = np.empty(observed.nnz, dtype=np.int64)
-    place = np.arange(observed.nnz) - np.repeat(observed.indptr[:-1] - first, counts)
-    dealt[np.argsort(rows + rng.random(observed.nnz))] = place % n
+    dealt = np.empty(len(rows), dtype=np.int64)
+    place = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts - first, counts)
+    dealt[np.argsort(rows + rng.random(len(rows)))] = place % n
     return dealt
 
 

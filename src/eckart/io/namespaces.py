@@ -59,7 +59,7 @@ def in_kind(method: M) -> M:
     """A method of rows X that answers in the library of X; after a fit, fitted attributes answer in it, too (``fit.fitted`` asks for ``_answers_in``)."""
 
     @wraps(method)
-    def call(self: Any, X: Any, *args: Any, **named: Any) -> Any:
+    def call(self: Any, X: Any = None, *args: Any, **named: Any) -> Any:
         back, before = way_back(X), vars(self).get("fit_")
         value = method(self, X if back is None or on_device(X) else on_host(X), *args, **named)
         if vars(self).get("fit_") is not before:

@@ -90,11 +90,16 @@ def read(
     columns of these names (or positions) hold its row id, its column id and its value. It becomes an ``Observed`` matrix with the ids as
     labels. Files are read in blocks and may be larger than memory.
 
+    Columns of CSV files with marks between thousands (``1,234.5``, ``1 234``) or per cent signs (``12 %``, read as 12) are numbers where all their cells are
+    so written and can mean one thing only; a comma or a point stands between thousands where two of them in a number, both marks in one, decimals elsewhere
+    in the file, or ``decimal=`` say so.
+
     Parameters
     ----------
-    source : path (.npy, .npz, .mtx, .csv, .tsv, .parquet, .arrow, .feather, .xlsx, .jsonl, a folder of images; ``*`` chains files), pandas or polars
-        frame, Arrow table, NumPy array or masked array, SciPy sparse matrix, nested list, iterator of row blocks, or rows that lie on a GPU
-        (a CUDA tensor, a CuPy array). With ``sql``: a connection (DuckDB, ADBC, SQLAlchemy, or any other of Python's DB-API), a DuckDB or SQLite
+    source : path, frame, array, sparse matrix, nested list or iterator of row blocks
+        Files: .npy, .npz, .mtx, .csv, .tsv, .parquet, .arrow, .feather, .xlsx, .jsonl, a folder of images; ``*`` chains files. Frames are those of pandas and
+        polars, and Arrow tables; rows may lie on a GPU (a CUDA tensor, a CuPy array).
+        With ``sql``: a connection (DuckDB, ADBC, SQLAlchemy, or any other of Python's DB-API), a DuckDB or SQLite
         file, or an address such as ``postgresql://host/shop``.
     sql : a query of the source, which is only read (extra ``sql``). Its answer comes in batches; NULL is missing. A .parquet, .csv or .arrow file is
         the table ``data`` of the query.
@@ -103,8 +108,9 @@ def read(
     key : name of the array inside an .npz file.
     absent : what an entry means that is not there: ``"zero"`` (None in a sparse matrix) or ``"unknown"`` (None in a table in long form, which with ``"zero"``
         is read as counts: documents, words and how often).
-    delimiter, decimal : of CSV files; the delimiter (one character, or several such as ``::``) is found from the first line by default, and decimal commas
-        from the first 200 lines of a file in which no cell has a decimal point.
+    delimiter, decimal : of CSV files
+        The delimiter (one character, or several such as ``::``) is found from the first line by default, and decimal commas from the
+        first 200 lines of a file in which no cell has a decimal point.
         A file of any other ending is read as text when the delimiter is said.
     header : whether the first line of a CSV file holds names; by default it does when it is not all numbers (or counts 0, 1, 2 ...
         as pandas names columns).
@@ -118,10 +124,6 @@ def read(
         (in the folder for temporary files), which a fit reads in every sweep.
     encoding : of text files, such as ``"cp1252"``, ``"latin-1"`` or ``"utf-16"``; by default UTF-8, or what the first bytes of the file tell (UTF-16 as
         spreadsheets write it).
-
-    Columns of CSV files with marks between thousands (``1,234.5``, ``1 234``) or per cent signs (``12 %``, read as 12) are numbers where all their cells are
-    so written and can mean one thing only; a comma or a point stands between thousands where two of them in a number, both marks in one, decimals elsewhere
-    in the file, or ``decimal=`` say so.
 
     Returns
     -------

@@ -17,6 +17,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from eckart.certify.certificate import Certificate, Check
 from eckart.engines.protocol import Engine
 from eckart.errors import InputError
+from eckart.explained import explained_share
 from eckart.factors import signs
 from eckart.fit import Estimator, Fit, fitted, on_data, one_kind_of_names, plan_of
 from eckart.io.models.levels import Memory, kept_trace, resumed_trace, resuming
@@ -146,6 +147,10 @@ class LinearAutoencoder(BasisAttributes, ClassNamePrefixFeaturesOutMixin, Transf
     def reconstruction_error(self, X: Any) -> float:
         """1/2 mean ||x - x_hat||^2, over observed entries where some are missing."""
         return 0.5 * float(np.mean(self._of_rows(X, squared_errors)))
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """The share of the variance of X that the reconstruction explains, over its observed entries."""
+        return explained_share(self._new_rows(X), lambda part: self.inverse_transform(self.transform(part)), centred=True)
 
     def certify(self, X: Any) -> Certificate:
         """Measure the certificate of the subspace again from this model and data alone."""

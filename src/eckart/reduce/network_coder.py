@@ -19,9 +19,10 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from eckart.certify.certificate import Certificate
 from eckart.certify.network import certify_network
 from eckart.errors import FileError, InputError, wrong
+from eckart.explained import explained_share
 from eckart.factors import Network
 from eckart.factors.checks import numbers
-from eckart.fit import Fit, fitted, require_room
+from eckart.fit import Fit, fitted, require_room, rows_to_fill
 from eckart.io.models.levels import resuming
 from eckart.io.tables.numbers import numeric
 from eckart.loading import lazy
@@ -158,9 +159,9 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
         matrix, gpu = self._new(X)
         return self._rebuilt(self.fit_.factors, matrix, gpu)
 
-    def impute(self, X: Any) -> np.ndarray:
+    def impute(self, X: Any = None) -> np.ndarray:
         """X with every missing entry replaced by its reconstruction; observed entries stay."""
-        matrix, _ = self._new(X)
+        matrix, _ = self._new(rows_to_fill(self, X))
         return np.concatenate([block for _, block in self.complete(matrix)])
 
     def complete(self, X: Any, *, keep: bool = True) -> Iterator[tuple[Any, np.ndarray]]:
@@ -182,6 +183,10 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
         """The risk 1/2 mean ||x - G(F(x))||^2 on X; with gaps, over observed entries only."""
         matrix, _ = self._new(X)
         return risk_of(matrix, self.reconstruct)
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """The share of the variance of X that the reconstruction explains, over its observed entries."""
+        return explained_share(self._new(X)[0], self.reconstruct, centred=True)
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
         """Rows G(z) of codes z drawn from N(0, I); needs ``variational`` > 0."""

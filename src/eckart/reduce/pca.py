@@ -18,7 +18,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from eckart.certify.certificate import Certificate
 from eckart.engines.protocol import Moments, Sketch
 from eckart.errors import FileError, InputError
-from eckart.fit import Estimator, Fit, fitted, on_data, one_kind_of_names, sample_weights
+from eckart.fit import Estimator, Fit, fitted, on_data, one_kind_of_names, rows_to_fill, sample_weights
 from eckart.io.models.levels import NOTHING, Memory, resuming
 from eckart.io.namespaces import in_kind, on_host, way_back
 from eckart.io.read import read
@@ -211,9 +211,9 @@ class PCA(SettableBasis, ComponentTables, ClassNamePrefixFeaturesOutMixin, Trans
         return self._in_units(codes @ decoder + b.mean)
 
     @in_kind
-    def impute(self, X: Any) -> np.ndarray:
+    def impute(self, X: Any = None) -> np.ndarray:
         """X with every missing entry replaced by its expectation given the observed entries of its row."""
-        return self._in_units(self._of_rows(reusable(self._new_rows(X)), filled))
+        return self._in_units(self._of_rows(reusable(self._new_rows(rows_to_fill(self, X))), filled))
 
     @in_kind
     def reconstruction_error(self, X: Any) -> float:

@@ -16,6 +16,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from eckart.certify.certificate import Certificate
 from eckart.engines.protocol import GapsFound
 from eckart.errors import InputError, wrong
+from eckart.explained import explained_share
 from eckart.fit import Estimator, Fit, fitted, one_kind_of_names
 from eckart.io.models.levels import resuming
 from eckart.io.read import read
@@ -131,6 +132,10 @@ class TruncatedSVD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator)
         if codes.ndim != 2 or codes.shape[1] != b.k:
             raise InputError(f"codes of shape {codes.shape} came, wanted (rows, {b.k})")
         return codes @ b.components
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """The share of the squares of X that the reconstruction explains: 1 - ||X - X V V^T||^2 / ||X||^2."""
+        return explained_share(self._new_rows(X), lambda part: self.inverse_transform(self.transform(part)), centred=False)
 
     def certify(self, X: Any) -> Certificate:
         """Measure the certificate again from this model and data, by products with the data alone."""

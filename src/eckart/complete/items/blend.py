@@ -112,6 +112,7 @@ class Blend(RowScorer):
             raise InputError(
                 f"X has n_samples = {x.shape[0]} and n_features = {x.n_columns}, wanted two or more of both: shares are chosen by hidden entries"
             )
+        self._name_table(rows, columns, values)
         train, hidden = train_and_hidden(x, validation, self.held_out, self.random_state, "validation")
         chosen, names = self._chosen(train, hidden), list(self._fresh(x.shape))
         every = x if validation is None else _union(x, hidden)

@@ -141,6 +141,7 @@ class TimeFactors(KeptEntries):
             raise InputError(
                 "X came in parts (shards or a Dask collection), wanted a table in memory: chains go through all times at once; use BayesianMF or ALS"
             )
+        self._name_table(rows, columns, values)
         self._take(*self._solve(squarable(x)))  # type: ignore[arg-type]
         self._say_if_early(self.fit_)
         return self

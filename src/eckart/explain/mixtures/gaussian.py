@@ -30,7 +30,7 @@ from eckart.explain.mixtures.given import SettableMixture, given_start, settable
 from eckart.explain.mixtures.starts import WAYS
 from eckart.explain.mixtures.stepwise import take
 from eckart.explain.mixtures.verbs import readable_twice
-from eckart.fit import fitted, one_kind_of_names, sample_weights
+from eckart.fit import fitted, one_kind_of_names, rows_to_fill, sample_weights
 from eckart.io.models.levels import resuming
 from eckart.io.namespaces import in_kind
 from eckart.io.read import read
@@ -149,10 +149,10 @@ class GaussianMixture(SettableMixture):
         return self
 
     @in_kind
-    def impute(self, X: Any, *, return_variance: bool = False) -> Any:
+    def impute(self, X: Any = None, *, return_variance: bool = False) -> Any:
         """X with every missing entry at its expectation given the observed entries of its row; with ``return_variance`` also its variances (0 where seen)."""
         engine = self._engine()
-        found = engine.gaussian_posteriors(engine.put(self._new_rows(X)), self._theta(), fill=True)
+        found = engine.gaussian_posteriors(engine.put(self._new_rows(rows_to_fill(self, X))), self._theta(), fill=True)
         filled = found.filled.astype(self._dtype)
         return (filled, found.variance.astype(self._dtype)) if return_variance else filled
 

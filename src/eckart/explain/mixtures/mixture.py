@@ -26,7 +26,7 @@ from eckart.explain.mixtures.gaussian_steps import Scale, scale_of
 from eckart.explain.mixtures.starts import WAYS, Sample
 from eckart.explain.mixtures.verbs import MixtureVerbs, readable_twice
 from eckart.factors import Components
-from eckart.fit import Fit, fitted, on_data, one_kind_of_names, plan_of, sample_weights
+from eckart.fit import Fit, fitted, on_data, one_kind_of_names, plan_of, rows_to_fill, sample_weights
 from eckart.io.models.levels import Memory, resuming
 from eckart.io.read import read
 from eckart.matrix import Matrix, squarable
@@ -208,13 +208,13 @@ class Mixture(MixtureVerbs):
         """The family's arrays by name."""
         return {name: a.astype(self._dtype) for name, a in self._fitted("parameters_").factors.parameters.items()}
 
-    def impute(self, X: Any) -> np.ndarray:
+    def impute(self, X: Any = None) -> np.ndarray:
         """X with every missing entry at its expectation given the observed entries of its row: sum_z q_z E[x_j | z, observed].
 
         For Gaussian components of every covariance, for "bernoulli", and for a family whose entries are independent given the component (``gaps``) and whose
         parameters hold their ``means``.
         """
-        matrix, engine = self._new_rows(X), self._engine()
+        matrix, engine = self._new_rows(rows_to_fill(self, X)), self._engine()
         f, family = self.fit_.factors, self._family()
         if hasattr(family, "gaussians"):
             theta = family.gaussians(f.weights, f.parameters)

@@ -24,6 +24,7 @@ from eckart.explain.parts.online import Stream
 from eckart.explain.parts.options import Options, beta_of, options_of
 from eckart.explain.parts.sides import sides_of
 from eckart.explain.parts.solve import encode, solve
+from eckart.explained import explained_share
 from eckart.fit import Estimator, fitted, one_kind_of_names, sample_weights
 from eckart.io.models.levels import resuming
 from eckart.io.read import read
@@ -179,6 +180,10 @@ class NMF(StreamedParts, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Esti
         if codes.ndim != 2 or codes.shape[1] != f.k:
             raise InputError(f"codes of shape {codes.shape} came, wanted (rows, {f.k})")
         return codes @ f.right.T
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """The share of the squares of X that W H explains, over its observed entries: 1 - ||X - W H||^2 / ||X||^2."""
+        return explained_share(self._new_rows(X), lambda part: self.inverse_transform(self.transform(part)), centred=False)
 
     def normal_form(self) -> NormalForm:
         """The factorization on the simplex: p(z | row), p(column | z), and the mass of every row."""
