@@ -144,7 +144,7 @@ def test_impute_fills_the_data_of_the_fit_and_new_rows(name, holes):
     np.testing.assert_array_equal(model.impute(holes[:5]), model.transform(holes[:5]))
 
 
-@pytest.mark.parametrize("model", [eckart.PCA(2), eckart.GaussianMixture(2)], ids=lambda m: type(m).__name__)
+@pytest.mark.parametrize("model", [eckart.PCA(2), eckart.GaussianMixture(2), eckart.MixedTable(2, random_state=0)], ids=lambda m: type(m).__name__)
 def test_models_that_keep_no_data_ask_for_them(model, whole):
     with pytest.raises(eckart.InputError, match="X must be given to impute"):
         model.fit(whole).impute()

@@ -42,6 +42,22 @@ def test_filled_moments(engine, k, repeated, robust):
     np.testing.assert_array_equal(found.wild[1::2], 0)
 
 
+@pytest.mark.parametrize("robust", [False, True])
+def test_rows_count_as_often_as_they_weigh(engine, robust):
+    x, rng = table(60, 5, repeated=True)
+    w, mean, noise, times = rng.standard_normal((9, 3)), rng.standard_normal(9), rng.uniform(0.1, 2, 9), rng.integers(0, 4, 60)
+    wide, start = {"width": np.full(9, 0.7)} if robust else {}, rng.standard_normal((60, 3))
+    dense = np.full(x.shape, np.nan)
+    dense[np.repeat(np.arange(60), x.row_counts()), x.indices] = x.data
+    found, codes = engine.filled_moments(engine.put(x), w, mean, noise, **wide, **({"codes": start} if robust else {}), weights=times.astype(float))
+    each = np.repeat(np.arange(60), times)
+    own = {"codes": start[each]} if robust else {}
+    wanted, his = engine.filled_moments(engine.put(Observed.from_nan(dense[each])), w, mean, noise, **wide, **own)
+    for one, two in zip(found, wanted):
+        np.testing.assert_allclose(one, two, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(np.asarray(codes)[each], his, rtol=1e-9, atol=1e-12)
+
+
 @pytest.mark.parametrize("k", [1, 4])
 @pytest.mark.parametrize("robust", [False, True])
 def test_left_out_rows(engine, k, robust):

@@ -66,7 +66,7 @@ def choose(table: Scores, k: int | None, l2: float | None, rng: np.random.Genera
     for p in table.parts:
         if not p.cycle:
             hidden[:, p.at] = (rng.random(len(rows)) < SHARE)[:, None] & ~np.isnan(truth[:, p.at])
-    part = Scores(table.parts, np.where(hidden, np.nan, truth))
+    part = replace(table.some(rows), y=np.where(hidden, np.nan, truth))
     n = truth.shape[1]
     top = max(1, min(RANKS[-1], n - 1, len(rows) - 1))
     ranks = [k] if k is not None else [r for r in RANKS if r < top] + [top]
@@ -145,10 +145,11 @@ class _Away:
         self.i, self.j = np.nonzero(hidden)
         self.truth = truth[self.i, self.j]
         self.owner = np.repeat(np.arange(len(part.parts)), [p.width for p in part.parts])[self.j]
-        self.counts = np.bincount(self.owner, minlength=len(part.parts))
+        self.times = 1.0 if part.weights is None else part.weights[self.i]
+        self.counts = np.bincount(self.owner, self.times * np.ones(len(self.i)), len(part.parts))
 
     def error(self, g: Gaussian, codes: np.ndarray) -> float:
         """The mean over columns of squared errors at hidden cells."""
         there = g.mu[self.j] + np.einsum("ek,ek->e", codes[self.i], g.w[self.j])
-        squares, seen = np.bincount(self.owner, (self.truth - there) ** 2, len(self.counts)), self.counts > 0
+        squares, seen = np.bincount(self.owner, self.times * (self.truth - there) ** 2, len(self.counts)), self.counts > 0
         return float(np.mean(squares[seen] / self.counts[seen])) if seen.any() else 1.0

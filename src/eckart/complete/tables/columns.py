@@ -203,7 +203,7 @@ def _sound(loss: Loss) -> bool:
     return apt and len(cuts) == len(levels) - 1 and bool(np.isfinite(cuts).all() and (np.diff(cuts) > 0).all())
 
 
-def choose_loss(cells: Cells, asked: str | None) -> tuple[str, str]:
+def choose_loss(cells: Cells, asked: str | None, weights: np.ndarray | None = None) -> tuple[str, str]:
     """The name of the loss of a column, and why."""
     if asked is not None:
         if asked not in CHOICES[cells.kind]:
@@ -212,13 +212,13 @@ def choose_loss(cells: Cells, asked: str | None) -> tuple[str, str]:
             )
         return asked, "asked for"
     if cells.kind in ("number", "integer"):
-        a = cells.values[~np.isnan(cells.values)]
+        a, w = _known(cells, weights)
         if ((a == 0) | (a == 1)).all() and min(np.count_nonzero(a), np.count_nonzero(a == 0)) > 1:
             return "logistic", "0 and 1 alone: yes and no; losses={column: 'squared'} takes them for numbers"
-        deviation = a.std() if len(a) else 0.0
+        deviation = spread_of(a, w) if len(a) else 0.0
         if deviation > 0:
-            away = (a - a.mean()) / deviation
-            skewness = float((away * away * away).mean())
+            away = (a - np.average(a, weights=w)) / deviation
+            skewness = float(np.average(away * away * away, weights=w))
             if skewness > SKEWED:
                 return (
                     "poisson",
@@ -234,10 +234,10 @@ def choose_loss(cells: Cells, asked: str | None) -> tuple[str, str]:
     return CHOICES[cells.kind][0], words[cells.kind]
 
 
-def parts_for(cells: Cells, asked: str | None) -> tuple[list[Part], str]:
-    """The parts of a column and the reason of its loss; no parts, and why, for a column that says nothing."""
-    a = cells.values[~np.isnan(cells.values)]
-    name, why = choose_loss(cells, asked)
+def parts_for(cells: Cells, asked: str | None, weights: np.ndarray | None = None) -> tuple[list[Part], str]:
+    """The parts of a column and the reason of its loss; no parts, and why, for a column that says nothing. ``weights``: how often each row counts."""
+    a, w = _known(cells, weights)
+    name, why = choose_loss(cells, asked, weights)
     if not len(a):
         return [], "no cell has a value"
     if (a == a[0]).all():
@@ -255,12 +255,12 @@ def parts_for(cells: Cells, asked: str | None) -> tuple[list[Part], str]:
             raise InputError(
                 f"column {cells.name!r} has {len(met)} levels, wanted at most {MOST_LEVELS}; leave it out, or give it another loss"
             )
-        shares = np.bincount(codes) / len(codes)
+        counts = np.bincount(codes, w)
         if name != "logistic":
             levels = tuple(cells.levels[int(m)] for m in met) if cells.levels else tuple(met.tolist())
-            fitted = type(loss)(levels=tuple(range(len(met)))).fitted_to(codes)  # type: ignore[call-arg]
+            fitted = type(loss)(levels=tuple(range(len(met)))).fitted_to(codes, w)  # type: ignore[call-arg]
             loss = replace(fitted, levels=levels)  # type: ignore[call-arg]
-        scores = normal_scores(shares) if isinstance(loss, Ordered) else pooled_contrasts(np.bincount(codes))
+        scores = normal_scores(counts / counts.sum()) if isinstance(loss, Ordered) else pooled_contrasts(counts)
         return [Part(cells.name, cells.kind, loss, scores=scores)], why
     low, high = float(a.min()), float(a.max())
     size, (least, most) = max(-low, high), WIDELY[np.dtype(np.float64)]
@@ -275,11 +275,22 @@ def parts_for(cells: Cells, asked: str | None) -> tuple[list[Part], str]:
     unit = _unit(a - zero) if name == "poisson" else 1.0
     x = np.log1p((a - zero) / unit) if name == "poisson" else a
     placing = loss_named("squared") if name == "poisson" else loss
-    place = placing.fitted_to(x).offset_and_scale(x)
+    place = placing.fitted_to(x, w).offset_and_scale(x, w)
     offset, scale = float(place.offset[0]), place.scale
-    whole = loss.fitted_to((x - offset) / scale) if name == "huber" else loss
-    parts = [Part(cells.name, cells.kind, whole, 0, offset, scale, unit, zero, float(a.std()) or 1.0, low, high)]
+    whole = loss.fitted_to((x - offset) / scale, w) if name == "huber" else loss
+    parts = [Part(cells.name, cells.kind, whole, 0, offset, scale, unit, zero, spread_of(a, w) or 1.0, low, high)]
     return parts + (_cycles(cells.name, a) if cells.kind == "date" else []), why
+
+
+def _known(cells: Cells, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray | None]:
+    """The values of a column that are there, and how often they count."""
+    known = ~np.isnan(cells.values)
+    return cells.values[known], None if weights is None else weights[known]
+
+
+def spread_of(a: np.ndarray, weights: np.ndarray | None) -> float:
+    """The standard deviation."""
+    return float(a.std()) if weights is None else float(np.sqrt(np.average((a - np.average(a, weights=weights)) ** 2, weights=weights)))
 
 
 def _unit(a: np.ndarray) -> float:
@@ -323,7 +334,7 @@ def pooled_contrasts(counts: np.ndarray) -> np.ndarray:
     rare = counts < RARE
     if np.count_nonzero(~rare) < 2 or not rare.any():
         return contrasts(counts / counts.sum())
-    few = int(counts[rare].sum())
+    few = float(counts[rare].sum())
     groups = np.append(counts[~rare], few) if few >= RARE else counts[~rare]
     scores = contrasts(groups / groups.sum())
     out = np.zeros((len(counts), scores.shape[1]))
@@ -332,7 +343,7 @@ def pooled_contrasts(counts: np.ndarray) -> np.ndarray:
     return out
 
 
-def turned(parts: list[Part], columns: list[Cells]) -> list[Part]:
+def turned(parts: list[Part], columns: list[Cells], weights: np.ndarray | None = None) -> list[Part]:
     """The same parts, those of many levels with few scores: the axes of their contrasts along which the means of the other columns differ most.
 
     A factor model takes scores for independent but for a few common directions. All contrasts of a category would be K - 1 columns that speak for the same
@@ -352,11 +363,12 @@ def turned(parts: list[Part], columns: list[Cells]) -> list[Part]:
         if not own:
             continue
         y, known = np.hstack(own), ~np.isnan(codes[at])
-        level, counts = codes[at][known].astype(np.intp), np.bincount(codes[at][known].astype(np.intp), minlength=len(parts[at].scores))
+        level, times = codes[at][known].astype(np.intp), np.ones(len(known)) if weights is None else weights
+        counts = np.bincount(level, times[known], len(parts[at].scores))
         sums = np.zeros((len(counts), y.shape[1]))
-        np.add.at(sums, level, y[known])
+        np.add.at(sums, level, y[known] * times[known, None])
         means = sums / (counts + RARE)[:, None]
-        axes, _, _ = svd(parts[at].scores.T @ (means * counts[:, None] / len(level)), full_matrices=False)
+        axes, _, _ = svd(parts[at].scores.T @ (means * counts[:, None] / counts.sum()), full_matrices=False)
         out[at] = replace(parts[at], scores=parts[at].scores @ axes[:, : max(1, min(MOST_AXES, axes.shape[1]))])
     return out
 

@@ -116,7 +116,7 @@ def penalty(g: Gaussian, l2: float) -> float:
     return ridge + 0.5 * float(((PRIOR_ROWS + g.k) * np.log(own) + PRIOR_ROWS * PRIOR_NOISE / own).sum())
 
 
-def m_step(g: Gaussian, m: FilledMoments, rows: int, l2: float, engine: Any) -> Gaussian:
+def m_step(g: Gaussian, m: FilledMoments, rows: float, l2: float, engine: Any) -> Gaussian:
     """Means and factor analysis of the moments of complete rows."""
     mu = m.first / rows
     rule = FactorRule(rows, l2, 2 * m.wild + PRIOR_ROWS * PRIOR_NOISE, PRIOR_ROWS + g.k, LEAST_NOISE, INNER, STILL)
@@ -124,7 +124,7 @@ def m_step(g: Gaussian, m: FilledMoments, rows: int, l2: float, engine: Any) -> 
     return Gaussian(w, mu, psi)
 
 
-def factor_gradient(g: Gaussian, m: FilledMoments, rows: int, l2: float) -> float:
+def factor_gradient(g: Gaussian, m: FilledMoments, rows: float, l2: float) -> float:
     """The gradient of F by W, relative to the two parts that cancel in it, and to FAINT at least: psi_j dF/dw_j = w_j (E[z z^T] rows + l2) - E[(y - mu) z^T]
     rows."""
     mu = m.first / rows
@@ -138,7 +138,7 @@ def factor_gradient(g: Gaussian, m: FilledMoments, rows: int, l2: float) -> floa
     return float(np.linalg.norm((one - cb) / scale)) / max(size, FAINT)
 
 
-def em_move(g: Gaussian, m: FilledMoments, rows: int, l2: float) -> float:
+def em_move(g: Gaussian, m: FilledMoments, rows: float, l2: float) -> float:
     """The largest change that an EM step with W as it is would make: of a mean, against the spread of its score; of a noise, against itself."""
     mu = m.first / rows
     cov = m.second / rows - np.outer(mu, mu)

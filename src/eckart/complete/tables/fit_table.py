@@ -28,10 +28,11 @@ from eckart.trace import StopReason, Trace, Watcher, silent
 
 @dataclass(frozen=True)
 class Scores:
-    """Scores of a table, NaN for gaps, and where they are seen."""
+    """Scores of a table, NaN for gaps, and where they are seen; how often each row counts (None: once)."""
 
     parts: tuple[Part, ...]
     y: np.ndarray
+    weights: np.ndarray | None = None
 
     @cached_property
     def gaps(self) -> Gaps:
@@ -40,6 +41,15 @@ class Scores:
     @property
     def rows(self) -> int:
         return len(self.y)
+
+    @cached_property
+    def total(self) -> float:
+        """The rows, each as often as it counts."""
+        return float(len(self.y)) if self.weights is None else float(self.weights.sum())
+
+    def some(self, rows: np.ndarray) -> Scores:
+        """Some rows."""
+        return Scores(self.parts, self.y[rows], None if self.weights is None else self.weights[rows])
 
     @property
     def robust(self) -> list[Part]:
@@ -62,7 +72,9 @@ class Placed:
 
     engine: Any
     x: Any
-    rows: int
+    rows: float
+    weights: np.ndarray | None
+    seen: float  # scores, those of each row as often as it counts
     width: np.ndarray | None  # of robust columns, infinite for others
 
     @classmethod
@@ -73,11 +85,14 @@ class Placed:
             for p in table.robust:
                 assert isinstance(p.loss, Huber)
                 width[p.first] = p.loss.d
-        return cls(engine, engine.put(Observed.from_nan(table.y)), table.rows, width)
+        x = Observed.from_nan(table.y)
+        seen = float(x.nnz) if table.weights is None else float(table.weights @ x.row_counts())
+        return cls(engine, engine.put(x), table.total, table.weights, seen, width)
 
     def moments(self, g: Gaussian, codes: Tall | None = None) -> tuple[FilledMoments, Tall]:
         """The E step; robust columns around what the codes of the step before speak for."""
-        return self.engine.filled_moments(self.x, g.w, g.mu, g.psi, **self._around(codes))
+        weighted = {} if self.weights is None else {"weights": self.weights}
+        return self.engine.filled_moments(self.x, g.w, g.mu, g.psi, **self._around(codes), **weighted)
 
     def left_out(self, g: Gaussian, parts: np.ndarray, codes: Tall | None = None) -> np.ndarray:
         """Scores, those of the parts as the other cells of their rows predict them."""
@@ -116,7 +131,7 @@ def descend(
     A step leads from moments x of complete rows to others, y(x). The next begins at a combination of the last ones, the one whose y - x would be least if
     y - x were linear (Anderson 1965); where F rises it begins at y instead, as EM does.
     """
-    trace, codes, count = Trace(QUANTITY, reason=StopReason.MAX_ITER), None, max(float(table.x.nnz), 1.0)
+    trace, codes, count = Trace(QUANTITY, reason=StopReason.MAX_ITER), None, max(table.seen, 1.0)
     past: list[tuple[np.ndarray, np.ndarray]] = []
 
     def stepped(begin: FilledMoments, g: Gaussian, codes: Tall | None) -> tuple[Gaussian, FilledMoments, Tall, float]:
@@ -168,7 +183,7 @@ def _vector(m: FilledMoments) -> np.ndarray:
     return np.concatenate([m.first, m.second.ravel()])
 
 
-def _ahead(m: FilledMoments, past: list[tuple[np.ndarray, np.ndarray]], rows: int) -> FilledMoments:
+def _ahead(m: FilledMoments, past: list[tuple[np.ndarray, np.ndarray]], rows: float) -> FilledMoments:
     """Moments from which the next step begins; those of the last step where the combination is not that of any rows."""
     if len(past) < 2:
         return m

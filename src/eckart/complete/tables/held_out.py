@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from eckart.complete.tables.columns import Part
+from eckart.complete.tables.columns import Part, spread_of
 from eckart.complete.tables.factor_em import Gaussian
 from eckart.complete.tables.fit_table import Placed, Scores, descend, expected
 from eckart.complete.tables.forests import answers, truths
@@ -23,6 +23,10 @@ TOL, STEPS = 3e-3, 15
 """Of these fits, which begin where the whole one ended."""
 
 
+Linked = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""What a link is fitted to: codes of cells, their expected scores, and how often they count."""
+
+
 class HeldOut(NamedTuple):
     """Rows of a table; expected scores of their cells (rows x scores), the cell itself unused; of each part answers there."""
 
@@ -33,9 +37,10 @@ class HeldOut(NamedTuple):
 
 def left_out(
     table: Scores, placed: Placed, g: Gaussian, codes: list[np.ndarray], z: Tall | None
-) -> dict[int, tuple[np.ndarray, np.ndarray]]:
-    """For each part with a link: codes of cells, and their scores as the other cells of their rows predict them; z are codes of rows under g, which robust
-    columns need. Cells are the first that a column sees in one order of all rows, as many as a link needs, so that columns ask for the same rows."""
+) -> dict[int, Linked]:
+    """For each part with a link: codes of cells, their scores as the other cells of their rows predict them, and how often they count; z are codes of rows
+    under g, which robust columns need. Cells are the first that a column sees in one order of all rows, as many as a link needs, so that columns ask for
+    the same rows."""
     order = np.argsort(np.arange(table.rows) * 0.5 * (np.sqrt(5) - 1) % 1.0)  # multiples of the golden ratio: evenly spread however many are taken
     rows, asked = {}, np.zeros(table.rows, bool)
     for i, (p, a) in enumerate(zip(table.parts, codes)):
@@ -48,15 +53,16 @@ def left_out(
         asked[:] = True
     else:
         z = None if z is None else placed.engine.take(placed.engine.get(z)[asked])
-        placed = Placed.of(Scores(table.parts, table.y[asked]), placed.engine)
+        placed = Placed.of(table.some(asked), placed.engine)
     found = placed.left_out(g, np.array([[table.parts[i].at.start, table.parts[i].at.stop] for i in rows]), z)
     place = np.cumsum(asked) - 1
-    return {i: (codes[i][at], found[place[at], table.parts[i].at]) for i, at in rows.items()}
+    times = np.ones(table.rows) if table.weights is None else table.weights
+    return {i: (codes[i][at], found[place[at], table.parts[i].at], times[at]) for i, at in rows.items()}
 
 
 def linked(
     table: Scores, placed: Placed, g: Gaussian, codes: list[np.ndarray], z: Tall | None
-) -> tuple[tuple[Part, ...], dict[int, tuple[np.ndarray, np.ndarray]]]:
+) -> tuple[tuple[Part, ...], dict[int, Linked]]:
     """Parts with their links fitted, and what these were fitted to."""
     seen = left_out(table, placed, g, codes, z)
     return tuple(fit_link(p, *seen[i]) if i in seen else p for i, p in enumerate(table.parts)), seen
@@ -65,7 +71,7 @@ def linked(
 def held_out(table: Scores, codes: list[np.ndarray], g: Gaussian, l2: float, rows: np.ndarray, engine: Any) -> HeldOut:
     """Answers at some rows, by fits of the others of them; of a table with many more rows than these by the fit as it is, to which each means nothing.
     ``table`` has fitted links."""
-    few = Scores(table.parts, table.y[rows])
+    few = table.some(rows)
     part_codes = [a[rows] for a in codes]
     if table.rows >= 2 * len(rows):
         scores = _scores(few, g, engine)
@@ -75,7 +81,7 @@ def held_out(table: Scores, codes: list[np.ndarray], g: Gaussian, l2: float, row
     for first in range(PARTS):
         apart = np.zeros(len(rows), bool)
         apart[first::PARTS] = True  # rows come in a random order
-        rest = Scores(table.parts, few.y[~apart])
+        rest = few.some(~apart)
         placed = Placed.of(rest, engine)
         climb = descend(placed, g, l2, TOL, STEPS)
         parts, _ = linked(rest, placed, climb.g, [a[~apart] for a in part_codes], climb.codes)
@@ -92,19 +98,19 @@ def _scores(table: Scores, g: Gaussian, engine: Any) -> np.ndarray:
     return Placed.of(table, engine).left_out(g, np.array([[p.at.start, p.at.stop] for p in table.parts]), z)
 
 
-def error_of(part: Part, a: np.ndarray, answer: np.ndarray) -> float:
+def error_of(part: Part, a: np.ndarray, answer: np.ndarray, weights: np.ndarray | None) -> float:
     """Of numbers the root mean squared error in standard deviations of the column, of levels the share of wrong ones."""
     if part.discrete:
-        return float(np.mean(answer.argmax(axis=1) != a))
-    return float(np.sqrt(np.mean((answer - truths(part, a)) ** 2)))
+        return float(np.average(answer.argmax(axis=1) != a, weights=weights))
+    return float(np.sqrt(np.average((answer - truths(part, a))[:, 0] ** 2, weights=weights)))
 
 
-def plain_error(part: Part, a: np.ndarray) -> float:
+def plain_error(part: Part, a: np.ndarray, weights: np.ndarray | None) -> float:
     """That of the mean, or of the commonest level."""
     if part.discrete:
-        return 1.0 - float(np.bincount(a.astype(np.intp)).max()) / len(a)
-    truth = truths(part, a)
-    return float(truth.std())
+        counts = np.bincount(a.astype(np.intp), weights)
+        return 1.0 - float(counts.max() / counts.sum())
+    return spread_of(truths(part, a)[:, 0], weights)
 
 
 def numbers_error(table: Scores, codes: list[np.ndarray], found: HeldOut) -> float:
@@ -113,7 +119,8 @@ def numbers_error(table: Scores, codes: list[np.ndarray], found: HeldOut) -> flo
     for p, a, answer in zip(table.parts, codes, found.answers):
         seen = ~np.isnan(a[found.rows])
         if not p.discrete and not p.cycle and seen.any():
-            errors.append(error_of(p, a[found.rows][seen], answer[seen]))
+            weights = None if table.weights is None else table.weights[found.rows][seen]
+            errors.append(error_of(p, a[found.rows][seen], answer[seen], weights))
     return float(np.mean(errors)) if errors else 0.0
 
 

@@ -41,15 +41,16 @@ CELLS = 1000
 class _Rates:
     """Yes and no, and rates: one natural parameter, whose gradient is mean - a and whose curvature is a variance."""
 
-    def __init__(self, part: Part, a: np.ndarray, f: np.ndarray, ridge: np.ndarray):
+    def __init__(self, part: Part, a: np.ndarray, f: np.ndarray, ridge: np.ndarray, times: np.ndarray):
         self.part, self.loss, self.a, self.f, self.ridge, self.size = part, part.loss, a, f, ridge, np.abs(f)
+        self.times, self.count = times, float(times.sum())
 
     def begin(self) -> np.ndarray:
         """Near the answer: by normal scores of equal spread for yes and no, by the scores' own logarithms (or the mean alone) for rates."""
         if not self.part.discrete:
-            level = np.log(max(self.a.mean(), 0.5 / len(self.a)))
+            level = np.log(max(self.times @ self.a, 0.5) / self.count)
             return self.nearer(np.array([self.part.offset, self.part.scale]), np.array([level, 0.0]))
-        no, yes = _by_spreads(self.f, np.array([1 - self.a, self.a]))
+        no, yes = _by_spreads(self.f, np.array([1 - self.a, self.a]) * self.times)
         return yes - no
 
     def nearer(self, *starts: np.ndarray) -> np.ndarray:
@@ -58,16 +59,17 @@ class _Rates:
     def at(self, theta: np.ndarray) -> tuple[float, Any]:
         """The sum, and what ``slope`` needs to know of it."""
         s = self.f @ theta
-        return float(self.loss.value(self.a, s).sum() + 0.5 * self.ridge @ theta**2), s
+        return float(self.times @ self.loss.value(self.a, s) + 0.5 * self.ridge @ theta**2), s
 
     def slope(self, theta: np.ndarray, s: Any) -> tuple[np.ndarray, np.ndarray, Any]:
         """The gradient of the sum, sizes of what adds up to it, and what ``step`` needs to know."""
         g, own = self.loss.gradient(self.a, s), self.ridge * theta
-        return g @ self.f + own, np.abs(g) @ self.size + np.abs(own), g
+        each = self.times * g
+        return each @ self.f + own, np.abs(each) @ self.size + np.abs(own), g
 
     def step(self, slope: np.ndarray, g: Any) -> np.ndarray:
         mean = g + self.a
-        curved = np.maximum(mean * (1 - mean) if self.part.discrete else mean, 1e-6)
+        curved = self.times * np.maximum(mean * (1 - mean) if self.part.discrete else mean, 1e-6)
         return -np.linalg.solve((self.f * curved[:, None]).T @ self.f + np.diag(self.ridge), slope)
 
     def made(self, theta: np.ndarray) -> tuple[Loss, np.ndarray]:
@@ -77,9 +79,9 @@ class _Rates:
 class _Categories(_Rates):
     """One natural parameter for each level, the unknowns of a level side by side."""
 
-    def __init__(self, part: Part, a: np.ndarray, f: np.ndarray, ridge: np.ndarray):
-        super().__init__(part, a, f, np.tile(ridge, part.loss.width))
-        self.hot = (np.arange(part.loss.width)[:, None] == a).astype(np.float64)
+    def __init__(self, part: Part, a: np.ndarray, f: np.ndarray, ridge: np.ndarray, times: np.ndarray):
+        super().__init__(part, a, f, np.tile(ridge, part.loss.width), times)
+        self.hot = (np.arange(part.loss.width)[:, None] == a) * times
 
     def begin(self) -> np.ndarray:
         """By normal scores of equal spread, or by the shares of the levels alone where these are nearer: of columns that repeat one another the spread is next
@@ -94,21 +96,22 @@ class _Categories(_Rates):
         s -= s.max(axis=0)
         p = np.exp(s)
         total = p.sum(axis=0)
-        return float(np.log(total).sum() - np.vdot(self.hot, s) + 0.5 * self.ridge @ theta**2), p / total
+        return float(self.times @ np.log(total) - np.vdot(self.hot, s) + 0.5 * self.ridge @ theta**2), p / total
 
     def slope(self, theta: np.ndarray, p: Any) -> tuple[np.ndarray, np.ndarray, Any]:
-        g, own = p - self.hot, self.ridge * theta
+        g, own = p * self.times - self.hot, self.ridge * theta
         return (g @ self.f).ravel() + own, (np.abs(g) @ self.size).ravel() + np.abs(own), p
 
     def step(self, slope: np.ndarray, p: Any) -> np.ndarray:
         """Second derivatives are sum (diag p - p p^T) kron f f^T and the ridge."""
         k, n = p.shape
         if k > LEVELS:
-            diagonal = ((p * (1 - p)) @ self.f**2).ravel() + self.ridge
+            diagonal = ((p * (1 - p) * self.times) @ self.f**2).ravel() + self.ridge
             return -_solved(lambda v: self.bent(p, v), diagonal, slope)
         each = p[:, None, :] * self.f.T
         flat = each.reshape(-1, n)
-        bend = np.diag(self.ridge) - flat @ flat.T
+        bend = np.diag(self.ridge) - (flat * self.times) @ flat.T
+        each = each * self.times
         blocks = bend.reshape(k, self.f.shape[1], k, -1)
         for level in range(k):
             blocks[level, :, level] += each[level] @ self.f
@@ -117,7 +120,7 @@ class _Categories(_Rates):
     def bent(self, p: np.ndarray, v: np.ndarray) -> np.ndarray:
         """The second derivatives times v."""
         s = v.reshape(len(p), -1) @ self.f.T
-        return ((p * (s - (p * s).sum(axis=0))) @ self.f).ravel() + self.ridge * v
+        return ((p * (s - (p * s).sum(axis=0)) * self.times) @ self.f).ravel() + self.ridge * v
 
     def made(self, theta: np.ndarray) -> tuple[Loss, np.ndarray]:
         return self.loss, theta.reshape(len(self.hot), -1)
@@ -128,15 +131,15 @@ class _Grades(_Rates):
 
     loss: Ordered
 
-    def __init__(self, part: Part, a: np.ndarray, f: np.ndarray, ridge: np.ndarray):
-        super().__init__(part, a, f[:, 1:], ridge[1:])  # thresholds are its intercepts
-        self.hot = (np.arange(len(part.levels))[:, None] == a).astype(np.float64)
+    def __init__(self, part: Part, a: np.ndarray, f: np.ndarray, ridge: np.ndarray, times: np.ndarray):
+        super().__init__(part, a, f[:, 1:], ridge[1:], times)  # thresholds are its intercepts
+        self.hot = (np.arange(len(part.levels))[:, None] == a) * times
 
     def begin(self) -> np.ndarray:
         """As if the scores of grades were what is seen of a normal variable: y leaves the share r of its variance, so thresholds and slope grow by 1/sqrt r."""
         score, y = self.part.scores[self.a.astype(np.intp), 0], self.f[:, 0]
-        slope = score @ y / max(y @ y, 1e-12)
-        rest = np.sqrt(max(np.mean((score - slope * y) ** 2), 0.05))
+        slope = (self.times * score) @ y / max((self.times * y) @ y, 1e-12)
+        rest = np.sqrt(max(self.times @ (score - slope * y) ** 2 / self.count, 0.05))
         return np.append(self.loss.deviation * slope / rest, np.asarray(self.loss.thresholds) / rest)
 
     def at(self, theta: np.ndarray) -> tuple[float, Any]:
@@ -146,7 +149,7 @@ class _Grades(_Rates):
             return np.inf, None
         loss, s = replace(self.loss, thresholds=tuple(cuts.tolist())), self.f @ theta[:p]
         each = loss.value(self.a, s)
-        return float(each.sum() + 0.5 * self.ridge @ theta[:p] ** 2), (loss, s, each)
+        return float(self.times @ each + 0.5 * self.ridge @ theta[:p] ** 2), (loss, s, each)
 
     def slope(self, theta: np.ndarray, state: Any) -> tuple[np.ndarray, np.ndarray, Any]:
         loss, s, each = state
@@ -156,9 +159,9 @@ class _Grades(_Rates):
         mixed = (up_slope - up * g)[:, None] * f, (down * g - down_slope)[:, None] * f  # d2 l / d theta d slopes, of the upper and the lower end
         sums = self.hot @ np.hstack([np.column_stack(parts), *mixed])  # of each grade: the upper end of grade i is threshold i, its lower end i - 1
         own = self.ridge * theta[:p]
-        slope = np.append(g @ f + own, sums[1:, 1] - sums[:t, 0])
-        size = np.append(np.abs(g) @ self.size + np.abs(own), sums[1:, 1] + sums[:t, 0])
-        return slope, size, (sums, (f * np.maximum(down_slope - up_slope + g * g, 1e-6)[:, None]).T @ f)
+        slope = np.append((self.times * g) @ f + own, sums[1:, 1] - sums[:t, 0])
+        size = np.append((self.times * np.abs(g)) @ self.size + np.abs(own), sums[1:, 1] + sums[:t, 0])
+        return slope, size, (sums, (f * (self.times * np.maximum(down_slope - up_slope + g * g, 1e-6))[:, None]).T @ f)
 
     def step(self, slope: np.ndarray, state: Any) -> np.ndarray:
         (sums, bend), p = state, self.f.shape[1]
@@ -194,21 +197,22 @@ def _solved(times: Callable[[np.ndarray], np.ndarray], diagonal: np.ndarray, b: 
 
 
 def _by_spreads(f: np.ndarray, hot: np.ndarray) -> np.ndarray:
-    """log p_g - m_g^T S^-1 m_g / 2 and S^-1 m_g of each level: its logits, were scores normal around m_g with one spread S. f begins with a column of ones."""
-    count = np.maximum(hot.sum(axis=1), 0.5)
+    """log p_g - m_g^T S^-1 m_g / 2 and S^-1 m_g of each level: its logits, were scores normal around m_g with one spread S. f begins with a column of ones;
+    hot (levels x cells) is how often each cell counts for its level."""
+    count, total = np.maximum(hot.sum(axis=1), 0.5), hot.sum()
     centre = hot @ f[:, 1:] / count[:, None]
-    spread = (f[:, 1:].T @ f[:, 1:] - (centre * count[:, None]).T @ centre) / len(f) + 1e-3 * np.eye(f.shape[1] - 1)
+    spread = ((f[:, 1:].T * hot.sum(axis=0)) @ f[:, 1:] - (centre * count[:, None]).T @ centre) / total + 1e-3 * np.eye(f.shape[1] - 1)
     slopes = np.linalg.solve(spread, centre.T).T
-    return np.column_stack([np.log(count / len(f)) - 0.5 * (slopes * centre).sum(axis=1), slopes])
+    return np.column_stack([np.log(count / total) - 0.5 * (slopes * centre).sum(axis=1), slopes])
 
 
-def fit_link(part: Part, a: np.ndarray, y: np.ndarray) -> Part:
-    """The part with its link (and thresholds) fitted to codes ``a`` at left-out scores ``y``; rates stay in the range of those at ``y``, beyond which the
-    exponential was fitted to nothing."""
-    axes = _axes(y)
+def fit_link(part: Part, a: np.ndarray, y: np.ndarray, times: np.ndarray | None = None) -> Part:
+    """The part with its link (and thresholds) fitted to codes ``a`` at left-out scores ``y``, cells as often as they count (``times``); rates stay in the
+    range of those at ``y``, beyond which the exponential was fitted to nothing."""
+    axes, times = _axes(y), np.ones(len(a)) if times is None else times
     f = np.column_stack([np.ones(len(y)), y @ axes.T])
     kind = _Grades if isinstance(part.loss, Ordered) else _Categories if part.loss.width > 1 else _Rates
-    problem = kind(part, a, f, _ridge(f))
+    problem = kind(part, a, f, _ridge(f, times), times)
     theta = problem.begin()
     now, state = problem.at(theta)
     for _ in range(STEPS):
@@ -241,17 +245,17 @@ def _axes(y: np.ndarray) -> np.ndarray:
     return vectors[:, values > AXES * values[-1]].T
 
 
-def _ridge(f: np.ndarray) -> np.ndarray:
+def _ridge(f: np.ndarray, times: np.ndarray) -> np.ndarray:
     ridge = np.full(f.shape[1], RIDGE)
-    ridge[0] = INTERCEPT * len(f)
+    ridge[0] = INTERCEPT * times.sum()
     return ridge
 
 
-def link_gradient(part: Part, a: np.ndarray, y: np.ndarray) -> float:
+def link_gradient(part: Part, a: np.ndarray, y: np.ndarray, times: np.ndarray | None = None) -> float:
     """The gradient of the problem above by A, relative to the sizes of what adds up to it."""
-    f = np.column_stack([np.ones(len(y)), y])
-    ridge = _ridge(f)
-    g = part.loss.gradient(a, part.natural(y)).reshape(len(a), -1)
+    f, times = np.column_stack([np.ones(len(y)), y]), np.ones(len(a)) if times is None else times
+    ridge = _ridge(f, times)
+    g = part.loss.gradient(a, part.natural(y)).reshape(len(a), -1) * times[:, None]
     slope, size = g.T @ f + ridge * part.link, np.abs(g).T @ np.abs(f) + np.abs(ridge * part.link)
     first = int(isinstance(part.loss, Ordered))  # thresholds are its intercepts
     return float(np.linalg.norm(slope[:, first:])) / max(float(np.linalg.norm(size[:, first:])), 1e-300)

@@ -20,7 +20,7 @@ from eckart.complete.tables.forests import Forest, answers, features_of, inputs
 from eckart.complete.tables.solve_table import Options, Solved, measured, scores_of, solve
 from eckart.errors import FileError, InputError, InputTypeError, wrong
 from eckart.factors import MixedColumns
-from eckart.fit import Estimator, Fit, fitted
+from eckart.fit import Estimator, Fit, fitted, rows_to_fill, sample_weights
 from eckart.io.dask.known import is_collection
 from eckart.io.models.checkpoint import Checkpoint
 from eckart.io.models.levels import resumed
@@ -148,17 +148,25 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     def _n_features_out(self) -> int:
         return self._fitted("_n_features_out").factors.k
 
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """Fit a pandas, polars or Arrow table, the name of a file that holds one, or an array of numbers with NaN for gaps."""
-        self._fit(_door(X))
+    def fit(self, X: Any, y: Any = None, *, sample_weight: Any = None) -> Self:
+        """Fit a pandas, polars or Arrow table, the name of a file that holds one, or an array of numbers with NaN for gaps.
+
+        ``sample_weight``: how often each row counts, one number >= 0 for each. Rows of weight 0 are left out.
+        """
+        frame = _door(X)
+        weights = sample_weights(sample_weight, frame.rows)
+        if weights is not None and not weights.all():
+            frame = replace(frame, columns=[cells._replace(values=cells.values[weights > 0]) for cells in frame.columns])
+            weights = weights[weights > 0]
+        self._fit(frame, weights)
         return self
 
-    def _fit(self, frame: MixedFrame) -> Solved:
+    def _fit(self, frame: MixedFrame, weights: np.ndarray | None = None) -> Solved:
         check(self)
         engine = self._engine()
-        file = Checkpoint.of_parts(self, lambda: _told(frame))
+        file = Checkpoint.of_parts(self, lambda: [*_told(frame), *([] if weights is None else [weights])])
         with engine.at_work(), progress(bool(self.verbose)) as watch, resumed(file, self.random_state) as (memory, rng):
-            how = Options(self._asked(frame), self.n_components, self.l2, self.tol, self.max_iter, self.trees)
+            how = Options(self._asked(frame), self.n_components, self.l2, self.tol, self.max_iter, self.trees, weights)
             found = solve(frame.columns, how, rng=rng, engine=engine, watch=watch, memory=memory)
         memory.end(found.fit.trace)
         self._store(found.fit, {})
@@ -170,13 +178,15 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         table, _ = self._scores(X)
         return settled(table, self._gaussian(), self._engine())[0]
 
-    def impute(self, X: Any) -> Any:
+    def impute(self, X: Any = None) -> Any:
         """The same table with its gaps filled: numbers by their expectation, levels by the likeliest one; types, categories, order and index stay."""
-        table, frame = self._scores(X)
+        table, frame = self._scores(rows_to_fill(self, X))
         return self._filled(frame, table, settled(table, self._gaussian(), self._engine())[1])
 
-    def fit_impute(self, X: Any, y: Any = None) -> Any:
-        """Fit a table and fill its gaps: ``fit(X).impute(X)``, and X is read once."""
+    def fit_impute(self, X: Any, y: Any = None, *, sample_weight: Any = None) -> Any:
+        """Fit a table and fill its gaps: ``fit(X).impute(X)``; without weights of rows X is read once."""
+        if sample_weight is not None:
+            return self.fit(X, sample_weight=sample_weight).impute(X)
         frame = _door(X)
         found = self._fit(frame)
         return self._filled(frame, found.table, settled(found.table, self._gaussian(), self._engine(), found.placed)[1])
@@ -296,10 +306,10 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         ordered = sorted(shares.items(), key=lambda item: -abs(item[1]))
         return CellExplanation(column, value, base + sum(shares.values()), base, ordered)
 
-    def certify(self, X: Any) -> Certificate:
-        """Measure the certificate again, from this model and a table."""
+    def certify(self, X: Any, *, sample_weight: Any = None) -> Certificate:
+        """Measure the certificate again, from this model, a table, and the weights of its rows."""
         frame = self._checked_frame(X)
-        table, codes, _ = scores_of(self.parts_, frame.columns)
+        table, codes, _ = scores_of(self.parts_, frame.columns, sample_weights(sample_weight, frame.rows))
         size, most = np.nanmax(np.abs(table.y), axis=0, initial=0.0), SQUARABLE[np.dtype(np.float64)][1]
         if not (size <= most).all():
             name = next(part.name for part in self.parts_ if not (size[part.at] <= most).all())

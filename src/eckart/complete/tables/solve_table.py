@@ -26,7 +26,7 @@ from eckart.complete.tables.forests import (
     inputs,
     truths,
 )
-from eckart.complete.tables.held_out import error_of, held_out, left_out, linked, numbers_error, plain_error
+from eckart.complete.tables.held_out import Linked, error_of, held_out, left_out, linked, numbers_error, plain_error
 from eckart.complete.tables.links import link_gradient
 from eckart.decompositions import svd
 from eckart.engines.protocol import FilledMoments
@@ -47,7 +47,8 @@ class Solved(NamedTuple):
 
 
 class Options(NamedTuple):
-    """What is asked of a fit: losses by column; rank and ridge, chosen where they are None; when to stop; forests or none ("auto": where they gain)."""
+    """What is asked of a fit: losses by column; rank and ridge, chosen where they are None; when to stop; forests or none ("auto": where they gain); how
+    often rows count."""
 
     losses: dict[str, str]
     k: int | None
@@ -55,6 +56,7 @@ class Options(NamedTuple):
     tol: float
     max_iter: int
     trees: bool | str
+    weights: np.ndarray | None = None
 
 
 FORM_ROWS = 1000
@@ -74,7 +76,7 @@ class _Climbed(NamedTuple):
     chosen: Choice
     placed: Placed
     climb: Climb
-    seen: dict[int, tuple[np.ndarray, np.ndarray]]
+    seen: dict[int, Linked]
 
 
 def solve(columns: list[Cells], asked: Options, *, rng: np.random.Generator, engine: Any, watch: Watcher, memory: Memory = NOTHING) -> Solved:
@@ -82,13 +84,13 @@ def solve(columns: list[Cells], asked: Options, *, rng: np.random.Generator, eng
     if len(columns[0].values) < 2:
         raise InputError("X has 1 sample, wanted 2 rows or more: one row says nothing of how its columns go together")
     form, forms = "usual losses", {}
-    parts, reasons, aside = _parts(columns, asked.losses, asked.k)
+    parts, reasons, aside = _parts(columns, asked)
     skewed = [p.name for p in parts if p.loss.name == "poisson" and p.name not in asked.losses]
     if skewed and len(columns[0].values) >= LEAST_ROWS:
         plain = asked._replace(losses=asked.losses | dict.fromkeys(skewed, "squared"))
         forms = _compared(columns, {"usual losses": asked, "plain squares": plain}, int(rng.integers(2**31)), engine)
         if forms["plain squares"] < (1 - FORM_GAIN) * forms["usual losses"]:
-            form, (parts, reasons, aside) = "plain squares", _parts(columns, plain.losses, asked.k)
+            form, (parts, reasons, aside) = "plain squares", _parts(columns, plain)
             reasons |= dict.fromkeys(skewed, "squared: skewed, but errors of all numbers together are smaller without counts and amounts")
     found = _climbed(columns, parts, asked, rng, engine, watch, memory)
     table, codes, chosen, placed, climb, seen = found
@@ -108,12 +110,12 @@ def solve(columns: list[Cells], asked: Options, *, rng: np.random.Generator, eng
     return Solved(fit, table, placed)
 
 
-def _parts(columns: list[Cells], losses: dict[str, str], k: int | None) -> tuple[tuple[Part, ...], dict[str, str], dict[str, Any]]:
+def _parts(columns: list[Cells], asked: Options) -> tuple[tuple[Part, ...], dict[str, str], dict[str, Any]]:
     """Parts of columns, reasons of their losses, and what is left aside. Levels keep all their contrasts where a rank is asked for that fewer scores
     have not."""
     parts, reasons, aside = [], {}, {}
     for cells in columns:
-        found, why = parts_for(cells, losses.get(cells.name))
+        found, why = parts_for(cells, asked.losses.get(cells.name), asked.weights)
         parts += found
         if found:
             reasons[cells.name] = f"{found[0].loss.name}: {why}"
@@ -122,14 +124,14 @@ def _parts(columns: list[Cells], losses: dict[str, str], k: int | None) -> tuple
     if not parts:
         told = "; ".join(f"{name}: {a['reason']}" for name, a in list(aside.items())[:3])
         raise InputError(f"no column of X says anything ({told}), wanted one whose values differ")
-    few = turned(parts, columns)
-    return laid_out(parts if k is not None and k >= sum(p.width for p in few) else few), reasons, aside
+    few = turned(parts, columns, asked.weights)
+    return laid_out(parts if asked.k is not None and asked.k >= sum(p.width for p in few) else few), reasons, aside
 
 
 def _climbed(
     columns: list[Cells], parts: tuple[Part, ...], asked: Options, rng: np.random.Generator, engine: Any, watch: Watcher = silent, memory: Memory = NOTHING
 ) -> _Climbed:
-    table, codes, _ = scores_of(parts, columns)
+    table, codes, _ = scores_of(parts, columns, asked.weights)
     most = max(1, table.y.shape[1] - 1)
     if asked.k is not None and asked.k > most:
         raise wrong("n_components", asked.k, f"at most {most}, one less than the scores of the columns", "lower it")
@@ -145,7 +147,8 @@ def _compared(columns: list[Cells], forms: dict[str, Options], seed: int, engine
     rows = np.random.default_rng(seed).permutation(len(columns[0].values))[:FORM_ROWS]
     some, out = [cells._replace(values=cells.values[rows]) for cells in columns], {}
     for name, asked in forms.items():
-        parts, _, _ = _parts(some, asked.losses, asked.k)
+        asked = asked._replace(weights=None if asked.weights is None else asked.weights[rows])
+        parts, _, _ = _parts(some, asked)
         k = None if asked.k is None else min(asked.k, max(1, sum(p.width for p in parts) - 1))
         found = _climbed(some, parts, asked._replace(k=k, tol=FORM_TOL), np.random.default_rng(seed), engine)
         apart = held_out(found.table, found.codes, found.climb.g, found.chosen.best.l2, np.arange(len(rows)), engine)
@@ -159,7 +162,7 @@ def _grown(
     """Forests of columns that gain by them; of each column the errors of one answer for all, of the factor model, and of both, at cells held out; and words."""
     if table.rows < LEAST_ROWS:
         return {}, {}, f"none: {table.rows} rows"
-    rows = rng.permutation(table.rows)[:ROWS]
+    rows, times = rng.permutation(table.rows)[:ROWS], np.ones(table.rows) if table.weights is None else table.weights
     apart, seed = held_out(table, codes, g, l2, rows, engine), int(rng.integers(2**31))
     at = [i for i, (p, a) in enumerate(zip(table.parts, codes)) if not p.cycle and np.count_nonzero(~np.isnan(a[rows])) >= LEAST_ROWS]
     apt = [i for i in at if not table.parts[i].discrete or len(table.parts[i].levels) <= MOST_OUTPUTS]
@@ -173,14 +176,14 @@ def _grown(
         scores = filled(y, settled(Scores(table.parts, y), g, engine)[1])
         scores[:, part.at] = apart.scores[known][:, part.at]
         x = inputs(table.parts, part, scores)
-        return grown(x, truths(part, codes[i][rows[known]]), apart.answers[i][known], seed + i, count)
+        return grown(x, truths(part, codes[i][rows[known]]), apart.answers[i][known], seed + i, count, times[rows[known]])
 
     errors = {}
     for i in at:
         part, a = table.parts[i], codes[i][rows]
         seen = ~np.isnan(a)
-        both = error_of(part, a[seen], apart.answers[i][seen])
-        errors[part.name] = [plain_error(part, a[seen]), both, both]
+        both = error_of(part, a[seen], apart.answers[i][seen], times[rows[seen]])
+        errors[part.name] = [plain_error(part, a[seen], times[rows[seen]]), both, both]
     if trees is False or not apt or table.y.shape[1] < 2:
         return {}, errors, "none asked for" if trees is False else "none: no column that could have them"
     if trees == "auto":
@@ -194,17 +197,17 @@ def _grown(
         made, _, both = forest(i, len(rows), TREES)
         if made is not None:
             forests[i] = made
-            errors[table.parts[i].name][2] = error_of(table.parts[i], codes[i][rows[known]], both)
+            errors[table.parts[i].name][2] = error_of(table.parts[i], codes[i][rows[known]], both, times[rows[known]])
     return forests, errors, f"forests of {TREES} trees for {len(forests)} of {len(at)} columns"
 
 
-def scores_of(parts: tuple[Part, ...], columns: list[Cells]) -> tuple[Scores, list[np.ndarray], dict[str, list[Any]]]:
+def scores_of(parts: tuple[Part, ...], columns: list[Cells], weights: np.ndarray | None = None) -> tuple[Scores, list[np.ndarray], dict[str, list[Any]]]:
     """Scores of columns, their codes by part, and levels that the parts do not know."""
     by_name = {cells.name: cells for cells in columns}
     found = [p.codes(by_name[p.name]) for p in parts]
     codes = [a for a, _ in found]
     strange = {p.name: levels for p, (_, levels) in zip(parts, found) if levels}
-    return Scores(parts, np.hstack([p.encode(a) for p, a in zip(parts, codes)])), codes, strange
+    return Scores(parts, np.hstack([p.encode(a) for p, a in zip(parts, codes)]), weights), codes, strange
 
 
 def _constant(cells: Cells) -> Any:
@@ -232,7 +235,7 @@ def measured(
     l2: float,
     codes: list[np.ndarray],
     trace: Trace | None,
-    seen: dict[int, tuple[np.ndarray, np.ndarray]] | None = None,
+    seen: dict[int, Linked] | None = None,
     m: FilledMoments | None = None,
 ) -> Certificate:
     """The certificate from data and model alone; ``seen``: cells and what is expected of them, ``m``: moments of complete rows, where both are known."""
@@ -242,13 +245,13 @@ def measured(
     value = float((m.wild / g.psi).sum()) - m.loglik + penalty(g, l2)
     seen = left_out(table, placed, g, codes, z) if seen is None else seen
     links = {table.parts[i].name: link_gradient(table.parts[i], *at) for i, at in seen.items()}
-    count = int(np.count_nonzero(~np.isnan(table.y)))
+    count = placed.seen
     facts: dict[str, object] = {
-        "seen scores": count,
+        "seen scores": count if table.weights is not None else int(count),
         "rows": table.rows,
         "objective per seen score": value / max(count, 1),
     }
-    at = g, m, table.rows, l2
+    at = g, m, table.total, l2
     return certify_table(value, factor_gradient(*at), em_move(*at), links, trace, facts)
 
 

@@ -50,7 +50,7 @@ RULES: dict[str, Rule] = {
     "threshold_sums": Rule("sum", rows=("left", "own", "row_steep")),
     "shortened_rows": Rule(("rows", "rows", "sum"), rows=("left", "new", "own", "new_own")),
     "slice_rows": Rule("rows", rows=("left", "point", "centre", "drawn", "noise")),
-    "filled_moments": Rule(("sum", "rows"), rows=("codes",)),
+    "filled_moments": Rule(("sum", "rows"), rows=("codes", "weights")),
     "left_out_rows": Rule("rows", rows=("codes",)),
     "gaussian_statistics": Rule("sum"),
     "share_statistics": Rule("sum", rows=("shares",)),

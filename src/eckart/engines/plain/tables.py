@@ -14,11 +14,11 @@ class PlainTables:
     """The primitives of ``protocol.tables``."""
 
     def filled_moments(
-        self, x: Any, factors: np.ndarray, mean: np.ndarray, noise: np.ndarray, *, width: Any = None, codes: Any = None
+        self, x: Any, factors: np.ndarray, mean: np.ndarray, noise: np.ndarray, *, width: Any = None, codes: Any = None, weights: Any = None
     ) -> tuple[FilledMoments, np.ndarray]:
         m, (n, k) = place(x).matrix, factors.shape
         rows = len(m.indptr) - 1
-        start = np.zeros((rows, k)) if codes is None else np.asarray(codes)
+        start, times = np.zeros((rows, k)) if codes is None else np.asarray(codes), np.ones(rows) if weights is None else weights
         whole = factors @ factors.T + np.diag(noise)
         first, second, loglik, wild, out = np.zeros(n), np.zeros((n, n)), 0.0, np.zeros(n), np.zeros((rows, k))
         for i, (a, b) in enumerate(zip(m.indptr[:-1], m.indptr[1:])):
@@ -26,17 +26,17 @@ class PlainTables:
             if width is not None:
                 t = mean[seen] + factors[seen] @ start[i]
                 beyond = np.abs(y - t) > width[seen]
-                wild[seen[beyond]] += width[seen][beyond] * (np.abs(y - t) - width[seen])[beyond]
+                wild[seen[beyond]] += times[i] * width[seen][beyond] * (np.abs(y - t) - width[seen])[beyond]
                 y = t + np.clip(y - t, -width[seen], width[seen])
             away, cov = y - mean[seen], whole[np.ix_(seen, seen)]
             pull = np.linalg.solve(cov, np.column_stack([whole[seen], factors[seen], away]))
             out[i] = factors[seen].T @ pull[:, -1]
-            loglik -= 0.5 * (away @ pull[:, -1] + np.linalg.slogdet(cov)[1] + len(seen) * np.log(2 * np.pi))
+            loglik -= 0.5 * times[i] * (away @ pull[:, -1] + np.linalg.slogdet(cov)[1] + len(seen) * np.log(2 * np.pi))
             full, spread = mean + whole[:, seen] @ pull[:, -1], whole - whole[:, seen] @ pull[:, :n]
             full[seen] = y
             spread[seen] = 0.0
             spread[:, seen] = 0.0
-            first, second = first + full, second + np.outer(full, full) + spread
+            first, second = first + times[i] * full, second + times[i] * (np.outer(full, full) + spread)
         return FilledMoments(first, second, float(loglik), wild), out
 
     def left_out_rows(

@@ -46,6 +46,7 @@ class TablesFamily(Protocol):
         *,
         width: np.ndarray | None = None,
         codes: Tall | None = None,
+        weights: np.ndarray | None = None,
     ) -> tuple[FilledMoments, Tall]:
         """The model is y = mean + W z + e, z ~ N(0, I_k), e ~ N(0, diag noise), W the ``factors`` (n x k). With O what a row sees, S = (I + W_O^T noise_O^-1
         W_O)^-1 and m = S W_O^T noise_O^-1 (y_O - mean_O), its code has the mean m (rows x k, the second answer) and the covariance S, so that a gap j has the
@@ -53,6 +54,7 @@ class TablesFamily(Protocol):
 
         ``width`` d (n numbers, infinite: none) draws the scores of a column to t + clip(a - t, -d, d), t = mean_j + w_j.z with z the ``codes`` (N x k; None:
         zeros): the parabola above Huber's loss at t. What the loss has beyond it, d (|a - t| - d), is summed up in ``wild``.
+        ``weights`` (N): how often each row counts in the sums, once where None.
         """
         ...
 

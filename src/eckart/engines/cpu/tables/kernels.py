@@ -49,8 +49,8 @@ class Seen(NamedTuple):
 
 
 class Scheme(NamedTuple):
-    """W, W / noise, P (in lines of whole registers), log of the determinant of P^-1, means, noise, widths of Huber's loss (empty: none), and the codes from
-    which those are measured."""
+    """W, W / noise, P (in lines of whole registers), log of the determinant of P^-1, means, noise, widths of Huber's loss (empty: none), the codes from
+    which those are measured, and how often rows count, in the order of their patterns (empty: once)."""
 
     factors: np.ndarray
     scaled: np.ndarray
@@ -60,6 +60,7 @@ class Scheme(NamedTuple):
     noise: np.ndarray
     width: np.ndarray
     start: np.ndarray
+    times: np.ndarray
 
 
 @njit(**OUTSIDE, fastmath=FAST)
@@ -120,7 +121,7 @@ def _system(mask, scheme, m):
 
 
 @njit(**INSIDE, fastmath=FAST)
-def _draw_in(scheme, mask, i, row, wild):
+def _draw_in(scheme, mask, i, row, times, wild):
     """The scores that row i sees (``row`` has them less the means), drawn to within their widths of what its code says."""
     for j in range(scheme.width.shape[0]):
         d = scheme.width[j]
@@ -130,10 +131,10 @@ def _draw_in(scheme, mask, i, row, wild):
                 t += scheme.factors[j, r] * scheme.start[i, r]
             y = row[j]
             if y - t > d:
-                wild[j] += d * (y - t - d)
+                wild[j] += times * d * (y - t - d)
                 row[j] = t + d
             elif t - y > d:
-                wild[j] += d * (t - y - d)
+                wild[j] += times * d * (t - y - d)
                 row[j] = t - d
 
 
@@ -185,7 +186,7 @@ def _by_codes(scheme, low, gaps, row, z):
 @njit(**OUTSIDE, fastmath=FAST)
 def filled_patterns(seen, scheme, first, last, away, total, second, wild):
     """Patterns first..last: fills ``away`` (their complete rows less the means, from 0 on), adds these to ``total``, the covariance of gaps to ``second``
-    (lower triangle) and what Huber's loss leaves to ``wild``; returns the sum over rows of |O| log 2 pi + log |cov of r_O|."""
+    (lower triangle) and what Huber's loss leaves to ``wild``, each row as often as it counts; returns the sum over rows of |O| log 2 pi + log |cov of r_O|."""
     (n, k), wide = scheme.factors.shape, seen.scores.shape[1]
     low, room, pull, z = np.empty((k, k)), np.empty(n * wide), np.zeros((1, wide)), np.empty(k)
     a, block = np.empty((k, n)), np.empty((n, n))
@@ -193,6 +194,9 @@ def filled_patterns(seen, scheme, first, last, away, total, second, wild):
     for p in range(first, last):
         begin, end = seen.starts[p], seen.starts[p + 1]
         mask, gaps, rows = seen.mask[p], seen.gaps[seen.ends[p] : seen.ends[p + 1]], float(end - begin)
+        weighted = scheme.times.shape[0] > 0
+        if weighted:
+            rows = scheme.times[begin:end].sum()
         h = gaps.shape[0]
         across = -(-h // TILE) * TILE
         inverse = room[: h * across].reshape(h, across)
@@ -201,10 +205,11 @@ def filled_patterns(seen, scheme, first, last, away, total, second, wild):
         logs += rows * ((n - h) * np.log(2.0 * np.pi) + own)
         for at in range(begin, end):
             i, row = at - seen.starts[first], away[at - seen.starts[first]]
+            once = scheme.times[at] if weighted else 1.0
             for j in range(wide):
                 row[j] = seen.scores[at, j] - mask[j] * scheme.mean[j]
             if scheme.width.shape[0]:
-                _draw_in(scheme, mask, seen.order[at], row, wild)
+                _draw_in(scheme, mask, seen.order[at], row, once, wild)
             if by_codes:
                 _by_codes(scheme, low, gaps, row, z)
             else:
@@ -213,7 +218,7 @@ def filled_patterns(seen, scheme, first, last, away, total, second, wild):
                 for g in range(h):
                     row[gaps[g]] = -line_dot(inverse, g, pull, 0)
             for j in range(n):
-                total[j] += row[j]
+                total[j] += once * row[j]
         if by_codes:
             _add_covariance(low, scheme, gaps, rows, a, block, second)
         else:

@@ -22,7 +22,7 @@ def _parts(starts: np.ndarray, n: int) -> list[tuple[int, int]]:
 
 
 def _placed(
-    x: Any, factors: np.ndarray, mean: np.ndarray, noise: np.ndarray, width: np.ndarray | None, codes: np.ndarray | None
+    x: Any, factors: np.ndarray, mean: np.ndarray, noise: np.ndarray, width: np.ndarray | None, codes: np.ndarray | None, weights: np.ndarray | None
 ) -> tuple[Any, list[tuple[int, int]], Any, np.ndarray]:
     """Rows by their gaps, ranges of patterns, the model as kernels take it, and the matrix that makes codes of complete rows."""
     from eckart.engines.cpu.tables.kernels import Scheme, Seen, complete_rows
@@ -39,7 +39,8 @@ def _placed(
     middle[:n] = mean
     if width is not None:
         d, start = np.asarray(width, np.float64), np.zeros((len(seen.order), k)) if codes is None else np.ascontiguousarray(codes, np.float64)
-    return seen, parts, Scheme(w, scaled, precision, whole, middle, own, d, start), to_codes
+    times = np.zeros(0) if weights is None else np.asarray(weights, np.float64)[seen.order]
+    return seen, parts, Scheme(w, scaled, precision, whole, middle, own, d, start, times), to_codes
 
 
 class TablePrimitives:
@@ -48,11 +49,12 @@ class TablePrimitives:
     threads: int
 
     def filled_moments(
-        self, x: Any, factors: np.ndarray, mean: np.ndarray, noise: np.ndarray, *, width: np.ndarray | None = None, codes: np.ndarray | None = None
-    ) -> tuple[FilledMoments, np.ndarray]:
+        self, x: Any, factors: np.ndarray, mean: np.ndarray, noise: np.ndarray, *,
+        width: np.ndarray | None = None, codes: np.ndarray | None = None, weights: np.ndarray | None = None,
+    ) -> tuple[FilledMoments, np.ndarray]:  # fmt: skip
         from eckart.engines.cpu.tables.kernels import filled_patterns
 
-        seen, parts, scheme, to_codes = _placed(x, factors, mean, noise, width, codes)
+        seen, parts, scheme, to_codes = _placed(x, factors, mean, noise, width, codes, weights)
         (n, k), (rows, wide) = factors.shape, seen.scores.shape
         out, most = np.empty((rows, k)), max((seen.starts[b] - seen.starts[a] for a, b in parts), default=0)
         lanes = [
@@ -68,14 +70,14 @@ class TablePrimitives:
             away = scratch["room"][: end - begin]
             logs += filled_patterns(seen, scheme, *part, away, total, spread, wild)
             out[seen.order[begin:end]] = away @ to_codes  # the code of a row is linear in its scores: that of its expected ones
-            products += away.T @ away
+            products += (away * scheme.times[begin:end, None] if len(scheme.times) else away).T @ away
 
         run_lanes(parts, lanes, step, self.threads)
         total, products, spread, logs, wild = (np.sum(each, axis=0) for each in zip(*lanes)) if len(lanes) > 1 else lanes[0]
         products = products[:n, :n]
         # the square of what is seen is that of the complete row, whose gaps make it least
         loglik = -0.5 * float(logs[0] + np.vdot(scheme.precision[:, :n], products))
-        first = total + rows * mean
+        first = total + (scheme.times.sum() if len(scheme.times) else rows) * mean
         second = products + spread + spread.T + np.outer(total, mean) + np.outer(mean, first)
         second.ravel()[:: n + 1] -= spread.ravel()[:: n + 1]
         return FilledMoments(first, second, loglik, wild), out
@@ -86,7 +88,7 @@ class TablePrimitives:
     ) -> np.ndarray:  # fmt: skip
         from eckart.engines.cpu.tables.kernels import filled_patterns, left_out_patterns
 
-        seen, ranges, scheme, _ = _placed(x, factors, mean, noise, width, codes)
+        seen, ranges, scheme, _ = _placed(x, factors, mean, noise, width, codes, None)
         (n, _), (rows, wide) = factors.shape, seen.scores.shape
         out, bounds = np.empty((rows, n)), np.ascontiguousarray(parts, np.int64)
 
