@@ -171,7 +171,7 @@ def test_a_pca_from_stored_arrays(whiten):
 EARLY = [
     (NMF(3, max_iter=1, random_state=0), POSITIVE),
     (NMF(3, max_iter=1, solver="mu", random_state=0), POSITIVE),
-    (GaussianMixture(3, max_iter=1, tol=1e-9, random_state=0), POSITIVE),
+    (GaussianMixture(3, covariance_type="tied", max_iter=1, tol=1e-9, random_state=0), POSITIVE),
     (Mixture(2, max_iter=1, tol=1e-9, random_state=0), POSITIVE),
     (PLSA(2, max_iter=1, random_state=0), COUNTS),
     (LDA(2, learning_method="cvb0", max_iter=2, random_state=0), COUNTS),

@@ -18,8 +18,8 @@ ENDLESS = 10**7
 """More steps than any fit takes in the seconds of a test."""
 AFTER = 0.7
 """Seconds after which it is interrupted: then every fit is in its loop, since its kernels were loaded by a fit before."""
-SOON = 1.0
-"""Seconds from the interrupt to the model."""
+SOON = 4.0
+"""Seconds from the interrupt to the model at the most: below one where nothing else runs on the machine, as it does beside other tests."""
 
 
 def large(rows, n, seed=0):
@@ -28,6 +28,11 @@ def large(rows, n, seed=0):
 
 def gaps(rows, n):
     return np.where(large(rows, n) < 0.4, np.nan, large(rows, n, 1))
+
+
+def chatter():
+    """Words without any order, too many to be fitted exactly."""
+    return [" ".join(f"w{word}" for word in line) for line in np.random.default_rng(0).integers(0, 500, (1000, 30))]
 
 
 FITS = {
@@ -40,15 +45,15 @@ FITS = {
     "NMF": (eckart.NMF, {"n_components": 4, "tol": 0.0, "max_iter": ENDLESS, "beta_loss": "kullback-leibler", "solver": "mu"}, parts),
     "NMF gaps": (eckart.NMF, {"n_components": 4, "tol": 0.0, "max_iter": ENDLESS}, holes),
     "MiniBatchNMF": (eckart.MiniBatchNMF, {"n_components": 4, "tol": 0.0, "max_no_improvement": None, "max_iter": ENDLESS, "batch_size": 9}, parts),
-    "PCA gaps": (eckart.PCA, {"n_components": 3, "tol": 1e-300, "max_iter": ENDLESS}, lambda: gaps(600, 50)),
+    "PCA gaps": (eckart.PCA, {"n_components": 3, "tol": 1e-300, "max_iter": ENDLESS}, lambda: gaps(3000, 50)),
     "LinearAutoencoder": (eckart.LinearAutoencoder, {"n_components": 9, "max_iter": ENDLESS, "learning_rate": 1e-6, "tol": 0.0}, lambda: large(2000, 300)),
     "ALS": (eckart.ALS, {"n_components": 3, "l2": 1e-6, "tol": 0.0, "max_iter": ENDLESS}, holes),
     "BayesianMF": (eckart.BayesianMF, {"n_components": 3, "burn_in": ENDLESS // 100, "n_samples": 100}, holes),
-    "SVP": (eckart.SVP, {"n_components": 3, "tol": 0.0, "max_iter": ENDLESS}, lambda: gaps(300, 200)),
+    "SVP": (eckart.SVP, {"n_components": 3, "tol": 0.0, "max_iter": ENDLESS}, lambda: gaps(1500, 1000)),
     "SVT": (eckart.SVT, {"tol": 0.0, "max_iter": ENDLESS}, lambda: gaps(300, 200)),
     "TimeFactors": (eckart.TimeFactors, {"n_components": 2, "burn_in": ENDLESS // 100, "n_samples": 10}, holes),
     "MixedTable": (eckart.MixedTable, {"n_components": 3, "l2": 1e-9, "tol": 0.0, "max_iter": ENDLESS}, lambda: gaps(4000, 40)),
-    "GloVe": (eckart.GloVe, {"n_components": 2, "min_count": 1, "tol": 0.0, "max_iter": ENDLESS, "solver": "adagrad"}, words),
+    "GloVe": (eckart.GloVe, {"n_components": 2, "min_count": 1, "tol": 0.0, "max_iter": ENDLESS, "solver": "adagrad"}, chatter),
     "SkipGram": (eckart.SkipGram, {"n_components": 2, "min_count": 1, "sample": None, "max_iter": ENDLESS // 100}, words),
     "Autoencoder": (eckart.Autoencoder, {"n_components": 8, "max_iter": ENDLESS // 100, "n_threads": 1}, lambda: large(20_000, 200)),
     "ConvAutoencoder": (eckart.ConvAutoencoder, {"n_components": 4, "image": (16, 16), "max_iter": ENDLESS // 100, "n_threads": 1}, lambda: large(4000, 256)),

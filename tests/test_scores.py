@@ -12,7 +12,7 @@ import eckart
 
 CHAINS = {"n_samples": 20, "burn_in": 20}
 COMPLETERS = {
-    "ALS": eckart.ALS(3, random_state=0), "SoftImpute": eckart.SoftImpute(), "SVP": eckart.SVP(3), "SVT": eckart.SVT(max_iter=200),
+    "ALS": eckart.ALS(3, random_state=0), "SoftImpute": eckart.SoftImpute(), "SVP": eckart.SVP(3), "SVT": eckart.SVT(tol=1e-2),
     "BayesianMF": eckart.BayesianMF(3, random_state=0, **CHAINS),
 }  # fmt: skip
 LISTS = {

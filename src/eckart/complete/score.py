@@ -38,7 +38,7 @@ def score_cells(model: Any, x: Observed) -> float:
     asked, place = np.unique(at[known], return_inverse=True)
     relevant = Observed.from_codes(place, to[known], np.ones(len(place)), (len(asked), model.fit_.factors.n), duplicates="last")
     lists = model.recommend(model.row_ids.names(asked), LENGTH)
-    return float(ranking(lists.positions, relevant, LENGTH, ("ndcg",)).mean["ndcg"])
+    return _of_lists(lists, relevant)
 
 
 def score_rows(model: Any, x: Observed) -> float:
@@ -52,7 +52,7 @@ def score_rows(model: Any, x: Observed) -> float:
         factors, _ = model._folded(shown)
         return _of_values(model, judged.data, model._clipped(factors.at(rows, judged.indices)))
     lists = model.recommend(X=shown, n=LENGTH)
-    return float(ranking(lists.positions, judged, LENGTH, ("ndcg",)).mean["ndcg"])
+    return _of_lists(lists, judged)
 
 
 def ranks(model: Any) -> bool:
@@ -63,6 +63,11 @@ def ranks(model: Any) -> bool:
 def _kept(x: Observed, entries: np.ndarray) -> Observed:
     ends = np.concatenate([[0], np.cumsum(entries)])
     return replace(x, indptr=ends[x.indptr], indices=x.indices[entries], data=x.data[entries])
+
+
+def _of_lists(lists: Any, relevant: Observed) -> float:
+    length = min(LENGTH, lists.positions.shape[1])  # of a model of fewer columns lists are shorter
+    return float(ranking(lists.positions, relevant, length, ("ndcg",)).mean["ndcg"])
 
 
 def _of_values(model: Any, truth: np.ndarray, predicted: np.ndarray) -> float:
