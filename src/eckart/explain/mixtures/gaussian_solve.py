@@ -35,7 +35,7 @@ REVIVALS = 2
 
 
 SHORT_RUNS, SHORT_STEPS = 4, 15
-"""Starts on the sample (shared among ``n_init``, two of each at least), and steps of each: the highest is gone on from.
+"""Starts on the sample (shared among ``n_init``, two of each at least), and steps of each: the fit begins with the one that led highest.
 One start alone often ends in a lower maximum, and after fewer steps the order of the maxima is not seen yet."""
 
 
@@ -81,7 +81,7 @@ def solve(
 
         def from_start(i: int) -> Callable[[Memory], Ascent[Gaussians, Any]]:
             def run(memory: Memory) -> Ascent[Gaussians, Any]:
-                theta = start if start is not None else first_theta(sample, rules, options, rng, whiten=i % 2 == 1)
+                theta = start if start is not None else first_theta(sample, rules, options, rng, i % 2 == 1, scale.rows)
                 trace = Trace("log-likelihood a row")
                 return climb(
                     problem, rules.admit(theta), tol=options.tol, max_iter=options.max_iter, trace=trace, watch=watch,
@@ -167,8 +167,8 @@ def with_steps(x: Placed, scale: Scale, options: Options, weights: np.ndarray | 
     return replace(scale, steps=steps_of(x, scale, weights, engine))
 
 
-def first_theta(sample: Sample, rules: Rules, options: Options, rng: np.random.Generator, whiten: bool) -> Gaussians:
-    """A start from the sample, with what the user gave put in its place."""
+def first_theta(sample: Sample, rules: Rules, options: Options, rng: np.random.Generator, whiten: bool, rows: int) -> Gaussians:
+    """A start from the sample (of so many rows), with what the user gave put in its place."""
     given = (options.weights, options.means, options.spread)
     if all(part is not None for part in given):
         return Gaussians(rules.kind, *given, origin=rules.origin)  # type: ignore[arg-type]
@@ -179,21 +179,24 @@ def first_theta(sample: Sample, rules: Rules, options: Options, rng: np.random.G
         other = whiten if options.n_init > 1 else whiten ^ (i % 2 == 1)
         tried.append(gaussians_from(sample, sample.shares(options.k, options.way, rng, other), rules))
     if several:
-        return _highest(GaussianProblem(sample.placed, rules, sample.engine), tried)
+        return _highest(GaussianProblem(sample.placed, rules, sample.engine), tried, len(sample) == rows and not options.bounded)
     return replace(tried[0], **named)
 
 
-def _highest(problem: GaussianProblem, starts: list[Gaussians]) -> Gaussians:
-    """Of several starts the one from which a few steps lead highest; of those whose components all have rows enough, where there are any."""
+def _highest(problem: GaussianProblem, starts: list[Gaussians], whole: bool) -> Gaussians:
+    """Of several starts the one from which a few steps lead highest; of those whose components all have rows enough, where there are any.
+
+    The start itself where the sample is the ``whole`` of the rows: ``max_iter`` and the trace then count every step, as in scikit-learn. Elsewhere, and in a
+    search, the point that these steps reached: a step on the sample costs a fraction of one on all rows."""
     best: tuple[bool, float, Gaussians] | None = None
-    for theta in starts:
-        theta = problem.rules.admit(theta)
+    for start in starts:
+        theta = problem.rules.admit(start)
         for _ in range(SHORT_STEPS):
             theta = problem.maximise(problem.expect(theta))
         s = problem.expect(theta)
         sound, bound = has_rows_enough(theta, s.weight), s.bound / s.weight
         if best is None or (sound, bound - EQUAL * (1 + abs(bound)) * (sound == best[0])) > best[:2]:
-            best = sound, bound, theta
+            best = sound, bound, start if whole else theta
     assert best is not None
     return best[2]
 
