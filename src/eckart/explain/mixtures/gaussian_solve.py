@@ -176,8 +176,8 @@ def first_theta(sample: Sample, rules: Rules, options: Options, rng: np.random.G
     several = options.way == "k-means++" and options.k > 1 and not named
     tried = []
     for i in range(max(2, SHORT_RUNS // options.n_init) if several else 1):
-        other = whiten if options.n_init > 1 else whiten ^ (i % 2 == 1)
-        tried.append(gaussians_from(sample, sample.shares(options.k, options.way, rng, other), rules))
+        # the starts of a larger n_init are those of a smaller one and more: it is never behind
+        tried.append(gaussians_from(sample, sample.shares(options.k, options.way, rng, i % 2 == 1 if several else whiten), rules))
     if several:
         return _highest(GaussianProblem(sample.placed, rules, sample.engine), tried, len(sample) == rows and not options.bounded)
     return replace(tried[0], **named)
