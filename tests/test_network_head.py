@@ -28,7 +28,7 @@ def spiral(rng):
 
 def test_an_mlp_learns_what_no_line_separates(spiral):
     x, y = spiral
-    model = NetworkClassifier(hidden=[64, 64], max_iter=100, patience=40, learning_rate=5e-3, random_state=0, n_threads=1).fit(
+    model = NetworkClassifier(hidden=[64, 64], max_iter=100, patience=40, learning_rate=5e-3, validation_fraction=0.1, random_state=0, n_threads=1).fit(
         x[:300], y[:300]
     )
     assert model.score(x[300:], y[300:]) > 0.95
@@ -40,6 +40,18 @@ def test_an_mlp_learns_what_no_line_separates(spiral):
     assert c["held-out error"] < 0.3 * c["held-out error by the class shares"]
     assert c["accuracy"] > 0.9
     assert model.certify(x[:300], y[:300]).facts == pytest.approx(c.facts)
+
+
+def test_few_rows_of_classes_are_all_trained_on():
+    """A tenth of 150 rows says nothing of when to stop, and the network needs them."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((600, 12)).astype(np.float32)
+    y = (x[:, 0] * x[:, 1] > 0) * 2 + (x[:, 2] > 0)
+    by_default, held_out = (NetworkClassifier(random_state=0, n_threads=1, **more).fit(x[:150], y[:150]) for more in ({}, {"validation_fraction": 0.1}))
+    assert by_default.score(x[150:], y[150:]) > held_out.score(x[150:], y[150:]) + 0.02
+    assert by_default.certificate_["rows judged"] == 150
+    with pytest.raises(eckart.InputError, match="validation_fraction"):
+        NetworkClassifier(validation_fraction="few").fit(x, y)
 
 
 def test_convolution_and_pooling_read_shifted_digits():

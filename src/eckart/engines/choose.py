@@ -6,6 +6,7 @@ Another package adds an engine by an entry point of the group ``eckart.engines``
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 from collections.abc import Callable
@@ -87,7 +88,32 @@ def available_memory() -> float:
 
 def _free_on_linux() -> float:
     lines = Path("/proc/meminfo").read_text().splitlines()
-    return next(float(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+    machine = next(float(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+    return min(machine, free_in_group())
+
+
+def free_in_group(process: Path = Path("/proc/self/cgroup"), groups: Path = Path("/sys/fs/cgroup")) -> float:
+    """Bytes that the control group of this process (a container, a service, a job) may still take, the groups above it counted in; infinite without one.
+
+    Pages of files that were not read lately do not count: they are given away when memory is wanted."""
+    free = float("inf")
+    for line in process.read_text().splitlines() if process.exists() else ():
+        _, kinds, own = line.split(":", 2)
+        if kinds == "":  # version 2
+            top, names = groups, ("memory.max", "memory.current", "inactive_file")
+        elif "memory" in kinds.split(","):
+            top, names = groups / "memory", ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+        else:
+            continue
+        inside = top / own.lstrip("/")
+        for group in (inside, *inside.parents):  # in a container the own group may be mounted as the top
+            if not group.is_relative_to(top):
+                break
+            with contextlib.suppress(OSError, ValueError):  # "max": no limit
+                most, used = (float((group / name).read_text()) for name in names[:2])
+                idle = (row.split() for row in (group / "memory.stat").read_text().splitlines())
+                free = min(free, max(most - used + next(float(row[1]) for row in idle if row[0] == names[2]), 0.0))
+    return free
 
 
 def _free_on_macos() -> float:

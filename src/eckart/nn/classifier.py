@@ -43,6 +43,9 @@ class NetworkClassifier(ClassifierMixin, NetworkHead):
     """
 
     _problem = "cross-entropy of classes"
+    held_out_from = 5000
+    """Fewer rows: on 16 sets of 75 to 4,000 rows the shares of wrong classes were a fifth smaller (geometric mean) without rows held out, whose loss ended fits
+    by chance, and with twice the steps."""
 
     @fitted
     def classes_(self) -> np.ndarray:

@@ -21,7 +21,7 @@ from eckart.io.models.levels import resuming
 from eckart.loading import lazy
 from eckart.matrix import SQUARABLE, squarable
 from eckart.nn.architecture import conv_head, dense_head, head_hidden, image_shape
-from eckart.nn.options import WIDTHS
+from eckart.nn.options import WIDTHS, held_out_share
 from eckart.nn.shell import NetworkShell, drawn_seed, fingerprint, rows_at, split_rows
 from eckart.parameters import check, param
 
@@ -56,7 +56,7 @@ class NetworkHead(NetworkShell):
         place = self._place(matrix, gpu)
         with resuming(self, matrix, y=targets) as (memory, rng):
             seed = drawn_seed(rng)
-            split = split_rows(count, self.validation_fraction, seed)
+            split = split_rows(count, held_out_share(self, count), seed)
             scale = batches.scale_of(rows_at(matrix, split[0]))
             architecture = self._architecture(matrix.shape[1], about["out"], len(split[0]))
             net = modules.build(architecture, seed)
@@ -77,7 +77,7 @@ class NetworkHead(NetworkShell):
         squarable(matrix)
         f, plan, count = self.fit_.factors, self.fit_.plan, int(matrix.shape[0] or 0)
         targets = self._coded(y, count)
-        share = self.validation_fraction if fingerprint(matrix) == plan["data checksum"] else 0.0
+        share = held_out_share(self, count) if fingerprint(matrix) == plan["data checksum"] else 0.0
         split, place = split_rows(count, share, int(plan["seed"])), self._place(matrix, gpu)
         rows = batches.Rows(matrix, batches.Scale(f.mean, f.spread, float(f.n)), place, _precise(targets, place))
         return self._evidence(f, rows, targets, split, place, self.fit_.trace.reason.value, plan["batch_size"])

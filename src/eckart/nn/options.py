@@ -18,6 +18,8 @@ EPOCHS = (8000, 30, 300)
 
 
 SHARE = either(number(0, 1, below=True), wanted="a share of 0 (none) to below 1")
+HELD_OUT = 0.1
+"""The share of rows that is held out where it is left open and rows are many enough."""
 
 
 def widths(words: str, least: int = 0, none: bool = False) -> Rule:
@@ -43,11 +45,11 @@ WORDS = {
     schedule : "cosine", "linear" or "constant"
         How the step falls over ``max_iter`` epochs.
     max_iter : None or int
-        Most epochs; None: as many as make 8000 steps, from 30 to 300 (classes, numbers: 1500 steps, 8 to 300).
+        Most epochs; None: as many as make 8000 steps, from 30 to 300 (classes, numbers: 1500 steps, 3000 where no row is held out, 8 to 300).
     batch_size : "auto" or int
-    validation_fraction, patience, tol : float, int, float
-        Share of rows held out; when their loss has not fallen by ``tol`` (relative) for ``patience`` epochs, the rate falls to 0 in
-        some more, and the fit ends. The best weights are kept.
+    validation_fraction, patience, tol : float or "auto", int, float
+        Share of rows held out ("auto": a tenth, of classes none below 5,000 rows); when their loss has not fallen by ``tol`` (relative)
+        for ``patience`` epochs, the rate falls to 0 in some more, and the fit ends. The best weights are kept.
     clip : None or float
         Largest norm of a gradient.
     weight_decay : float
@@ -97,7 +99,7 @@ class NetworkParameters(Estimator):
     schedule: str = param("cosine", one_of("constant", "cosine", "linear"))
     max_iter: int | None = param(None, either(optional(whole(1)), wanted="None or a number of epochs >= 1"))
     batch_size: Any = param("auto", either(one_of("auto"), whole(1)))
-    validation_fraction: float = param(0.1, SHARE)
+    validation_fraction: float | str = param("auto", either(one_of("auto"), number(0, 1, below=True), wanted="'auto' or a share of 0 (none) to below 1"))
     patience: int = param(10, either(whole(1), wanted="a number of epochs >= 1"))
     tol: float = param(1e-4, number(0))
     clip: float | None = param(
@@ -114,6 +116,7 @@ class NetworkParameters(Estimator):
     epochs: ClassVar[tuple[int, int, int]] = EPOCHS
     small_batches: ClassVar[int] = 5000  # rows up to which a batch has 32 of them
     fine_rate: ClassVar[float] = 1.0  # of the step of Adam
+    held_out_from: ClassVar[int] = 0  # rows from which on some are held out
 
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
@@ -134,6 +137,13 @@ def asked_device(model: Any) -> tuple[Any, str]:
     return device or engine, f"engine={engine!r}"
 
 
+def held_out_share(model: Any, rows: int) -> float:
+    """The share of rows that is held out: as asked for, or by their number."""
+    if model.validation_fraction != "auto":
+        return float(model.validation_fraction)
+    return HELD_OUT if rows >= model.held_out_from else 0.0
+
+
 def recipe_of(model: Any, rows: int, cuda: bool) -> Any:
     """The resolved options for data of ``rows`` training rows."""
     from eckart.nn.rules import LEARNING_RATES
@@ -146,6 +156,8 @@ def recipe_of(model: Any, rows: int, cuda: bool) -> Any:
     epochs = model.max_iter
     if epochs is None:
         steps, least, most = model.epochs
+        if not held_out_share(model, rows):
+            steps *= 2  # the rate falls to its end in any case, and nothing ends the fit before
         epochs = int(np.clip(steps // max(1, -(-rows // size)), least, most))
     lr = LEARNING_RATES[model.optimizer] if model.learning_rate == "auto" else float(model.learning_rate)
     if model.learning_rate == "auto" and model.optimizer == "adam":

@@ -28,7 +28,7 @@ from eckart.io.tables.numbers import numeric
 from eckart.loading import lazy
 from eckart.matrix import Counts, Dense, Matrix, row_parts, squarable
 from eckart.nn.lazy import need_torch
-from eckart.nn.options import recipe_of
+from eckart.nn.options import held_out_share, recipe_of
 from eckart.nn.shell import NetworkShell, as_array, drawn_seed, fingerprint, live, rows_at, split_rows, warn_of
 from eckart.parameters import check, either, is_int, number, one_of, param, whole
 from eckart.reduce.compare import linear_risk, principal_subspace
@@ -67,7 +67,7 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
         place = self._place(matrix, gpu)
         with resuming(self, matrix) as (memory, rng):
             seed = drawn_seed(rng)
-            split = split_rows(int(matrix.shape[0] or 0), self.validation_fraction, seed)
+            split = split_rows(int(matrix.shape[0] or 0), held_out_share(self, int(matrix.shape[0] or 0)), seed)
             net, scale, architecture = self._new_network(matrix, rows_at(matrix, split[0]), seed)
             loss, rows = self._loss(scale, place), batches.Rows(matrix, scale, place)
             judge = self._loss(scale, place, hide=True) if rows.gaps else None
@@ -207,7 +207,7 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
         f, plan, count = self.fit_.factors, self.fit_.plan, int(matrix.shape[0] or 0)
         seed, known = int(plan["seed"]), fingerprint(matrix) == plan["data checksum"]
         known = known and plan["reason"] != "partial_fit"
-        split = split_rows(count, self.validation_fraction if known else 0.0, seed)
+        split = split_rows(count, held_out_share(self, count) if known else 0.0, seed)
         place = self._place(matrix, gpu)
         scale = batches.Scale(f.mean, f.spread, float(f.extras["per_row"][0]))
         rows = batches.Rows(matrix, scale, place)
