@@ -117,7 +117,7 @@ def select_mixture(
     chosen_engine = engine_named(engine, n_threads)
     params = {"n_init": 2} | params
     table: dict[str, list[Any]] = {name: [] for name in _COLUMNS if name != "held out" or criterion == "held_out"}
-    models = [(int(k), kind) for kind in covariance_types for k in n_components]
+    models: list[tuple[int, Any]] = [(int(k), kind) for kind in covariance_types for k in n_components]
     about = {
         "models": models,
         "criterion": criterion,

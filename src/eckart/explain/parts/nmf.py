@@ -9,11 +9,11 @@ it is probabilistic latent semantic analysis. The loop is in ``loop``, the half 
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
+from eckart.bases import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from eckart.certify.certificate import Certificate
 from eckart.certify.nonnegative import certify_parts
 from eckart.engines.protocol import Placed
@@ -96,7 +96,7 @@ class NMF(StreamedParts, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Esti
 
     n_components: Any = param("auto", either(whole(1), one_of("auto", None), wanted="an int >= 1, 'auto' or None"))
     _: KW_ONLY
-    init: str | None = param(None, one_of(None, "nndsvd", "nndsvda", "nndsvdar", "random", "custom"))
+    init: Literal[None, "nndsvd", "nndsvda", "nndsvdar", "random", "custom"] = param(None)
     solver: str = param("auto")
     beta_loss: Any = param(
         "frobenius",
