@@ -77,11 +77,12 @@ _PUBLIC = {
     "Observed": "eckart.matrix",
     "Counts": "eckart.matrix",
     "Certificate": "eckart.certify.certificate",
+    "show_versions": "eckart.versions",
     "InputError": "eckart.errors",
     "FileError": "eckart.errors",
 }
 
-_ROOMS = ("metrics", "plots")
+_ROOMS = ("metrics", "optim", "plots")
 """Modules that are there after ``import eckart``, loaded on first use."""
 
 __all__ = [*_PUBLIC, "__version__"]
@@ -103,6 +104,7 @@ def __dir__() -> list[str]:
 
 if TYPE_CHECKING:
     from eckart import metrics as metrics
+    from eckart import optim as optim
     from eckart import plots as plots
     from eckart.certify.certificate import Certificate as Certificate
     from eckart.complete.bayes.bayesian_mf import BayesianMF as BayesianMF
@@ -175,3 +177,4 @@ if TYPE_CHECKING:
     from eckart.reduce.truncated import TruncatedSVD as TruncatedSVD
     from eckart.serve.search_index import export_vectors as export_vectors
     from eckart.studio.view import view as view
+    from eckart.versions import show_versions as show_versions

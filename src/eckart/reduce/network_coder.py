@@ -142,8 +142,8 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
 
     def inverse_transform(self, X: Any) -> np.ndarray:
         """Rows G(z) from codes z."""
-        torch = need_torch(type(self).__name__)
         f = self._fitted("inverse_transform").factors
+        torch = need_torch(type(self).__name__)
         X = as_array(X)
         codes = numeric(np.asarray(X.to_numpy() if hasattr(X, "to_numpy") else X))
         if codes.ndim != 2 or codes.shape[1] != f.k:

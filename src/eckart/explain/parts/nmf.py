@@ -8,7 +8,7 @@ it is probabilistic latent semantic analysis. The loop is in ``loop``, the half 
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -129,9 +129,7 @@ class NMF(StreamedParts, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Esti
         engine = self._engine()
 
         def do(x: Placed) -> Any:
-            options = options_of(self, x, None if rows is None else float(rows.sum()))
-            if self.init == "custom" and self.n_components in ("auto", None) and np.ndim(H) == 2:
-                options = replace(options, k=len(H))
+            options = options_of(self, x, None if rows is None else float(rows.sum()), H)
             given = self._given(W, H, x, options)
             start = None if given is None else np.concatenate([part.ravel() for part in given])
             fits = resuming(self, matrix, _all_weights(rows, entry), y=start)
