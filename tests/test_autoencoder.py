@@ -328,7 +328,8 @@ def test_without_torch_the_classes_answer_with_the_install_line():
         "for name in ('Autoencoder', 'ConvAutoencoder', 'NetworkClassifier', 'NetworkRegressor'):\n"
         "    for verb in ('score', 'certify', 'transform', 'inverse_transform', 'reconstruct', 'predict'):\n"
         "        model = getattr(eckart, name)()\n"
-        "        try:\n            getattr(model, verb, None) and getattr(model, verb)(*[np.eye(3)] * (2 if 'Network' in name and verb in ('score', 'certify') else 1))\n"
+        "        try:\n            count = 2 if 'Network' in name and verb in ('score', 'certify') else 1\n"
+        "            getattr(model, verb, lambda *_: 0)(*[np.eye(3)] * count)\n"
         "        except Exception as e:\n            assert 'not fitted yet' in str(e), (name, verb, e)"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

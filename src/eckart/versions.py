@@ -30,12 +30,12 @@ def installation() -> dict[str, Any]:
     """
     import numba
     import numpy  # noqa: F401  # brings its BLAS
-    from numba.core.config import CACHE_DIR
     from threadpoolctl import threadpool_info
 
     import eckart
     from eckart.engines import available_memory
 
+    config: Any = numba.config
     versions: dict[str, str | None] = {"eckart": eckart.__version__, "Python": platform.python_version()}
     missing: dict[str, str] = {}
     for line in metadata.requires("eckart") or ():
@@ -44,11 +44,11 @@ def installation() -> dict[str, Any]:
             versions[package] = _version(package)
             if extra is not None and versions[package] is None:
                 missing[extra] = f"pip install 'eckart[{extra}]'"
-    places = [CACHE_DIR] if CACHE_DIR else [os.path.dirname(eckart.__file__)]
-    kept = sum(name.endswith(".nbc") for place in places for _, _, names in os.walk(place) for name in names)
+    folder = config.CACHE_DIR or os.path.dirname(eckart.__file__)
+    kept = sum(name.endswith(".nbc") for _, _, names in os.walk(folder) for name in names)
     return {
         "platform": platform.platform(), "versions": versions, "missing": missing, "processors": os.cpu_count(),
-        "threads": numba.config.NUMBA_NUM_THREADS, "free_memory": available_memory(), "kernels": {"compiled": kept, "folder": places[0]},
+        "threads": config.NUMBA_NUM_THREADS, "free_memory": available_memory(), "kernels": {"compiled": kept, "folder": folder},
         "blas": [f"{b['internal_api']} {b['version']}, {b['num_threads']} threads" for b in threadpool_info() if b["user_api"] == "blas"],
     }  # fmt: skip
 
