@@ -15,6 +15,7 @@ import numpy as np
 
 from eckart.cli.options import CellOptions, TableOptions, TextOptions, TripleOptions
 from eckart.errors import FileError, InputError, wrong
+from eckart.index.alike import unknown_column
 from eckart.io.read import read
 from eckart.io.tables.columns import Head, head_of
 from eckart.io.tables.csv_marks import NULLS
@@ -160,7 +161,7 @@ class Reading:
         names = [c.name for c in head.columns]
         for name in (*self.exclude, *(n for n in (self.index, self.labels) if isinstance(n, str))):
             if name not in names:
-                raise InputError(f"column {name!r} came, wanted one of {', '.join(names[:12])} in {file}")
+                raise unknown_column(name, names, file)
         aside = {*self.exclude, self.index, self.labels} | ({""} if names[0] == "" else set())
         rest = [c for c in head.columns if c.name not in aside]
         words = [c for c in rest if c.kind != "number"]

@@ -97,7 +97,7 @@ def recommend(
         fitted.engine = on
     source = reading_of(triples, written, plan=fitted.fit_.plan)
     fitted, cold = _with_attributes(fitted, row_features, column_features, source)
-    names, called = source.names, _titles(titles, fitted, model, shell)
+    names, called = source.names, _titles(titles, fitted, model, shell, source)
     if explain is not None and row:
         found = fitted.explain(as_kind(row, fitted.row_ids)[0], as_kind([explain], fitted.column_ids)[0], n)
         shell.answer["explanation"] = vars(found)
@@ -147,9 +147,9 @@ def _with_attributes(fitted: Any, rows: str | None, columns: str | None, source:
         raise InputError(f"the model is a {type(fitted).__name__}, wanted one that was fitted with attributes")
     told: dict[str, Any] = {}
     if rows is not None:
-        told["row_features"] = features_in(rows, "--row-features", source.rows, fitted.row_ids)
+        told["row_features"] = features_in(rows, "--row-features", source.rows, fitted.row_ids, source)
     if columns is not None:
-        told["column_features"] = features_in(columns, "--column-features", source.columns, fitted.column_ids)
+        told["column_features"] = features_in(columns, "--column-features", source.columns, fitted.column_ids, source)
     fitted.update(**told)
     if rows is None:
         return fitted, None
@@ -157,7 +157,7 @@ def _with_attributes(fitted: Any, rows: str | None, columns: str | None, source:
     return fitted, np.array(table.column(key).to_pylist(), object)
 
 
-def _titles(spec: str | None, fitted: Any, model: Path, shell: Shell) -> Any:
+def _titles(spec: str | None, fitted: Any, model: Path, shell: Shell, source: Any) -> Any:
     """Titles of columns: those asked for, or those that the model names where their file lies beside it.
 
     A model may come from a stranger: it names no file anywhere else.
@@ -165,14 +165,14 @@ def _titles(spec: str | None, fitted: Any, model: Path, shell: Shell) -> Any:
     from eckart.cli.asked_ids import Titles
 
     if spec is not None:
-        return Titles(spec, fitted.column_ids)
+        return Titles(spec, fitted.column_ids, source)
     saved = fitted.fit_.plan.get("titles")
     if not isinstance(saved, str):
         return None
     name = saved.rsplit(":", 2)[0]
     if name not in ("", ".", "..") and Path(name).name == name and "\\" not in name:
         with contextlib.suppress(EckartError):
-            return Titles(str(model.parent / saved), fitted.column_ids)
+            return Titles(str(model.parent / saved), fitted.column_ids, source)
     shell.note(f"titles were fitted with --titles {saved}, which is not beside the model; ids are shown (say --titles)")
     return None
 

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 from eckart.errors import FileError
 from eckart.io.tables.csv_file import Layout
-from eckart.io.tables.frames import ARROW_FILES, arrow_batches, arrow_head
+from eckart.io.tables.encodings import ending_of
+from eckart.io.tables.frames import ARROW_FILES, arrow_batches, arrow_head, arrow_pattern
 from eckart.io.tables.long_tables import TEXT_FILES
 from eckart.io.tables.other_files import OTHER_TABLES
 from eckart.io.tables.written_numbers import FOR_THE_EYE
@@ -53,8 +54,9 @@ def head_of(
     encoding: str | None = None,
 ) -> Head | None:
     """None where a file has no columns of several kinds (arrays, sparse matrices, folders); ``whole`` gives all its rows."""
+    file = arrow_pattern(file)
     path = Path(file if os.path.exists(file) else next(iter(sorted(glob.glob(file))), file))
-    ending = path.suffix.lower()
+    ending = ending_of(path)
     if not os.path.isfile(path) or path.stat().st_size == 0:
         return None
     if ending in ARROW_FILES:
