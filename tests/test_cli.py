@@ -119,7 +119,7 @@ def test_bad_components(refused, k):
         (["reduce", "x.npy", "--rotation", "spin"], "spin"),
         (["reduce", "x.npy", "--seed", "-1"], "-1"),
         (["reduce", "x.npy", "--seed", "x"], "--seed"),
-        (["reduce", "x.npy", "--threads", "0"], "n_threads"),
+        (["reduce", "x.npy", "--threads", "0"], "--threads"),
         (["reduce", "x.npy", "--out", "o.xlsx"], ".xlsx"),
         (["reduce", "x.npy", "--out", "no/o.csv"], "not a folder"),
         (["reduce", "x.npy", "--out", "x.npy"], "the data itself"),

@@ -118,7 +118,7 @@ def complete(
     with steps_of(checkpoint, x, build, k, method, how.seed, share, beside) as steps:
         chooser = Chooser(build, k, method, how.seed, how.threads, x.shape, because, beside, steps)
         judged = measured(shell, lambda: chooser.judge(x, share), held_out, "entries") if share else None
-        fitted = chooser.final(x)
+        fitted = chooser.final(x, shell.fitting())
     x = fitted.observed_ if beside else x  # ids that only a file of attributes has are part of the model
     told_method = {"method": chooser.because} if chooser.because else {}
     fitted.fit_.plan.update(source.plan(x) | {"rank": chooser.reason} | told_method)

@@ -229,7 +229,8 @@ def _run(
             if judged is not None and "fit_" in vars(part) and part.fit_.trace.reason is StopReason.INTERRUPTED:
                 steps.forget("held out")
         steps.keep()
-        fitted = build().fit(x)
+        with shell.fitting():
+            fitted = build().fit(x)
     fitted.fit_.plan.update(work.reading.plan(x))
     if judged is not None:
         fitted.fit_.plan["held_out"] = shell.answer["held_out"] = judged.plan()

@@ -173,7 +173,7 @@ def spread(verb: Callable[..., None]) -> Callable[..., None]:
         if around is None:
             verb(**own, **made)
         else:
-            around(verb.__name__, lambda: verb(**own, **made))
+            around(verb.__name__, lambda: verb(**own, **made), tuple(shown))
 
     required = [p for p in shown.values() if p.default is inspect.Parameter.empty]
     command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,6 +17,8 @@ from eckart.cli.options import CellOptions, TripleOptions, option
 from eckart.cli.shell import Shell, Targets, harmless
 from eckart.errors import EckartError, FileError, InputError, wrong
 
+MOST_REASONS = 2**31 - 1
+"""All entries of a row count for its score; those beyond -n are said together."""
 BLOCK_ROWS = 2**14
 """Rows whose lists are made and written together: enough for all threads, and lists of a hundred take some 30 MB."""
 
@@ -99,10 +102,11 @@ def recommend(
     fitted, cold = _with_attributes(fitted, row_features, column_features, source)
     names, called = source.names, _titles(titles, fitted, model, shell, source)
     if explain is not None and row:
-        found = fitted.explain(as_kind(row, fitted.row_ids)[0], as_kind([explain], fitted.column_ids)[0], n)
-        shell.answer["explanation"] = vars(found)
+        found = fitted.explain(as_kind(row, fitted.row_ids)[0], as_kind([explain], fitted.column_ids)[0], MOST_REASONS)
+        found, others = replace(found, shares=found.shares[:n]), found.shares[n:]
+        shell.answer["explanation"] = vars(found) | {"others": others_of(others)}
         if not shell.json:
-            typer.echo("\n".join(why(found, names, called)))
+            typer.echo("\n".join([*why(found, names, called), *others_in_words(others, names)]))
         return
     head: tuple[str, ...] = (names[0], "rank", names[1], "score")
     if similar:
@@ -264,6 +268,16 @@ def why(explanation: Any, names: tuple[str, str, str], titles: Any = None) -> li
         for c, value, share in e.shares
     ]
     return lines
+
+
+def others_of(shares: list[tuple[Any, float, float]]) -> list[dict[str, float]]:
+    """The reasons that are not listed in two groups, what they add and what they take away, so that with those listed they are all of the score."""
+    groups = ([s for s in shares if s[2] > 0], [s for s in shares if s[2] < 0])
+    return [{"count": len(g), "value": sum(v for _, v, _ in g) / len(g), "share": sum(s for _, _, s in g)} for g in groups if g]
+
+
+def others_in_words(shares: list[tuple[Any, float, float]], names: tuple[str, str, str]) -> list[str]:
+    return [f"{g['share']:+9.4f}  because of {g['count']:,} more, {names[2]} {g['value']:.4g} on average" for g in others_of(shares)]
 
 
 def printed(titles: tuple[str, ...], tables: Iterator[tuple[np.ndarray, ...]]) -> Iterator[str]:

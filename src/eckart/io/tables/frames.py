@@ -30,12 +30,12 @@ def is_frame(source: Any) -> bool:
 
 
 def arrow_pattern(path: str) -> str:
-    """The pattern of the Parquet or Arrow files in a folder, the parts of one table; any other path as it is."""
+    """The pattern of the files of a folder that holds nothing but Parquet or Arrow files (beside marks such as _SUCCESS), the parts of one table; any other
+    path as it is."""
     if path and os.path.isdir(path):
-        for ending in ARROW_FILES:
-            pattern = os.path.join(glob.escape(path), f"*{ending}")
-            if glob.glob(pattern):
-                return pattern
+        endings = {os.path.splitext(name)[1].lower() for name in os.listdir(path) if not name.startswith((".", "_"))}
+        if len(endings) == 1 and endings <= set(ARROW_FILES):
+            return os.path.join(glob.escape(path), f"*{endings.pop()}")
     return path
 
 
