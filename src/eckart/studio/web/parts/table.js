@@ -1,6 +1,6 @@
 // A table of any length: only the rows in sight are in the page; pages of rows are asked for as they come near.
 import { html, useEffect, useRef, useState } from "../vendor/preact-htm.js";
-import { number } from "../core/format.js";
+import { datum, number } from "../core/format.js";
 
 const ROW = 30;
 const PAGE = 200;
@@ -70,7 +70,7 @@ export function LongTable({ page, what, label, onPick, picked, sort, onSort, hei
 
 function shownCell(cell) {
   if (cell === null || cell === undefined) return html`<span class="faint">–</span>`;
-  return typeof cell === "number" ? number(cell, 5) : String(cell);
+  return typeof cell === "number" ? datum(cell, 5) : String(cell);
 }
 
 /** The pages near the last one asked for; far ones are let go, so that scrolling through a million rows keeps memory flat. */
