@@ -97,7 +97,7 @@ function Form({ verb, file, columns, onStarted }) {
     const groups = [...new Set(rest.map((one) => one.group ?? "Other"))];
     return html`<p class="small soft">${shape.about}</p>
       <div class="options">${common.map((one) => html`<${Option} key=${one.name} option=${one} value=${options[one.name]} columns=${columns} onSet=${set} />`)}</div>
-      ${groups.map((group) => html`<details key=${group} class="more"><summary>${group} <span class="faint small">${rest.filter((one) => (one.group ?? "Other") === group).length} options</span></summary>
+      ${groups.map((group) => html`<details key=${group} class="more"><summary>${group} <span class="faint small">${counted(rest.filter((one) => (one.group ?? "Other") === group).length, "option")}</span></summary>
         <div class="options">${rest.filter((one) => (one.group ?? "Other") === group).map((one) => html`<${Option} key=${one.name} option=${one} value=${options[one.name]} columns=${columns} onSet=${set} />`)}</div></details>`)}
       <label class="field"><span>Name of the result</span><input type="text" value=${name} placeholder="chosen for you" onInput=${(event) => setName(event.currentTarget.value)} /></label>
       <div class="acts"><button type="button" class="button main" disabled=${run.busy} onClick=${start}>Run</button>

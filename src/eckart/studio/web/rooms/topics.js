@@ -57,12 +57,12 @@ function Topics({ model, data, asked, got, onKept }) {
     </div></div>`;
 }
 
-/** Names of bubbles where they do not cover one another: in the middle, else above or below; a line has 16 pixels, a letter about 7. */
-function spread(bubbles) {
+/** Names of bubbles where they do not cover one another: in the middle, else above or below, else none; a line has 16 pixels, a letter about 7. */
+function spread(bubbles, height) {
   const taken = [];
   return bubbles.map((bubble) => {
     const half = 3.5 * bubble.name.length;
-    const free = (below) => taken.every((box) => Math.abs(box.x - bubble.x) > box.half + half || Math.abs(box.y - bubble.y - below) > 15);
+    const free = (below) => bubble.y + below > 12 && bubble.y + below < height - 4 && taken.every((box) => Math.abs(box.x - bubble.x) > box.half + half || Math.abs(box.y - bubble.y - below) > 15);
     const below = [5, bubble.r + 14, -bubble.r - 4, bubble.r + 30, -bubble.r - 20].find(free) ?? null;
     if (below === null) return { ...bubble, name: "" };
     taken.push({ x: bubble.x, y: bubble.y + below, half });
@@ -81,7 +81,8 @@ function Plane({ got, chosen, model, asked }) {
   const scale = Math.min((width - 2 * padX) / (x1 - x0 || 1), (height - 2 * padY) / (y1 - y0 || 1));
   const px = (x) => width / 2 + (x - (x0 + x1) / 2) * scale, py = (y) => height / 2 - (y - (y0 + y1) / 2) * scale;
   const most = Math.max(...placed.map((one) => one.share));
-  const bubbles = spread([...placed].sort((a, b) => b.share - a.share).map((one) => ({ one, x: px(one.x), y: py(one.y), r: 6 + 22 * Math.sqrt(one.share / most), name: one.name ?? telling(one, 1) })));
+  const small = Math.min(1, Math.sqrt(10 / placed.length)); // more than ten would lie on one another
+  const bubbles = spread([...placed].sort((a, b) => b.share - a.share).map((one) => ({ one, x: px(one.x), y: py(one.y), r: small * (6 + 22 * Math.sqrt(one.share / most)), name: one.name ?? telling(one, 1) })), height);
   return html`<${Card} title="Map of topics" aside=${got.kept !== null && got.kept !== undefined && html`<span class="faint small">the plane keeps ${share(got.kept, 0)} of the distances</span>`}>
     <div ref=${box}><svg class="plane" width=${width} height=${height} role="group" aria-label="topics on a plane">
       ${bubbles.map(({ one, x, y, r, name, below }) => html`<a key=${one.number} href=${address(["model", model.file, "topics"], { ...asked, topic: one.number })} aria-label=${`${name}, ${topicName(one)}, ${share(one.share)}`}>
