@@ -58,7 +58,7 @@ def test_reduce_writes_everything(eckart_):
     want = PCA(2).fit(x)
     codes = read("codes.parquet", index="id")
     np.testing.assert_array_equal(codes.values, want.transform(x))
-    assert list(codes.columns) == ["pca0", "pca1"]
+    assert list(codes.columns) == ["component 1", "component 2"]
     assert list(codes.rows) == [f"r{i}" for i in range(60)]
     model = load("m.safetensors")
     np.testing.assert_array_equal(model.components_, want.components_)
@@ -120,7 +120,7 @@ def test_bad_components(refused, k):
         (["reduce", "x.npy", "--seed", "-1"], "-1"),
         (["reduce", "x.npy", "--seed", "x"], "--seed"),
         (["reduce", "x.npy", "--threads", "0"], "--threads"),
-        (["reduce", "x.npy", "--out", "o.xlsx"], ".xlsx"),
+        (["reduce", "x.npy", "--out", "o.xls"], ".xls"),
         (["reduce", "x.npy", "--out", "no/o.csv"], "not a folder"),
         (["reduce", "x.npy", "--out", "x.npy"], "the data itself"),
         (["reduce", "x.npy", "--out", "./x.npy"], "the data itself"),
@@ -158,7 +158,7 @@ def test_labels_colour_the_map_and_are_not_data(eckart_):
     assert (code, err) == (0, "")
     assert "60 rows x 3 columns" in out
     written = pd.read_csv("o.csv")
-    assert list(written.columns) == ["row", "kind", "pca0", "pca1"]
+    assert list(written.columns) == ["row", "kind", "component 1", "component 2"]
     assert list(written["kind"]) == list("uvw") * 20
     assert list(written["row"]) == list(range(60))
     code, _, err = eckart_("reduce", "x.csv", "-k", 2, "--only", "a,b,c", "--labels", "kind", "--index", "id", "--out", "o.parquet")

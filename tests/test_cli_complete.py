@@ -593,7 +593,7 @@ def test_certify_finds_rows_by_id_not_by_order(done):
         (["complete", "wide.csv", "--duplicates", "last"], "--duplicates"),
         (["complete", "r.csv"], "--rows"),
         (["complete", "r.csv", *LONG, "-k", "2", "--max-iter", "0"], "--max-iter"),
-        (["complete", "r.csv", *LONG, "--out", "o.xlsx"], ".xlsx"),
+        (["complete", "r.csv", *LONG, "--out", "o.xls"], ".xls"),
         (["complete", "r.csv", *LONG, "--out", "o.npy"], "o.npy"),
         (["complete", "r.csv", *LONG, "--out", "no/o.csv"], "not a folder"),
         (["complete", "r.csv", *LONG, "--out", "r.csv"], "the data itself"),

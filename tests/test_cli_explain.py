@@ -81,7 +81,7 @@ def test_text_to_topics_model_shares_and_report(done):
         assert words in out
     shares = pd.read_parquet("s.parquet")
     assert shares["id"].tolist() == [f"d{i}" for i in range(120)]
-    p = shares[["lda0", "lda1"]].to_numpy()
+    p = shares[["topic 1", "topic 2"]].to_numpy()
     np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-6)
     assert (p[0::3].argmax(axis=1) != p[1::3].argmax(axis=1)).all(), "fruit is one topic and space the other"
     model = load("m.safetensors")

@@ -130,3 +130,26 @@ def test_reasons_add_up_to_the_score(ratings, eckart_):
     assert len(e["shares"]) == 2
     assert sum(s for _, _, s in e["shares"]) + sum(g["share"] for g in e["others"]) + e["base"] == pytest.approx(e["prediction"])
     assert "because of" in eckart_("recommend", "m.safetensors", "--row", "3", "--explain", "7", "-n", "2")[1]
+
+
+def test_one_broken_picture_does_not_stop_a_folder_of_them(eckart_):
+    image = pytest.importorskip("PIL.Image")
+    Path("faces").mkdir()
+    for i in range(6):
+        image.fromarray(np.random.default_rng(i).integers(0, 255, (4, 5), np.uint8)).save(f"faces/{i}.png")
+    Path("faces/00.png").write_bytes(b"no picture")
+    with pytest.warns(UserWarning, match="1 file that is no image: left out of faces"):
+        x = eckart.read("faces")
+    assert x.shape == (6, 20)
+    assert x.rows[0] == "0.png"
+    code, out, err = eckart_("reduce", "faces", "-k", "2", "--out", "codes.xlsx")
+    assert "1 file that is no image: left out of faces" in err
+    assert code in (0, 1)
+
+
+def test_components_have_one_name_in_the_shell_and_in_files(eckart_):
+    _wide()
+    for verb, method, word in (("reduce", "pca", "component"), ("explain", "mixture", "component"), ("explain", "nmf", "part")):
+        code, out, err = eckart_(verb, "wide.csv", "--exclude", "id", "--method", method, "-k", "2", "--out", "codes.csv")
+        assert word in out, err
+        assert Path("codes.csv").read_text().splitlines()[0] == f'"{word} 1","{word} 2"'

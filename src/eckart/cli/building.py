@@ -117,6 +117,11 @@ def limit_reached(model: Any) -> str | None:
     return None if most is None else f"the iteration limit was reached first: raise --max-iter above {most}"
 
 
+def numbered(word: str, model: Any) -> list[str]:
+    """Names of the columns of a file of codes: those under which the shell, the report and the studio speak of them."""
+    return [f"{word} {z + 1}" for z in range(int(model.fit_.factors.k))]
+
+
 def write_codes(
     codes: Callable[[Any], Any],
     names: Iterable[Any],

@@ -22,8 +22,8 @@ def option(*names: str, help: str, **more: Any) -> Any:
     return typer.Option(*names, help=help, **more)
 
 
-Out = Annotated[Path | None, option(help="Write the answer here (.parquet, .arrow, .csv, .npy).")]
-OutLists = Annotated[Path | None, option(help="Write the lists here (.parquet, .arrow, .csv) instead.")]
+Out = Annotated[Path | None, option(help="Write the answer here (.parquet, .arrow, .csv, .xlsx, .npy).")]
+OutLists = Annotated[Path | None, option(help="Write the lists here (.parquet, .arrow, .csv, .xlsx) instead.")]
 Report = Annotated[Path | None, option(help="Write a self-contained HTML report here.")]
 ModelFile = Annotated[Path | None, option(help="Save the model here (.safetensors).")]
 KindOrFile = Annotated[

@@ -143,7 +143,7 @@ class Reading:
     ) -> Table:
         """Numbers as they are; ``words`` name the columns of a file that has no names. Columns that hold none are left out, which is said."""
         if Path(file).is_dir() and images_in(file):
-            values, names, size = read_images(file, image)
+            values, names, size = read_images(file, image, *([] if shell is None else [shell.note]))
             return Table(Dense(values, names), None, size)
         columns = self.wanted(file, shell)
         how = {"delimiter": self.delimiter, "header": self.header, "missing": self.missing, "encoding": self.of_tables}

@@ -121,7 +121,7 @@ def reduce(
 
     def write(path: Path) -> int:
         beside = None if data.labels is None else (str(reading.labels), data.labels)
-        return building.write_codes(fitted.transform, fitted.get_feature_names_out(), x, path, reading.index, beside)
+        return building.write_codes(fitted.transform, building.numbered("component", fitted), x, path, reading.index, beside)
 
     shell.finish(fitted, to, write, page, "codes")
 
