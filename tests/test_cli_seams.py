@@ -92,12 +92,13 @@ def test_columns_that_are_not_there_are_met_with_those_that_are(ratings, refused
 
 def _wide():
     names = [f"c{j}" for j in range(16)]
-    Path("wide.csv").write_text(",".join(["id", *names]) + "\n" + "".join(f"r{i % 11}," + ",".join(f"{(i * j) % 7}.{i}" for j in range(16)) + "\n" for i in range(12)))
+    lines = [f"r{i % 11}," + ",".join(f"{(i * j) % 7}.{i}" for j in range(16)) for i in range(12)]
+    Path("wide.csv").write_text("\n".join([",".join(["id", *names]), *lines]) + "\n")
     return "wide.csv"
 
 
 def test_ids_that_come_twice_are_said_and_name_the_rows_of_charts(ratings, eckart_):
-    code, out, err = eckart_("reduce", _wide(), "--index", "id", "-k", "2", "--report", "r.html")
+    code, _out, err = eckart_("reduce", _wide(), "--index", "id", "-k", "2", "--report", "r.html")
     assert code in (0, 1), err
     assert "--index id names several rows alike: r0 stands 2 times" in err
     assert "r10" in Path("r.html").read_text()
@@ -125,7 +126,7 @@ def test_the_times_of_a_fit_are_told_apart_and_the_same_everywhere(ratings, ecka
 def test_reasons_add_up_to_the_score(ratings, eckart_):
     model = eckart.ALS(2, random_state=0).fit(eckart.observed("a.csv", rows="user", columns="movie", values="rating"))
     model.save("m.safetensors")
-    code, out, err = eckart_("recommend", "m.safetensors", "--row", "3", "--explain", "7", "-n", "2", "--json")
+    _code, out, _err = eckart_("recommend", "m.safetensors", "--row", "3", "--explain", "7", "-n", "2", "--json")
     e = json.loads(out)["explanation"]
     assert len(e["shares"]) == 2
     assert sum(s for _, _, s in e["shares"]) + sum(g["share"] for g in e["others"]) + e["base"] == pytest.approx(e["prediction"])
@@ -142,7 +143,7 @@ def test_one_broken_picture_does_not_stop_a_folder_of_them(eckart_):
         x = eckart.read("faces")
     assert x.shape == (6, 20)
     assert x.rows[0] == "0.png"
-    code, out, err = eckart_("reduce", "faces", "-k", "2", "--out", "codes.xlsx")
+    code, _out, err = eckart_("reduce", "faces", "-k", "2", "--out", "codes.xlsx")
     assert "1 file that is no image: left out of faces" in err
     assert code in (0, 1)
 
@@ -150,6 +151,6 @@ def test_one_broken_picture_does_not_stop_a_folder_of_them(eckart_):
 def test_components_have_one_name_in_the_shell_and_in_files(eckart_):
     _wide()
     for verb, method, word in (("reduce", "pca", "component"), ("explain", "mixture", "component"), ("explain", "nmf", "part")):
-        code, out, err = eckart_(verb, "wide.csv", "--exclude", "id", "--method", method, "-k", "2", "--out", "codes.csv")
+        _code, out, err = eckart_(verb, "wide.csv", "--exclude", "id", "--method", method, "-k", "2", "--out", "codes.csv")
         assert word in out, err
         assert Path("codes.csv").read_text().splitlines()[0] == f'"{word} 1","{word} 2"'

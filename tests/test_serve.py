@@ -536,8 +536,9 @@ def test_models_that_were_fitted_on_texts_take_texts(kind, tmp_path, monkeypatch
     rng = np.random.default_rng(0)
     documents = [" ".join(rng.choice(words[d % 2], 12)) for d in range(40)]
     (tmp_path / "t.txt").write_text("\n".join(documents) + "\n")
-    monkeypatch.setattr(sys, "argv", ["eckart", "explain", str(tmp_path / "t.txt"), "--lines", "--method", kind.lower(), "-k", "2", "--held-out", "0",
-                                      "--max-df", "1.0", "-q", *([] if kind == "NMF" else ["--max-iter", "20"]), "--model", str(tmp_path / "m.safetensors")])  # fmt: skip
+    steps = [] if kind == "NMF" else ["--max-iter", "20"]
+    words = ["explain", str(tmp_path / "t.txt"), "--lines", "--method", kind.lower(), "-k", "2", "--held-out", "0", "--max-df", "1.0", "-q", *steps]
+    monkeypatch.setattr(sys, "argv", ["eckart", *words, "--model", str(tmp_path / "m.safetensors")])
     with pytest.raises(SystemExit):
         entry.run()
     model = load(tmp_path / "m.safetensors")
