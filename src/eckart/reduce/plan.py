@@ -15,8 +15,8 @@ SOLVERS = ("eigh", "svd", "power", "randomized", "lanczos", "gradient")
 ALIASES = {"full": "svd", "covariance_eigh": "eigh", "arpack": "lanczos"}
 SMALL = 500
 """Rows and columns up to which a full SVD takes a tenth of a second at the most."""
-GRADIENT_SECONDS = 0.3
-"""Of Python itself in some two thousand steps of descent, whatever the size of the data."""
+GRADIENT_SECONDS = 0.03
+"""Of Python itself in some two thousand steps of descent, whatever the size of the data, at the speed that ``FLOPS`` stands for."""
 POWER_STEPS = 300
 """Of the power method for a component: from a few where it stands out to thousands in noise (on tables of measurements 60 to 1,700)."""
 STATISTIC_COLUMNS = 2048
