@@ -93,6 +93,7 @@ def __getattr__(name: str) -> Any:
         return import_module(f"eckart.{name}")
     if name in _PUBLIC:
         value = getattr(import_module(_PUBLIC[name]), name)
+        import_module("eckart.verb_words").describe(value)
         globals()[name] = value
         return value
     raise AttributeError(f"module 'eckart' has no attribute {name!r}")

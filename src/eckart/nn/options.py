@@ -116,11 +116,11 @@ class NetworkParameters(Estimator):
     fine_rate: ClassVar[float] = 1.0  # of the step of Adam
 
     def __init_subclass__(cls, **more: Any) -> None:
-        super().__init_subclass__(**more)
         text = cls.__doc__ or ""  # python -OO leaves none
         for name, words in WORDS.items():
             text = text.replace(f"{{{name}}}", words)
         cls.__doc__ = text or None
+        super().__init_subclass__(**more)
 
 
 def asked_device(model: Any) -> tuple[Any, str]:

@@ -182,6 +182,7 @@ class NetworkShell(NetworkParameters, ABC):
         return self._errors
 
     def extra_state(self) -> dict[str, np.ndarray]:
+        """Arrays beside the factors, by name, for a model file."""
         return {"held_out": self._errors}
 
     def restore(

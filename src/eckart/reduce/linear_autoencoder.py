@@ -176,6 +176,7 @@ class LinearAutoencoder(BasisAttributes, ClassNamePrefixFeaturesOutMixin, Transf
         return self._weights[1]
 
     def extra_state(self) -> dict[str, np.ndarray]:
+        """Arrays beside the factors, by name, for a model file."""
         return {"encoder": self._weights[0], "decoder": self._weights[1]}
 
     def _store(self, fit: Fit, arrays: dict[str, np.ndarray]) -> None:

@@ -96,7 +96,7 @@ def select_mixture(
     held_out : share of the rows that get no weight in that second fit
     engine, n_threads, verbose : which engine ("auto", "cpu", "plain"); most threads; progress bars
     checkpoint : file in which the state is kept every few seconds; the same call resumes from it after a crash, with the same bits
-    params : other parameters of ``GaussianMixture``
+    **params : other parameters of ``GaussianMixture``
 
     >>> rng = np.random.default_rng(0)
     >>> x = np.concatenate([rng.standard_normal((150, 2)) + [6 * i, 0] for i in range(3)])
