@@ -18,7 +18,7 @@ from eckart.cli.options import CellOptions, TableOptions, TextOptions, TripleOpt
 from eckart.errors import FileError, InputError, wrong
 from eckart.index.alike import unknown_column
 from eckart.io.read import read
-from eckart.io.tables.columns import Head, head_of
+from eckart.io.tables.columns import Head, head_of, is_prose
 from eckart.io.tables.csv_marks import NULLS
 from eckart.io.tables.frames import titles
 from eckart.io.tables.long_tables import Long
@@ -188,7 +188,7 @@ class Reading:
         if not kept:
             if dressed := next((c for c in words if c.like is not None), None):
                 raise InputError(f"no column of {file} holds plain numbers ({_told(words)}); {_plainly(dressed.like)}")
-            prose = next((f" {_quoted(c.name)}" for c in words if _prose(head.rows.column(c.name))), " for a column of text")
+            prose = next((f" {_quoted(c.name)}" for c in words if is_prose(head.rows.column(c.name))), " for a column of text")
             raise InputError(
                 f"no column of {file} holds numbers ({_told(words)}); say eckart explain {file} --text{prose}, or --rows, --columns and --values for triples"
             )
@@ -200,7 +200,7 @@ class Reading:
                 else ""
             )
             shell.note(f"left out of {called(file)}: {_told(words)}{hint}")
-            if prose := next((c.name for c in words if _prose(head.rows.column(c.name))), None):
+            if prose := next((c.name for c in words if is_prose(head.rows.column(c.name))), None):
                 shell.note(f"{prose} holds texts: eckart explain {called(file)} --text {_quoted(prose)} explains them by topics")
             if dressed := next((c for c in words if c.like is not None), None):
                 shell.note(f"{dressed.name} would be read as numbers without their marks: {_plainly(dressed.like)}")
@@ -346,16 +346,6 @@ def fitting(fitted: Any, model: Any, data: str, reading: Reading) -> Matrix:
             f"{data} has {matrix.shape[1]} columns, wanted the {fitted.n_features_in_} of {model}; choose them with --only"
         )
     return replace(matrix, columns=names) if named and matrix.columns is None else matrix
-
-
-PROSE_WORDS = 8
-"""Words from which a cell is a text: names, titles and levels have fewer, sentences as many."""
-
-
-def _prose(cells: Any) -> bool:
-    """Whether most cells of a column are sentences."""
-    texts = [cell for cell in cells.slice(0, 200).to_pylist() if isinstance(cell, str)]
-    return 2 * sum(len(text.split()) >= PROSE_WORDS for text in texts) > len(texts)
 
 
 def _tell_repeated(ids: np.ndarray | None, name: Any, shell: Any) -> None:

@@ -135,3 +135,13 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+PROSE_WORDS = 8
+"""Words from which a cell is a text: names, titles and levels have fewer, sentences as many."""
+
+
+def is_prose(cells: Any) -> bool:
+    """Whether most cells of a column are sentences."""
+    texts = [cell for cell in cells.slice(0, 200).to_pylist() if isinstance(cell, str)]
+    return 2 * sum(len(text.split()) >= PROSE_WORDS for text in texts) > len(texts)
