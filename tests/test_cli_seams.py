@@ -73,7 +73,7 @@ def test_a_folder_with_other_files_is_no_table(ratings):
 def test_files_beside_the_data_are_read_before_a_fit_and_written_like_the_data(ratings, eckart_, refused):
     assert "nothere.csv does not exist" in refused("complete", "a.csv", *TRIPLES, "--titles", "nothere.csv:movie:title")
     line = refused("complete", "a.csv", *TRIPLES, "--titles", "films.csv:film:title")
-    assert "column 'film' came, wanted one of movie, title in films.csv" in line
+    assert "column 'film' came, wanted one of the columns of films.csv: 'movie', 'title'" in line
     line = refused("complete", "a.csv", *TRIPLES, "--row-features", "users.csv:usr")
     assert "did you mean 'user'?" in line
     code, out, err = eckart_("complete", "a.dat", "--rows", "0", "--columns", "1", "--values", "2", "--delimiter", "::", "--no-header", "--method", "biases",
@@ -85,8 +85,8 @@ def test_files_beside_the_data_are_read_before_a_fit_and_written_like_the_data(r
 
 def test_columns_that_are_not_there_are_met_with_those_that_are(ratings, refused):
     line = refused("complete", "a.csv", "--rows", "usr", "--columns", "movie", "--values", "rating")
-    assert "--rows usr came, wanted one of user, movie, rating in a.csv; did you mean 'user'?" in line
-    with pytest.raises(InputError, match=r"c0, .*c15.*did you mean 'c1'"):
+    assert "--rows usr came, wanted one of the columns of a.csv: 'user', 'movie', 'rating'; did you mean 'user'?" in line
+    with pytest.raises(InputError, match=r"'c0', .*'c15'; did you mean 'c1'"):
         eckart.read(_wide(), columns=["c01"])
 
 

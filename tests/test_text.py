@@ -324,7 +324,7 @@ def test_bad_files_are_refused_by_name_and_place(tmp_path):
     refused("list.jsonl", "holds a list", b"[1]\n")
     refused("short.jsonl", "did you mean 'text'", b'{"text": "a b"}\n', kind=InputError, text="texts")
     refused("t.csv", "did you mean 'review'", b"review,label\nbad film,0\n", kind=InputError, text="reviews")
-    refused("t.csv", "wanted one of review, label", kind=InputError, text="zzz")
+    refused("t.csv", ": 'review', 'label'", kind=InputError, text="zzz")
     refused("t.csv", "did you mean 'label'", kind=InputError, index="lable")
     refused("two.csv", "the text columns a, b, wanted one", b"a,b\nx x,y y\n", kind=InputError)
     refused("num.csv", "no text among", b"a,b\n1,2\n", kind=InputError)

@@ -48,10 +48,10 @@ def unknown_column(name: Any, known: Iterable[Any], where: Any, came: str | None
     """The error about a column that is not there, with the names that are, and those that may have been meant.
 
     >>> str(unknown_column("yera", ["year", "island"], "a.csv"))
-    "column 'yera' came, wanted one of year, island in a.csv; did you mean 'year'?"
+    "column 'yera' came, wanted one of the columns of a.csv: 'year', 'island'; did you mean 'year'?"
     """
-    names = [str(one) for one in known]
+    names = list(known)
     near = alike(str(name), names)
-    told = ", ".join(names[:MOST_NAMES]) + (f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else "")
+    told = ", ".join(map(repr, names[:MOST_NAMES])) + (f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else "")
     hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
-    return InputError(f"{came or f'column {name!r}'} came, wanted one of {told or 'none'} in {where}{hint}")
+    return InputError(f"{came or f'column {name!r}'} came, wanted one of the columns of {where}: {told or 'none'}{hint}")
