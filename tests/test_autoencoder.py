@@ -324,11 +324,18 @@ def test_without_torch_the_classes_answer_with_the_install_line():
         "for name in ('Autoencoder', 'ConvAutoencoder', 'NetworkClassifier', 'NetworkRegressor'):\n"
         "    try:\n        getattr(eckart, name)().fit(np.eye(3), [0, 1, 0])\n"
         "    except ImportError as e:\n        print(e)\n"
-        "print(eckart.PCA(1).fit(np.eye(3)).n_components_)"
+        "print(eckart.PCA(1).fit(np.eye(3)).n_components_)\n"
+        "for name in ('Autoencoder', 'ConvAutoencoder', 'NetworkClassifier', 'NetworkRegressor'):\n"
+        "    for verb in ('score', 'certify', 'transform', 'inverse_transform', 'reconstruct', 'predict'):\n"
+        "        model = getattr(eckart, name)()\n"
+        "        try:\n            count = 2 if 'Network' in name and verb in ('score', 'certify') else 1\n"
+        "            getattr(model, verb, lambda *_: 0)(*[np.eye(3)] * count)\n"
+        "        except Exception as e:\n            assert 'not fitted yet' in str(e), (name, verb, e)"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     lines = out.stdout.strip().splitlines()
     assert len(lines) == 5, out.stderr
+    assert not out.stderr  # a model that is not fitted says so first
     assert all('pip install "eckart[torch]"' in line for line in lines[:4])
     assert lines[4] == "1"
 

@@ -58,7 +58,7 @@ def test_reduce_writes_everything(eckart_):
     want = PCA(2).fit(x)
     codes = read("codes.parquet", index="id")
     np.testing.assert_array_equal(codes.values, want.transform(x))
-    assert list(codes.columns) == ["pca0", "pca1"]
+    assert list(codes.columns) == ["component 1", "component 2"]
     assert list(codes.rows) == [f"r{i}" for i in range(60)]
     model = load("m.safetensors")
     np.testing.assert_array_equal(model.components_, want.components_)
@@ -119,8 +119,8 @@ def test_bad_components(refused, k):
         (["reduce", "x.npy", "--rotation", "spin"], "spin"),
         (["reduce", "x.npy", "--seed", "-1"], "-1"),
         (["reduce", "x.npy", "--seed", "x"], "--seed"),
-        (["reduce", "x.npy", "--threads", "0"], "n_threads"),
-        (["reduce", "x.npy", "--out", "o.xlsx"], ".xlsx"),
+        (["reduce", "x.npy", "--threads", "0"], "--threads"),
+        (["reduce", "x.npy", "--out", "o.xls"], ".xls"),
         (["reduce", "x.npy", "--out", "no/o.csv"], "not a folder"),
         (["reduce", "x.npy", "--out", "x.npy"], "the data itself"),
         (["reduce", "x.npy", "--out", "./x.npy"], "the data itself"),
@@ -158,7 +158,7 @@ def test_labels_colour_the_map_and_are_not_data(eckart_):
     assert (code, err) == (0, "")
     assert "60 rows x 3 columns" in out
     written = pd.read_csv("o.csv")
-    assert list(written.columns) == ["row", "kind", "pca0", "pca1"]
+    assert list(written.columns) == ["row", "kind", "component 1", "component 2"]
     assert list(written["kind"]) == list("uvw") * 20
     assert list(written["row"]) == list(range(60))
     code, _, err = eckart_("reduce", "x.csv", "-k", 2, "--only", "a,b,c", "--labels", "kind", "--index", "id", "--out", "o.parquet")
@@ -268,6 +268,10 @@ def test_a_plan_is_of_what_would_be_done(eckart_):
     assert "eckart plan complete triples.csv --rows user --columns movie --values rating" in err
     others = json.loads(eckart_("plan", "x.npy", "-k", 2, "--json")[1])["solvers"]
     assert max(each["seconds"] for each in others.values()) < 5, "60 rows are no work for any solver"
+    np.save("long.npy", np.random.default_rng(0).normal(size=(4000, 40)))
+    others = json.loads(eckart_("plan", "long.npy", "-k", 5, "--json")[1])["solvers"]
+    assert others["power"]["passes"] == 1, "its steps are products with the 40 x 40 covariance"
+    assert max(each["seconds"] for each in others.values()) < 5
 
 
 def test_patterns(eckart_):

@@ -511,7 +511,7 @@ def test_similar_and_why(done):
     told = done("recommend", "m.safetensors", "--row", USERS[0], "--explain", "film c", "-n", 3).splitlines()
     why = model.explain(int(USERS[0]), "film c", 3)
     assert told[0].startswith(f"user {USERS[0]}, movie film c: {why.prediction:.4g}")
-    assert len(told) == 4
+    assert 4 <= len(told) <= 6
     assert f"{why.shares[0][1]:.4g}" in told[1]
 
 
@@ -539,7 +539,7 @@ def test_certify_a_completion(eckart_, done, refused):
     assert done("certify", "m.safetensors", "r.csv") == done("certify", "m.safetensors", "r.parquet")
     frame = pd.read_csv("r.csv")
     frame.rename(columns={"user": "who"}).to_csv("renamed.csv", index=False)
-    assert "'user'" in refused("certify", "m.safetensors", "renamed.csv")
+    assert "--rows user" in refused("certify", "m.safetensors", "renamed.csv")
     assert "HOLDS" in done("certify", "m.safetensors", "renamed.csv", "--rows", "who")
     frame["rating"] = np.random.default_rng(5).standard_normal(len(frame)) * 9
     frame.to_csv("noise.csv", index=False)
@@ -572,8 +572,8 @@ def test_certify_finds_rows_by_id_not_by_order(done):
     ("words", "said"),
     [
         (["complete", "nope.csv", *LONG], "nope.csv does not exist"),
-        (["complete", "r.csv", "--rows", "zz", "--columns", "movie", "--values", "rating"], "'zz'"),
-        (["complete", "r.csv", "--rows", "user", "--columns", "movie", "--values", "zz"], "'zz'"),
+        (["complete", "r.csv", "--rows", "zz", "--columns", "movie", "--values", "rating"], "--rows zz"),
+        (["complete", "r.csv", "--rows", "user", "--columns", "movie", "--values", "zz"], "--values zz"),
         (["complete", "r.csv", "--rows", "user"], "--columns"),
         (["complete", "r.csv", "--values", "rating"], "--rows"),
         (["complete", "r.csv", "--rows", "user", "--columns", "movie"], "--values"),
@@ -592,8 +592,8 @@ def test_certify_finds_rows_by_id_not_by_order(done):
         (["complete", "r.csv", *LONG, "--duplicates", "first"], "--duplicates"),
         (["complete", "wide.csv", "--duplicates", "last"], "--duplicates"),
         (["complete", "r.csv"], "--rows"),
-        (["complete", "r.csv", *LONG, "-k", "2", "--max-iter", "0"], "max_iter"),
-        (["complete", "r.csv", *LONG, "--out", "o.xlsx"], ".xlsx"),
+        (["complete", "r.csv", *LONG, "-k", "2", "--max-iter", "0"], "--max-iter"),
+        (["complete", "r.csv", *LONG, "--out", "o.xls"], ".xls"),
         (["complete", "r.csv", *LONG, "--out", "o.npy"], "o.npy"),
         (["complete", "r.csv", *LONG, "--out", "no/o.csv"], "not a folder"),
         (["complete", "r.csv", *LONG, "--out", "r.csv"], "the data itself"),
@@ -605,7 +605,7 @@ def test_certify_finds_rows_by_id_not_by_order(done):
         (["complete", "r.csv", *LONG, "--unknown", "guess"], "--unknown"),
         (["complete", "r.csv", *LONG, "--model", "m.pkl"], ".safetensors"),
         (["complete", "r.csv", *LONG, "--report", "r.pdf"], ".html"),
-        (["complete", "r.csv", *LONG, "-k", "2", "--threads", "0"], "n_threads"),
+        (["complete", "r.csv", *LONG, "-k", "2", "--threads", "0"], "--threads"),
         (["complete", "r.csv", *LONG, "-k", "2", "--checkpoint", "no/c"], "not a folder"),
         (["recommend", "nope.safetensors", "--row", "1"], "nope.safetensors"),
         (["recommend", "r.csv", "--row", "1"], "r.csv"),

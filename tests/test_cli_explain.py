@@ -81,7 +81,7 @@ def test_text_to_topics_model_shares_and_report(done):
         assert words in out
     shares = pd.read_parquet("s.parquet")
     assert shares["id"].tolist() == [f"d{i}" for i in range(120)]
-    p = shares[["lda0", "lda1"]].to_numpy()
+    p = shares[["topic 1", "topic 2"]].to_numpy()
     np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-6)
     assert (p[0::3].argmax(axis=1) != p[1::3].argmax(axis=1)).all(), "fruit is one topic and space the other"
     model = load("m.safetensors")
@@ -174,7 +174,7 @@ def test_a_mixture_of_a_table(done):
 
 
 def test_other_families_and_a_number_of_components_by_bic(done, refused):
-    out = done("explain", "x.csv", "--index", "kind", "--method", "mixture")
+    out = done("explain", "x.csv", "--labels", "kind", "--method", "mixture")
     assert out.count("component ") == 2, "BIC finds the two groups"
     out = done(
         "explain",
@@ -254,7 +254,7 @@ def test_parts_of_a_non_negative_table(done):
     [
         (("none.csv",), "none.csv does not exist"),
         (("t.csv",), "--text"),
-        (("t.csv", "--text", "boby"), "near ones are body"),
+        (("t.csv", "--text", "boby"), "did you mean 'body'"),
         (("t.csv", "--text", "body", "--method", "lsa"), "lda, plsa, nmf, mixture"),
         (("t.csv", "--text", "body", "--only", "id"), "--text for the column of text"),
         (("t.txt", "--min-df", "many"), "--min-df"),
@@ -280,7 +280,7 @@ def test_bad_input_is_refused_in_one_line(refused, words, error):
 def test_few_documents_have_none_to_spare(done, refused):
     Path("few.txt").write_text("apple pear apple\npear plum pear\n")
     assert "too few documents" in done("explain", "few.txt", "-k", 1, "--min-df", 1, "--max-df", 1.0)
-    assert "held_out" in refused("explain", "few.txt", "-k", 1, "--min-df", 1, "--max-df", 1.0, "--held-out", 0.3)
+    assert "--held-out" in refused("explain", "few.txt", "-k", 1, "--min-df", 1, "--max-df", 1.0, "--held-out", 0.3)
 
 
 def test_the_kind_of_model_may_be_called_model(eckart_, refused):

@@ -52,6 +52,7 @@ def few_draws(monkeypatch):
 
 def said(out):
     """What a command printed, without times."""
+    out = re.sub(r"\n  .*choosing and measuring took .*", "", out)
     return re.sub(r"in [\d.e+-]+ s\b", "in some seconds", out).replace("whole.safetensors", "m.safetensors")
 
 

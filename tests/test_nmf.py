@@ -618,3 +618,12 @@ def test_of_starts_that_end_as_low_the_first_is_taken_whatever_form_the_data_hav
     dense, thin = (eckart.MiniBatchNMF(5, init="random", random_state=seed, tol=0, max_iter=100).fit(x) for x in (a, sparse.csr_array(a)))
     assert dense.reconstruction_err_ < 5e-3 * np.linalg.norm(a)  # at most 1.7e-3 on 120 tables after as many passes; with a part less 0.05 would be left
     np.testing.assert_allclose(thin.components_, dense.components_, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("verb", ["fit", "fit_transform", "partial_fit"])
+def test_mini_batches_take_the_number_of_parts_from_a_given_start(rng, verb):
+    x, w, h = rng.random((40, 6)), rng.random((40, 3)), rng.random((3, 6))
+    model = eckart.MiniBatchNMF(init="custom", random_state=0)
+    getattr(model, verb)(x, W=w, H=h)
+    assert model.components_.shape == (3, 6)
+    assert model.partial_fit(x[:10]).n_components_ == 3

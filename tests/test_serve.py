@@ -523,3 +523,33 @@ def test_answers_of_worker_processes_are_sent_at_once(monkeypatch):
         transport = type("Transport", (), {"get_extra_info": lambda self, name: held})()
         slow.Prompt.connection_made(object.__new__(slow.Prompt), transport)
         assert held.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+@pytest.mark.parametrize("kind", ["LDA", "PLSA", "NMF"])
+def test_models_that_were_fitted_on_texts_take_texts(kind, tmp_path, monkeypatch):
+    """The answer is that of the shell's own reading of the same texts: cut by the rules of the fit."""
+    import sys
+
+    from eckart.cli import main as entry
+
+    words = [["boat", "sea", "wind", "sail"], ["bread", "oven", "flour", "salt"]]
+    rng = np.random.default_rng(0)
+    documents = [" ".join(rng.choice(words[d % 2], 12)) for d in range(40)]
+    (tmp_path / "t.txt").write_text("\n".join(documents) + "\n")
+    steps = [] if kind == "NMF" else ["--max-iter", "20"]
+    words = ["explain", str(tmp_path / "t.txt"), "--lines", "--method", kind.lower(), "-k", "2", "--held-out", "0", "--max-df", "1.0", "-q", *steps]
+    monkeypatch.setattr(sys, "argv", ["eckart", *words, "--model", str(tmp_path / "m.safetensors")])
+    with pytest.raises(SystemExit):
+        entry.run()
+    model = load(tmp_path / "m.safetensors")
+    with TestClient(application({"m": tmp_path / "m.safetensors"}), "http://127.0.0.1") as client:
+        found = np.column_stack(list(_answer(client, "m/transform", texts=["Boat, sea and SAIL!", "oven bread"]).values()))
+        from eckart import corpus
+
+        np.testing.assert_allclose(found, model.transform(corpus(["boat sea sail", "oven bread"], vocabulary=model)), rtol=1e-6)
+        assert found[0].argmax() != found[1].argmax()
+        assert "X and texts came" in _post(client, "m/transform", texts=["a"], X=[[1, 2]]).text
+
+
+def test_a_model_of_numbers_refuses_texts(client):
+    assert "was not fitted on texts" in _post(client, "table/transform", texts=["a text"]).text

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from eckart import FileError, read
-from eckart.io.tables.write import check_target, write_table
+from eckart.errors import MissingError
+from eckart.io.tables.write import check_target, write_long, write_table
 
 
 def blocks(x, labels=None, rows=3):
@@ -92,3 +93,30 @@ def _umask():
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+def test_a_workbook_holds_numbers_texts_and_gaps_and_no_formula(tmp_path):
+    openpyxl = pytest.importorskip("openpyxl")
+    ids = np.array(["=1+1", "b\x07", "c"], object)
+    days = np.array(["2024-05-01", "2024-05-02", "NaT"], "M8[D]")
+    count = write_long(tmp_path / "a.xlsx", ["=id", "score", "day"], iter([(ids, np.array([1.5, np.nan, np.inf]), days)]))
+    sheet = openpyxl.load_workbook(tmp_path / "a.xlsx").worksheets[0]
+    lines = list(sheet.iter_rows(values_only=True))
+    assert count == 3
+    assert lines[0] == ("=id", "score", "day")
+    assert [cell.data_type for cell in sheet["A"]] == ["s"] * 4
+    assert [line[1] for line in lines[1:]] == [1.5, None, "inf"]
+    assert lines[1][2].isoformat()[:10] == "2024-05-01"
+    assert write_table(tmp_path / "b.xlsx", ["x"], iter([(np.ones((2, 1)), None)])) == 2
+    np.testing.assert_array_equal(read(str(tmp_path / "b.xlsx")).array, np.ones((2, 1)))
+
+
+def test_what_no_workbook_holds_is_refused_in_words(tmp_path, monkeypatch):
+    pytest.importorskip("openpyxl")
+    wide = (np.zeros((1, 2**14 + 1)), None)
+    with pytest.raises(FileError, match=r"columns came for a workbook, wanted at most 16,384; write \.parquet or \.csv"):
+        write_table(tmp_path / "a.xlsx", [f"x{j}" for j in range(2**14 + 1)], iter([wide]))
+    assert not list(tmp_path.iterdir())
+    monkeypatch.setattr("eckart.io.tables.write.find_spec", lambda name: None)
+    with pytest.raises(MissingError, match=r"pip install 'eckart\[xlsx\]'; or write \.csv"):
+        check_target(tmp_path / "a.xlsx")

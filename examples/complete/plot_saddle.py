@@ -22,7 +22,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from eckart import plots
-from eckart.plots.recover import flow
 
 a = 1.0
 hessian = np.array([[0.0, -a], [-a, 0.0]])
@@ -65,6 +64,6 @@ def descend(c: float, step: float) -> np.ndarray:
 
 for h in (0.05, 0.005):
     path = descend(1e-2, h)
-    gap = np.abs(path - flow(a, 1e-2, np.arange(len(path)) * h)).max()
+    gap = np.abs(path - plots.flow(a, 1e-2, np.arange(len(path)) * h)).max()
     print(f"largest distance from the exact flow at step {h:g}: {gap:.4f}")
 plt.show()

@@ -77,11 +77,12 @@ _PUBLIC = {
     "Observed": "eckart.matrix",
     "Counts": "eckart.matrix",
     "Certificate": "eckart.certify.certificate",
+    "show_versions": "eckart.versions",
     "InputError": "eckart.errors",
     "FileError": "eckart.errors",
 }
 
-_ROOMS = ("metrics", "plots")
+_ROOMS = ("metrics", "optim", "plots")
 """Modules that are there after ``import eckart``, loaded on first use."""
 
 __all__ = [*_PUBLIC, "__version__"]
@@ -92,6 +93,7 @@ def __getattr__(name: str) -> Any:
         return import_module(f"eckart.{name}")
     if name in _PUBLIC:
         value = getattr(import_module(_PUBLIC[name]), name)
+        import_module("eckart.verb_words").describe(value)
         globals()[name] = value
         return value
     raise AttributeError(f"module 'eckart' has no attribute {name!r}")
@@ -103,6 +105,7 @@ def __dir__() -> list[str]:
 
 if TYPE_CHECKING:
     from eckart import metrics as metrics
+    from eckart import optim as optim
     from eckart import plots as plots
     from eckart.certify.certificate import Certificate as Certificate
     from eckart.complete.bayes.bayesian_mf import BayesianMF as BayesianMF
@@ -175,3 +178,4 @@ if TYPE_CHECKING:
     from eckart.reduce.truncated import TruncatedSVD as TruncatedSVD
     from eckart.serve.search_index import export_vectors as export_vectors
     from eckart.studio.view import view as view
+    from eckart.versions import show_versions as show_versions

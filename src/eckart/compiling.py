@@ -33,6 +33,7 @@ try:
     from numba.core.codegen import JITCodeLibrary
     from numba.core.compiler import Compiler, CompileResult
     from numba.core.compiler_machinery import AnalysisPass, PassManager, register_pass
+    from numba.core.event import TimingListener, register
     from numba.core.typed_passes import AnnotateTypes
 except ImportError:
     _check_numba(numba.__version__)
@@ -114,6 +115,15 @@ class Light(Compiler):  # type: ignore[misc]
     def compile_extra(self, func: Any) -> CompileResult:
         with _collector_resting():
             return super().compile_extra(func)
+
+
+_SPENT = TimingListener()
+register("numba:compile", _SPENT)
+
+
+def compiling_seconds() -> float:
+    """Seconds that this process has spent on compiling kernels so far."""
+    return float(_SPENT.duration) if _SPENT.done else 0.0
 
 
 OUTSIDE: dict[str, Any] = {"nogil": True, "cache": True, "no_cfunc_wrapper": True, "pipeline_class": Light}

@@ -7,14 +7,14 @@ import inspect
 import warnings
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from eckart.arguments import hold
+from eckart.bases import BaseEstimator
 from eckart.certify.certificate import Certificate
 from eckart.engines import available_memory, engine_named
 from eckart.engines.protocol import GapsFound
@@ -35,7 +35,7 @@ GAPS_HELD = 3.0
 them, the file is read in every pass."""
 
 
-class fitted(property):
+class _Fitted(property):
     """A fitted attribute. Its arrays are read-only views, and what has no setter cannot be set: nothing is changed silently without effect.
 
     >>> from eckart import PCA
@@ -66,6 +66,14 @@ class fitted(property):
             name = getattr(self.fget, "__name__", "this attribute")
             raise AttributeError(f"{name} of {type(model).__name__} is found by fit and cannot be set")
         super().__set__(model, value)
+
+
+if TYPE_CHECKING:
+    from builtins import (
+        property as fitted,  # type checkers know the type of what a property returns, not that of a subclass
+    )
+else:
+    fitted = _Fitted
 
 
 @dataclass(frozen=True, eq=False)

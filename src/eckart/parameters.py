@@ -8,11 +8,13 @@ every value against its rule when the estimator is used::
         n_components: int = param(2, whole(1))
         _: KW_ONLY
         tol: float = param(1e-4, number(0, above=True))
-        solver: str = param("auto", one_of("auto", "svd"))
+        solver: Literal["auto", "svd"] = param("auto")
 """
 
 from __future__ import annotations
 
+import ast
+import functools
 import numbers
 import os
 from collections.abc import Callable
@@ -43,7 +45,8 @@ LONGEST_NAME = 255
 
 
 def param(default: Any, rule: Rule | None = None) -> Any:
-    """A field with a default and a rule; without a rule the estimator checks it itself, against other parameters or the data."""
+    """A field with a default and a rule. A ``Literal`` is its own rule; others without one are checked by the
+    estimator, against other parameters or the data."""
     return field(default=default, metadata={"rule": rule})
 
 
@@ -60,7 +63,7 @@ def check(model: Any, *names: str) -> None:
     eckart.errors.InputError: k=0 came, wanted an int >= 1
     """
     for f in fields(model):
-        rule = f.metadata.get("rule")
+        rule = f.metadata.get("rule") or choices(str(f.type))
         if rule is None or (names and f.name not in names):
             continue
         value: Any = getattr(model, f.name)
@@ -70,6 +73,16 @@ def check(model: Any, *names: str) -> None:
             raise wrong(f.name, value, f"{rule.wanted}, below 2**63")
         if isinstance(value, (float, np.floating)) and np.isfinite(value) and abs(float(value)) > LARGEST:
             raise wrong(f.name, value, f"{rule.wanted}, up to {LARGEST:g} in size")
+
+
+@functools.cache
+def choices(words: str) -> Rule | None:
+    """The rule that a ``Literal``, as it is written, states; None for other types.
+
+    >>> choices("Literal['a', None]").wanted, choices("str | None")
+    ("'a' or None", None)
+    """
+    return one_of(*ast.literal_eval(f"[{words[8:-1]}]")) if words.startswith("Literal[") else None
 
 
 def whole(low: int, high: int | None = None) -> Rule:

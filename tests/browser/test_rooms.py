@@ -266,11 +266,14 @@ def test_a_point_under_the_mouse_is_named(visit):
 
 def test_complete_recommends_says_why_and_follows_what_if(visit):
     page = visit.go("#/model/films.safetensors/recommend")
+    page.locator(".ranked li").first.wait_for()  # of the first row
+    first = page.locator(LIST).all_inner_texts()
     field = page.get_by_role("combobox", name="user, by id or title")
     field.fill("user 12")
     page.get_by_role("option", name="user 12", exact=False).first.wait_for()
     field.press("Enter")
-    page.locator(".ranked li").first.wait_for()
+    page.wait_for_function("() => location.hash.includes('row=')")
+    page.wait_for_function(CHANGED, arg=",".join(first))
     visit.ready()
     before = page.locator(LIST).all_inner_texts()
     assert len(before) == 15
@@ -288,6 +291,7 @@ def test_complete_recommends_says_why_and_follows_what_if(visit):
 
 def test_complete_recommends_to_someone_new(visit):
     page = visit.go("#/model/films.safetensors/recommend")
+    page.get_by_role("button", name="someone new instead").click()
     add = page.get_by_role("combobox", name="add a film")
     for title in ("Film 03", "Film 07"):
         add.fill(title)

@@ -140,6 +140,7 @@ class Certificate:
         return f"<div><p>{title} {shown(self.problem)}</p>{table(head, rows)}{notes}</div>"
 
     def to_dict(self) -> dict[str, Any]:
+        """All of the certificate as plain values."""
         return {
             "problem": self.problem,
             "kind": self.kind,

@@ -55,14 +55,14 @@ def recovery_certificate(
 ) -> Certificate:
     """Is the completed matrix proven to be the one that the entries determine?
 
+    The ``verdict`` fact is ``"proven"``, ``"not proven"`` (this certificate was not found; B may still be right) or ``"disproven"`` (B does not
+    agree with the entries, or the entries leave a direction of rank-k matrices free).
+
     Parameters
     ----------
     fit : a fitted completion model, its ``Fit``, or ``LowRank`` factors
     observed : the entries; those of the model by default
     tol : relative residual at which B counts as agreeing with the entries
-
-    The ``verdict`` fact is ``"proven"``, ``"not proven"`` (this certificate was not found; B may still be right) or ``"disproven"`` (B does not
-    agree with the entries, or the entries leave a direction of rank-k matrices free).
 
     >>> u = np.arange(1.0, 7.0)[:, None]
     >>> x = Observed.from_nan(np.where(np.eye(6) > 0, np.nan, u @ u.T))

@@ -12,12 +12,14 @@ import numpy as np
 
 from eckart.cli.reading import Reading
 from eckart.errors import FileError, InputError, wrong
+from eckart.index.alike import unknown_column
 from eckart.index.ids import Ids
 from eckart.index.labels import Labels
 from eckart.io.tables.columns import head_of
-from eckart.io.tables.csv_marks import NULLS
+from eckart.io.tables.csv_marks import NULLS, first_lines
+from eckart.io.tables.encodings import encoding_of, ending_of
 from eckart.io.tables.frames import ARROW_FILES, arrow_batches, arrow_head
-from eckart.io.tables.long_tables import Long
+from eckart.io.tables.long_tables import TEXT_FILES, Long
 from eckart.loading import pa
 from eckart.matrix import Observed
 
@@ -144,15 +146,14 @@ def _first_cells(path: Path, name: str) -> list[str]:
 
 
 class Titles:
-    """Titles of ids, out of ``FILE:ID:TITLE``: a table and the columns that hold the ids and their titles."""
+    """Titles of ids, out of ``FILE:ID:TITLE``: a table and the columns that hold the ids and their titles, by name or position."""
 
-    def __init__(self, spec: str, labels: Labels):
+    def __init__(self, spec: str, labels: Labels, source: Reading | None = None):
         file, *names = spec.rsplit(":", 2)
         if len(names) != 2 or not all((file, *names)):
             raise wrong("--titles", spec, "FILE:ID:TITLE, such as movies.csv:movieId:title")
-        if not Path(file).is_file():
-            raise FileError(f"--titles {spec} came, but {file} does not exist")
-        ids, texts = _two_columns(file, *names)
+        table, picked = side_table(file, names, f"--titles {spec}", source)
+        ids, texts = (table.column(name).to_pylist() for name in picked)
         self.of = {_key(i): str(t) for i, t in zip(as_kind(ids, labels), texts) if t is not None}
 
     def __call__(self, ids: np.ndarray) -> np.ndarray:
@@ -166,13 +167,24 @@ def _key(i: Any) -> Any:
     return i.item() if isinstance(i, np.generic) else i
 
 
-def _two_columns(file: str, id_name: str, title_name: str) -> tuple[np.ndarray, list[Any]]:
-    """Two columns of a table file, whatever it is written in."""
-    head = head_of(file, whole=True)
+def side_table(file: str, columns: list[str], came: str, source: Reading | None = None) -> tuple[Any, list[str]]:
+    """A table beside the data, and the names of these of its columns, which are given by name or position.
+
+    It is written as the data are (--delimiter, --no-header, --encoding) where its first line can be so divided, else as it seems.
+    """
+    if not Path(file).is_file():
+        raise FileError(f"{came} came, but {file} does not exist")
+    mark, how = None if source is None else source.delimiter, {"encoding": None if source is None else source.of_tables}
+    if mark is not None and ending_of(Path(file)) in TEXT_FILES and mark in first_lines(Path(file), encoding_of(Path(file), how["encoding"]))[0]:
+        how["delimiter"] = mark
+    head = head_of(file, whole=True, **how)  # type: ignore[arg-type]
+    if head is not None and all(name.isdigit() for name in columns) and not set(columns) <= set(head.rows.column_names):
+        head = head_of(file, header=False, whole=True, **how)  # type: ignore[arg-type]
     if head is None:
-        raise FileError(f"{file} is no table with names, wanted .csv, .tsv, .parquet, .arrow, .xlsx or .jsonl")
-    names = [c.name for c in head.columns]
-    for name in (id_name, title_name):
+        raise FileError(f"{file} is no table with columns, wanted .csv, .tsv, .dat, .parquet, .arrow, .xlsx or .jsonl")
+    names = head.rows.column_names
+    picked = [names[int(c)] if (c not in names or not head.named) and c.isdigit() and int(c) < len(names) else c for c in columns]
+    for name in picked:
         if name not in names:
-            raise InputError(f"--titles names the column {name!r}, wanted one of {', '.join(names)} in {file}")
-    return np.array(head.rows.column(id_name).to_pylist(), object), head.rows.column(title_name).to_pylist()
+            raise unknown_column(name, names, file, f"{came}: column {name!r}")
+    return head.rows, picked

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import numpy as np
 
 from eckart.cli.options import option
-from eckart.errors import FileError, InputError
+from eckart.errors import InputError
+from eckart.index.alike import unknown_column
 from eckart.loading import pa, pc
 
 RowFeatures = Annotated[
@@ -24,21 +25,14 @@ Time = Annotated[
 ]
 
 
-def features_in(spec: str, name: str, key: Any, labels: Any = None) -> tuple[Any, str]:
+def features_in(spec: str, name: str, key: Any, labels: Any = None, source: Any = None) -> tuple[Any, str]:
     """The table and the name of its column of ids; ``key`` is that name where ``spec`` has none. Ids become those of the ``labels``."""
-    from eckart.cli.asked_ids import as_kind
-    from eckart.io.tables.attributes import table_of
+    from eckart.cli.asked_ids import as_kind, side_table
 
     file, _, told = spec.rpartition(":")
     if not file or Path(spec).is_file():
         file, told = spec, "" if key is None else str(key)
-    if not Path(file).is_file():
-        raise FileError(f"{name} {spec} came, but {file} does not exist")
-    table, _ = table_of(file, name)
-    if told not in table.column_names:
-        raise InputError(
-            f"{name} {spec} came, wanted FILE:ID with one of the columns {', '.join(table.column_names[:12])} of {file} as ID"
-        )
+    table, (told,) = side_table(file, [told], f"{name} {spec}", source)
     if labels is not None:
         ids = as_kind(table.column(told).to_pylist(), labels)
         table = table.set_column(table.column_names.index(told), told, pa.array(list(ids)))
@@ -63,7 +57,7 @@ def times_in(source: Any, file: str, name: str, x: Any) -> Any:
     ]
     picked = [names[c] if isinstance(c, int) and c < len(names) else c for c in at]
     if picked[2] not in names:
-        raise InputError(f"--time {name} came, wanted one of {', '.join(names[:12])} in {file}")
+        raise unknown_column(picked[2], names, file, f"--time {name}")
     lines = head.rows
     if source.values is not None:  # lines without a value are left out of the data
         value = names[source.values] if isinstance(source.values, int) and source.values < len(names) else source.values

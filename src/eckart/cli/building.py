@@ -9,18 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from eckart.cli.shell import Shell
+from eckart.cli.shell import OTHER_NAMES, Shell
 from eckart.errors import InputError, wrong
 from eckart.io.models.save import class_named
 from eckart.io.tables.write import write_long, write_table
 from eckart.matrix import Matrix, row_parts
 from eckart.trace import preliminary
-
-FLAGS = {
-    "n_components": "--components", "learning_method": "--learning", "covariance_type": "--covariance", "beta_loss": "--loss",
-    "svd_solver": "--solver", "center": "--no-center",
-}  # fmt: skip
-"""Parameters that have another name in the shell."""
 
 
 def builder(
@@ -36,7 +30,7 @@ def builder(
     given = {option: value for option, value in told.items() if value is not None}
     for option, value in given.items():
         if option not in known:
-            flag = FLAGS.get(option, f"--{option.replace('_', '-')}")
+            flag = f"--{OTHER_NAMES.get(option, 'no-center' if option == 'center' else option).replace('_', '-')}"
             said = flag if isinstance(value, bool) else f"{flag} {value}"
             raise InputError(f"{said} came with --method {method}, which has no such choice; leave it out")
     base = {option: value for option, value in always.items() if value is not None and option in known} | given
@@ -121,6 +115,11 @@ def limit_reached(model: Any) -> str | None:
     """What to do where ``max_iter`` ended a fit."""
     most = getattr(model, "max_iter", None)
     return None if most is None else f"the iteration limit was reached first: raise --max-iter above {most}"
+
+
+def numbered(word: str, model: Any) -> list[str]:
+    """Names of the columns of a file of codes: those under which the shell, the report and the studio speak of them."""
+    return [f"{word} {z + 1}" for z in range(int(model.fit_.factors.k))]
 
 
 def write_codes(

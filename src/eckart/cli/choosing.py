@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -159,8 +159,8 @@ class Chooser:
         self.search = False
         self.build(self.method, **self.best)  # a method or a parameter that there is not is an error of the file
 
-    def final(self, x: Any) -> Any:
-        """The model of all entries."""
+    def final(self, x: Any, timed: AbstractContextManager[Any] | None = None) -> Any:
+        """The model of all entries; ``timed`` is around its fit, which what is tried before is not part of."""
         if self.search:
             def work() -> dict[str, Any]:
                 self._choose(x)
@@ -169,7 +169,8 @@ class Chooser:
             with preliminary():
                 self._chosen(self.steps.take("chosen", work))
         self.steps.keep()
-        return self.build(self.method, **self.best).fit(x, **self.beside)
+        with timed or nullcontext():
+            return self.build(self.method, **self.best).fit(x, **self.beside)
 
 
 def steps_of(

@@ -71,6 +71,7 @@ def complete(
 
         eckart complete patients.csv --out filled.csv
     """
+    from eckart.cli.asked_ids import Titles
     from eckart.cli.building import held_out_share, measured, whole_or
     from eckart.cli.complete_mixed import complete_mixed, why_mixed
     from eckart.cli.completed_cells import check_cells, check_output, write_cells, write_forecast
@@ -104,6 +105,7 @@ def complete(
     with shell.phase(f"reading {file}"):
         x = _load(source, file, shell)
         beside = _beside(source, file, x, fit.row_features, fit.column_features, fit.time)
+        called = None if titles is None else Titles(titles, x.column_index, source)
     refuse_complete(source, file, x)
     refuse_rank(k, x)
     if out is not None and source.long and wanted.pairs is None and wanted.forecast is None:
@@ -116,14 +118,15 @@ def complete(
     with steps_of(checkpoint, x, build, k, method, how.seed, share, beside) as steps:
         chooser = Chooser(build, k, method, how.seed, how.threads, x.shape, because, beside, steps)
         judged = measured(shell, lambda: chooser.judge(x, share), held_out, "entries") if share else None
-        fitted = chooser.final(x)
+        fitted = chooser.final(x, shell.fitting())
     x = fitted.observed_ if beside else x  # ids that only a file of attributes has are part of the model
     told_method = {"method": chooser.because} if chooser.because else {}
     fitted.fit_.plan.update(source.plan(x) | {"rank": chooser.reason} | told_method)
     shell.answer["data"] = facts(file, x)
     if judged is not None:
         fitted.fit_.plan["held_out"] = shell.answer["held_out"] = judged.scores
-    called = None if titles is None else _titled(fitted, titles)
+    if titles is not None:
+        fitted.fit_.plan["titles"] = titles
     if model is not None and fitted.fit_.plan.get("ranking") == "auto":
         demand = fitted.demand()
         fitted.fit_.plan["lists"] = demand.in_words() if demand.informative else "by prediction: entries are missing at random"
@@ -167,14 +170,6 @@ def _plan(build: Callable[..., Any], x: Any, k: Any, method: str, share: float, 
     tell_plan(shell, x, work)
 
 
-def _titled(fitted: Any, titles: str) -> Any:
-    """What the columns are called; refused now where it cannot be read."""
-    from eckart.cli.asked_ids import Titles
-
-    fitted.fit_.plan["titles"] = titles
-    return Titles(titles, fitted.column_ids)
-
-
 def _load(source: Any, file: str, shell: Shell) -> Any:
     """The entries; a table that was probably meant as triples is refused, and the error says how to ask for them."""
     from eckart.cli.suspicions import refuse_triples
@@ -190,9 +185,9 @@ def _beside(source: Any, file: str, x: Any, rows: str | None, columns: str | Non
 
     out: dict[str, Any] = {}
     if rows is not None:
-        out["row_features"] = features_in(rows, "--row-features", source.rows if source.long else source.index, x.row_index)
+        out["row_features"] = features_in(rows, "--row-features", source.rows if source.long else source.index, x.row_index, source)
     if columns is not None:
-        out["column_features"] = features_in(columns, "--column-features", source.columns, x.column_index)
+        out["column_features"] = features_in(columns, "--column-features", source.columns, x.column_index, source)
     if time is not None:
         out["time"] = times_in(source, file, time, x)
     return out

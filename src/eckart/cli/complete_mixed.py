@@ -125,7 +125,8 @@ def complete_mixed(
         tell_plan(shell, part, MixedTable(**given | {"checkpoint": None}).fit)
         return
     begin = time.perf_counter()
-    model = MixedTable(**given).fit(part)
+    with shell.fitting():
+        model = MixedTable(**given).fit(part)
     plan = model.fit_.plan
     shell.say("method", f"mixed table: {why or 'as asked for'}")
     for name, loss in plan["losses"].items():

@@ -133,7 +133,8 @@ def embed(
         tell_plan(shell, s, unfitted.set_params(checkpoint=None, **unfitted._settled(s)).fit)  # a part of the data is no work to go on with
         return
     begin = time.perf_counter()
-    fitted = unfitted.fit(s)
+    with shell.fitting():
+        fitted = unfitted.fit(s)
     fitted.fit_.plan.update(reading.plan(s))
     _summary(fitted, time.perf_counter() - begin, top, shell)
 

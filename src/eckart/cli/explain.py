@@ -211,7 +211,7 @@ def _run(
     shell: Shell,
 ) -> None:
     """Choose, judge, fit, say, write."""
-    from eckart.cli.building import measured, write_codes
+    from eckart.cli.building import measured, numbered, write_codes
     from eckart.report.unseen import Unseen, judge_topics
 
     x, begin, judged = work.data.matrix, time.perf_counter(), None
@@ -229,13 +229,14 @@ def _run(
             if judged is not None and "fit_" in vars(part) and part.fit_.trace.reason is StopReason.INTERRUPTED:
                 steps.forget("held out")
         steps.keep()
-        fitted = build().fit(x)
+        with shell.fitting():
+            fitted = build().fit(x)
     fitted.fit_.plan.update(work.reading.plan(x))
     if judged is not None:
         fitted.fit_.plan["held_out"] = shell.answer["held_out"] = judged.plan()
     _summary(fitted, time.perf_counter() - begin, top, shell)
     soft = fitted.predict_proba if hasattr(fitted, "predict_proba") else fitted.transform
-    names = [f"{type(fitted).__name__.lower()}{z}" for z in range(fitted.fit_.factors.k)]
+    names = numbered(_word(fitted.fit_.factors), fitted)
     labels = work.data.labels
     beside = None if labels is None or work.as_text else (str(work.reading.labels), labels)
     shell.finish(
@@ -323,13 +324,19 @@ def _summary(model: Any, seconds: float, top: int, shell: Shell) -> None:
 
 
 def _topics(model: Any, top: int) -> list[tuple[str, int, float, str]]:
-    from eckart.factors import Topics
     from eckart.plots.topics import distributions
 
     p, sizes, names = distributions(model)
-    word = "topic" if isinstance(model.fit_.factors, Topics) else "part"
+    word = _word(model.fit_.factors)
     best = [names[np.argsort(-row, kind="stable")[:top]] for row in p]
     return [(word, z + 1, sizes[z], " ".join(map(str, best[z]))) for z in range(len(p))]
+
+
+def _word(factors: Any) -> str:
+    """What one of them is called."""
+    from eckart.factors import Components, Topics
+
+    return "topic" if isinstance(factors, Topics) else "component" if isinstance(factors, Components) else "part"
 
 
 def _components(model: Any, f: Any, top: int) -> list[tuple[str, int, float, str]]:

@@ -15,6 +15,7 @@ from eckart.cli.cluster import around
 from eckart.cli.compare import compare
 from eckart.cli.complete import complete
 from eckart.cli.database import with_database
+from eckart.cli.doctor import doctor
 from eckart.cli.embed import embed
 from eckart.cli.explain import explain
 from eckart.cli.export import export
@@ -42,7 +43,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
-for verb in (reduce, complete, compare, recommend, explain, embed, neighbours, analogy, certify, plan, warm, export, serve, studio):
+for verb in (reduce, complete, compare, recommend, explain, embed, neighbours, analogy, certify, plan, warm, doctor, export, serve, studio):
     app.command()(with_database(verb))
 
 

@@ -22,8 +22,8 @@ def option(*names: str, help: str, **more: Any) -> Any:
     return typer.Option(*names, help=help, **more)
 
 
-Out = Annotated[Path | None, option(help="Write the answer here (.parquet, .arrow, .csv, .npy).")]
-OutLists = Annotated[Path | None, option(help="Write the lists here (.parquet, .arrow, .csv) instead.")]
+Out = Annotated[Path | None, option(help="Write the answer here (.parquet, .arrow, .csv, .xlsx, .npy).")]
+OutLists = Annotated[Path | None, option(help="Write the lists here (.parquet, .arrow, .csv, .xlsx) instead.")]
 Report = Annotated[Path | None, option(help="Write a self-contained HTML report here.")]
 ModelFile = Annotated[Path | None, option(help="Save the model here (.safetensors).")]
 KindOrFile = Annotated[
@@ -173,7 +173,7 @@ def spread(verb: Callable[..., None]) -> Callable[..., None]:
         if around is None:
             verb(**own, **made)
         else:
-            around(verb.__name__, lambda: verb(**own, **made))
+            around(verb.__name__, lambda: verb(**own, **made), tuple(shown))
 
     required = [p for p in shown.values() if p.default is inspect.Parameter.empty]
     command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import numpy as np
 import typer
@@ -87,7 +87,7 @@ def plan(
     shell.say("chosen", f"{chosen.solver}: {chosen.reason}")
     speed = measured_speed()
     if matrix.shape[0] is not None:
-        found = tell_plan(shell, matrix, PCA(k, svd_solver=solver, random_state=0, engine=engine).fit)
+        found = tell_plan(shell, matrix, PCA(k, svd_solver=cast(Any, solver), random_state=0, engine=engine).fit)
         measured = found["seconds"] - found["loading"]
         beside = min(max(0.0, measured - chosen.seconds / speed), FIXED)
         speed = chosen.seconds / max(measured - beside, 1e-6)  # the estimates beside it in the unit of what was measured

@@ -7,6 +7,7 @@ import re
 import shutil
 import sys
 import tempfile
+from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,9 @@ import numpy as np
 
 from eckart.cli.options import CellOptions, TableOptions, TextOptions, TripleOptions
 from eckart.errors import FileError, InputError, wrong
+from eckart.index.alike import unknown_column
 from eckart.io.read import read
-from eckart.io.tables.columns import Head, head_of
+from eckart.io.tables.columns import Head, head_of, is_prose
 from eckart.io.tables.csv_marks import NULLS
 from eckart.io.tables.frames import titles
 from eckart.io.tables.long_tables import Long
@@ -41,11 +43,10 @@ class Table:
         """Evenly spaced rows for pictures, with their labels (the first rows of a stream); None for sparse data too wide to show."""
         if self.matrix.shape[1] > 20_000:
             return None, None
+        chosen = self._shown()
         if isinstance(self.matrix, Dense) and not self.matrix.in_memory:
             values = np.asarray(next(self.matrix.stream.blocks(SAMPLE_ROWS)))
             return values, None if self.labels is None else self.labels[: len(values)]
-        count = int(self.matrix.shape[0] or 0)
-        chosen = np.unique(np.linspace(0, count - 1, min(count, SAMPLE_ROWS)).astype(int))
         if isinstance(self.matrix, Dense):
             values = np.asarray(self.matrix.array[chosen])
         else:
@@ -55,6 +56,18 @@ class Table:
                 part.data = np.ones_like(part.data)
                 values = np.where(part.toarray() > 0, values, np.nan)
         return values, None if self.labels is None else self.labels[chosen]
+
+    def sample_names(self) -> list[str]:
+        """What the rows of ``sample`` are called: by their ids where they have some, else by where they stand in the data."""
+        chosen = self._shown()
+        return [f"row {at}" for at in chosen] if self.matrix.rows is None else list(map(str, self.matrix.rows[chosen]))
+
+    def _shown(self) -> np.ndarray:
+        """Positions of the rows that pictures show: of a stream the first."""
+        if isinstance(self.matrix, Dense) and not self.matrix.in_memory:
+            return np.arange(SAMPLE_ROWS)
+        count = int(self.matrix.shape[0] or 0)
+        return np.unique(np.linspace(0, count - 1, min(count, SAMPLE_ROWS)).astype(int))
 
 
 @dataclass(frozen=True)
@@ -130,11 +143,12 @@ class Reading:
     ) -> Table:
         """Numbers as they are; ``words`` name the columns of a file that has no names. Columns that hold none are left out, which is said."""
         if Path(file).is_dir() and images_in(file):
-            values, names, size = read_images(file, image)
+            values, names, size = read_images(file, image, *([] if shell is None else [shell.note]))
             return Table(Dense(values, names), None, size)
         columns = self.wanted(file, shell)
         how = {"delimiter": self.delimiter, "header": self.header, "missing": self.missing, "encoding": self.of_tables}
         matrix = read(file, columns=columns, index=self.index, **how)  # type: ignore[arg-type]
+        _tell_repeated(matrix.rows, self.index, shell)
         if words is not None:
             if len(words) != matrix.shape[1]:
                 raise wrong("--vocabulary", f"{len(words)} words", f"{matrix.shape[1]}, one for each column of {file}")
@@ -160,7 +174,7 @@ class Reading:
         names = [c.name for c in head.columns]
         for name in (*self.exclude, *(n for n in (self.index, self.labels) if isinstance(n, str))):
             if name not in names:
-                raise InputError(f"column {name!r} came, wanted one of {', '.join(names[:12])} in {file}")
+                raise unknown_column(name, names, file)
         aside = {*self.exclude, self.index, self.labels} | ({""} if names[0] == "" else set())
         rest = [c for c in head.columns if c.name not in aside]
         words = [c for c in rest if c.kind != "number"]
@@ -174,8 +188,9 @@ class Reading:
         if not kept:
             if dressed := next((c for c in words if c.like is not None), None):
                 raise InputError(f"no column of {file} holds plain numbers ({_told(words)}); {_plainly(dressed.like)}")
+            prose = next((f" {_quoted(c.name)}" for c in words if is_prose(head.rows.column(c.name))), " for a column of text")
             raise InputError(
-                f"no column of {file} holds numbers ({_told(words)}); say --text for a column of text, or --rows, --columns and --values for triples"
+                f"no column of {file} holds numbers ({_told(words)}); say eckart explain {file} --text{prose}, or --rows, --columns and --values for triples"
             )
         if words and shell is not None:
             first = next((c.name for c in words if c.kind in ("text", "row number")), None)
@@ -185,6 +200,8 @@ class Reading:
                 else ""
             )
             shell.note(f"left out of {called(file)}: {_told(words)}{hint}")
+            if prose := next((c.name for c in words if is_prose(head.rows.column(c.name))), None):
+                shell.note(f"{prose} holds texts: eckart explain {called(file)} --text {_quoted(prose)} explains them by topics")
             if dressed := next((c for c in words if c.like is not None), None):
                 shell.note(f"{dressed.name} would be read as numbers without their marks: {_plainly(dressed.like)}")
         return kept if len(kept) < len(names) - (names[0] == "") - (self.index is not None) else None
@@ -329,6 +346,16 @@ def fitting(fitted: Any, model: Any, data: str, reading: Reading) -> Matrix:
             f"{data} has {matrix.shape[1]} columns, wanted the {fitted.n_features_in_} of {model}; choose them with --only"
         )
     return replace(matrix, columns=names) if named and matrix.columns is None else matrix
+
+
+def _tell_repeated(ids: np.ndarray | None, name: Any, shell: Any) -> None:
+    """Ids that name more than one row: a person who looks one up finds several."""
+    if shell is None or ids is None or name is None:
+        return
+    often = [(one, count) for one, count in Counter(ids.tolist()).most_common() if count > 1]
+    if often:
+        more = f" ({len(often):,} ids come more than once)" if len(often) > 1 else ""
+        shell.note(f"--index {name} names several rows alike: {often[0][0]} stands {often[0][1]} times{more}; each stays a row of its own")
 
 
 def _few(matrix: Matrix) -> list[str] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,6 +17,8 @@ from eckart.cli.options import CellOptions, TripleOptions, option
 from eckart.cli.shell import Shell, Targets, harmless
 from eckart.errors import EckartError, FileError, InputError, wrong
 
+MOST_REASONS = 2**31 - 1
+"""All entries of a row count for its score; those beyond -n are said together."""
 BLOCK_ROWS = 2**14
 """Rows whose lists are made and written together: enough for all threads, and lists of a hundred take some 30 MB."""
 
@@ -97,12 +100,13 @@ def recommend(
         fitted.engine = on
     source = reading_of(triples, written, plan=fitted.fit_.plan)
     fitted, cold = _with_attributes(fitted, row_features, column_features, source)
-    names, called = source.names, _titles(titles, fitted, model, shell)
+    names, called = source.names, _titles(titles, fitted, model, shell, source)
     if explain is not None and row:
-        found = fitted.explain(as_kind(row, fitted.row_ids)[0], as_kind([explain], fitted.column_ids)[0], n)
-        shell.answer["explanation"] = vars(found)
+        found = fitted.explain(as_kind(row, fitted.row_ids)[0], as_kind([explain], fitted.column_ids)[0], MOST_REASONS)
+        found, others = replace(found, shares=found.shares[:n]), found.shares[n:]
+        shell.answer["explanation"] = vars(found) | {"others": others_of(others)}
         if not shell.json:
-            typer.echo("\n".join(why(found, names, called)))
+            typer.echo("\n".join([*why(found, names, called), *others_in_words(others, names)]))
         return
     head: tuple[str, ...] = (names[0], "rank", names[1], "score")
     if similar:
@@ -147,9 +151,9 @@ def _with_attributes(fitted: Any, rows: str | None, columns: str | None, source:
         raise InputError(f"the model is a {type(fitted).__name__}, wanted one that was fitted with attributes")
     told: dict[str, Any] = {}
     if rows is not None:
-        told["row_features"] = features_in(rows, "--row-features", source.rows, fitted.row_ids)
+        told["row_features"] = features_in(rows, "--row-features", source.rows, fitted.row_ids, source)
     if columns is not None:
-        told["column_features"] = features_in(columns, "--column-features", source.columns, fitted.column_ids)
+        told["column_features"] = features_in(columns, "--column-features", source.columns, fitted.column_ids, source)
     fitted.update(**told)
     if rows is None:
         return fitted, None
@@ -157,7 +161,7 @@ def _with_attributes(fitted: Any, rows: str | None, columns: str | None, source:
     return fitted, np.array(table.column(key).to_pylist(), object)
 
 
-def _titles(spec: str | None, fitted: Any, model: Path, shell: Shell) -> Any:
+def _titles(spec: str | None, fitted: Any, model: Path, shell: Shell, source: Any) -> Any:
     """Titles of columns: those asked for, or those that the model names where their file lies beside it.
 
     A model may come from a stranger: it names no file anywhere else.
@@ -165,14 +169,14 @@ def _titles(spec: str | None, fitted: Any, model: Path, shell: Shell) -> Any:
     from eckart.cli.asked_ids import Titles
 
     if spec is not None:
-        return Titles(spec, fitted.column_ids)
+        return Titles(spec, fitted.column_ids, source)
     saved = fitted.fit_.plan.get("titles")
     if not isinstance(saved, str):
         return None
     name = saved.rsplit(":", 2)[0]
     if name not in ("", ".", "..") and Path(name).name == name and "\\" not in name:
         with contextlib.suppress(EckartError):
-            return Titles(str(model.parent / saved), fitted.column_ids)
+            return Titles(str(model.parent / saved), fitted.column_ids, source)
     shell.note(f"titles were fitted with --titles {saved}, which is not beside the model; ids are shown (say --titles)")
     return None
 
@@ -264,6 +268,16 @@ def why(explanation: Any, names: tuple[str, str, str], titles: Any = None) -> li
         for c, value, share in e.shares
     ]
     return lines
+
+
+def others_of(shares: list[tuple[Any, float, float]]) -> list[dict[str, float]]:
+    """The reasons that are not listed in two groups, what they add and what they take away, so that with those listed they are all of the score."""
+    groups = ([s for s in shares if s[2] > 0], [s for s in shares if s[2] < 0])
+    return [{"count": len(g), "value": sum(v for _, v, _ in g) / len(g), "share": sum(s for _, _, s in g)} for g in groups if g]
+
+
+def others_in_words(shares: list[tuple[Any, float, float]], names: tuple[str, str, str]) -> list[str]:
+    return [f"{g['share']:+9.4f}  because of {g['count']:,} more, {names[2]} {g['value']:.4g} on average" for g in others_of(shares)]
 
 
 def printed(titles: tuple[str, ...], tables: Iterator[tuple[np.ndarray, ...]]) -> Iterator[str]:

@@ -102,7 +102,8 @@ def reduce(
         tell_plan(shell, x, unfitted.fit)
         return
     begin = time.perf_counter()
-    fitted = unfitted.fit(x)
+    with shell.fitting():
+        fitted = unfitted.fit(x)
     if pca and (few := _few_instead_of_none(fitted.fit_.factors, k, shell)):
         fitted = build(n_components=few, image=shape).fit(x)
     shell.answer["data"] = facts(file, x)
@@ -115,12 +116,12 @@ def reduce(
         from eckart.report.reduce import reduce_report
 
         sample, marks = data.sample()
-        make = reduce_report if pca else network_report
-        return make(fitted, sample, name=Path(file).name, labels=marks, image=shape)
+        about: dict[str, Any] = {"name": Path(file).name, "labels": marks, "image": shape}
+        return reduce_report(fitted, sample, names=data.sample_names(), **about) if pca else network_report(fitted, sample, **about)
 
     def write(path: Path) -> int:
         beside = None if data.labels is None else (str(reading.labels), data.labels)
-        return building.write_codes(fitted.transform, fitted.get_feature_names_out(), x, path, reading.index, beside)
+        return building.write_codes(fitted.transform, building.numbered("component", fitted), x, path, reading.index, beside)
 
     shell.finish(fitted, to, write, page, "codes")
 
@@ -198,15 +199,14 @@ def _summary(model: Any, file: str, seconds: float, shell: Shell) -> None:
     if "layers" in plan:
         from eckart.report.networks import in_one_sentence
 
-        shell.say("reduced", f"to {f.k} numbers by {plan['layers']} ({f.size:,} weights), in {lasting(seconds)}")
+        shell.say("reduced", f"to {f.k} numbers by {plan['layers']} ({f.size:,} weights)")
         shell.say("risk", in_one_sentence(c, f.k)[0])
         shell.say("trained", f"{plan['solver']}, {plan['epochs']} epochs, {plan['device']}: {c['stopped']}")
         shell.outcome(model, seconds)
         return
     ratio = model.explained_variance_ratio_
-    shell.say(
-        "reduced", f"to {f.k} component{' that keeps' if f.k == 1 else 's that keep'} {float(ratio.sum()):.2%} of the variance, in {lasting(seconds)}"
-    )
+    took = "" if len(model.fit_.trace) else f", in {lasting(shell.times['fit'])}"  # else the line about the fit says it
+    shell.say("reduced", f"to {f.k} component{' that keeps' if f.k == 1 else 's that keep'} {float(ratio.sum()):.2%} of the variance{took}")
     shell.say("solver", f"{plan['solver']}: {plan['reason']}")
     shell.outcome(model, seconds)
     for i, top in enumerate(model.top_features(3)[:5]):

@@ -11,7 +11,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -29,9 +29,14 @@ LOG.addHandler(logging.NullHandler())
 NOT_PROVEN = 1
 """Exit code of a command whose certificate does not hold."""
 
-TEXT_OPTIONS = re.compile(r"\b(min_df|max_df|min_count|max_features|stop_words)\b(?:=([^\s,;]+))?")
-"""Arguments of text readers that are options here."""
+TELLING_SECONDS = 0.1
+"""Work beside a fit that takes less is not said: nobody waits for it."""
 
+OTHER_NAMES = {
+    "n_components": "components", "learning_method": "learning", "covariance_type": "covariance", "beta_loss": "loss", "svd_solver": "solver",
+    "n_threads": "threads", "random_state": "seed",
+}  # fmt: skip
+"""Arguments that have another name in the shell."""
 
 CONTROL = re.compile("\x1b(?!\\[[0-9;]*m)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """Characters that move the cursor, clear the screen or turn the order of letters around; colours are left."""
@@ -46,13 +51,26 @@ def harmless(words: str) -> str:
     return CONTROL.sub(lambda m: m[0].encode("unicode_escape").decode(), words)
 
 
-def _in_options(line: str) -> str:
-    """An error with arguments as a person says them in the shell.
+def in_options(line: str, options: Collection[str]) -> str:
+    """A line with arguments of Python as a person says them in the shell, where the command has such ``options``.
 
-    >>> _in_options("no word is left; lower min_count=5")
-    'no word is left; lower --min-count 5'
+    >>> in_options("no word is left; lower min_count=5, or n_components='auto'; say columns=", ["min_count", "components", "only"])
+    'no word is left; lower --min-count 5, or --components auto; say --only'
     """
-    return TEXT_OPTIONS.sub(lambda m: f"--{m[1].replace('_', '-')}" + (f" {m[2]}" if m[2] else ""), line)
+    names = {name: name for name in options} | {name: said for name, said in OTHER_NAMES.items() if said in options}
+    if "only" in options and "rows" not in options:  # of a table; of triples the option has the same name
+        names["columns"] = "only"
+    if not names:
+        return line
+    long = "|".join(name for name in names if "_" in name) or "(?!)"  # a name of two words is no word of a sentence
+    found = re.compile(rf"(?<![\w./-])(?:({'|'.join(names)})=('[^']*'|[^\s,;)]*)|({long})\b)")
+
+    def said(m: re.Match[str]) -> str:
+        value = m[2] or ""
+        value = value[1:-1] if value[:1] == "'" and value[1:-1].replace("_", "").replace("-", "").isalnum() else value
+        return f"--{names[m[1] or m[3]].replace('_', '-')}" + (f" {value}" if value else "")
+
+    return found.sub(said, line)
 
 
 @dataclass
@@ -73,6 +91,8 @@ class Shell:
     answer: dict[str, Any] = field(init=False, default_factory=dict)
     notes: list[str] = field(init=False, default_factory=list)
     holds: bool = field(init=False, default=True)
+    options: Collection[str] = field(init=False, default=())
+    times: dict[str, float] = field(init=False, default_factory=dict)
 
     @property
     def silent(self) -> bool:
@@ -83,8 +103,9 @@ class Shell:
         """Whether someone is there to see them."""
         return not self.silent and sys.stderr.isatty()
 
-    def around(self, name: str, verb: Callable[[], None]) -> None:
-        """Run a command: the log before it, the object and the exit code after it."""
+    def around(self, name: str, verb: Callable[[], None], options: Collection[str] = ()) -> None:
+        """Run a command that has these options: the log before it, the object and the exit code after it."""
+        self.options = options
         self.answer |= {"eckart": __version__, "command": name}
         with self._logging():
             LOG.info("eckart %s %s", __version__, " ".join(sys.argv[1:]))
@@ -92,7 +113,7 @@ class Shell:
             try:
                 verb()
             except EckartError as error:
-                error.args = (_in_options(str(error)),)
+                error.args = (in_options(str(error), options),)
                 LOG.error("%s", error)
                 if self.json:
                     self._print({"error": " ".join(str(error).split()), "exit": 2})
@@ -161,12 +182,29 @@ class Shell:
             watch(words, 0, None)
             yield
 
+    @contextlib.contextmanager
+    def fitting(self) -> Iterator[None]:
+        """Around the fit that is the answer: its own time, and that of the kernels that were compiled for it."""
+        compiled, begin = _compiling_seconds(), time.perf_counter()
+        yield
+        took, compiling = time.perf_counter() - begin, _compiling_seconds() - compiled
+        self.times = {"fit": took - compiling, "compiling": compiling}
+
     def outcome(self, model: Any, seconds: float, limit: str | None = None) -> None:
-        """How the fit went and what its evidence is; ``limit`` says what to do where the steps ended before the method was done."""
-        c, trace = model.certificate_, model.fit_.trace
+        """How the fit went and what its evidence is; ``seconds`` is all the work since the data were read, of which the fit may be a part, and ``limit``
+        says what to do where the steps ended before the method was done."""
+        c, trace, times = model.certificate_, model.fit_.trace, self.times or {"fit": seconds, "compiling": 0.0}
+        times = {name: round(value, 4) for name, value in (times | {"choosing": max(0.0, seconds - sum(times.values()))}).items()}
+        model.fit_.plan["seconds"] = times
         if len(trace):
             steps = f"{len(trace)} steps; stopped: {trace.reason.value}"
-            self.say("fitted", f"{type(model).__name__} in {lasting(seconds)}, {steps}")
+            self.say("fitted", f"{type(model).__name__} in {lasting(times['fit'])}, {steps}")
+        beside = [
+            f"{what} took {lasting(times[name])}" for name, what in (("choosing", "choosing and measuring"), ("compiling", "compiling, once on this machine,"))
+            if times[name] >= max(TELLING_SECONDS, times["fit"] / 10)
+        ]  # fmt: skip
+        if beside:
+            self.say("", "; ".join(beside))
         self.certified(c)
         if not c.holds and trace.reason is StopReason.MAX_ITER and limit is not None:
             self.say("", limit)
@@ -174,9 +212,9 @@ class Shell:
             self.detail(f"  {name}: {value}")
         for note in c.notes:
             if "--scale" not in note:  # that is a note on standard error already
-                self.say("", note)
+                self.say("", in_options(note, self.options))
         self.answer |= {
-            "model": type(model).__name__, "parameters": model.get_params(deep=False), "seconds": seconds, "steps": len(trace),
+            "model": type(model).__name__, "parameters": model.get_params(deep=False), "seconds": times["fit"], "times": times, "steps": len(trace),
             "stopped": trace.reason.value, "plan": model.fit_.plan,
         }  # fmt: skip
 
@@ -253,6 +291,12 @@ def verdict(c: Any) -> str:
     if os.environ.get("NO_COLOR"):
         return words
     return typer.style(words, fg="green" if c.holds else "red")  # echo takes the colour out where it is no terminal
+
+
+def _compiling_seconds() -> float:
+    """Of a process that has not met a kernel, 0: it is not made to load the compiler."""
+    module = sys.modules.get("eckart.compiling")
+    return 0.0 if module is None else float(module.compiling_seconds())
 
 
 def lasting(seconds: float) -> str:

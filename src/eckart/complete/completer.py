@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterator
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import TransformerMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from eckart.bases import TransformerMixin
 from eckart.certify.certificate import Certificate
 from eckart.complete.folding import entry_weights, is_matrix, put_observed
 from eckart.complete.kept_entries import KeptEntries

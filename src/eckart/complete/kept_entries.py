@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -43,7 +43,7 @@ class KeptEntries(Estimator):
             return score_cells(self, observed(X, **named, duplicates="last"))
         if isinstance(X, (Observed, Counts)) or not hasattr(self, "_folded"):
             return score_cells(self, self._as_of_fit(observed(X)))
-        return score_rows(self, self._aligned(X))
+        return score_rows(self, cast(Any, self)._aligned(X))
 
     def _name_table(self, rows: Any, columns: Any, values: Any) -> None:
         """Keep the names of a table's columns: ``score`` reads one of the same form."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from eckart.complete.beside import moments
 from eckart.errors import InputError, wrong
+from eckart.index.alike import unknown_column
 from eckart.io.tables.attributes import table_of
 from eckart.io.tables.triples import observed
 from eckart.loading import pa
@@ -45,7 +46,7 @@ def timed(X: Any, sql: str | None, time: Any, table: dict[str, Any]) -> tuple[Ob
     names = [str(table[name]) for name in ("rows", "columns", "values") if table[name] is not None]
     for name in (*names, time):
         if name not in whole.column_names:
-            raise InputError(f"column {name!r} came, wanted one of {', '.join(whole.column_names[:12])} in X")
+            raise unknown_column(name, whole.column_names, "X")
     if table["values"] is not None:
         whole = whole.filter(whole.column(str(table["values"])).is_valid())
     numbers, dates = moments_of(whole.column(time))

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -130,7 +130,7 @@ class GloVe(WordModel):
     """
 
     _: KW_ONLY
-    solver: str = param("als", one_of(*STEPS))
+    solver: Literal["als", "adagrad"] = param("als", one_of(*STEPS))
     n_max: float = param(10.0, number(0, above=True))
     power: float = param(0.75, number(0))
     l2: float = param(0.03, number(0))
@@ -138,7 +138,7 @@ class GloVe(WordModel):
     tol: float = param(1e-4, number(0))
     learning_rate: float = param(0.05, number(0, above=True))
     add_context: bool = param(True, flag())
-    weighting: str = param("harmonic", one_of(*WEIGHTINGS))
+    weighting: Literal["harmonic", "flat", "linear"] = param("harmonic", one_of(*WEIGHTINGS))
     checkpoint: Any = param(None, file_name())
 
     @fitted

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from eckart.bases import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from eckart.embed.cooccurrence import MOST_WINDOW
 from eckart.embed.item_lists import look
 from eckart.embed.sequences import Sequences

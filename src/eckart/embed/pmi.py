@@ -15,7 +15,7 @@ References: Church and Hanks (1990); Levy, Goldberg, Dagan (2015), Improving dis
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -150,11 +150,11 @@ class PMI(WordModel):
 
     n_components: int | None = param(None, optional(whole(1)))  # type: ignore[assignment]
     _: KW_ONLY
-    kind: str = param("positive", one_of(*KINDS))
+    kind: Literal["positive", "pmi"] = param("positive", one_of(*KINDS))
     shift: float = param(1.0, number(0, above=True))
     smoothing: float = param(0.75, number(0))
     exponent: float = param(0.5, number())
-    weighting: str = param("harmonic", one_of(*WEIGHTINGS))
+    weighting: Literal["harmonic", "flat", "linear"] = param("harmonic", one_of(*WEIGHTINGS))
     tol: float = param(1e-6, number(0))
     checkpoint: Any = param(None, file_name())
 

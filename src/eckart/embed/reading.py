@@ -24,6 +24,9 @@ def read_vectors(
 ) -> Vectors:
     """Vectors out of a file that word2vec, GloVe, fastText (.vec), gensim or ``Vectors.write`` wrote, or of a saved embedding model.
 
+    A word that comes twice keeps its first vector, and a warning says so. A file that is not what its first line promises, a line of too few numbers and
+    a number that is not finite are refused, with the line.
+
     Parameters
     ----------
     path : the file, compressed (gzip) or not
@@ -31,9 +34,6 @@ def read_vectors(
     limit : read so many words from the first on (usually the most frequent)
     encoding, undecodable : of the words; what cannot be decoded is refused, or replaced by U+FFFD with undecodable="replace"
     dtype : float32 or float64; float32 unless said, and as it is held in .safetensors
-
-    A word that comes twice keeps its first vector, and a warning says so. A file that is not what its first line promises, a line of too few numbers and
-    a number that is not finite are refused, with the line.
 
     >>> import tempfile, os
     >>> from eckart import Vectors

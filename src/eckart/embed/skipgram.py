@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -109,11 +109,11 @@ class SkipGram(WordModel):
 
     _: KW_ONLY
     window: int = param(5, whole(1, MOST_WINDOW))
-    loss: str = param("negative", one_of("negative", "softmax"))
+    loss: Literal["negative", "softmax"] = param("negative")
     negatives: int = param(5, whole(1, 100_000))
     noise_exponent: float = param(0.75, number(0))
     drawn: int | None = param(None, optional(whole(1, 100_000)))
-    solver: str = param("auto", one_of("auto", "stochastic", "exact"))
+    solver: Literal["auto", "stochastic", "exact"] = param("auto")
     sample: float | str | None = param("auto", either(one_of("auto", None), number(0)))
     bias: bool = param(False, flag())
     max_iter: int | None = param(None, optional(whole(1)))

@@ -6,6 +6,8 @@ import difflib
 from collections.abc import Iterable
 from typing import Any
 
+from eckart.errors import InputError
+
 MOST_COMPARED = 10_000
 """Names that are compared letter for letter, at five microseconds each."""
 MOST_LOOKED_AT = 2_000_000
@@ -36,3 +38,20 @@ def alike(name: str, known: Iterable[Any], most: int = 3) -> list[str]:
         part += max(1, (len(asked) - part) // 2)
     close = difflib.get_close_matches(asked, near[:MOST_COMPARED], most, ALIKE) if asked else []
     return [one for fold in close for one in folded[fold]][:most]
+
+
+MOST_NAMES = 60
+"""Names that an error lists: a screenful. Of more, the first are shown and the others counted."""
+
+
+def unknown_column(name: Any, known: Iterable[Any], where: Any, came: str | None = None) -> InputError:
+    """The error about a column that is not there, with the names that are, and those that may have been meant.
+
+    >>> str(unknown_column("yera", ["year", "island"], "a.csv"))
+    "column 'yera' came, wanted one of the columns of a.csv: 'year', 'island'; did you mean 'year'?"
+    """
+    names = list(known)
+    near = alike(str(name), names)
+    told = ", ".join(map(repr, names[:MOST_NAMES])) + (f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else "")
+    hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+    return InputError(f"{came or f'column {name!r}'} came, wanted one of the columns of {where}: {told or 'none'}{hint}")

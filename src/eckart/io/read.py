@@ -21,12 +21,14 @@ from eckart.io.sql.answers import Answer
 from eckart.io.sql.databases import is_address, is_database, shown
 from eckart.io.tables.csv_file import read_csv
 from eckart.io.tables.device_rows import DeviceRows, on_device
+from eckart.io.tables.encodings import ending_of
 from eckart.io.tables.frames import (
     ARROW_FILES,
     arrow_batches,
     arrow_columns,
     arrow_dtype,
     arrow_head,
+    arrow_pattern,
     from_arrow,
     from_frame,
     hold,
@@ -97,7 +99,8 @@ def read(
     Parameters
     ----------
     source : path, frame, array, sparse matrix, nested list or iterator of row blocks
-        Files: .npy, .npz, .mtx, .csv, .tsv, .parquet, .arrow, .feather, .xlsx, .jsonl, a folder of images; ``*`` chains files. Frames are those of pandas and
+        Files: .npy, .npz, .mtx, .csv, .tsv and .dat (also packed, .csv.gz), .parquet, .arrow, .feather, .xlsx, .jsonl, a folder of images or of Parquet or
+        Arrow files, which are the parts of one table; ``*`` chains files. Frames are those of pandas and
         polars, and Arrow tables; rows may lie on a GPU (a CUDA tensor, a CuPy array).
         With ``sql``: a connection (DuckDB, ADBC, SQLAlchemy, or any other of Python's DB-API), a DuckDB or SQLite
         file, or an address such as ``postgresql://host/shop``.
@@ -240,6 +243,7 @@ def _numeric_sparse(matrix: Any) -> Any:
 
 
 def _read_path(path: str, ask: _Ask) -> Matrix:
+    path = path if os.path.isdir(path) and images_in(path) else arrow_pattern(path)
     file = Path(path)
     if is_address(path) or is_database(file):
         raise InputError(
@@ -258,7 +262,7 @@ def _read_path(path: str, ask: _Ask) -> Matrix:
         )
     if file.stat().st_size == 0:
         raise FileError(f"{path} is empty (0 bytes)")
-    ending = file.suffix.lower()
+    ending = ending_of(file)
     try:
         if ending in (".npy", ".npz"):
             _refuse_names(ask.columns, ask.index, path)
@@ -275,7 +279,7 @@ def _read_path(path: str, ask: _Ask) -> Matrix:
     except OSError as error:
         raise FileError(f"{path} cannot be read: {error}") from None
     raise FileError(
-        f"{path} ends in {ending or 'nothing'!r}, wanted .npy, .npz, .mtx, .csv, .tsv, .parquet, .arrow, .feather, .xlsx or .jsonl; say delimiter= "
+        f"{path} ends in {ending or 'nothing'!r}, wanted .npy, .npz, .mtx, .csv, .tsv, .dat, .parquet, .arrow, .feather, .xlsx or .jsonl; say delimiter= "
         "if it is text"
     )
 

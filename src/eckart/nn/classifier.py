@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
+from eckart.bases import ClassifierMixin
 from eckart.errors import InputError
 from eckart.fit import fitted
 from eckart.nn.head import NetworkHead, labels_of

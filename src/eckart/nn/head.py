@@ -5,12 +5,12 @@ from __future__ import annotations
 import warnings
 from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
-from sklearn.base import ClassifierMixin
 from sklearn.exceptions import DataConversionWarning
 
+from eckart.bases import ClassifierMixin
 from eckart.certify.certificate import Certificate
 from eckart.certify.network import certify_network
 from eckart.errors import FileError, InputError
@@ -43,7 +43,7 @@ class NetworkHead(NetworkShell):
     _problem = ""
     epochs, small_batches, fine_rate = (1500, 8, 300), 2000, 2.0  # labels fit in fewer and larger steps than whole rows do
 
-    def fit(self, X: Any, y: Any = None) -> Any:
+    def fit(self, X: Any, y: Any = None) -> Self:
         """Train on rows X with answers y; missing entries of X count as the mean of their column."""
         if y is None:
             raise InputError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -91,12 +91,12 @@ class NetworkParameters(Estimator):
 
     _: KW_ONLY
     hidden: Any = param(None, WIDTHS)
-    activation: str = param("relu", one_of(*ACTIVATIONS))
+    activation: Literal["relu", "gelu", "tanh", "sigmoid", "identity"] = param("relu", one_of(*ACTIVATIONS))
     dropout: float = param(0.0, SHARE)
     weight_decay: float = param(0.0, number(0))
-    optimizer: str = param("adam", one_of(*RULES))
+    optimizer: Literal["gd", "heavy_ball", "nesterov", "adagrad", "adam"] = param("adam", one_of(*RULES))
     learning_rate: Any = param("auto", either(one_of("auto"), number(0, above=True)))
-    schedule: str = param("cosine", one_of("constant", "cosine", "linear"))
+    schedule: Literal["constant", "cosine", "linear"] = param("cosine")
     max_iter: int | None = param(None, either(optional(whole(1)), wanted="None or a number of epochs >= 1"))
     batch_size: Any = param("auto", either(one_of("auto"), whole(1)))
     validation_fraction: float | str = param("auto", either(one_of("auto"), number(0, 1, below=True), wanted="'auto' or a share of 0 (none) to below 1"))
@@ -108,7 +108,7 @@ class NetworkParameters(Estimator):
     device: Any = param(
         None, Rule("None, 'cpu' or 'cuda'", lambda v: v is None or (isinstance(v, str) and v.partition(":")[0] in ("cpu", "cuda")))
     )
-    precision: str = param("auto", one_of("auto", "float32", "float64", "bfloat16"))
+    precision: Literal["auto", "float32", "float64", "bfloat16"] = param("auto")
     compile: Any = param("auto", either(one_of("auto"), flag()))
     checkpoint: Any = param(None, file_name())
     engine: Any = param("auto", ENGINE)
@@ -119,11 +119,11 @@ class NetworkParameters(Estimator):
     held_out_from: ClassVar[int] = 0  # rows from which on some are held out
 
     def __init_subclass__(cls, **more: Any) -> None:
-        super().__init_subclass__(**more)
         text = cls.__doc__ or ""  # python -OO leaves none
         for name, words in WORDS.items():
             text = text.replace(f"{{{name}}}", words)
         cls.__doc__ = text or None
+        super().__init_subclass__(**more)
 
 
 def asked_device(model: Any) -> tuple[Any, str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.base import RegressorMixin
 
+from eckart.bases import RegressorMixin
 from eckart.nn.head import NetworkHead, numbers_of
 
 

@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
 
 from eckart.errors import FileError
 from eckart.factors import Network
@@ -76,6 +77,8 @@ class NetworkShell(NetworkParameters, ABC):
 
     def _new(self, X: Any) -> tuple[Matrix, bool]:
         """New rows in memory, with the columns of the training data."""
+        check_is_fitted(self)
+        need_torch(type(self).__name__)
         gpu = is_tensor(X) and X.is_cuda
         return batches.whole(self._new_rows(as_array(X))), gpu
 
@@ -179,6 +182,7 @@ class NetworkShell(NetworkParameters, ABC):
         return self._errors
 
     def extra_state(self) -> dict[str, np.ndarray]:
+        """Arrays beside the factors, by name, for a model file."""
         return {"held_out": self._errors}
 
     def restore(

@@ -169,7 +169,7 @@ def outlier_chart(outliers: Any, ax: Any = None, *, names: Any = None, most: int
     flagged = outliers.flagged
     for these, size, colour, alpha in ((~flagged, 9, BLUE, 0.5), (flagged, 16, RED, 0.8)):
         drawn = ax.scatter(t2[these], spe[these], s=size, color=colour, alpha=alpha, linewidths=0)
-        drawn.eckart_names = [f"row {r}" for r in np.flatnonzero(these)]
+        drawn.eckart_names = [f"row {r}" if names is None else str(names[r]) for r in np.flatnonzero(these)]
     for limit, line in ((outliers.t2_limit, ax.axvline), (outliers.spe_limit, ax.axhline)):
         if np.isfinite(limit) and limit > 0:
             line(limit, color=INK, linewidth=1, linestyle=":")

@@ -18,6 +18,10 @@ NEEDED = ("components_", "mean_", "explained_variance_")
 OTHERS = ("explained_variance_ratio_", "singular_values_", "noise_variance_", "n_samples_", "n_components_")
 
 
+def _settable(name: str) -> Any:
+    return vars(BasisAttributes)[name].setter(lambda self, value: self._set(name, value))
+
+
 class SettableBasis(BasisAttributes):
     """Attributes of ``BasisAttributes`` that can be set: of a fitted model, or one by one of a new one until there are enough."""
 
@@ -33,8 +37,8 @@ class SettableBasis(BasisAttributes):
         parts, follow = dict(vars(self).get("_parts", {})), set(parts_that_follow(self))
         if not by_hand:
             parts = {each: getattr(self, each) for each in (*NEEDED, *OTHERS)}
-            unrotated = BasisAttributes.explained_variance_, BasisAttributes.explained_variance_ratio_
-            parts |= {each.fget.__name__: each.fget(self) for each in unrotated}  # what belongs to components_
+            unrotated = "explained_variance_", "explained_variance_ratio_"  # what belongs to components_
+            parts |= {each: vars(BasisAttributes)[each].fget(self) for each in unrotated}
             follow = {"explained_variance_ratio_", "singular_values_"}
         if old is not None and name == "components_" and np.shape(value) != old.factors.components.shape:
             raise InputError(
@@ -55,18 +59,10 @@ class SettableBasis(BasisAttributes):
             self.__dict__.pop("_stream", None)
         self._parts = parts | {"follow": follow - {name}}
 
-    components_ = BasisAttributes.components_.setter(lambda self, value: self._set("components_", value))
-    mean_ = BasisAttributes.mean_.setter(lambda self, value: self._set("mean_", value))
-    explained_variance_ = BasisAttributes.explained_variance_.setter(
-        lambda self, v: self._set("explained_variance_", v)
-    )
-    explained_variance_ratio_ = BasisAttributes.explained_variance_ratio_.setter(
-        lambda self, value: self._set("explained_variance_ratio_", value)
-    )
-    singular_values_ = BasisAttributes.singular_values_.setter(lambda self, value: self._set("singular_values_", value))
-    noise_variance_ = BasisAttributes.noise_variance_.setter(lambda self, value: self._set("noise_variance_", value))
-    n_samples_ = BasisAttributes.n_samples_.setter(lambda self, value: self._set("n_samples_", value))
-    n_components_ = BasisAttributes.n_components_.setter(lambda self, value: self._set("n_components_", value))
+    if not TYPE_CHECKING:
+        for _name in (*NEEDED, *OTHERS):
+            vars()[_name] = _settable(_name)
+        del _name
 
 
 def parts_that_follow(model: Any) -> Any:

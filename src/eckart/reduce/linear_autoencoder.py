@@ -9,11 +9,11 @@ range of V W. The certificate is PCA's, for that subspace, plus the gradient nor
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
+from eckart.bases import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from eckart.certify.certificate import Certificate, Check
 from eckart.engines.protocol import Engine
 from eckart.errors import InputError
@@ -89,7 +89,7 @@ class LinearAutoencoder(BasisAttributes, ClassNamePrefixFeaturesOutMixin, Transf
 
     n_components: int = param(2, whole(0))
     _: KW_ONLY
-    optimizer: str = param("nesterov", one_of(*RULES))
+    optimizer: Literal["gd", "heavy_ball", "nesterov", "adagrad", "adam"] = param("nesterov", one_of(*RULES))
     learning_rate: Any = param("auto", either(one_of("auto"), number(0, above=True)))
     batch_size: int | None = param(None, optional(whole(1)))
     tied: bool = param(False, flag())
@@ -176,6 +176,7 @@ class LinearAutoencoder(BasisAttributes, ClassNamePrefixFeaturesOutMixin, Transf
         return self._weights[1]
 
     def extra_state(self) -> dict[str, np.ndarray]:
+        """Arrays beside the factors, by name, for a model file."""
         return {"encoder": self._weights[0], "decoder": self._weights[1]}
 
     def _store(self, fit: Fit, arrays: dict[str, np.ndarray]) -> None:

@@ -11,11 +11,11 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any
+from typing import Any, Literal, Self
 
 import numpy as np
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
+from eckart.bases import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from eckart.certify.certificate import Certificate
 from eckart.certify.network import certify_network
 from eckart.errors import FileError, InputError, wrong
@@ -30,7 +30,7 @@ from eckart.matrix import Counts, Dense, Matrix, row_parts, squarable
 from eckart.nn.lazy import need_torch
 from eckart.nn.options import held_out_share, recipe_of
 from eckart.nn.shell import NetworkShell, as_array, drawn_seed, fingerprint, live, rows_at, split_rows, warn_of
-from eckart.parameters import check, either, is_int, number, one_of, param, whole
+from eckart.parameters import check, either, is_int, number, param, whole
 from eckart.reduce.compare import linear_risk, principal_subspace
 from eckart.reduce.network_rebuild import fill_gaps, link, logit, risk_of, shares_only
 from eckart.rng import generator
@@ -53,13 +53,13 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
 
     n_components: int = param(2, whole(1))
     _: KW_ONLY
-    loss: str = param("squared", one_of("squared", "bernoulli"))
+    loss: Literal["squared", "bernoulli"] = param("squared")
     noise: float = param(0.0, FINITE)
-    corruption: str = param("gaussian", one_of("gaussian", "mask"))
+    corruption: Literal["gaussian", "mask"] = param("gaussian")
     variational: float = param(0.0, FINITE)
-    init: str = param("random", one_of("random", "pca"))
+    init: Literal["random", "pca"] = param("random")
 
-    def fit(self, X: Any, y: Any = None) -> Any:
+    def fit(self, X: Any, y: Any = None) -> Self:
         """Train on the rows of X; NaN and absent entries of ``Observed`` data are unknown and play no part in the loss."""
         self._check()
         matrix, gpu = self._door(X)
@@ -134,7 +134,7 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
         more = {"seed": seed, "rows": f.rows, "calls": 1, "optimizer": None, "of": None, "gaps": gaps}
         return {**kept, **more}, matrix, gpu
 
-    def transform(self, X: Any) -> Any:
+    def transform(self, X: Any) -> np.ndarray:
         """Codes F(x), k numbers a row; of a Gaussian code, its mean."""
         matrix, gpu = self._new(X)
         f = self.fit_.factors
@@ -142,8 +142,8 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
 
     def inverse_transform(self, X: Any) -> np.ndarray:
         """Rows G(z) from codes z."""
-        torch = need_torch(type(self).__name__)
         f = self._fitted("inverse_transform").factors
+        torch = need_torch(type(self).__name__)
         X = as_array(X)
         codes = numeric(np.asarray(X.to_numpy() if hasattr(X, "to_numpy") else X))
         if codes.ndim != 2 or codes.shape[1] != f.k:

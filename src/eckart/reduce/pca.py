@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
+from eckart.bases import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from eckart.certify.certificate import Certificate
 from eckart.engines.protocol import Moments, Sketch
 from eckart.errors import FileError, InputError
@@ -34,7 +34,6 @@ from eckart.reduce.encode import encoder_of, filled, reusable
 from eckart.reduce.given import SettableBasis
 from eckart.reduce.krylov import FINEST
 from eckart.reduce.out_of_range import in_range
-from eckart.reduce.plan import ALIASES, SOLVERS
 from eckart.reduce.rotate import Rotation, rotation_of
 from eckart.reduce.running_fit import solve_running
 from eckart.reduce.solve import Options, certify, solve_scaled
@@ -115,14 +114,14 @@ class PCA(SettableBasis, ComponentTables, ClassNamePrefixFeaturesOutMixin, Trans
     _: KW_ONLY
     copy: bool = param(True, flag())
     whiten: bool = param(False, flag())
-    svd_solver: str = param("auto", one_of("auto", *SOLVERS, *ALIASES))
+    svd_solver: Literal["auto", "eigh", "svd", "power", "randomized", "lanczos", "gradient", "full", "covariance_eigh", "arpack"] = param("auto")
     tol: float = param(0.0, number(0, 1, below=True))
     iterated_power: Any = param("auto", either(one_of("auto"), whole(0)))
     n_oversamples: int = param(10, whole(1))
-    power_iteration_normalizer: str = param("auto", one_of("auto", "QR", "LU", "none"))
+    power_iteration_normalizer: Literal["auto", "QR", "LU", "none"] = param("auto")
     center: bool = param(True, flag())
     scale: bool = param(False, flag())
-    rotation: str | None = param(None, one_of(None, "varimax", "promax"))
+    rotation: Literal[None, "varimax", "promax"] = param(None)
     max_iter: int | None = param(None, optional(whole(1)))
     checkpoint: Any = param(None, file_name())
 
@@ -186,7 +185,7 @@ class PCA(SettableBasis, ComponentTables, ClassNamePrefixFeaturesOutMixin, Trans
         self._stream = after
 
     @in_kind
-    def transform(self, X: Any) -> Any:
+    def transform(self, X: Any) -> np.ndarray:
         """Codes of rows: (x - mean) U, scaled to unit variance if ``whiten``; a row with gaps gets its expected code given what is there.
 
         Codes of rows that lie on a GPU (a CUDA tensor, a CuPy array) lie there too.
@@ -194,7 +193,7 @@ class PCA(SettableBasis, ComponentTables, ClassNamePrefixFeaturesOutMixin, Trans
         return same_kind(X, self._encode(X))
 
     @in_kind
-    def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
+    def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> np.ndarray:
         """fit(X).transform(X), reading X once through the door."""
         matrix = X if hasattr(X, "columns") or isinstance(X, np.ndarray) else read(X)
         if isinstance(matrix, Dense) and not matrix.in_memory and not matrix.stream.rereadable:
@@ -295,6 +294,10 @@ class PCA(SettableBasis, ComponentTables, ClassNamePrefixFeaturesOutMixin, Trans
         variances = self._fitted("explained_variance_").factors.variances
         return variances if self._rotation is None else self._rotation.variances
 
+    @explained_variance_.setter
+    def explained_variance_(self, value: Any) -> None:
+        self._set("explained_variance_", value)
+
     @fitted
     def explained_variance_ratio_(self) -> np.ndarray:
         """Share of the total variance of each component; with ``rotation`` that of the rotated ones, which sum to the same."""
@@ -302,11 +305,7 @@ class PCA(SettableBasis, ComponentTables, ClassNamePrefixFeaturesOutMixin, Trans
         scatter = b.scatter if self._rotation is None else self._rotation.variances * b.degrees
         return scatter / b.total if b.total > 0 else np.zeros(b.k)
 
-    @explained_variance_.setter  # type: ignore[no-redef]
-    def explained_variance_(self, value: Any) -> None:
-        self._set("explained_variance_", value)
-
-    @explained_variance_ratio_.setter  # type: ignore[no-redef]
+    @explained_variance_ratio_.setter
     def explained_variance_ratio_(self, value: Any) -> None:
         self._set("explained_variance_ratio_", value)
 
@@ -315,7 +314,7 @@ class PCA(SettableBasis, ComponentTables, ClassNamePrefixFeaturesOutMixin, Trans
         """Mean of the rows, in the units of the data; zero where they were not centered."""
         return self._in_units(self._fitted("mean_").factors.mean)
 
-    @mean_.setter  # type: ignore[no-redef]
+    @mean_.setter
     def mean_(self, value: Any) -> None:
         self._set("mean_", value)
 

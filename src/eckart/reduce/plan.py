@@ -15,6 +15,10 @@ SOLVERS = ("eigh", "svd", "power", "randomized", "lanczos", "gradient")
 ALIASES = {"full": "svd", "covariance_eigh": "eigh", "arpack": "lanczos"}
 SMALL = 500
 """Rows and columns up to which a full SVD takes a tenth of a second at the most."""
+GRADIENT_SECONDS = 0.03
+"""Of Python itself in some two thousand steps of descent, whatever the size of the data, at the speed that ``FLOPS`` stands for."""
+POWER_STEPS = 300
+"""Of the power method for a component: from a few where it stands out to thousands in noise (on tables of measurements 60 to 1,700)."""
 STATISTIC_COLUMNS = 2048
 """Widest data whose covariance is formed for a stream; wider streams are sketched."""
 FLOPS = 1.0e11
@@ -107,8 +111,10 @@ def costs(x: Matrix, k: Any) -> dict[str, tuple[int, float, float]]:
         "svd": (1, read + 6.0 * rows * n * side / FLOPS, rows * n * size * 2.0 + side * side * 8.0),
         "randomized": krylov,
         "lanczos": (2 * width + 20, (2 * width + 20) * read * 2, n * size * 4.0 * width + block),
-        "power": (100 * width, 100 * width * read * 2, n * size * 2.0 * width + block),
-        "gradient": (1, gram[1] + 2000 * 4.0 * n * n * width / FLOPS, gram[2]),
+        "power": (1, gram[1] + POWER_STEPS * width * 2.0 * n * n / FLOPS, gram[2])
+        if n <= STATISTIC_COLUMNS and not short
+        else (100 * width, 100 * width * read * 2, n * size * 2.0 * width + block),
+        "gradient": (1, gram[1] + GRADIENT_SECONDS + 2000 * 4.0 * n * n * width / FLOPS, gram[2]),
     }
 
 

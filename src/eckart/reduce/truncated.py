@@ -8,11 +8,11 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
+from eckart.bases import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from eckart.certify.certificate import Certificate
 from eckart.engines.protocol import GapsFound
 from eckart.errors import InputError, wrong
@@ -22,7 +22,7 @@ from eckart.io.models.levels import resuming
 from eckart.io.read import read
 from eckart.io.tables.numbers import numeric
 from eckart.matrix import Observed
-from eckart.parameters import check, file_name, number, one_of, param, whole
+from eckart.parameters import check, file_name, number, param, whole
 from eckart.reduce.covariance import Covariance
 from eckart.reduce.encode import encode, reusable
 from eckart.reduce.krylov import FINEST
@@ -79,10 +79,10 @@ class TruncatedSVD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator)
 
     n_components: int = param(2, whole(1))
     _: KW_ONLY
-    algorithm: str = param("randomized", one_of("randomized", "arpack"))
+    algorithm: Literal["randomized", "arpack"] = param("randomized")
     n_iter: int = param(5, whole(0))
     n_oversamples: int = param(10, whole(1))
-    power_iteration_normalizer: str = param("auto", one_of("auto", "QR", "LU", "none"))
+    power_iteration_normalizer: Literal["auto", "QR", "LU", "none"] = param("auto")
     tol: float = param(0.0, number(0, 1, below=True))
     checkpoint: Any = param(None, file_name())
 

@@ -20,8 +20,9 @@ def reduce_report(
     image: tuple[int, int] | None = None,
     ks: tuple[int, ...] = (2, 10, 30),
     spectrum: np.ndarray | None = None,
+    names: Any = None,
 ) -> Report:
-    """A page for a fitted PCA; ``sample`` (rows of the data) adds map, reconstructions and outliers."""
+    """A page for a fitted PCA; ``sample`` (rows of the data, called ``names``) adds map, reconstructions and outliers."""
     b, fit = model.fit_.factors, model.fit_
     share = float(np.sum(model.explained_variance_ratio_))
     page = Report(
@@ -69,7 +70,7 @@ def reduce_report(
         page.section("Rows that do not fit")
         page.pictures(
             (
-                plots.outlier_chart(model.outliers(named)),
+                plots.outlier_chart(model.outliers(named), names=names),
                 "Distance inside the subspace against distance from it, with limits frozen at fit",
             )
         )

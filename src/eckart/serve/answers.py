@@ -7,8 +7,11 @@ from typing import Any
 import numpy as np
 
 from eckart.errors import InputError
+from eckart.factors import Topics
 from eckart.index.labels import Labels, one_or_many
 from eckart.io.tables.triples import observed
+from eckart.io.text.tokens import Tokenizer
+from eckart.io.text.vocabulary import corpus
 from eckart.matrix import Observed
 from eckart.serve.models import Served
 from eckart.serve.problems import Problem
@@ -54,7 +57,21 @@ def listed(found: Any) -> Columns:
 
 
 def _transform(served: Served, asked: Any) -> Columns:
-    return _named(served, served.model.transform(_rows(served, asked.X)))
+    if (asked.X is None) == (asked.texts is None):
+        what = "X is missing" if asked.X is None else "X and texts came"
+        raise Problem(422, f"{what}, wanted one of them for transform: X, the new rows, or texts, the new documents")
+    rows = _rows(served, asked.X) if asked.texts is None else _counted(served, asked.texts)
+    return _named(served, served.model.transform(rows))
+
+
+def _counted(served: Served, texts: list[str]) -> Any:
+    """Texts as counts of the words that the model knows, cut as those of its fit were."""
+    model = served.model
+    told, columns = model.fit_.plan.get("text"), model.fit_.factors.columns
+    words = columns is not None and all(isinstance(word, str) for word in columns)
+    if not words or not (isinstance(told, dict) or isinstance(model.fit_.factors, Topics)):
+        raise Problem(422, f"texts came for a {type(model).__name__} that was not fitted on texts, wanted X, the new rows")
+    return corpus(texts, vocabulary=model, **vars(Tokenizer.from_dict((told or {}).get("rules") or {})))
 
 
 def _impute(served: Served, asked: Any) -> Columns:
@@ -216,7 +233,7 @@ def _bounded(served: Served, asked: Any, limits: Any) -> None:
     """Refuse what would take more than the limits allow, before any work is done."""
     x = getattr(asked, "X", None)
     lines = len(x["rows"]) if isinstance(x, dict) else len(x) if isinstance(x, list) else getattr(x, "num_rows", 0)
-    for name in ("rows", "columns", "words", "candidates", "exclude"):
+    for name in ("rows", "columns", "words", "texts", "candidates", "exclude"):
         ids = getattr(asked, name, None)
         lines = max(lines, len(ids) if isinstance(ids, (list, np.ndarray)) else 1)
     if lines > limits.rows:

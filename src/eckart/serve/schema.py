@@ -35,9 +35,10 @@ def _one_of(*words: str) -> dict[str, Any]:
     return {"type": "string", "enum": list(words)}
 
 
+TEXTS = {"type": "array", "minItems": 1, "items": {"type": "string"}, "description": "documents, for a model that was fitted on texts"}
 COUNT = _whole(1, 1000, "how many for each")
 KINDS: dict[str, dict[str, Any]] = {
-    "X": X, "rows": IDS, "columns": IDS, "row": ID, "column": ID, "words": IDS, "a": ID, "b": ID, "c": ID, "candidates": IDS, "exclude": IDS,
+    "X": X, "texts": TEXTS, "rows": IDS, "columns": IDS, "row": ID, "column": ID, "words": IDS, "a": ID, "b": ID, "c": ID, "candidates": IDS, "exclude": IDS,
     "n": COUNT, "exclude_seen": {"type": "boolean"}, "by": _one_of("auto", "chance", "prediction"), "min_support": _whole(0, 2**31, "observations"),
     "unknown": _one_of("raise", "mean", "nan"), "method": _one_of("add", "multiply"),
 }  # fmt: skip
@@ -45,9 +46,10 @@ KINDS: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Transform:
-    """Codes of new rows; for a completion, new rows with their unknown entries filled in (fold-in)."""
+    """Codes of new rows; for a completion, new rows with their unknown entries filled in (fold-in); shares of topics or parts of new texts."""
 
-    X: Any
+    X: Any = None
+    texts: Any = None
 
 
 @dataclass(frozen=True)

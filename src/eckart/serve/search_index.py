@@ -113,6 +113,8 @@ class Exported:
 def export_vectors(model: Any, path: Any, *, queries: Any = None, sample: int = 1000, seed: int = 0) -> Exported:
     """Write the column vectors of a model as an index or a table, and measure what the index finds.
 
+    The best columns for a row are those whose vectors have the largest inner product with the row's query vector. Columns that the row has seen are among them.
+
     Parameters
     ----------
     model : a fitted completion with factors, an embedding, or ``Vectors``
@@ -120,8 +122,6 @@ def export_vectors(model: Any, path: Any, *, queries: Any = None, sample: int = 
     queries : a .parquet for the vectors of the rows that ask, columns id and vector
     sample : how many queries the recall is measured on
     seed : of the sample
-
-    The best columns for a row are those whose vectors have the largest inner product with the row's query vector. Columns that the row has seen are among them.
 
     >>> import os, tempfile
     >>> from eckart import ALS, export_vectors

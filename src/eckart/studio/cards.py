@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+import numpy as np
+
 from eckart.cli.building import parse_image
 from eckart.cli.shell import plain
 from eckart.errors import EckartError
@@ -45,7 +47,7 @@ def card(library: Library, opened: Opened) -> dict[str, Any]:
         "certificate": _certificate(model.certificate_), "trace": _trace(model.fit_.trace), "plan": choices_of(opened.plan),
         "parameters": plain(model.get_params(deep=False)), "facts": _facts(opened, rows, k), "python": as_python(opened, data, job),
         "shell": as_shell(opened, data, job), "can": can(opened, data), "sides": sides(opened, data), "names": names_of(opened),
-        "images": image_size(opened, job),
+        "images": image_size(opened, job), "first_row": plain(opened.model.row_ids.names(np.array([0]))[0]) if opened.room == "complete" else None,
         "components_found": k, "job": None if job is None else job.id,
     }  # fmt: skip
 
@@ -74,8 +76,8 @@ def can(opened: Opened, data: str | None) -> list[str]:
     found = ["map", "colour", "rows", "labels"] if sides(opened, data) else []
     found += {
         "reduce": [
-            *(["loadings"] if hasattr(opened.factors, "components") else []), "neighbours", *(["outliers"] if hasattr(model, "outliers") else []),
-        ], "topics": ["topics", "neighbours"],
+            *(["loadings"] if hasattr(opened.factors, "components") else []), *(["outliers"] if data and hasattr(model, "outliers") else []),
+        ], "topics": ["topics"],
         "complete": ["search", "recommend", "why", "whatif", "similar", "coverage"], "parts": ["parts", "topics"], "mixture": ["mixture"],
         "embed": ["search", "neighbours", "analogy", "odd"], "network": [], "table": ["columns"], "series": ["search", "series"],
     }[room]  # fmt: skip
@@ -88,7 +90,7 @@ def can(opened: Opened, data: str | None) -> list[str]:
         found += ["intervals"] if hasattr(model, "interval") else []
     if room in ("reduce", "topics", "parts", "mixture", "table") and data:
         found += ["search", {"reduce": "reconstruct", "mixture": "row", "table": "cells"}.get(room, "documents")]
-        found += ["neighbours"] if room == "table" else []
+        found += ["neighbours"] if room in ("table", "reduce", "topics") else []
     return found
 
 

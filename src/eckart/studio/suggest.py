@@ -125,7 +125,8 @@ def _nothing() -> list[Offer]:
 def _measurements(sheet: Sheet, numbers: list[dict[str, Any]], wordy: str | None) -> list[Offer]:
     n, total = len(numbers), sheet.rows.num_rows
     missing = sum(c["gaps"] for c in numbers)
-    share = missing / max(1, n * total)
+    cells, empty = sheet.gaps
+    share = empty / max(1, cells)
     beside = {name: column for name, column in naming(sheet).items() if column is not None}
     image = sheet.image or (image_of(sheet.rows.num_columns) if sheet.kind == "array" else None)
     picture = {"image": f"{image[0]}x{image[1]}"} if image and sheet.kind != "images" else {}

@@ -58,11 +58,16 @@ class Sheet:
             for j, name in enumerate(self.rows.column_names[:MOST_COLUMNS])
         ]
 
+    @property
+    def gaps(self) -> tuple[int, int]:
+        """How many cells there are, and how many of them are empty: of all columns."""
+        if self.rows is None:
+            return 0, 0
+        return self.rows.num_rows * self.rows.num_columns, sum(c.null_count for c in self.rows.columns) + self._nan()
+
     def card(self) -> dict[str, Any]:
         """What the page shows first."""
-        rows = self.rows
-        cells = 0 if rows is None else rows.num_rows * rows.num_columns
-        missing = 0 if rows is None else sum(c.null_count for c in rows.columns) + self._nan()
+        rows, (cells, missing) = self.rows, self.gaps
         return {
             "kind": self.kind, "rows": rows.num_rows if rows is not None and self.whole else None, "bytes": _size(self.path),
             "columns": self.columns, "columns_total": 0 if rows is None else rows.num_columns, "gaps_from": 0 if rows is None else rows.num_rows,

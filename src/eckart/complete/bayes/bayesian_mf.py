@@ -14,7 +14,7 @@ from __future__ import annotations
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from scipy.special import ndtri
@@ -105,10 +105,10 @@ class BayesianMF(Featured):
     burn_in: int | None = param(None, optional(whole(0)))
     thin: int = param(4, whole(1))
     n_chains: int = param(2, whole(1))
-    likelihood: str = param("gaussian", one_of(*LIKELIHOODS))
-    noise: str = param("common", one_of("common", "row", "column", "both"))
-    tails: str = param("normal", one_of("normal", "heavy"))
-    implicit_features: bool | str = param(False, one_of(True, False, "rows", "columns"))
+    likelihood: Literal["gaussian", "probit", "ordinal", "poisson"] = param("gaussian", one_of(*LIKELIHOODS))
+    noise: Literal["common", "row", "column", "both"] = param("common")
+    tails: Literal["normal", "heavy"] = param("normal")
+    implicit_features: Literal[True, False, "rows", "columns"] = param(False)
     clip: Any = param("auto")
     checkpoint: Any = param(None, file_name())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, asdict, dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -97,8 +97,8 @@ class ALS(Choices, MappedModel):
 
     n_components: int | None = param(None, optional(whole(1)))
     _: KW_ONLY
-    feedback: str = param("explicit", one_of("explicit", "implicit"))
-    loss: str = param("squared", one_of(*FACTORIZED))
+    feedback: Literal["explicit", "implicit"] = param("explicit")
+    loss: Literal["squared", "absolute", "huber", "logistic", "ordered", "ordered_probit", "poisson"] = param("squared", one_of(*FACTORIZED))
     l2: float | None = param(None, optional(number(0)))
     l2_power: float | None = param(None, optional(number(0, 10)))  # beyond it the power of a count leaves the range
     biases: bool = param(True, flag())
@@ -108,13 +108,13 @@ class ALS(Choices, MappedModel):
     nonnegative: bool = param(False, flag())
     alpha: float = param(1.0, number(0))
     unobserved_weight: float = param(0.1, number(0))
-    zeros: str = param("all", one_of("all", "unobserved"))
-    strengths: str = param("auto", one_of("auto", "raw", "log"))
-    normalise: str | None = param("auto", one_of("auto", *KINDS))
+    zeros: Literal["all", "unobserved"] = param("all")
+    strengths: Literal["auto", "raw", "log"] = param("auto")
+    normalise: Literal["auto", "column", "row", "both", "bias", "global", None] = param("auto", one_of("auto", *KINDS))
     scale: bool = param(False, flag())
-    solver: str = param("auto", one_of("auto", "cholesky", "cg"))
+    solver: Literal["auto", "cholesky", "cg"] = param("auto")
     cg_steps: int = param(3, whole(1))
-    stop: str = param("decrease", one_of("decrease", "gradient", "held_out"))
+    stop: Literal["decrease", "gradient", "held_out"] = param("decrease")
     tol: float = param(1e-4, number(0))
     max_iter: int = param(50, whole(1))
     held_out: float = param(0.1, number(0, above=True))

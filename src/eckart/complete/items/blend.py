@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from sklearn.base import clone
@@ -35,7 +35,7 @@ from eckart.fit import Fit, fitted
 from eckart.io.models.save import pack, unpack
 from eckart.io.tables.triples import observed
 from eckart.matrix import Observed, squarable
-from eckart.parameters import check, number, one_of, param, whole
+from eckart.parameters import check, number, param, whole
 from eckart.rng import generator
 from eckart.trace import StopReason, Trace
 
@@ -83,7 +83,7 @@ class Blend(RowScorer):
     _: KW_ONLY
     held_out: Any = param(0.1, number(0, above=True))
     at: int = param(20, whole(1))
-    feedback: str = param("implicit", one_of("implicit"))
+    feedback: Literal["implicit"] = param("implicit")
 
     def fit(
         self,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -25,7 +25,7 @@ from eckart.fit import Fit
 from eckart.io.tables.triples import observed
 from eckart.matrix import Observed
 from eckart.matrix_blocks import as_counts, with_values
-from eckart.parameters import one_of, param
+from eckart.parameters import param
 
 DOUBLE = 8192
 """Columns up to which n x n weights are found in double precision (half a gigabyte); beyond, single precision halves memory and time."""
@@ -56,8 +56,8 @@ class ItemModel(RowScorer):
     """Parameters and verbs of all item models."""
 
     _: KW_ONLY
-    strengths: str = param("binary", one_of("binary", "raw"))
-    feedback: str = param("implicit", one_of("implicit"))
+    strengths: Literal["binary", "raw"] = param("binary")
+    feedback: Literal["implicit"] = param("implicit")
 
     def _check_entries(self, x: Observed, weights: np.ndarray | None) -> None:
         if weights is not None:

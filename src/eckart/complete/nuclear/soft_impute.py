@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -143,12 +143,12 @@ class SoftImpute(SpectralCompleter):
 
     n_components: int | None = param(None, optional(whole(1)))
     _: KW_ONLY
-    loss: str = param("squared", one_of(*FACTORIZED))
+    loss: Literal["squared", "absolute", "huber", "logistic", "ordered", "ordered_probit", "poisson"] = param("squared", one_of(*FACTORIZED))
     tau: float | None = param(None, optional(number(0, above=True)))
     path: bool | int = param(False, either(flag(), whole(0, 100_000), wanted="True, False, or a number of values up to 100000"))
     debias: bool = param(False, flag())
-    method: str = param("descent", one_of("descent", "proximal"))
-    normalise: str | None = param("auto", one_of("auto", *KINDS))
+    method: Literal["descent", "proximal"] = param("descent")
+    normalise: Literal["auto", "column", "row", "both", "bias", "global", None] = param("auto", one_of("auto", *KINDS))  # type: ignore[assignment]  # one more choice than its base
     tol: float = param(1e-3, number(0))
     max_iter: int = param(1000, whole(1))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -34,7 +34,7 @@ class SpectralCompleter(Completer):
     """Fit, certificate and fold-in; a subclass provides ``_find`` (the solver) and ``_evidence`` (its certificate)."""
 
     _: KW_ONLY
-    normalise: str | None = param(None, one_of(*KINDS))
+    normalise: Literal["column", "row", "both", "bias", "global", None] = param(None, one_of(*KINDS))
     checkpoint: Any = param(None, file_name())
 
     @abstractmethod

@@ -5,13 +5,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import Any, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from eckart.bases import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from eckart.certify.certificate import Certificate
 from eckart.complete.tables.columns import Part
 from eckart.complete.tables.factor_em import Gaps, Gaussian
@@ -27,7 +27,7 @@ from eckart.io.models.levels import resumed
 from eckart.io.tables.mixed import MixedFrame, Picked, mixed_frame
 from eckart.matrix import SQUARABLE
 from eckart.notebook import table as html_table
-from eckart.parameters import check, file_name, number, one_of, optional, param, whole
+from eckart.parameters import check, file_name, number, optional, param, whole
 from eckart.terms import Ordered, loss_named
 from eckart.trace import progress
 
@@ -117,7 +117,7 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     l2: float | None = param(None, optional(number(0, above=True)))
     tol: float = param(3e-4, number(0))
     max_iter: int = param(100, whole(1))
-    trees: bool | str = param("auto", one_of("auto", True, False))
+    trees: Literal["auto", True, False] = param("auto")
     checkpoint: Any = param(None, file_name())
     parts_: tuple[Part, ...] = field(init=False)
     forests_: dict[str, Forest] = field(init=False)

@@ -9,7 +9,7 @@ and that one more step does not move it: a stationary point.
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -88,12 +88,12 @@ class GaussianMixture(SettableMixture):
 
     n_components: Any = param(1, either(whole(1), one_of("auto")))
     _: KW_ONLY
-    covariance_type: str | None = param(None, one_of(None, *KINDS))
+    covariance_type: Literal[None, "unit", "spherical", "diag", "tied", "full", "factor"] = param(None, one_of(None, *KINDS))
     tol: float = param(1e-3, number(0))
     reg_covar: float | None = param(None, optional(number(0)))
     max_iter: int = param(100, whole(0))
     n_init: int = param(1, starts())
-    init_params: str = param("k-means++", one_of(*WAYS))
+    init_params: Literal["k-means++", "kmeans", "random", "random_from_data"] = param("k-means++", one_of(*WAYS))
     weights_init: Any = param(None)
     means_init: Any = param(None)
     precisions_init: Any = param(None)

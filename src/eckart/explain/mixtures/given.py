@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -68,11 +68,15 @@ def _inverse(precisions: np.ndarray, kind: str, name: str = "precisions_init") -
     return inverse if kind == "full" else inverse[0]
 
 
-class settable(fitted):
-    """A fitted attribute of a mixture that can be set."""
+if TYPE_CHECKING:
+    from builtins import property as settable
+else:
 
-    def __init__(self, get: Any):
-        super().__init__(get, lambda model, value: model._set(get.__name__, value))
+    class settable(fitted):
+        """A fitted attribute of a mixture that can be set."""
+
+        def __init__(self, get: Any):
+            super().__init__(get, lambda model, value: model._set(get.__name__, value))
 
 
 class SettableMixture(MixtureVerbs):
@@ -110,7 +114,8 @@ class SettableMixture(MixtureVerbs):
         for each in ("_stream", "_parts"):
             self.__dict__.pop(each, None)
 
-    weights_ = settable(MixtureVerbs.weights_.fget)
+    if not TYPE_CHECKING:
+        weights_ = settable(MixtureVerbs.weights_.fget)
 
 
 def _assembled(parts: dict[str, np.ndarray], kind: str, dtype: str, columns: Any) -> Fit:

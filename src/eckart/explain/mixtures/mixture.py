@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -137,7 +137,7 @@ class Mixture(MixtureVerbs):
     tol: float = param(1e-3, number(0))
     max_iter: int = param(100, whole(1))
     n_init: int = param(1, starts())
-    init_params: str = param("k-means++", one_of(*WAYS))
+    init_params: Literal["k-means++", "kmeans", "random", "random_from_data"] = param("k-means++", one_of(*WAYS))
     checkpoint: Any = param(None, file_name())
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Mixture:

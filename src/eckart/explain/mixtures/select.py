@@ -96,7 +96,7 @@ def select_mixture(
     held_out : share of the rows that get no weight in that second fit
     engine, n_threads, verbose : which engine ("auto", "cpu", "plain"); most threads; progress bars
     checkpoint : file in which the state is kept every few seconds; the same call resumes from it after a crash, with the same bits
-    params : other parameters of ``GaussianMixture``
+    **params : other parameters of ``GaussianMixture``
 
     >>> rng = np.random.default_rng(0)
     >>> x = np.concatenate([rng.standard_normal((150, 2)) + [6 * i, 0] for i in range(3)])
@@ -117,7 +117,7 @@ def select_mixture(
     chosen_engine = engine_named(engine, n_threads)
     params = {"n_init": 2} | params
     table: dict[str, list[Any]] = {name: [] for name in _COLUMNS if name != "held out" or criterion == "held_out"}
-    models = [(int(k), kind) for kind in covariance_types for k in n_components]
+    models: list[tuple[int, Any]] = [(int(k), kind) for kind in covariance_types for k in n_components]
     about = {
         "models": models,
         "criterion": criterion,

@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
-from sklearn.base import DensityMixin
 
+from eckart.bases import DensityMixin
 from eckart.engines.protocol.mixtures import Posteriors
 from eckart.errors import InputError, wrong
 from eckart.fit import Estimator, fitted, require_room, sample_weights

@@ -97,7 +97,7 @@ class MiniBatchNMF(NMF):
         def do(x: Placed) -> tuple[Fit, Stream]:
             if x.kind == "observed":
                 self._complete(None)
-            options = options_of(self, x, None if rows is None else float(rows.sum()))
+            options = options_of(self, x, None if rows is None else float(rows.sum()), H)
             least = min(x.shape[0] or 0, x.shape[1])
             if str(self.init).startswith("nndsvd") and options.k > least:
                 raise wrong("init", self.init, f"None or 'random' where n_components={options.k} is above {least}, the smaller side of X")
@@ -110,7 +110,7 @@ class MiniBatchNMF(NMF):
                 count = matrix.shape[0] or 0
                 even = float(np.sqrt(engine.totals(x).total / max(count * x.shape[1] * options.k, 1)))
                 codes = np.full((count, options.k), even, x.dtype) if given is None else given[0]
-                unit = options_of(self, x, 1.0)
+                unit = options_of(self, x, 1.0, H)
                 stream, codes, trace = self._passes(matrix, rows, unit, stream, codes, memory, watch)
             memory.end(trace)
             right = engine.take(stream.right, x.dtype)
@@ -152,6 +152,7 @@ class MiniBatchNMF(NMF):
         start = vars(self).get("_start")
         if self.init != "custom" or start is None:
             return super()._begin(x, options, rng)
+        options = options_of(self, x, start=start)
         found, wanted = numeric(np.asarray(start)), (options.k, x.shape[1])
         if found.shape != wanted or not (np.isfinite(found) & (found >= 0)).all():
             raise InputError(f"H of shape {found.shape} came with init='custom', wanted {wanted} finite numbers >= 0")

@@ -8,12 +8,12 @@ it is probabilistic latent semantic analysis. The loop is in ``loop``, the half 
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import Any, NamedTuple
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
+from eckart.bases import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from eckart.certify.certificate import Certificate
 from eckart.certify.nonnegative import certify_parts
 from eckart.engines.protocol import Placed
@@ -96,7 +96,7 @@ class NMF(StreamedParts, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Esti
 
     n_components: Any = param("auto", either(whole(1), one_of("auto", None), wanted="an int >= 1, 'auto' or None"))
     _: KW_ONLY
-    init: str | None = param(None, one_of(None, "nndsvd", "nndsvda", "nndsvdar", "random", "custom"))
+    init: Literal[None, "nndsvd", "nndsvda", "nndsvdar", "random", "custom"] = param(None)
     solver: str = param("auto")
     beta_loss: Any = param(
         "frobenius",
@@ -129,9 +129,7 @@ class NMF(StreamedParts, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Esti
         engine = self._engine()
 
         def do(x: Placed) -> Any:
-            options = options_of(self, x, None if rows is None else float(rows.sum()))
-            if self.init == "custom" and self.n_components in ("auto", None) and np.ndim(H) == 2:
-                options = replace(options, k=len(H))
+            options = options_of(self, x, None if rows is None else float(rows.sum()), H)
             given = self._given(W, H, x, options)
             start = None if given is None else np.concatenate([part.ravel() for part in given])
             fits = resuming(self, matrix, _all_weights(rows, entry), y=start)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from eckart.errors import wrong
 from eckart.explain.parts.sides import Penalties
 from eckart.fit import require_room
@@ -48,8 +50,9 @@ def family_of(beta: float) -> str:
     return {1.0: "kl", 2.0: "frobenius"}.get(beta, "beta")
 
 
-def options_of(model: Any, x: Any, weight: float | None = None) -> Options:
-    """The parameters, checked and resolved for data of this shape; ``weight`` is the number of rows with their weights."""
+def options_of(model: Any, x: Any, weight: float | None = None, start: Any = None) -> Options:
+    """The parameters, checked and resolved for data of this shape; ``weight`` is the number of rows with their weights, ``start`` the H
+    that a custom start begins with: its rows say how many parts, where the model does not."""
     check(model)
     n, beta = x.shape[1], beta_of(model.beta_loss)
     assert beta is not None
@@ -66,8 +69,9 @@ def options_of(model: Any, x: Any, weight: float | None = None) -> Options:
     alpha_h = model.alpha_W if model.alpha_H == "same" else model.alpha_H
     rows = float(x.shape[0] or 0) if weight is None else weight
     r, w, h = float(model.l1_ratio), n * float(model.alpha_W), rows * float(alpha_h)
+    given = len(start) if model.init == "custom" and np.ndim(start) == 2 else n
     return Options(
-        n if model.n_components in ("auto", None) else int(model.n_components), loss, solver, model.init,
+        given if model.n_components in ("auto", None) else int(model.n_components), loss, solver, model.init,
         TOL[loss] if model.tol is None else float(model.tol), int(model.max_iter),
         Penalties(w * r, w * (1 - r), h * r, h * (1 - r)), int(model.n_init), beta,
     )  # fmt: skip

@@ -10,7 +10,7 @@ of ``lda_variational``, in place of document completion.
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from eckart.explain.topics.lda import LDA
 from eckart.explain.topics.lda_variational import VariationalProblem, topics_bound
 from eckart.explain.topics.priors import Priors
 from eckart.fit import Fit, fitted
-from eckart.parameters import flag, number, one_of, optional, param, whole
+from eckart.parameters import flag, number, optional, param, whole
 
 
 @dataclass(eq=False, repr=False)
@@ -48,7 +48,7 @@ class LatentDirichletAllocation(LDA):
     _: KW_ONLY
     doc_topic_prior: Any = param(None)
     topic_word_prior: Any = param(None)
-    learning_method: str = param("batch", one_of("batch", "online"))
+    learning_method: Literal["batch", "online"] = param("batch")
     max_iter: int = param(10, whole(0))
     batch_size: int = param(128, whole(1))
     total_samples: float | None = param(1e6, optional(number(0)))

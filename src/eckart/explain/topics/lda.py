@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from scipy.special import psi
@@ -127,7 +127,7 @@ class LDA(StreamedTopics):
     _: KW_ONLY
     doc_topic_prior: Any = param("auto")
     topic_word_prior: Any = param("auto")
-    learning_method: str = param("auto", one_of(*METHODS))
+    learning_method: Literal["auto", "gibbs", "cvb0", "variational", "batch", "online"] = param("auto", one_of(*METHODS))
     learning_decay: float = param(0.7, number(0, 1, above=True))
     learning_offset: float = param(10.0, number(0))
     max_iter: int | None = param(None, optional(whole(0)))

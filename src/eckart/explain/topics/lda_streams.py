@@ -30,6 +30,10 @@ T = TypeVar("T", bound=Any)
 class StreamedTopics(TopicModel):
     """partial_fit, and the fits of ``LDA`` that see a batch at a time."""
 
+    max_iter: int | None
+    batch_size: int
+    checkpoint: Any
+
     def partial_fit(self: T, X: Any, y: Any = None) -> T:
         """One more batch of documents by stepwise EM; it is not kept. A model that was fitted online, or loaded after it was, goes on; else the first
         call begins."""

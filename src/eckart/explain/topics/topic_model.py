@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
+from eckart.bases import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from eckart.explain.topics.documents import as_counts, counted
 from eckart.explain.topics.judge import document_completion, split_tokens, top_words
 from eckart.factors import Topics

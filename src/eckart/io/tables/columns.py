@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 from eckart.errors import FileError
 from eckart.io.tables.csv_file import Layout
-from eckart.io.tables.frames import ARROW_FILES, arrow_batches, arrow_head
+from eckart.io.tables.encodings import ending_of
+from eckart.io.tables.frames import ARROW_FILES, arrow_batches, arrow_head, arrow_pattern
 from eckart.io.tables.long_tables import TEXT_FILES
 from eckart.io.tables.other_files import OTHER_TABLES
 from eckart.io.tables.written_numbers import FOR_THE_EYE
@@ -53,8 +54,9 @@ def head_of(
     encoding: str | None = None,
 ) -> Head | None:
     """None where a file has no columns of several kinds (arrays, sparse matrices, folders); ``whole`` gives all its rows."""
+    file = arrow_pattern(file)
     path = Path(file if os.path.exists(file) else next(iter(sorted(glob.glob(file))), file))
-    ending = path.suffix.lower()
+    ending = ending_of(path)
     if not os.path.isfile(path) or path.stat().st_size == 0:
         return None
     if ending in ARROW_FILES:
@@ -133,3 +135,13 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+PROSE_WORDS = 8
+"""Words from which a cell is a text: names, titles and levels have fewer, sentences as many."""
+
+
+def is_prose(cells: Any) -> bool:
+    """Whether most cells of a column are sentences."""
+    texts = [cell for cell in cells.slice(0, 200).to_pylist() if isinstance(cell, str)]
+    return 2 * sum(len(text.split()) >= PROSE_WORDS for text in texts) > len(texts)

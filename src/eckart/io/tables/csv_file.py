@@ -23,7 +23,7 @@ from eckart.io.tables.csv_marks import (
     likely_mark,
     points_are_decimal,
 )
-from eckart.io.tables.encodings import encoding_of, opened, undecodable
+from eckart.io.tables.encodings import encoding_of, opened, text_bytes, undecodable
 from eckart.io.tables.frames import arrow_columns, arrow_dtype, hold, titles
 from eckart.io.tables.row_blocks import ArrowBlocks
 from eckart.io.tables.written_numbers import Written, plain_batches, written
@@ -252,7 +252,7 @@ class _OneMark(io.RawIOBase):
     """A file in which a delimiter of several characters is replaced by one that no text holds, as it is read."""
 
     def __init__(self, file: Path, mark: bytes, encoding: str = "utf-8"):
-        self._raw, self._mark, self._rest, self._ready = file.open("rb"), mark, b"", b""
+        self._raw, self._mark, self._rest, self._ready = opened(file), mark, b"", b""
         self._decoder = None if encoding == "utf-8" else codecs.getincrementaldecoder(encoding)()
 
     def readable(self) -> bool:
@@ -327,7 +327,7 @@ def read_csv(
     kinds = {n: schema.field(n).type if pa.types.is_boolean(schema.field(n).type) else pa.float64() for n in names}
     wanted = names + ([index] if index is not None else [])
     shown = titles(names) if layout.headed else None
-    if file.stat().st_size > held:
+    if text_bytes(file) > held:
         blocks = ArrowBlocks(names, shown, dtype, None, lambda: layout.batches(wanted, kinds, told, ways), [file])
         return Dense(blocks, columns=shown)
     values, labels = hold(layout.batches(wanted, kinds, told, ways), names, index, dtype)

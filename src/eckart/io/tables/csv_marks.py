@@ -74,6 +74,8 @@ def _cells(line: str, delimiter: str) -> list[str]:
 def likely_mark(lines: list[str], decimal: str) -> str:
     """The mark that stands outside quotes as often in the second line as in the first, and most often."""
     bare = [re.sub(r'"[^"]*"', "", line) for line in lines]
+    if all(re.search(r"[^:]::[^:]", line) for line in bare) and len({line.count("::") for line in bare}) == 1:  # as MovieLens writes its tables
+        return "::"
     marks = [mark for mark in ",;\t|" if mark != decimal]
     return max(marks, key=lambda mark: (len({line.count(mark) for line in bare} - {0}) == 1, bare[0].count(mark)))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import glob
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from eckart.errors import FileError, InputError, InputTypeError, wrong
+from eckart.index.alike import unknown_column
 from eckart.index.entries import is_number
 from eckart.loading import pa, pq
 from eckart.matrix import Counts, Dense, floating
@@ -26,6 +29,16 @@ def is_frame(source: Any) -> bool:
     return hasattr(source, "to_numpy") and hasattr(source, "columns")
 
 
+def arrow_pattern(path: str) -> str:
+    """The pattern of the files of a folder that holds nothing but Parquet or Arrow files (beside marks such as _SUCCESS), the parts of one table; any other
+    path as it is."""
+    if path and os.path.isdir(path):
+        endings = {os.path.splitext(name)[1].lower() for name in os.listdir(path) if not name.startswith((".", "_"))}
+        if len(endings) == 1 and endings <= set(ARROW_FILES):
+            return os.path.join(glob.escape(path), f"*{endings.pop()}")
+    return path
+
+
 def chosen(names: list[Any], columns: Any, index: Any, where: Any, repeats: bool = False) -> list[int]:
     """Positions of the columns to keep, in the order asked for; the index column is left out."""
     if isinstance(columns, str):
@@ -36,7 +49,7 @@ def chosen(names: list[Any], columns: Any, index: Any, where: Any, repeats: bool
     wanted = list(found) if columns is None else list(columns)
     for name in wanted if index is None else [*wanted, index]:
         if name not in found:
-            raise InputError(f"column {name!r} came, wanted one of {', '.join(map(str, names[:12]))} in {where}")
+            raise unknown_column(name, names, where)
         if len(found[name]) > 1 and not repeats:
             raise InputError(f"column {name!r} stands {len(found[name])} times in {where}, wanted one; rename it")
     if len(set(wanted)) < len(wanted):

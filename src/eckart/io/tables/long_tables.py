@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from eckart.errors import FileError, InputError, InputTypeError, wrong
+from eckart.index.alike import unknown_column
 from eckart.index.compress import RULES
 from eckart.index.entries import as_numbers, floating
 from eckart.index.ids import Ids, Place
@@ -24,7 +25,16 @@ from eckart.io.sql.answers import Answer
 from eckart.io.sql.databases import is_address, is_database, shown
 from eckart.io.tables.csv_file import Layout
 from eckart.io.tables.csv_marks import NULLS
-from eckart.io.tables.frames import ARROW_FILES, arrow_batches, arrow_head, is_arrow, is_frame, record_batches
+from eckart.io.tables.encodings import ending_of, text_bytes
+from eckart.io.tables.frames import (
+    ARROW_FILES,
+    arrow_batches,
+    arrow_head,
+    arrow_pattern,
+    is_arrow,
+    is_frame,
+    record_batches,
+)
 from eckart.io.tables.memory import memory_of
 from eckart.io.tables.other_files import OTHER_TABLES
 from eckart.loading import pa, pc
@@ -39,7 +49,7 @@ BATCH_BYTES = 2**24
 ENTRY_BYTES = 64
 """Memory of an observation while a table is read and fitted: two codes and a value, twice while they are sorted, and rows and columns of the matrix."""
 
-TEXT_FILES = (".csv", ".tsv", ".txt")
+TEXT_FILES = (".csv", ".tsv", ".txt", ".dat")
 
 Block = tuple[Any, Any, Any, Place]
 """Row ids, column ids, values (or None) and words for the place of each."""
@@ -85,7 +95,7 @@ class Long:
             from eckart.io.dask.long import observed_frame
 
             return observed_frame(source, self)
-        path = os.fspath(source) if isinstance(source, (str, os.PathLike)) else None
+        path = arrow_pattern(os.fspath(source)) if isinstance(source, (str, os.PathLike)) else None
         blanks = tuple(NULLS) if path is not None and Path(path).suffix.lower() not in ARROW_FILES else None
         if path is not None and self._entries(path) * ENTRY_BYTES > (room := memory_of(self.memory)):
             from eckart.io.tables.entry_shards import sharded
@@ -133,7 +143,7 @@ class Long:
         found = 0.0
         for file in map(Path, files):
             if file.is_file() and file.stat().st_size:
-                found += arrow_head(file)[1] if file.suffix.lower() in ARROW_FILES else file.stat().st_size / 16
+                found += arrow_head(file)[1] if file.suffix.lower() in ARROW_FILES else text_bytes(file) / 16
         return found
 
     def _blocks(self, source: Any) -> Iterator[Block]:
@@ -201,6 +211,7 @@ class Long:
         return self._from_columns(list(range(width)), lambda j: [part[j] for part in source], "the list")
 
     def _from_path(self, path: str) -> Iterator[Block]:
+        path = arrow_pattern(path)
         if is_address(path) or is_database(path):
             raise InputError(
                 f"{shown(path)} came, which is a database, wanted a query beside it; say sql='select ... from ...'"
@@ -215,7 +226,7 @@ class Long:
             files = [path]
         for name in files:
             file = Path(name)
-            ending = file.suffix.lower()
+            ending = ending_of(file)
             if file.is_dir():
                 raise FileError(f"{name} is a folder, wanted a file; write {name}/*.parquet to read all files in it")
             if file.stat().st_size == 0:
@@ -230,7 +241,7 @@ class Long:
                 yield from self._from_arrow(record_batches(OTHER_TABLES[ending](file)), name)
             else:
                 raise FileError(
-                    f"{name} ends in {ending or 'nothing'!r}, wanted .csv, .tsv, .parquet, .arrow or .feather; say delimiter= if it is text"
+                    f"{name} ends in {ending or 'nothing'!r}, wanted .csv, .tsv, .dat, .parquet, .arrow or .feather; say delimiter= if it is text"
                 )
 
     def _from_csv(self, file: Path) -> Iterator[Block]:
@@ -340,8 +351,7 @@ def _located(names: list[Any], axis: str, want: Any, where: Any) -> int:
         return names.index(want)
     if isinstance(want, int) and 0 <= want < len(names):
         return want
-    told = ", ".join(map(repr, names[:12])) + (" ..." if len(names) > 12 else "")
-    raise InputError(f"{axis}={want!r} came, wanted one of the columns of {where}: {told or 'none'}")
+    raise unknown_column(want, names, where, f"{axis}={want!r}")
 
 
 def _named(name: Any) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 from eckart.errors import InputError, InputTypeError
 from eckart.io.tables.columns import head_of
 from eckart.io.tables.csv_marks import NULLS_IN_TEXT
-from eckart.io.tables.frames import ARROW_FILES, is_arrow, is_frame
+from eckart.io.tables.frames import ARROW_FILES, arrow_pattern, is_arrow, is_frame
 from eckart.io.tables.other_files import OTHER_TABLES
 from eckart.loading import pa, pc
 
@@ -94,7 +94,7 @@ def mixed_frame(
             raise InputError(
                 f"{source} holds no table with columns, wanted a .csv, .tsv, .parquet, .arrow, .jsonl or .xlsx file that exists"
             )
-        typed = Path(source).suffix.lower() in (*ARROW_FILES, *OTHER_TABLES)  # there a gap is no word
+        typed = Path(arrow_pattern(os.fspath(source))).suffix.lower() in (*ARROW_FILES, *OTHER_TABLES)  # there a gap is no word
         source = _blanks(head.rows, (*missing, *([""] if typed else NULLS_IN_TEXT)), marks)
     if is_arrow(source):
         table = source if isinstance(source, pa.Table) else pa.table(source)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import warnings
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -92,19 +94,20 @@ def images_in(folder: str | Path) -> list[Path]:
 
 
 def read_images(
-    folder: str | Path, size: tuple[int, int] | None = None
+    folder: str | Path, size: tuple[int, int] | None = None, told: Callable[[str], Any] = warnings.warn
 ) -> tuple[np.ndarray, np.ndarray, tuple[int, int]]:
     """Grey values 0 to 255 of all images below a folder, a row each; their paths; and height and width.
 
-    With ``size`` (height, width) every image is brought to it, otherwise all must have the same.
+    With ``size`` (height, width) every image is brought to it, otherwise all must have the same. Files that are no images are left out, and ``told``.
     """
     from PIL import Image
 
     files = images_in(folder)
     if not files:
         raise FileError(f"{folder} is a folder without images, wanted files that end in {', '.join(IMAGES[:4])} ...")
-    values, first = np.empty((0, 0), np.float32), (0, 0)
-    for i, file in enumerate(files):
+    values, first, broken = np.empty((0, 0), np.float32), (0, 0), dict[Path, Exception]()
+    shown: list[Path] = []
+    for file in files:
         try:
             with Image.open(file) as picture:
                 grey = picture.convert("L")
@@ -112,15 +115,23 @@ def read_images(
                     grey = grey.resize(size[::-1], Image.Resampling.BOX)
                 pixels = np.asarray(grey, np.float32)
         except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-            raise FileError(f"{file} cannot be read as an image: {error}") from None
-        if i == 0:
+            broken[file] = error
+            continue
+        if not values.size:
             first = (pixels.shape[0], pixels.shape[1])
             values = np.empty((len(files), pixels.size), np.float32)
         if pixels.shape != first:
             raise FileError(
-                f"{file} is {pixels.shape[0]}x{pixels.shape[1]} pixels and {files[0]} is {first[0]}x{first[1]}; say --image "
+                f"{file} is {pixels.shape[0]}x{pixels.shape[1]} pixels and {shown[0]} is {first[0]}x{first[1]}; say --image "
                 f"{first[0]}x{first[1]} to bring all to one size"
             )
-        values[i] = pixels.ravel()
-    names = np.array([f.relative_to(folder).as_posix() for f in files], object)
-    return values, names, first
+        values[len(shown)] = pixels.ravel()
+        shown.append(file)
+    if broken:
+        file, error = next(iter(broken.items()))
+        if not shown:
+            raise FileError(f"{file} cannot be read as an image: {error}")
+        many = "1 file that is" if len(broken) == 1 else f"{len(broken):,} files that are"
+        told(f"{many} no image: left out of {folder}: {file} cannot be read ({error})")
+    names = np.array([f.relative_to(folder).as_posix() for f in shown], object)
+    return values[: len(shown)], names, first

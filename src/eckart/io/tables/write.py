@@ -1,20 +1,24 @@
-"""Tables out: as Parquet, Arrow, CSV or NumPy files, block by block, under a temporary name until complete."""
+"""Tables out: as Parquet, Arrow, CSV or NumPy files and workbooks, block by block, under a temporary name until complete."""
 
 from __future__ import annotations
 
+import datetime
 import re
 from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from eckart.errors import FileError
+from eckart.errors import FileError, MissingError
 from eckart.io.models.whole_files import check_place, replacing
 from eckart.loading import pa, pc, pq
 
-ENDINGS = (".parquet", ".arrow", ".csv", ".npy")
+ENDINGS = (".parquet", ".arrow", ".csv", ".xlsx", ".npy")
+SHEET = (2**20, 2**14)
+"""Rows and columns that a sheet of a workbook has room for."""
 FORMULAS = r"^[=+\-@\t\r]"
 """How a cell begins that a spreadsheet would calculate."""
 escape_formulas: ContextVar[bool] = ContextVar("escape_formulas", default=False)
@@ -53,10 +57,12 @@ def check_target(path: Any, long: bool = False) -> Path:
     target = Path(path)
     if long and target.suffix.lower() == ".npy":
         raise FileError(
-            f"{target} would hold one array of numbers, wanted .parquet, .arrow or .csv for a table of ids and values"
+            f"{target} would hold one array of numbers, wanted .parquet, .arrow, .csv or .xlsx for a table of ids and values"
         )
     if target.suffix.lower() not in ENDINGS:
         raise FileError(f"{target} ends in {target.suffix!r}, wanted one of {', '.join(ENDINGS)}")
+    if target.suffix.lower() == ".xlsx" and find_spec("openpyxl") is None:
+        raise MissingError(f"{target} is a workbook, which needs openpyxl: pip install 'eckart[xlsx]'; or write .csv")
     return check_place(target)
 
 
@@ -102,13 +108,51 @@ class _Writer:
         if self.ending == ".csv" and escape_formulas.get():
             table = _escaped(table)
         if self.file is None:
-            kinds = {".parquet": pq.ParquetWriter, ".csv": csv.CSVWriter, ".arrow": pa.ipc.new_file}
+            kinds = {".parquet": pq.ParquetWriter, ".csv": csv.CSVWriter, ".arrow": pa.ipc.new_file, ".xlsx": _Workbook}
             self.file = kinds[self.ending](self.name, table.schema)
         self.file.write_table(table)
 
     def __exit__(self, *error: Any) -> None:
         if self.file is not None:
             self.file.close()
+
+
+class _Workbook:
+    """One sheet, a line for each row below the names. No text of the data becomes a formula."""
+
+    def __init__(self, name: str, schema: Any):
+        from openpyxl import Workbook
+
+        self.name, self.book, self.rows = name, Workbook(write_only=True), 1
+        self.sheet = self.book.create_sheet("eckart")
+        if len(schema.names) > SHEET[1]:
+            raise FileError(f"{len(schema.names):,} columns came for a workbook, wanted at most {SHEET[1]:,}; write .parquet or .csv")
+        self.sheet.append([self._cell(one) for one in schema.names])
+
+    def write_table(self, table: Any) -> None:
+        self.rows += table.num_rows
+        if self.rows > SHEET[0]:
+            raise FileError(f"{self.rows:,} lines came for a workbook, wanted at most {SHEET[0]:,}; write .parquet or .csv")
+        for line in zip(*(column.to_pylist() for column in table.columns)):
+            self.sheet.append([self._cell(value) for value in line])
+
+    def close(self) -> None:
+        self.book.save(self.name)
+
+    def _cell(self, value: Any) -> Any:
+        """A value as a sheet holds it: what is no finite number, text, yes or no, or time without a zone is written as text, NaN is an empty cell."""
+        from openpyxl.cell import WriteOnlyCell
+        from openpyxl.cell.cell import ILLEGAL_CHARACTERS_RE
+
+        if value is None or value != value:
+            return None
+        if isinstance(value, (datetime.date, datetime.time)) and getattr(value, "tzinfo", None) is None:
+            return value
+        if isinstance(value, (bool, int, float)) and abs(value) < float("inf"):
+            return value
+        cell = WriteOnlyCell(self.sheet, ILLEGAL_CHARACTERS_RE.sub("\ufffd", str(value)))
+        cell.data_type = "s"
+        return cell
 
 
 def _escaped(table: Any) -> Any:

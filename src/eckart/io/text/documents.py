@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from eckart.errors import FileError, InputError, InputTypeError, written, wrong
+from eckart.index.alike import unknown_column
 from eckart.io.tables.csv_file import Layout
 from eckart.io.tables.encodings import first_undecodable
 from eckart.io.tables.frames import ARROW_FILES, arrow_batches, arrow_head, is_arrow, is_frame, record_batches
@@ -216,7 +217,7 @@ class Documents:
                 member = _only([k for k, v in row.items() if isinstance(v, str)], list(row), self.index, file)
             for name in (member, self.index):
                 if name is not None and name not in row:
-                    raise InputError(_missing(name, list(row), f"line {number} of {file}"))
+                    raise unknown_column(name, row, f"line {number} of {file}")
             yield (None if self.index is None else row[self.index]), text_of(row[member], f"line {number}")
 
     def _csv(self, file: Path) -> Iterator[Document]:
@@ -337,7 +338,7 @@ def _located(names: list[Any], want: str | int | None, where: Any) -> Any:
         return want
     if isinstance(want, int) and 0 <= want < len(names):
         return names[want]
-    raise InputError(_missing(want, names, where))
+    raise unknown_column(want, names, where)
 
 
 def _only(texts: list[Any], names: list[Any], index: Any, where: Any) -> Any:
@@ -349,12 +350,6 @@ def _only(texts: list[Any], names: list[Any], index: Any, where: Any) -> Any:
         told = f"the text columns {', '.join(map(str, left[:8]))}" if left else f"no text among {names[:8]}"
         raise InputError(f"{where} has {told}, wanted one; say which with text=")
     return left[0]
-
-
-def _missing(want: Any, names: list[Any], where: Any) -> str:
-    near = get_close_matches(str(want), list(map(str, names)), 3, 0.5)
-    told = f"near ones are {', '.join(near)}" if near else f"it has {', '.join(map(str, names[:12]))}"
-    return f"column {want!r} came, wanted one of {where}; {told}"
 
 
 def _absent(path: str) -> str:

@@ -1,8 +1,10 @@
-// Colours of data. Classes: a set that stays apart for colour-blind eyes (after Okabe and Ito), then lighter ones; numbers: a dark-to-light ramp
+// Colours of data. Classes: a set that stays apart for colour-blind eyes (after Okabe and Ito), then others, twenty in all, the most that a legend lists; numbers: a dark-to-light ramp
 // of steady lightness, blue to yellow, whose ends differ for every kind of colour vision.
 export const CLASSES = {
-  light: ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b8860b", "#56b4e9", "#7a4fbf", "#6b7280", "#a3362e", "#3f7d20", "#e69f00", "#1f4e79"],
-  dark: ["#56a8e8", "#f08a4b", "#3cc79a", "#e6a0c8", "#e3bd4e", "#9fd8ff", "#b79bf0", "#a6afbb", "#ee8b80", "#93cf6b", "#ffc04d", "#7fa9dd"],
+  light: ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b8860b", "#56b4e9", "#7a4fbf", "#6b7280", "#a3362e", "#3f7d20", "#e69f00", "#1f4e79",
+    "#c2185b", "#00838f", "#8d6e00", "#5d4037", "#9575cd", "#26a69a", "#d81b1b", "#7b8f3a"],
+  dark: ["#56a8e8", "#f08a4b", "#3cc79a", "#e6a0c8", "#e3bd4e", "#9fd8ff", "#b79bf0", "#a6afbb", "#ee8b80", "#93cf6b", "#ffc04d", "#7fa9dd",
+    "#ff7fb0", "#4dd0e1", "#d4c36a", "#c8a494", "#d1b3ff", "#80e0d0", "#ff8a80", "#c5d48a"],
 };
 export const RAMP = ["#00204d", "#17366f", "#3c4d6e", "#575c6d", "#707173", "#8a8779", "#a69d75", "#c4b56c", "#e4cf5b", "#ffea46"];
 // The ramp on a dark page starts where it can be seen.

@@ -13,6 +13,11 @@ export function number(value, digits = 4) {
   return text.replace(/^-/, "−");
 }
 
+/** A number out of the data: 2015 may be a year, so that whole numbers of four digits have no comma. */
+export function datum(value, digits = 4) {
+  return Number.isInteger(value) && Math.abs(value) < 1e4 ? String(value).replace("-", "−") : number(value, digits);
+}
+
 function trimmed(text) {
   return text.includes(".") && !text.includes("e") ? text.replace(/\.?0+$/, "") : text;
 }

@@ -1,6 +1,6 @@
 // The two canvases of a map: below the picture that the worker makes, above it axes, labels, rings, ellipses and the lasso.
 import { isDark, rgb } from "../core/colours.js";
-import { number } from "../core/format.js";
+import { datum, number } from "../core/format.js";
 import { token } from "../core/theme.js";
 
 const REST = 140; // milliseconds without a move after which the full picture is drawn and the address follows
@@ -254,13 +254,13 @@ export class Drawing {
     pen.textAlign = "center";
     for (const x of ticks(v.x - width / 2 / v.perX, v.x + width / 2 / v.perX, width / d / 110)) {
       const [px] = to(x, 0);
-      if (px > 40 * d && px < width - 20 * d) pen.fillText(number(x), px, height - 6 * d);
+      if (px > 40 * d && px < width - 20 * d) pen.fillText(datum(x), px, height - 6 * d);
     }
     pen.textAlign = "left";
     pen.textBaseline = "middle";
     for (const y of ticks(v.y - height / 2 / v.perY, v.y + height / 2 / v.perY, height / d / 90)) {
       const [, py] = to(0, y);
-      if (py > 12 * d && py < height - 24 * d) pen.fillText(number(y), 6 * d, py);
+      if (py > 12 * d && py < height - 24 * d) pen.fillText(datum(y), 6 * d, py);
     }
   }
 }

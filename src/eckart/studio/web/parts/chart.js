@@ -1,6 +1,6 @@
 // Curves and bars, drawn as SVG in the colours of the page.
 import { html, useState } from "../vendor/preact-htm.js";
-import { number } from "../core/format.js";
+import { datum, number } from "../core/format.js";
 import { ticks } from "../map/drawing.js";
 import { useName, useSize } from "./ui.js";
 
@@ -45,7 +45,7 @@ export function Lines({ lines, xName, yName, label, height = 180, whole = false,
       onMouseMove=${move} onMouseLeave=${() => setAt(null)}>
     <clipPath id=${frame}><rect x=${ROOM.left - 3} y="0" width=${width - ROOM.left - ROOM.right + 6} height=${height - ROOM.bottom + 3} /></clipPath>
     ${ticks(y0, y1, height / 48).map((y) => html`<g key=${`y${y}`}><line class="grid" x1=${ROOM.left} x2=${width - ROOM.right} y1=${py(y)} y2=${py(y)} /><text class="tick" x=${ROOM.left - 8} y=${py(y) + 4} text-anchor="end">${number(y, 3 + Math.max(0, Math.ceil(Math.log10(Math.abs(y) / (y1 - y0) || 1))))}</text></g>`)}
-    ${ticks(x0, x1, width / 90).filter((x) => Number.isInteger(x) || x1 - x0 < 3).map((x) => html`<text key=${`x${x}`} class="tick" x=${px(x)} y=${height - 12} text-anchor="middle">${number(x)}</text>`)}
+    ${ticks(x0, x1, width / 90).filter((x) => Number.isInteger(x) || x1 - x0 < 3).map((x) => html`<text key=${`x${x}`} class="tick" x=${px(x)} y=${height - 12} text-anchor="middle">${datum(x)}</text>`)}
     ${marks.map((m) => html`<g key=${m.name}><line class="mark" x1=${ROOM.left} x2=${width - ROOM.right} y1=${py(m.y)} y2=${py(m.y)} /><text class="tick" x=${width - ROOM.right} y=${py(m.y) - 4} text-anchor="end">${m.name}</text></g>`)}
     ${lines.map((line, i) => html`<path key=${line.name ?? i} class="line ${line.soft ? "soft-line" : ""}" d=${path(thin(line.points, width), px, py)} clip-path=${`url(#${frame})`} style=${line.colour ? { stroke: line.colour } : {}} />`)}
     ${lines.filter((line) => line.points.length <= 40).map((line) => line.points.map(([x, y]) => Number.isFinite(y) && y >= y0 && y <= y1 && html`<circle class="knot" cx=${px(x)} cy=${py(y)} r="2.4" style=${line.colour ? { fill: line.colour } : {}} />`))}

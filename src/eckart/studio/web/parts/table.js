@@ -1,6 +1,6 @@
 // A table of any length: only the rows in sight are in the page; pages of rows are asked for as they come near.
 import { html, useEffect, useRef, useState } from "../vendor/preact-htm.js";
-import { number } from "../core/format.js";
+import { datum, number } from "../core/format.js";
 
 const ROW = 30;
 const PAGE = 200;
@@ -49,6 +49,7 @@ export function LongTable({ page, what, label, onPick, picked, sort, onSort, hei
     const got = state.pages.get(Math.floor(i / PAGE));
     rows.push({ i, cells: got?.rows[i % PAGE], at: got?.at?.[i % PAGE] ?? i });
   }
+  const numeric = state.columns.map((_, c) => rows.some(({ cells }) => typeof cells?.[c] === "number"));
   const key = (event) => {
     const step = { ArrowDown: 1, ArrowUp: -1, PageDown: shown - 1, PageUp: 1 - shown, Home: -total, End: total }[event.key];
     if (step === undefined) return;
@@ -60,17 +61,17 @@ export function LongTable({ page, what, label, onPick, picked, sort, onSort, hei
     ${state.error && html`<div class="words bad" role="alert">${state.error.message}</div>`}
     <div class="long-space" style=${{ height: `${tall + ROW + SCROLLBAR}px` }}>
       <table aria-rowcount=${total + 1}><caption class="hidden-words">${label}, ${number(total)} rows</caption>
-        <thead><tr aria-rowindex="1">${state.columns.map((name, c) => html`<th key=${name} scope="col" class=${typeof rows[0]?.cells?.[c] === "number" ? "n" : ""} aria-sort=${sort?.column === name ? (sort.down ? "descending" : "ascending") : undefined}>
+        <thead><tr aria-rowindex="1">${state.columns.map((name, c) => html`<th key=${name} scope="col" class=${numeric[c] ? "n" : ""} aria-sort=${sort?.column === name ? (sort.down ? "descending" : "ascending") : undefined}>
           ${onSort ? html`<button type="button" class="link" onClick=${() => onSort(name)}>${name}${sort?.column === name ? (sort.down ? " ↓" : " ↑") : ""}</button>` : name}</th>`)}</tr></thead>
         <tbody>${rows.map(({ i, cells, at }) => html`<tr key=${i} aria-rowindex=${i + 2} class=${picked !== undefined && picked === at ? "picked" : ""}>
-          ${(cells ?? state.columns.map(() => "…")).map((cell, c) => html`<td key=${c} class=${typeof cell === "number" ? "n" : ""}>${c === 0 && onPick && cells ? html`<button type="button" class="link" onClick=${() => onPick(at, cells)}>${shownCell(cell)}</button>` : shownCell(cell)}</td>`)}</tr>`)}</tbody>
+          ${(cells ?? state.columns.map(() => "…")).map((cell, c) => html`<td key=${c} class=${numeric[c] ? "n" : ""}>${c === 0 && onPick && cells ? html`<button type="button" class="link" onClick=${() => onPick(at, cells)}>${shownCell(cell)}</button>` : shownCell(cell)}</td>`)}</tr>`)}</tbody>
       </table></div>
   </div>`;
 }
 
 function shownCell(cell) {
   if (cell === null || cell === undefined) return html`<span class="faint">–</span>`;
-  return typeof cell === "number" ? number(cell, 5) : String(cell);
+  return typeof cell === "number" ? datum(cell, 5) : String(cell);
 }
 
 /** The pages near the last one asked for; far ones are let go, so that scrolling through a million rows keeps memory flat. */

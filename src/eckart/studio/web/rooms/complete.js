@@ -31,7 +31,7 @@ const written = (list) => list.map(({ column, value }) => `${column}~${value ===
 
 function Recommend({ model, asked, can }) {
   const names = words(model);
-  const row = asked.row, ratings = changes(asked.what);
+  const row = asked.someone ? null : asked.row ?? model.first_row, ratings = changes(asked.what);
   const [why, setWhy] = useState(null);
   const body = { file: model.file, row: row ?? null, ratings: ratings.length ? ratings : null, n: 15, by: asked.by ?? "auto", exclude_seen: asked.seen !== "1", min_support: Number(asked.support ?? 0) };
   const list = usePost(row || ratings.some((one) => one.value !== null) ? "complete/recommend" : null, body);
@@ -41,8 +41,8 @@ function Recommend({ model, asked, can }) {
     change({ what: written(value === undefined ? rest : [...rest, { column: String(column), value }]) || null });
   };
   return html`<${Card} title=${`For which ${names.rows}?`}>
-      <div class="tools"><${Search} model=${model.file} side="rows" label=${`${names.rows}, by id or title`} placeholder="search" value=${row ?? ""} onPick=${(found) => { setWhy(null); change({ row: found.id, what: null }); }} />
-        ${row && html`<button type="button" class="quiet" onClick=${() => change({ row: null, what: null })}>someone new instead</button>`}
+      <div class="tools"><${Search} model=${model.file} side="rows" label=${`${names.rows}, by id or title`} placeholder="search" value=${row ?? ""} onPick=${(found) => { setWhy(null); change({ row: found.id, someone: null, what: null }); }} />
+        ${row && html`<button type="button" class="quiet" onClick=${() => change({ row: null, someone: 1, what: null })}>someone new instead</button>`}
         <${Choice} label="ranked by" value=${asked.by ?? "auto"} options=${[["auto", "best for lists"], ["prediction", "prediction"]]} onChoose=${(key) => change({ by: key === "auto" ? null : key })} />
         <label class="inline"><input type="checkbox" checked=${asked.seen === "1"} onChange=${(event) => change({ seen: event.currentTarget.checked ? 1 : null })} />also what is known already</label></div>
     <//>
@@ -103,15 +103,16 @@ function Why({ model, row, ratings, column, names }) {
 }
 
 function Predict({ model, asked }) {
+  const row = asked.row ?? model.first_row;
   const names = words(model);
   const columns = (asked.columns ?? "").split("|").filter(Boolean);
-  const answer = usePost(asked.row && columns.length ? "complete/predict" : null, { file: model.file, rows: [asked.row], columns, level: Number(asked.level ?? 0.9) });
+  const answer = usePost(row && columns.length ? "complete/predict" : null, { file: model.file, rows: [row], columns, level: Number(asked.level ?? 0.9) });
   return html`<${Card} title="Which cells?"><div class="tools">
-      <${Search} model=${model.file} side="rows" label=${`${names.rows}, by id or title`} placeholder="search" value=${asked.row ?? ""} onPick=${(found) => change({ row: found.id })} />
+      <${Search} model=${model.file} side="rows" label=${`${names.rows}, by id or title`} placeholder="search" value=${row ?? ""} onPick=${(found) => change({ row: found.id })} />
       <${Search} model=${model.file} side="columns" label=${`add a ${names.columns}`} placeholder="search" clear=${true} onPick=${(found) => change({ columns: [...new Set([...columns, String(found.id)])].join("|") })} />
       <${Choice} label="interval" value=${asked.level ?? "0.9"} options=${[["0.5", "50 %"], ["0.9", "90 %"], ["0.99", "99 %"]]} onChoose=${(key) => change({ level: key === "0.9" ? null : key })} />
       ${columns.length > 0 && html`<button type="button" class="quiet" onClick=${() => change({ columns: null })}>clear</button>`}</div><//>
-    <${Card} title="Predictions">${!asked.row || !columns.length ? html`<${Empty} title="No cell is chosen">Pick a ${names.rows} and one or more ${names.columns}s.<//>`
+    <${Card} title="Predictions">${!row || !columns.length ? html`<${Empty} title="No cell is chosen">Pick a ${names.rows} and one or more ${names.columns}s.<//>`
       : html`<${Answer} of=${answer}>${(got) => html`<${Ranges} cells=${got.cells} names=${names} onDrop=${(id) => change({ columns: columns.filter((one) => one !== String(id)).join("|") || null })} /><p class="small faint">${got.interval}</p>`}<//>`}<//>`;
 }
 

@@ -1,7 +1,7 @@
 // A data file: what is in it, which verb suits it and why, the options with their defaults, what it will cost, and the run.
 import { html, useRef, useState } from "../vendor/preact-htm.js";
 import { get, post, useGet } from "../core/api.js";
-import { bytes, counted, number, seconds, share } from "../core/format.js";
+import { bytes, counted, datum, number, seconds, share } from "../core/format.js";
 import { change, go } from "../core/place.js";
 import { LongTable } from "../parts/table.js";
 import { Answer, Card, Copy, Meter, useName, Words } from "../parts/ui.js";
@@ -43,7 +43,7 @@ function Columns({ data }) {
     <div class="wide" tabindex="0" role="region" aria-label="columns"><table class="plain"><caption class="hidden-words">columns of ${data.file}</caption><thead><tr><th scope="col">name</th><th scope="col">kind</th><th scope="col">gaps</th><th scope="col" class="n">least</th><th scope="col" class="n">mean</th><th scope="col" class="n">most</th><th scope="col">such as</th></tr></thead>
     <tbody>${shown.map((one) => html`<tr key=${one.name}><th scope="row">${one.name}</th><td><span class="tag plain-tag">${one.kind}</span></td>
       <td class="nowrap"><${Meter} value=${one.gaps} of=${looked} /> <span class=${one.gaps ? "" : "faint"}>${one.gaps ? share(one.gaps / looked) : "none"}</span></td>
-      <td class="n">${number(one.least)}</td><td class="n">${number(one.mean)}</td><td class="n">${number(one.most)}</td>
+      <td class="n">${datum(one.least)}</td><td class="n">${datum(one.mean)}</td><td class="n">${datum(one.most)}</td>
       <td class="soft small"><span class="clamp">${one.odd ? html`<span class="bad">“${one.odd}” among numbers</span> ` : ""}${(one.examples ?? []).join(", ")}</span></td></tr>`)}</tbody></table></div>
     ${many > 12 && html`<button type="button" class="quiet small-button" onClick=${() => setAll(!all)}>${all ? "fewer" : `all ${number(many)} columns`}</button>`}<//>`;
 }
@@ -97,7 +97,7 @@ function Form({ verb, file, columns, onStarted }) {
     const groups = [...new Set(rest.map((one) => one.group ?? "Other"))];
     return html`<p class="small soft">${shape.about}</p>
       <div class="options">${common.map((one) => html`<${Option} key=${one.name} option=${one} value=${options[one.name]} columns=${columns} onSet=${set} />`)}</div>
-      ${groups.map((group) => html`<details key=${group} class="more"><summary>${group} <span class="faint small">${rest.filter((one) => (one.group ?? "Other") === group).length} options</span></summary>
+      ${groups.map((group) => html`<details key=${group} class="more"><summary>${group} <span class="faint small">${counted(rest.filter((one) => (one.group ?? "Other") === group).length, "option")}</span></summary>
         <div class="options">${rest.filter((one) => (one.group ?? "Other") === group).map((one) => html`<${Option} key=${one.name} option=${one} value=${options[one.name]} columns=${columns} onSet=${set} />`)}</div></details>`)}
       <label class="field"><span>Name of the result</span><input type="text" value=${name} placeholder="chosen for you" onInput=${(event) => setName(event.currentTarget.value)} /></label>
       <div class="acts"><button type="button" class="button main" disabled=${run.busy} onClick=${start}>Run</button>

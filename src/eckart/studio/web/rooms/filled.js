@@ -1,7 +1,7 @@
 // complete, tables of several kinds and time series: what was filled in, how sure that is, and what speaks for it.
 import { html } from "../vendor/preact-htm.js";
 import { useGet } from "../core/api.js";
-import { number, share } from "../core/format.js";
+import { datum, number, share } from "../core/format.js";
 import { address, change } from "../core/place.js";
 import { Bars, Lines } from "../parts/chart.js";
 import { Search } from "../parts/search.js";
@@ -32,7 +32,7 @@ function sure(cell) {
   return cell.chance ? `${share(1 - cell.uncertainty)} sure` : `± ${number(cell.uncertainty, 3)}`;
 }
 
-const shown = (value) => (typeof value === "number" ? number(value, 5) : value === null || value === undefined ? "–" : String(value));
+const shown = (value) => (typeof value === "number" ? datum(value, 5) : value === null || value === undefined ? "–" : String(value));
 
 function Cells({ model, data, at, asked }) {
   const answer = useGet("table/row", { file: model.file, data, at });

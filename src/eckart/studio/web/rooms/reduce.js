@@ -2,7 +2,7 @@
 import { html, useState } from "../vendor/preact-htm.js";
 import { useGet } from "../core/api.js";
 import { DIVERGING } from "../core/colours.js";
-import { number, share } from "../core/format.js";
+import { datum, number, share } from "../core/format.js";
 import { address, change, go } from "../core/place.js";
 import { Bars, Lines } from "../parts/chart.js";
 import { Picture } from "../parts/picture.js";
@@ -83,7 +83,7 @@ function Compared({ got, k }) {
   const rows = got.columns.map((name, i) => ({ name, value: got.values[i], rebuilt: got.reconstruction[i] })).slice(0, 60);
   return html`<p class="small soft">root mean square error ${number(got.error)}${got.columns_total > got.columns.length ? `; the ${got.columns.length} of ${number(got.columns_total)} columns that differ most` : ""}</p>${curve}
     <div class="wide" tabindex="0" role="region" aria-label="values"><table class="plain"><caption class="hidden-words">the row and its reconstruction</caption><thead><tr><th scope="col">column</th><th scope="col" class="n">value</th><th scope="col" class="n">rebuilt</th><th scope="col" class="n">difference</th></tr></thead>
-    <tbody>${rows.map((one) => html`<tr key=${one.name}><th scope="row">${one.name}</th><td class="n">${number(one.value)}</td><td class="n">${number(one.rebuilt)}</td><td class="n">${one.value === null ? "–" : number(one.value - one.rebuilt, 3)}</td></tr>`)}</tbody></table></div>`;
+    <tbody>${rows.map((one) => html`<tr key=${one.name}><th scope="row">${one.name}</th><td class="n">${datum(one.value)}</td><td class="n">${number(one.rebuilt)}</td><td class="n">${one.value === null ? "–" : number(one.value - one.rebuilt, 3)}</td></tr>`)}</tbody></table></div>`;
 }
 
 function Near({ model, data, at }) {

@@ -2,7 +2,7 @@
 import { html, useEffect, useMemo, useRef, useState } from "../vendor/preact-htm.js";
 import { get, post, save, useGet } from "../core/api.js";
 import { classColour, css, NOTHING, rampColour } from "../core/colours.js";
-import { number } from "../core/format.js";
+import { datum, number } from "../core/format.js";
 import { change } from "../core/place.js";
 import { useTheme } from "../core/theme.js";
 import { MapView } from "../map/map.js";
@@ -36,14 +36,14 @@ export function useColour(asked) {
   return { colour, error: answer.error };
 }
 
-export function Legend({ colour, by }) {
+export function Legend({ colour, by, words }) {
   useTheme();
   if (!colour) return null;
   if (colour.kind === "ramp") {
     const stops = Array.from({ length: 9 }, (_, i) => css(rampColour(i / 8))).join(", ");
-    return html`<div class="legend"><span class="small soft">${by}</span><span class="n small">≤ ${number(colour.about.low)}</span><span class="ramp" aria-hidden="true" style=${{ background: `linear-gradient(90deg, ${stops})` }}></span><span class="n small">≥ ${number(colour.about.high)}</span></div>`;
+    return html`<div class="legend"><span class="small soft">${by}</span><span class="n small">≤ ${datum(colour.about.low)}</span><span class="ramp" aria-hidden="true" style=${{ background: `linear-gradient(90deg, ${stops})` }}></span><span class="n small">≥ ${datum(colour.about.high)}</span></div>`;
   }
-  return html`<ul class="legend" aria-label=${`colours of ${by}`}>${colour.about.categories.map((one) => html`<li key=${one.name}><${Dot} colour=${classColour(one.code)} />${one.name} <span class="faint small">${number(one.count)}</span></li>`)}</ul>`;
+  return html`<ul class="legend" aria-label=${`colours of ${by}`}>${colour.about.categories.map((one) => html`<li key=${one.name}><${Dot} colour=${classColour(one.code)} />${one.name}${words?.[one.code + 1] && by === "topic" ? html` <span class="soft small">${words[one.code + 1]}</span>` : ""} <span class="faint small">${number(one.count)}</span></li>`)}</ul>`;
 }
 
 export const shownPolygon = (polygon) => (polygon ? polygon.map((corner) => corner.join(",")).join(";") : null);
@@ -81,7 +81,7 @@ export function useLabels(asked, wanted) {
   return { labels: answer.value?.labels ?? null, onWindow: setWindow };
 }
 
-export function RowMap({ model, data, side = "rows", asked, axes, aspect, colours, ellipses, onPick, picked, usual = {}, labelled = false, height, more, children }) {
+export function RowMap({ model, data, side = "rows", asked, axes, aspect, colours, ellipses, onPick, picked, usual = {}, labelled = false, height, more, words, children }) {
   const x = asked.x ?? usual.x ?? axes[0]?.key, y = asked.y ?? usual.y ?? axes[Math.min(1, axes.length - 1)]?.key;
   const by = asked.by === "" || asked.by === "none" ? null : asked.by ?? usual.by ?? null;
   const where = { file: model.file, data, side, x, y };
@@ -104,7 +104,7 @@ export function RowMap({ model, data, side = "rows", asked, axes, aspect, colour
     <${MapView} points=${points} aspect=${aspect} colour=${fits ? colour : null} selection=${selection} polygon=${polygon} onPolygon=${(corners) => change({ lasso: shownPolygon(corners) })} onSelected=${setSelection}
       picked=${picked} onPick=${onPick} nameOf=${nameOf} labels=${labels} onWindow=${onWindow} ellipses=${ellipses} view=${view} onView=${keepView} tall=${height === "tall"}
       label=${`map of ${side}: ${about?.x.name ?? ""} across, ${about?.y.name ?? ""} up`} axes=${about && { x: about.x.name, y: about.y.name }} />
-    ${fits && html`<${Legend} colour=${colour} by=${by} />`}
+    ${fits && html`<${Legend} colour=${colour} by=${by} words=${words} />`}
   <//>
   ${!polygon && children}<${Selected} where=${where} polygon=${polygon} selection=${selection} onPick=${onPick} picked=${picked?.[0]} />${polygon && children}`;
 }

@@ -10,6 +10,9 @@ import { Search } from "../parts/search.js";
 import { Answer, Card, Dot, Slider, useSize, useSlow, Words } from "../parts/ui.js";
 import { RowMap } from "./rowmap.js";
 
+/** The words that tell a topic from the others; where none do, its frequent ones. */
+const telling = (topic, count) => (topic.telling?.length ? topic.telling : topic.words).slice(0, count).map((one) => one.word).join(", ");
+
 export const topicName = (topic) => topic.name ?? `Topic ${topic.number}`;
 
 export function TopicsRoom({ model, data, view, asked }) {
@@ -18,7 +21,7 @@ export function TopicsRoom({ model, data, view, asked }) {
   const answer = useGet("topics", { file: model.file, words: 10 });
   const all = kept ?? answer.value;
   if (view === "map") {
-    return html`<${RowMap} model=${model} data=${data} asked=${asked} axes=${model.axes?.rows ?? []} colours=${model.colour?.rows ?? []} usual=${{ by: (model.colour?.rows ?? []).find((name) => name === "topic") }}
+    return html`<${RowMap} model=${model} data=${data} asked=${asked} axes=${model.axes?.rows ?? []} colours=${model.colour?.rows ?? []} usual=${{ by: (model.colour?.rows ?? []).find((name) => name === "topic") }} words=${all && Object.fromEntries(all.topics.filter((one) => !one.name).map((one) => [one.number, telling(one, 3)]))}
       picked=${asked.pick === undefined ? [] : [Number(asked.pick)]} onPick=${(at) => change({ pick: at })} />
       ${asked.pick !== undefined && all && html`<${Document} model=${model} data=${data} at=${asked.pick} topics=${all.topics} />`}`;
   }
@@ -47,20 +50,21 @@ function Topics({ model, data, asked, got, onKept }) {
       <ul class="topic-list">${got.topics.map((one) => html`<li key=${one.number} class=${one === chosen ? "on" : ""}>
         <label class="inline"><input type="checkbox" checked=${marked.includes(one.number)} onChange=${() => mark(one.number)} /><span class="hidden-words">mark ${topicName(one)} for merging</span></label>
         <a href=${address(["model", model.file, "topics"], { ...asked, topic: one.number })} aria-current=${one === chosen ? "true" : undefined}><span class="topic-head"><${Dot} colour=${classColour(one.number - 1)} /><strong>${topicName(one)}</strong><span class="n faint small">${share(one.share)}</span></span>
-        <span class="small soft">${(one.telling?.length ? one.telling : one.words).slice(0, 7).map((word) => word.word).join(", ")}</span></a></li>`)}</ul>
+        <span class="small soft">${telling(one, 7)}</span></a></li>`)}</ul>
       <p class="small faint">Mark two or more to merge them. Names and merges are kept in the model file; a merge can be undone.</p><//>
     <div class="stack">
       <${One} key=${`${chosen.number} ${chosen.name}`} model=${model} data=${data} topic=${chosen} onRename=${(name) => keep("rename", { number: chosen.number, name })} onSplit=${() => keep("split", { number: chosen.number })} />
     </div></div>`;
 }
 
-/** Names of bubbles where they do not cover one another: in the middle, else above or below; a line has 16 pixels, a letter about 7. */
-function spread(bubbles) {
+/** Names of bubbles where they do not cover one another: in the middle, else above or below, else none; a line has 16 pixels, a letter about 7. */
+function spread(bubbles, height) {
   const taken = [];
   return bubbles.map((bubble) => {
     const half = 3.5 * bubble.name.length;
-    const free = (below) => taken.every((box) => Math.abs(box.x - bubble.x) > box.half + half || Math.abs(box.y - bubble.y - below) > 15);
-    const below = [5, bubble.r + 14, -bubble.r - 4, bubble.r + 30, -bubble.r - 20].find(free) ?? 5;
+    const free = (below) => bubble.y + below > 12 && bubble.y + below < height - 4 && taken.every((box) => Math.abs(box.x - bubble.x) > box.half + half || Math.abs(box.y - bubble.y - below) > 15);
+    const below = [5, bubble.r + 14, -bubble.r - 4, bubble.r + 30, -bubble.r - 20].find(free) ?? null;
+    if (below === null) return { ...bubble, name: "" };
     taken.push({ x: bubble.x, y: bubble.y + below, half });
     return { ...bubble, below };
   });
@@ -77,7 +81,8 @@ function Plane({ got, chosen, model, asked }) {
   const scale = Math.min((width - 2 * padX) / (x1 - x0 || 1), (height - 2 * padY) / (y1 - y0 || 1));
   const px = (x) => width / 2 + (x - (x0 + x1) / 2) * scale, py = (y) => height / 2 - (y - (y0 + y1) / 2) * scale;
   const most = Math.max(...placed.map((one) => one.share));
-  const bubbles = spread([...placed].sort((a, b) => b.share - a.share).map((one) => ({ one, x: px(one.x), y: py(one.y), r: 6 + 22 * Math.sqrt(one.share / most), name: one.name ?? one.words[0]?.word ?? "" })));
+  const small = Math.min(1, Math.sqrt(10 / placed.length)); // more than ten would lie on one another
+  const bubbles = spread([...placed].sort((a, b) => b.share - a.share).map((one) => ({ one, x: px(one.x), y: py(one.y), r: small * (6 + 22 * Math.sqrt(one.share / most)), name: one.name ?? telling(one, 1) })), height);
   return html`<${Card} title="Map of topics" aside=${got.kept !== null && got.kept !== undefined && html`<span class="faint small">the plane keeps ${share(got.kept, 0)} of the distances</span>`}>
     <div ref=${box}><svg class="plane" width=${width} height=${height} role="group" aria-label="topics on a plane">
       ${bubbles.map(({ one, x, y, r, name, below }) => html`<a key=${one.number} href=${address(["model", model.file, "topics"], { ...asked, topic: one.number })} aria-label=${`${name}, ${topicName(one)}, ${share(one.share)}`}>
