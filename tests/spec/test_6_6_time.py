@@ -239,6 +239,9 @@ def test_6_6_10_the_certificate_compares_the_chains():
     again = model.certify(np.where(hidden(a), np.nan, a))
     assert not again.holds
     assert {check.name: check.value for check in again.checks}["split R-hat"] > RHAT_LIMIT
+    f.probes[0] -= 10 * f.probes.std() / 11  # about as they were, but for the noise
+    f.levels[0] += 10 * f.levels.std()
+    assert "the chains differ on the noise" in model.certify(np.where(hidden(a), np.nan, a)).beware
 
 
 def test_6_6_11_waves_of_a_period_are_orthogonal():
