@@ -24,7 +24,7 @@ from eckart.certify.glove import GloveProblem, certify_glove
 from eckart.embed import glove_adagrad, glove_als
 from eckart.embed.cooccurrence import WEIGHTINGS
 from eckart.embed.model import WordModel
-from eckart.embed.pairs import Pairs, pairs_of, pairs_of_fit
+from eckart.embed.pairs import Pairs, pairs_of, pairs_of_fit, source_of
 from eckart.engines.protocol import RidgeRule
 from eckart.errors import InputError
 from eckart.factors import Embedding
@@ -101,7 +101,8 @@ class GloVe(WordModel):
     add_context : bool
         Hand out zeta + z (as GloVe does), or zeta alone.
     window, weighting
-        Of the co-occurrences, as for ``eckart.cooccurrence``.
+        Of the co-occurrences, as for ``eckart.cooccurrence``. None: 10 and "harmonic" for sentences; where no list has an item twice (sets: baskets, what a
+        person rated) the whole list, "flat".
     min_count, max_words, tokenizer, lowercase, numbers, min_length
         Of the vocabulary, as for ``eckart.sequences``.
     checkpoint : path
@@ -138,7 +139,7 @@ class GloVe(WordModel):
     tol: float = param(1e-4, number(0))
     learning_rate: float = param(0.05, number(0, above=True))
     add_context: bool = param(True, flag())
-    weighting: str = param("harmonic", one_of(*WEIGHTINGS))
+    weighting: str | None = param(None, optional(one_of(*WEIGHTINGS)))
     checkpoint: Any = param(None, file_name())
 
     @fitted
@@ -156,8 +157,8 @@ class GloVe(WordModel):
         self._check()
         if is_collection(X) and self.solver == "adagrad":
             raise InputError("solver='adagrad' came with a Dask collection and walks through all pairs in turn, in one place; use solver='als'")
-        engine, k = self._engine_for(X), int(self.n_components)
-        pairs = pairs_of(self, X, engine)
+        engine, k, source = self._engine_for(X), int(self.n_components), source_of(self, X)
+        pairs = pairs_of(self, source, engine)
         require_room("n_components", k, 2.0 * len(pairs.words) * k, 4)
         x, weights = self._entries(pairs)
         problem = self._problem(x, weights, engine)
@@ -182,6 +183,7 @@ class GloVe(WordModel):
             "pairs": x.nnz,
             "objective": objective,
             "words": pairs.rules,
+            **self._window_plan(source),
         }
         self.fit_ = Fit(factors, certificate, trace, plan)
         self._say_if_early(self.fit_)

@@ -194,7 +194,7 @@ class TimeFactors(KeptEntries):
         if self.n_components != "auto":
             require_room("n_components", self.n_components, float(self.n_components) * (n + columns) * self.n_samples, 8)
         k = min(USUAL, n // SHARING) if self.n_components == "auto" else min(int(self.n_components), n - 1)
-        require_room("n_samples", self.n_samples, 10.0 * n * columns + float(self.n_samples) * n * (k + 4), 8)
+        require_room("n_samples", self.n_samples, (8.0 + 2 * self.n_chains) * n * columns + float(self.n_samples) * n * (k + 4), 8)
         return k
 
     def _limits(self, x: Observed) -> list[float] | None:
