@@ -46,9 +46,11 @@ from eckart.trace import Trace, Watcher, progress, silent
 
 CERTIFIED = 5_000_000
 """Words of the corpus on which the certificate is measured, at most."""
-SAMPLE, PASSES, SEEN, MOST_PASSES = 1e-3, 5, 500_000, 1000
-"""The share beyond which a word of a large vocabulary is frequent; passes over a long corpus. A short one is passed over until so many words were seen (less
-than a second): vectors begin near zero and take some hundred steps each to leave it. Beyond the last number the text says nothing new."""
+SAMPLE, PASSES, SEEN, MOST_PASSES = 1e-3, (5, 15), 1_000_000, 1000
+"""The share beyond which a word of a large vocabulary is frequent; the least and the usual number of passes. A short text is passed over until so many words
+were seen (a second or two): vectors begin near zero and take some hundred steps each to leave it. Beyond the last number the text says nothing new."""
+LONG = 150_000_000
+"""Words that are seen in the usual passes, at most: of longer texts fewer passes teach as much."""
 
 SHUFFLED = 2**27
 """Words of a text whose sentences are mixed, which takes a copy of 4 bytes for each. The last steps count most, and neighbouring texts are alike: of 3 M words
@@ -87,7 +89,8 @@ class SkipGram(WordModel):
     add_context : bool
         Hand out zeta + z instead of zeta.
     max_iter : None or int
-        Passes over the corpus (None: 5, and as many as it takes to see 500,000 words, up to 1,000), or steps of the exact solver (1000).
+        Passes over the corpus, or steps of the exact solver (1000). None: 15 passes, more to see a million words of a short text (up to 1,000), fewer of a
+        long one (5 from 30 million words on).
     learning_rate, last_learning_rate : float
         The rate falls from the one to the other along a line.
     stop : None or "held_out"
@@ -131,7 +134,7 @@ class SkipGram(WordModel):
     sample: float | str | None = param("auto", either(one_of("auto", None), number(0)))
     bias: bool = param(False, flag())
     max_iter: int | None = param(None, optional(whole(1)))
-    learning_rate: float = param(0.05, number(0))
+    learning_rate: float = param(0.025, number(0))
     last_learning_rate: float = param(1e-4, number(0))
     stop: str | None = param(None, one_of(None, "held_out"))
     tol: float = param(1e-10, number(0))
@@ -258,7 +261,10 @@ class SkipGram(WordModel):
 
     def _passes(self, kept: float) -> int:
         """Over a corpus of which so many words are kept."""
-        return int(np.clip(np.ceil(SEEN / max(kept, 1.0)), PASSES, MOST_PASSES)) if self.max_iter is None else int(self.max_iter)
+        if self.max_iter is not None:
+            return int(self.max_iter)
+        usual = np.clip(np.ceil(LONG / max(kept, 1.0)), *PASSES)
+        return int(np.clip(np.ceil(SEEN / max(kept, 1.0)), usual, MOST_PASSES))
 
     def _far(self, s: Sequences) -> int:
         """The window that is shortened at random: of lists that are sets so long that it seldom ends inside of one."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -105,7 +106,9 @@ def train(
     When that no longer falls, the rate falls to its end within some more passes, from the state of its least value on; the answer is the best of all, also of
     an interrupt, which else keeps the present state."""
     n, columns = pieces.n, t.k + int(t.bias)
-    done, trace, held, best = 0, resumed_trace("loss of a pair"), [], None
+    held: list[float] = []
+    best: tuple[np.ndarray, np.ndarray] | None = None
+    done, trace = 0, resumed_trace("loss of a pair")
     course = [0, t.epochs, t.rate]  # the passes between which the rate falls, and from what
     seed = int(rng.integers(2**62))
     first = np.ones((n, columns), np.float32)
@@ -114,24 +117,25 @@ def train(
     if (kept := memory.last()) is not None:
         both, seed, done = (kept["x"], kept["y"]), int(kept["seed"]), int(kept["done"])
         trace, held, best, course = resumed_trace("loss of a pair", kept["trace"]), list(kept["held"]), kept["best"], list(kept["course"])
-    x, y = (engine.window_table(np.ascontiguousarray(side[:n, :columns])) for side in both)
+    sides = [engine.window_table(np.ascontiguousarray(side[:n, :columns])) for side in both]
     rule = WindowRule(t.window, t.drawn, t.negatives / t.drawn, columns, t.k if t.bias else -1)
     parts = _parts(pieces.bounds)
     trace.reason = StopReason.MAX_ITER
     (own, other), begun = judges, done > 0
 
     def tables() -> tuple[np.ndarray, np.ndarray]:
-        return engine.get(x)[:n, :columns], engine.get(y)[:n, :columns]
+        left, right = (engine.get(side)[:n, :columns] for side in sides)
+        return left, right
 
     size, step = max(int(pieces.bounds[-1] - pieces.bounds[0]), 1), done
     try:
         while step < course[1] * len(parts):
-            now = {"x": lambda: engine.get(x), "y": lambda: engine.get(y)}
+            now = {name: partial(engine.get, side) for name, side in zip("xy", sides)}
             memory.offer(now | {"seed": seed, "done": step, "trace": [trace.values, trace.seconds], "held": held, "best": best, "course": course})
             epoch, at = divmod(step, len(parts))
             rates = tuple(_rate(t, course, epoch + int(pieces.bounds[p]) / size) for p in parts[at])
             engine.pair_step(
-                pieces, x, y, parts[at], rule, rates=rates, seed=(seed + epoch) % 2**63, together=t.together
+                pieces, *sides, parts[at], rule, rates=rates, seed=(seed + epoch) % 2**63, together=t.together
             )
             begun, step = True, step + 1
             watch("words", epoch * size + int(pieces.bounds[parts[at][1]]), course[1] * size)
@@ -142,11 +146,12 @@ def train(
                 continue
             held.append(other.loss(*tables()))
             if held[-1] == min(held):
-                best = [a.copy() for a in tables()]
+                left, right = tables()
+                best = left.copy(), right.copy()
             elif not course[0] and len(held) - 1 - int(np.argmin(held)) >= PATIENCE:
                 trace.reason = StopReason.CONVERGED
                 course = [epoch + 1, epoch + 1 + int(np.ceil(TAIL * (epoch + 1))), _rate(t, course, epoch + 1)]
-                x, y = (engine.window_table(a) for a in best)
+                sides = [engine.window_table(a) for a in best or ()]
     except KeyboardInterrupt:
         if not begun:  # before there is an answer
             raise
