@@ -188,7 +188,7 @@ class TimeFactors(KeptEntries):
         n, columns = x.shape
         self._limits(x)
         if columns < 3:
-            raise InputError(f"X has {columns} column(s), wanted at least 3 times: nothing moves in fewer")
+            raise InputError(f"X has n_features={columns} columns, wanted at least 3 times: nothing moves in fewer")
         if self.period not in ("auto", None) and self.period >= columns:
             raise wrong("period", self.period, f"less than the {columns} columns of X, or 'auto'")
         if self.n_components != "auto":
