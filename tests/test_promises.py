@@ -693,7 +693,7 @@ def test_word_models_fit_again_to_the_same_bits_and_leave_their_input_alone(word
 def test_word_models_take_counts_where_counts_are_all_they_need(word_model, texts):
     if isinstance(word_model, SkipGram):
         pytest.skip("skip-gram reads windows of text")
-    table = eckart.cooccurrence(texts, window=word_model.window, min_count=2)
+    table = eckart.cooccurrence(texts, min_count=2)
     before = table.counts.data.copy() if hasattr(table, "counts") and hasattr(table.counts, "data") else None
     model = word_model.fit(table)
     assert model.vectors_.words.tolist() == clone(word_model).fit(texts).vectors_.words.tolist()

@@ -156,6 +156,8 @@ def train(
         if not begun:  # before there is an answer
             raise
         trace.reason = StopReason.INTERRUPTED
+        if not len(trace):  # within the first pass
+            trace.add(own.loss(*tables()))
     left, right = best or tables()
     return left, right, trace, held
 
