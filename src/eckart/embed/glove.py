@@ -91,7 +91,8 @@ class GloVe(WordModel):
     n_max, power : float
         Of the weights f; pairs that occur n_max times or more weigh 1.
     l2 : float
-        The ridge of ALS, times the root of the number of a word's pairs: small, for uniqueness and for rare words. AdaGrad has none.
+        The ridge of ALS, times the root of the number of a word's pairs: small, for uniqueness and for rare words. AdaGrad has none. Of 0.03, 0.1
+        and 0.3, 0.1 had the best scores of word similarity on three texts of 2 to 3 M words.
     max_iter : int or None
         Most sweeps (None: 10) or epochs (None: 15).
     tol : float
@@ -134,7 +135,7 @@ class GloVe(WordModel):
     solver: str = param("als", one_of(*STEPS))
     n_max: float = param(10.0, number(0, above=True))
     power: float = param(0.75, number(0))
-    l2: float = param(0.03, number(0))
+    l2: float = param(0.1, number(0))
     max_iter: int | None = param(None, optional(whole(1)))
     tol: float = param(1e-4, number(0))
     learning_rate: float = param(0.05, number(0, above=True))
