@@ -7,6 +7,7 @@ import pytest
 
 import eckart
 from eckart import PMI, GloVe, SkipGram
+from eckart.engines.cpu.engine import CpuEngine
 from eckart.errors import InputError
 from eckart.trace import StopReason
 
@@ -92,3 +93,27 @@ def test_sentences_keep_the_usual_window():
     asked = PMI(4, random_state=0).fit(eckart.cooccurrence(text))
     assert usual.shape == (len(asked.vectors_),) * 2
     np.testing.assert_allclose(asked.singular_values_, PMI(4, random_state=0).fit(text).singular_values_)
+
+
+@pytest.mark.parametrize("after", [1, 4, 6])
+def test_a_killed_fit_with_held_out_sentences_goes_on_with_the_same_bits(after, tmp_path, monkeypatch):
+    text, steps, step = chapters(sentences=30), [], CpuEngine.pair_step
+    options = SAME | {"max_iter": 40, "learning_rate": 0.2, "stop": "held_out"}
+    whole = SkipGram(16, **options).fit(text)
+    assert whole.n_iter_ == 8  # of which the last three are the tail
+
+    def pair_step(*args, **more):
+        steps.append(1)
+        if len(steps) == after + 1:
+            raise SystemError("killed")
+        return step(*args, **more)
+
+    monkeypatch.setattr("eckart.io.models.checkpoint.SECONDS", 0.0)
+    monkeypatch.setattr(CpuEngine, "pair_step", pair_step)
+    model = SkipGram(16, checkpoint=tmp_path / "state", **options)
+    with pytest.raises(SystemError, match="killed"):
+        model.fit(text)
+    model.fit(text)
+    assert len(steps) == whole.n_iter_ + 1  # the killed one came twice
+    assert model.fit_.plan["held_out"] == whole.fit_.plan["held_out"]
+    np.testing.assert_array_equal(model.components_, whole.components_)
