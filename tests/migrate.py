@@ -200,11 +200,16 @@ def the_word_to_row_map_and_the_questions_are_those_of_gensim() -> None:
     model = word2vec()
     wv, v = model.wv, through_a_file(model)
     assert v.key_to_index == wv.key_to_index
+    assert v.index_to_key == wv.index_to_key
     np.testing.assert_array_equal(v["moon"], wv["moon"])
     np.testing.assert_allclose(v.similarity("moon", "star"), wv.similarity("moon", "star"), atol=1e-6)
     for (a, s), (b, t) in zip(v.neighbours("moon", 3), wv.most_similar("moon", topn=3)):
         assert a == b
         assert abs(s - t) < 1e-6
+    for asked in ({"positive": "moon"}, {"positive": ["plum", "star"], "negative": ["apple"]}):
+        ours, theirs = v.most_similar(**asked, topn=4), wv.most_similar(**asked, topn=4)
+        assert [w for w, _ in ours] == [w for w, _ in theirs]
+        np.testing.assert_allclose([s for _, s in ours], [s for _, s in theirs], atol=1e-6)
     ours, theirs = (
         v.analogy("apple", "plum", "star", 3),
         wv.most_similar(positive=["plum", "star"], negative=["apple"], topn=3),

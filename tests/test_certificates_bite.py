@@ -110,12 +110,11 @@ def test_chains(rng):
         made(),
         {
             "split R-hat": made(shift=1.5),  # between / within = 9/28: R-hat 1.15
-            "split R-hat of noise": made(noise_shift=1.5),
             "Monte Carlo error": made(draws=60, memory=0.9, n_chains=2),
             "missing draws": made(draws=chains.SHORTEST - 1),
         },
     )
-    assert names == {"split R-hat", "split R-hat of noise", "Monte Carlo error", "missing draws"}
+    assert names == {"split R-hat", "Monte Carlo error", "missing draws"}
     assert not any(check.name == "missing draws" and not check.passed for check in made(draws=chains.SHORTEST).checks)
 
 

@@ -200,30 +200,34 @@ def test_options_of_skipgram_take_it_and_it_repeats_and_says_when_it_ended_too_s
 
 def test_a_killed_or_interrupted_command_goes_on_from_its_checkpoint(ran, eckart_, monkeypatch):
     from eckart.embed import skipgram_train
+    from eckart.engines.cpu.engine import CpuEngine
 
     words = ("embed", "t.txt", *QUICK, "--deterministic", "--epochs", 6, "--out")
     ran(*words, "whole.txt")
     monkeypatch.setattr(skipgram_train, "PART_WORDS", 500)
     monkeypatch.setattr("eckart.io.models.checkpoint.SECONDS", 0.0)
     ran(*words, "parts.txt")
-    step, steps = skipgram_train.PairEvidence.merge, []
+    step, steps = CpuEngine.pair_step, []
 
-    def stops(self, other, how):
-        steps.append(1)
-        if len(steps) == 20:
-            raise how("killed")
-        return step(self, other)
+    def stops(how):
+        def pair_step(*args, **options):
+            steps.append(1)
+            if len(steps) == 20:
+                raise how("killed")
+            return step(*args, **options)
 
-    monkeypatch.setattr(skipgram_train.PairEvidence, "merge", lambda *two: stops(*two, RuntimeError))
+        monkeypatch.setattr(CpuEngine, "pair_step", pair_step)
+
+    stops(RuntimeError)
     assert "killed" in eckart_(*words, "v.txt", "--checkpoint", "c.safetensors")[2]
     assert Path("c.safetensors").exists()
     assert not Path("v.txt").exists(), "nothing half-written"
     steps.clear()
-    monkeypatch.setattr(skipgram_train.PairEvidence, "merge", lambda *two: stops(*two, KeyboardInterrupt))
+    stops(KeyboardInterrupt)
     out = ran(*words, "v.txt", "--checkpoint", "c.safetensors")
     assert "DOES NOT HOLD" in out
     assert "interrupted" in out, "an interrupt writes what there is and says so"
-    monkeypatch.setattr(skipgram_train.PairEvidence, "merge", step)
+    monkeypatch.setattr(CpuEngine, "pair_step", step)
     ran(*words, "v.txt", "--checkpoint", "c.safetensors")
     assert Path("v.txt").read_bytes() == Path("parts.txt").read_bytes()
     assert not Path("c.safetensors").exists()

@@ -43,6 +43,7 @@ from eckart import (
     SkipGram,
     SoftImpute,
     SpectralFilter,
+    TimeFactors,
     TruncatedSVD,
 )
 
@@ -123,6 +124,27 @@ NEW_GAPS = (
 OTHER_BATCHES = "rows that are repeated fall into other batches; with one batch for all rows test_dropin compares weights with repeats"
 ALL_COMPONENTS = "n_components=None keeps min(rows, columns) components, as scikit-learn does, so repeating a row changes their number"
 
+BY_CELL = "predict answers cells of the table of the fit, by row and time; the check gives it new rows, whose series would have to be fitted"
+TWO_TIMES = "two columns are refused: a series of two times has no memory to learn"
+SERIES = {
+    **dict.fromkeys(
+        [
+            "check_n_features_in_after_fitting", "check_estimators_dtypes", "check_dtype_object", "check_estimator_sparse_array",
+            "check_estimator_sparse_matrix", "check_estimators_pickle", "check_f_contiguous_array_estimator",
+            "check_methods_sample_order_invariance", "check_methods_subset_invariance",
+            "check_dict_unchanged", "check_fit2d_predict1d",
+        ],
+        BY_CELL,
+    ),
+    **dict.fromkeys(
+        [
+            "check_estimators_overwrite_params", "check_estimators_fit_returns_self", "check_readonly_memmap_input", "check_fit_idempotent",
+            "check_fit_check_is_fitted", "check_n_features_in",
+        ],
+        TWO_TIMES,
+    ),
+}  # fmt: skip
+
 
 @parametrize_with_checks(
     [
@@ -134,6 +156,7 @@ ALL_COMPONENTS = "n_components=None keeps min(rows, columns) components, as scik
         LinearAutoencoder(max_iter=500, random_state=0),
         *(e for e in COMPLETERS if not getattr(e, "scale", False)),
         *ITEM_MODELS,
+        TimeFactors(1, n_samples=4, burn_in=2, thin=1, n_chains=1, random_state=0),  # its other promises are in test_series
         MixedTable(1, l2=10.0, random_state=0),  # its other promises are in test_mixed_table
         *MIXTURES,
         *TOPIC_MODELS,
@@ -160,6 +183,8 @@ ALL_COMPONENTS = "n_components=None keeps min(rows, columns) components, as scik
         if hasattr(e, "recommend")
         else {"check_estimators_pickle": BY_COLUMN}
         if isinstance(e, MixedTable)
+        else SERIES
+        if isinstance(e, TimeFactors)
         else {"check_estimator_sparse_array": NO_CLASSES, "check_estimator_sparse_matrix": NO_CLASSES}
         if hasattr(e, "outlier_score")
         else {}
@@ -668,7 +693,7 @@ def test_word_models_fit_again_to_the_same_bits_and_leave_their_input_alone(word
 def test_word_models_take_counts_where_counts_are_all_they_need(word_model, texts):
     if isinstance(word_model, SkipGram):
         pytest.skip("skip-gram reads windows of text")
-    table = eckart.cooccurrence(texts, window=word_model.window, min_count=2)
+    table = eckart.cooccurrence(texts, min_count=2)
     before = table.counts.data.copy() if hasattr(table, "counts") and hasattr(table.counts, "data") else None
     model = word_model.fit(table)
     assert model.vectors_.words.tolist() == clone(word_model).fit(texts).vectors_.words.tolist()

@@ -33,6 +33,22 @@ def some(n=500, k=7, seed=0, dtype=np.float32):
     return Vectors([f"w{i}" for i in range(n)], x, counts=np.arange(n)[::-1])
 
 
+def test_questions_by_the_names_of_gensim(v):
+    assert v.index_to_key == WORDS
+    assert [v.key_to_index[word] for word in v.index_to_key] == list(range(6))
+    assert [word for word, _ in v.most_similar("king", 3)] == [word for word, _ in v.neighbours("king", 3)]
+    unit = V / np.linalg.norm(V, axis=1, keepdims=True)
+    goal = unit[2] + unit[1] - unit[0]
+    wanted = unit @ goal / np.linalg.norm(goal)
+    found = v.most_similar(positive=["king", "woman"], negative="man", topn=3)
+    order = [j for j in np.argsort(-wanted) if j not in (0, 1, 2)]
+    assert [word for word, _ in found] == [WORDS[j] for j in order]
+    np.testing.assert_allclose([cosine for _, cosine in found], wanted[order])
+    for bad, words in (({"positive": []}, "positive must be"), ({"positive": "king", "topn": ["man"]}, "topn="), ({"positive": "kin"}, "near ones are 'king'")):
+        with pytest.raises(InputError, match=words):
+            v.most_similar(**bad)
+
+
 # ---- looking up
 
 

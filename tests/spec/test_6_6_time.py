@@ -13,7 +13,7 @@ import eckart
 from eckart import Observed, TimeFactors
 from eckart.certify.chains import RHAT_LIMIT
 from eckart.complete.series.chain import autoregression, basis, stationary
-from eckart.complete.series.gibbs import standardised, widened
+from eckart.complete.series.gibbs import standardised, variance_of
 from eckart.complete.series.period import learned_period
 from eckart.complete.series.timeline import in_time, later
 from eckart.engines import engine_named
@@ -155,22 +155,24 @@ def test_6_6_6_intervals_of_hidden_cells_and_of_the_future_hold_what_they_promis
 
 
 def test_6_6_6_deviations_make_up_for_few_draws_that_resemble_one_another():
-    """Of chains of a cell with posterior N(0, 1) and a memory of 0.8: a new value lies around the mean of all draws with the variance 1 + (its error)^2.
+    """Of chains of a cell with posterior N(0, 1): 90 % of new values lie in the interval around the mean of all draws, whatever the draws' memory is.
 
-    Two chains of 40 draws are worth 80 / 9 independent ones: the draws' own variance is 0.89 of 1, that around their mean 1.11.
+    With a memory of 0.9 two chains of 40 draws are worth four independent ones: intervals from the draws' own variance hold 81 % of new values.
     """
     rng = np.random.default_rng(0)
-    chains, draws, cells, memory = 2, 40, 2000, 0.8
-    x = rng.standard_normal((chains, draws, cells))
-    for t in range(1, draws):
-        x[:, t] = memory * x[:, t - 1] + np.sqrt(1 - memory**2) * x[:, t]
-    mean = x.mean(axis=(0, 1))
-    own = np.mean(np.square(x).mean(axis=(0, 1)) - mean**2)
-    assert own == pytest.approx(0.89, abs=0.03)
-    # e is found from the draws themselves, 12 in the median where it is 9: 1.06 over seeds
-    assert own * widened(x) == pytest.approx(1 + np.mean(mean**2), abs=0.09)
-    assert widened(rng.standard_normal((2, 400, 50))) == pytest.approx(1 + 2 / 800, abs=1e-3)
-    assert widened(x[:, :3]) == 3.0
+    halves, draws, cells = 4, 20, 4000
+    for memory in (0.0, 0.9):
+        x = rng.standard_normal((2, 2 * draws, cells))
+        for t in range(1, 2 * draws):
+            x[:, t] = memory * x[:, t - 1] + np.sqrt(1 - memory**2) * x[:, t]
+        sums = x.reshape(halves, draws, cells).sum(axis=1)
+        found = variance_of(sums, np.square(x).sum(axis=(0, 1)), np.full(halves, draws))
+        away = np.abs(rng.standard_normal(cells) - x.mean(axis=(0, 1)))
+        assert np.mean(away < 1.645 * np.sqrt(found)) == pytest.approx(0.9, abs=0.03)
+    assert np.mean(away < 1.645 * x.reshape(-1, cells).std(axis=0)) < 0.84
+    # halves of one draw, and no draw yet of the last: the spread of their means is all there is
+    one = variance_of(x[0, :4], np.square(x[0, :3]).sum(axis=0), np.array([1, 1, 1, 0]))
+    np.testing.assert_allclose(one, 2.0 * x[0, :3].var(axis=0, ddof=1), rtol=1e-9)
 
 
 def test_6_6_7_a_long_gap_of_a_row_is_filled_by_the_other_rows():
@@ -239,6 +241,9 @@ def test_6_6_10_the_certificate_compares_the_chains():
     again = model.certify(np.where(hidden(a), np.nan, a))
     assert not again.holds
     assert {check.name: check.value for check in again.checks}["split R-hat"] > RHAT_LIMIT
+    f.probes[0] -= 10 * f.probes.std() / 11  # about as they were, but for the noise
+    f.levels[0] += 10 * f.levels.std()
+    assert "the chains differ on the noise" in model.certify(np.where(hidden(a), np.nan, a)).beware
 
 
 def test_6_6_11_waves_of_a_period_are_orthogonal():

@@ -27,7 +27,7 @@ class LearningOptions:
 
     panel = None
 
-    window: Annotated[int | None, option(help="Words to look at on each side.  [default: 5; pmi, glove: 10]")] = None
+    window: Annotated[int | None, option(help="Words to look at on each side.  [default: 5; pmi, glove: 10; of sets of items the whole list]")] = None
     min_count: Annotated[int | None, option(help="Leave out words that occur less often.  [default: 5]")] = None
     max_words: Annotated[int | None, option(help="Keep the most frequent words only.")] = None
     max_iter: options.Steps = None

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
 from eckart.bases import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from eckart.embed.cooccurrence import MOST_WINDOW
+from eckart.embed.cooccurrence import MOST_WINDOW, pair_rule
 from eckart.embed.item_lists import look
-from eckart.embed.sequences import Sequences
+from eckart.embed.sequences import Sequences, are_sets
 from eckart.embed.vectors import Vectors
 from eckart.engines import engine_named
+from eckart.engines.protocol import PairRule
 from eckart.errors import InputTypeError
 from eckart.factors import Embedding
 from eckart.fit import Estimator, fitted
@@ -24,15 +25,19 @@ from eckart.io.text.tokens import Tokenizer
 from eckart.io.text.vocabulary import corpus
 from eckart.parameters import check, flag, optional, param, whole
 
+LONGEST = 1000
+"""Items of a list that stand beside one of them, at most: pairs grow with the square of a list, and of longer ones a thousand say enough."""
+
 
 @dataclass(eq=False, repr=False)
 class WordModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     """An estimator whose factors are an ``Embedding``, with the parameters that all word models share: those of ``eckart.sequences`` among them;
     ``fit_.plan["words"]`` keeps the rule by which text became words."""
 
+    usual_window: ClassVar[int] = 10
     n_components: int = param(100, whole(1))
     _: KW_ONLY
-    window: int = param(10, whole(1, MOST_WINDOW))
+    window: int | None = param(None, optional(whole(1, MOST_WINDOW)))
     add_context: bool = param(False, flag())
     min_count: int = param(5, whole(1))
     max_words: int | None = param(None, optional(whole(1)))
@@ -70,9 +75,28 @@ class WordModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         """Parameters against their rules; the shell asks before it reads a long text."""
         check(self)
 
+    def _window(self, s: Sequences | None) -> tuple[int, bool, str]:
+        """The window, whether it is a whole list, and why; None: sentences that were not looked at."""
+        if self.window is not None:
+            return int(self.window), False, "asked for"
+        if s is None or not are_sets(s):
+            return self.usual_window, False, "sentences, whose order counts"
+        longest = int(np.clip(np.diff(s.pointers).max(), 1, LONGEST))
+        return longest, True, "no list has an item twice: they are sets, so the window is the list and all pairs count alike"
+
+    def _window_plan(self, source: Any) -> dict[str, Any]:
+        """For the plan of a fit to sentences."""
+        window, _, why = self._window(source if isinstance(source, Sequences) else None)
+        return {"window": window, "window_reason": why} if isinstance(source, Sequences) else {}
+
+    def _pair_rule(self, s: Sequences | None) -> PairRule:
+        """What a neighbour counts at each distance."""
+        window, sets, _ = self._window(s)
+        return pair_rule(window, self.weighting or ("flat" if sets else "harmonic"))  # type: ignore[attr-defined]
+
     def _settled(self, s: Sequences) -> dict[str, Any]:
         """Parameters that follow the text, as they are for this one: a part of it is then fitted like the whole."""
-        return {}
+        return {"window": self._window(s)[0]}
 
     def _final(self, f: Embedding) -> np.ndarray:
         """The vectors that are handed out."""

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eckart.embed.collected import collected
-from eckart.embed.cooccurrence import MAX_MEMORY, count, pair_rule
+from eckart.embed.cooccurrence import MAX_MEMORY, count
 from eckart.embed.sequences import Sequences
 from eckart.errors import InputError
 from eckart.io.dask.known import is_collection
@@ -32,7 +32,7 @@ def source_of(model: Any, X: Any) -> Counts | Sequences | Pairs:
     if hasattr(X, "tocsr"):
         X = Counts.from_scipy(X)
     if is_collection(X):
-        found, counts, rules = collected(X, pair_rule(model.window, model.weighting), **model._word_options)
+        found, counts, rules = collected(X, model._pair_rule(None), **model._word_options)
         return Pairs(checked(found), np.asarray(found.columns), counts, rules)
     return X if isinstance(X, Counts) else model._sequences(X)
 
@@ -56,7 +56,7 @@ def pairs_of(model: Any, X: Any, engine: Any = None, memory: Memory = NOTHING) -
         rule = Tokenizer(model.lowercase, model.numbers, model.min_length, model.tokenizer)
         words = X.columns if X.columns is not None else titles(list(range(X.n_columns)))
         return Pairs(checked(X), words, None, rule.to_dict())
-    rule = pair_rule(model.window, model.weighting)
+    rule = model._pair_rule(X)
     with progress(bool(model.verbose)) as watch:
         n = count(X, rule, engine or model._engine(), MAX_MEMORY, watch, memory)
     return Pairs(checked(n), X.words, X.counts, X.rules)

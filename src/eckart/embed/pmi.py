@@ -117,7 +117,8 @@ class PMI(WordModel):
     add_context : bool
         Hand out zeta + V S^p instead of zeta alone.
     window, weighting
-        Of the co-occurrences, as for ``eckart.cooccurrence``.
+        Of the co-occurrences, as for ``eckart.cooccurrence``. None: 10 and "harmonic" for sentences; where no list has an item twice (sets: baskets, what a
+        person rated) the whole list, "flat".
     min_count, max_words, tokenizer, lowercase, numbers, min_length
         Of the vocabulary, as for ``eckart.sequences``.
     tol : float
@@ -154,7 +155,7 @@ class PMI(WordModel):
     shift: float = param(1.0, number(0, above=True))
     smoothing: float = param(0.75, number(0))
     exponent: float = param(0.5, number())
-    weighting: Literal["harmonic", "flat", "linear"] = param("harmonic", one_of(*WEIGHTINGS))
+    weighting: Literal["harmonic", "flat", "linear"] | None = param(None, optional(one_of(*WEIGHTINGS)))
     tol: float = param(1e-6, number(0))
     checkpoint: Any = param(None, file_name())
 
@@ -185,6 +186,7 @@ class PMI(WordModel):
             "entries": m.nnz,
             "singular values": np.sqrt(svd.factors.scatter).tolist(),
             "words": pairs.rules,
+            **self._window_plan(source),
         }
         self.fit_ = Fit(factors, described(svd.certificate), svd.trace, plan)
         memory.end(svd.trace)

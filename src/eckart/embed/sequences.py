@@ -28,6 +28,9 @@ from eckart.io.text.vocabulary import chosen
 from eckart.parameters import optional, whole
 from eckart.trace import Watcher, progress
 
+LISTS, PART = 10, 2**20
+"""Lists without a repetition that make a pattern: a few sentences, or one walk, may have none by chance. Items that are looked at together."""
+
 
 @dataclass(frozen=True, eq=False)
 class Sequences:
@@ -150,6 +153,24 @@ def sequences(
         if kept is not None:
             out = Sequences(**kept.save(vars(out)))
     return out
+
+
+def are_sets(s: Sequences) -> bool:
+    """Whether no list has an item twice: baskets, shelves, what a person rated. Order means nothing there. Text repeats its words within some sentences.
+
+    >>> are_sets(sequences([["tea", "milk"], ["milk", "bread", "tea"]] * 5, min_count=1)), are_sets(sequences(["to be or not to be"] * 10, min_count=1))
+    (True, False)
+    """
+    if len(s) < LISTS:
+        return False
+    at, pointers, n = 0, np.asarray(s.pointers, np.int64), len(s.words)
+    while at < len(s):  # text ends this in its first part
+        to = max(at + 1, int(np.searchsorted(pointers, pointers[at] + PART)) - 1)
+        pairs = np.repeat(np.arange(to - at, dtype=np.int64), np.diff(pointers[at : to + 1])) * n + s.ids[pointers[at] : pointers[to]]
+        if len(np.unique(pairs)) < len(pairs):
+            return False
+        at = to
+    return True
 
 
 def keep_probability(counts: np.ndarray, sample: float | None) -> np.ndarray:

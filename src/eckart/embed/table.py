@@ -54,6 +54,11 @@ class VectorTable:
         """{word: its row in ``vectors``}, as gensim names it."""
         return {word: i for i, word in enumerate(self.words.tolist())}
 
+    @property
+    def index_to_key(self) -> list[Any]:
+        """The words in the order of their rows, as gensim names them."""
+        return self.words.tolist()
+
     def __getitem__(self, words: Any) -> np.ndarray:
         """The vector of a word, or the matrix of a list of words."""
         return self.get(words)

@@ -141,6 +141,23 @@ class Vectors(VectorTable):
             best[known], scores[known] = answers(self.unit, at[known], n, method, kept)
         return self._answer(one, asked[2][1], best, scores)
 
+    def most_similar(self, positive: Any = (), topn: int = 10, negative: Any = ()) -> list[tuple[Any, float]]:
+        """The ``topn`` words of the largest cosines with the mean of the unit vectors of some words, less those of others, as gensim names it.
+
+        ``positive`` and ``negative`` are a word or a list of words, none of which is an answer. ``neighbours`` and ``analogy`` answer many at once.
+
+        >>> v = Vectors(["man", "woman", "king", "queen"], [[3, 0, 1], [0, 3, 1], [3, 0, 4], [0, 3, 4]])
+        >>> v.most_similar("king", 1)[0][0], v.most_similar(positive=["king", "woman"], negative=["man"], topn=1)[0][0]
+        ('man', 'queen')
+        """
+        at = [self._find(self._asked(side)[1], "error") for side in (positive, negative)]
+        asked = np.concatenate(at)
+        if not len(asked):
+            raise InputError("positive must be a word or a list of words, got none. Name a word of the vocabulary.")
+        signs = np.repeat([1.0, -1.0], [len(side) for side in at])
+        goal = signs @ self.unit[asked].astype(np.float64) / len(asked)
+        return self.neighbours(goal, topn, without=np.isin(np.arange(len(self)), asked))
+
     def similarity(self, first: Any, second: Any = None, *, missing: str = "error") -> Any:
         """The cosine of two words, or of each of a list of pairs (or of two lists); a pair of an unknown word has NaN where "skip", 0 where "zeros".
 

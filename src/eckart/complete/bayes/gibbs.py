@@ -3,9 +3,10 @@
 After ``burn_in`` sweeps every ``thin``-th state of each chain (``chain``) is kept. The answer is the mean over the kept states of
 mean + b_i + c_j + u_i.v_j; with the factors of all states side by side it is one ``LowRank``.
 
-Where ``burn_in`` is open, chains whose states fail the certificate go on: all sweeps so far become the burn-in, and as many states are drawn anew, over as many
-sweeps as there were. So a run has T, 2 T, 4 T, ... sweeps, the later half of which counts, and the model is as large as it would have been. It ends when the
-certificate holds, or when the next doubling would be more than ``budget_of`` allows; time has no say, so that a seed gives one answer.
+Where ``burn_in`` is open, chains whose states fail the certificate, or differ so far on the noise that intervals would be others, go on: all sweeps so far
+become the burn-in, and as many states are drawn anew, over as many sweeps as there were. So a run has T, 2 T, 4 T, ... sweeps, the later half of which
+counts, and the model is as large as it would have been. It ends when they agree, or when the next doubling would be more than ``budget_of`` allows; time
+has no say, so that a seed gives one answer.
 """
 
 from __future__ import annotations
@@ -189,7 +190,7 @@ def solve(
                 if sweep < total:
                     memory.offer(lambda: kept.state() | {"trace": kept_trace(trace)})
             found = finished()
-            if found[2].holds or 2 * total > most:
+            if _settled(found[2]) or 2 * total > most:
                 break
             before, total, every, kept.done = total, 2 * total, total / draws, 0
     except KeyboardInterrupt:
@@ -200,7 +201,7 @@ def solve(
             if not kept.done:
                 kept.add()
             found = finished()
-    return Drawn(*found, trace, _told(first, total, most, found[2].holds) if burn_in is None else "")
+    return Drawn(*found, trace, _told(first, total, most, _settled(found[2])) if burn_in is None else "")
 
 
 def budget_of(x: Observed, k: int, n_chains: int, asked: int) -> int:
@@ -208,6 +209,11 @@ def budget_of(x: Observed, k: int, n_chains: int, asked: int) -> int:
     column, entries being seen from both sides."""
     one = n_chains * (2.0 * x.nnz * (k + 1) ** 2 + sum(x.shape) * (k + 1) ** 3 / 3)
     return max(asked, min(LONGER * asked, int(WORK / one)))
+
+
+def _settled(found: Certificate) -> bool:
+    """Whether more sweeps would say nothing new: predictions agree, and so do intervals (a noise that would change them is a beware)."""
+    return found.holds and not found.beware
 
 
 def _told(asked: int, done: int, most: int, holds: bool) -> str:

@@ -188,13 +188,13 @@ class TimeFactors(KeptEntries):
         n, columns = x.shape
         self._limits(x)
         if columns < 3:
-            raise InputError(f"X has {columns} column(s), wanted at least 3 times: nothing moves in fewer")
+            raise InputError(f"X has n_features={columns} columns, wanted at least 3 times: nothing moves in fewer")
         if self.period not in ("auto", None) and self.period >= columns:
             raise wrong("period", self.period, f"less than the {columns} columns of X, or 'auto'")
         if self.n_components != "auto":
             require_room("n_components", self.n_components, float(self.n_components) * (n + columns) * self.n_samples, 8)
         k = min(USUAL, n // SHARING) if self.n_components == "auto" else min(int(self.n_components), n - 1)
-        require_room("n_samples", self.n_samples, 10.0 * n * columns + float(self.n_samples) * n * (k + 4), 8)
+        require_room("n_samples", self.n_samples, (8.0 + 2 * self.n_chains) * n * columns + float(self.n_samples) * n * (k + 4), 8)
         return k
 
     def _limits(self, x: Observed) -> list[float] | None:

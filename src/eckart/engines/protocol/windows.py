@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import NamedTuple
 
@@ -58,6 +58,20 @@ class Pieces:
 
     def __len__(self) -> int:
         return len(self.bounds) - 1
+
+    def shuffled(self) -> Pieces:
+        """The pieces in an order of chance that is always the same; their words are copied.
+
+        >>> p = Pieces.of(np.array([7, 8, 8, 9, 9, 9], np.int32), np.array([0, 1, 3, 6]), np.ones(10), np.ones(10)).shuffled()
+        >>> p.ids.tolist(), p.bounds.tolist()
+        ([9, 9, 9, 7, 8, 8], [0, 3, 4, 6])
+        """
+        order = np.random.default_rng(0).permutation(len(self))
+        bounds = np.concatenate([[0], np.cumsum(np.diff(self.bounds)[order])])
+        ids = np.empty(int(bounds[-1]), self.ids.dtype)
+        for at, p in zip(bounds.tolist(), order.tolist()):
+            ids[at : at + int(self.bounds[p + 1] - self.bounds[p])] = self.ids[self.bounds[p] : self.bounds[p + 1]]
+        return replace(self, ids=ids, bounds=bounds)
 
     @property
     def n(self) -> int:
