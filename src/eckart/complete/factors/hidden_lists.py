@@ -37,9 +37,9 @@ RIDGES, WEIGHTS = (1 / 16, 8.0), (1.25, 80.0)
 """The ends of the searches for t and c; of 17 sources none was best at an end."""
 ENOUGH, ROUNDS, FEWEST = 2000, 3, 200
 """Hidden entries from which one round is enough, the most rounds, and the entries below which nothing is tried: places of twenty tell nothing."""
-SHARE, SWEEPS, TOL = 0.1, 6, 3e-3
-"""Share that is hidden; sweeps and relative decrease of a fit that is only compared."""
-SAMPLE, ASKED = 500_000, 4000
+SHARE, SWEEPS, TOL = 0.1, 12, 1e-3
+"""Share that is hidden; sweeps and relative decrease of a fit that is only compared. After six sweeps small ridges are still behind."""
+SAMPLE, ASKED = 300_000, 4000
 """Entries from which rows are drawn, and rows whose lists are looked at."""
 BLOCK = 2**24
 """Scores that are held at a time."""
