@@ -116,11 +116,17 @@ def test_the_shell_chooses_among_all_recommenders_and_tells(eckart_):
     method = next(line for line in out.splitlines() if line.startswith("method "))
     for name in ("als", "ease", "slim", "gf-cf", "blend", "popularity", "within a budget of 60 s"):
         assert name in method
-    assert "compared on unseen entries, within 60 s" in next(line for line in out.splitlines() if line.startswith("methods"))
+    assert "takes at most 60 s" in next(line for line in out.splitlines() if line.startswith("methods"))
     model = load("m.safetensors")
     assert "had the best lists" in model.fit_.plan["method"]
     assert "had the best lists" in Path("r.html").read_text()
     assert model.recommend("u0", n=3).columns.shape == (1, 3)
+
+
+def test_the_plan_does_not_compare(eckart_):
+    code, out, _ = eckart_("complete", *CLICKS, "--plan")
+    assert code == 0
+    assert "the time of als" in out
 
 
 @pytest.mark.parametrize(("option", "method"), [(("-k", 3), "-k"), (("--out", "o.csv"), "--out")])

@@ -114,10 +114,7 @@ def complete(
         _plan(build, x, k, method, share, beside, how, shell)
         return
     if method == "auto" and fit.feedback == "implicit":
-        from eckart.complete.choose_lists import BUDGET
-        from eckart.complete.choose_lists import METHODS as LISTED
-
-        shell.say("methods", f"{', '.join(LISTED)}: compared on unseen entries, within {BUDGET:.0f} s of processor time")
+        _tell_lists(shell, "the comparison of")
     begin = perf_counter()
     with steps_of(checkpoint, x, build, k, method, how.seed, share, beside) as steps:
         chooser = Chooser(build, k, method, how.seed, how.threads, x.shape, because, beside, steps)
@@ -151,6 +148,13 @@ def complete(
     steps.end(fitted.fit_.trace)
 
 
+def _tell_lists(shell: Shell, words: str) -> None:
+    """The methods for implicit feedback and the budget of their comparison, before it begins."""
+    from eckart.complete.choose_lists import BUDGET, METHODS
+
+    shell.say("methods", f"{words} {', '.join(METHODS)} on unseen entries takes at most {BUDGET:.0f} s of processor time")
+
+
 def _plan(build: Callable[..., Any], x: Any, k: Any, method: str, share: float, beside: dict[str, Any], how: Arithmetic, shell: Shell) -> None:
     """How long it would take, the choice of the method and the measure on unseen entries included."""
     from eckart.cli.estimate import tell_plan
@@ -158,7 +162,10 @@ def _plan(build: Callable[..., Any], x: Any, k: Any, method: str, share: float, 
     def unkept(method: str, part: str = "", **more: Any) -> Any:
         return build(method, **more | {"checkpoint": None})  # a part of the data is no work to go on with
 
-    draws = method == "bayes" or (method == "auto" and build("als").feedback == "explicit")
+    if method == "auto" and build("als").feedback == "implicit":
+        method = "als"
+        _tell_lists(shell, "the time of als: the comparison with")
+    draws = method in ("auto", "bayes")
     if draws and how.engine_option() in (None, "auto", "cpu", "plain"):  # of a cluster the traffic is counted as well
         from eckart.cli.complete_plan import expected
 

@@ -38,7 +38,7 @@ def score_cells(model: Any, x: Observed) -> float:
     asked, place = np.unique(at[known], return_inverse=True)
     relevant = Observed.from_codes(place, to[known], np.ones(len(place)), (len(asked), model.fit_.factors.n), duplicates="last")
     lists = model.recommend(model.row_ids.names(asked), LENGTH)
-    return float(ranking(lists.positions, relevant, LENGTH, ("ndcg",)).mean["ndcg"])
+    return float(ranking(lists.positions, relevant, lists.positions.shape[1], ("ndcg",)).mean["ndcg"])
 
 
 def score_rows(model: Any, x: Observed) -> float:
@@ -52,7 +52,7 @@ def score_rows(model: Any, x: Observed) -> float:
         factors, _ = model._folded(shown)
         return _of_values(model, judged.data, model._clipped(factors.at(rows, judged.indices)))
     lists = model.recommend(X=shown, n=LENGTH)
-    return float(ranking(lists.positions, judged, LENGTH, ("ndcg",)).mean["ndcg"])
+    return float(ranking(lists.positions, judged, lists.positions.shape[1], ("ndcg",)).mean["ndcg"])
 
 
 def ranks(model: Any) -> bool:
