@@ -53,7 +53,7 @@ class ALS(Choices, MappedModel):
         Explicit feedback only; see ``eckart.terms``.
     l2 : the ridge; None chooses it on hidden entries: for ratings in units of the noise that biases leave, and codes are zero where they say no more than
         biases do (``factors.hidden_share``; of entries in parts, or more than 4 million, on a sample of rows), for implicit feedback by the places of hidden
-        entries in the lists (``factors.hidden_lists``; of more than 300,000 entries or 20,000 rows on a sample of rows). 0 is allowed: least squares of minimum norm.
+        entries in the lists (``factors.hidden_lists``; of more than 300,000 entries or 20,000 rows on a sample). 0 is allowed: least squares of minimum norm.
     l2_power : 1 scales the ridge by each row's count, 0 is one ridge for all. None takes 1, or where l2 is chosen 1/2 (3/4 for yes and no).
     biases : learn b_i and c_j with the ridge ``l2_bias`` n_i^``l2_bias_power`` (None: those of codes; where l2 is chosen, a number of entries chosen on hidden
         ones, with the power 0). Explicit feedback only.
