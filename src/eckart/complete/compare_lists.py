@@ -1,8 +1,8 @@
 """compare: all recommenders on one split, in one table, popularity among them.
 
-A share of the entries is hidden (where times are given the last entries of every row); every model is fitted to the same rest, answers with the ``at``
-best columns that a row has not seen, and is judged by the hidden ones. Means over rows with standard errors; the difference of a model from the best is judged row by
-row, since all answer for the same rows.
+A share of the entries is hidden (where times are given the last entries of every row); every model is fitted to the same rest, answers with the ``at`` best
+columns that a row has not seen, and is judged by the hidden ones. Means over rows with standard errors; the difference of a model from the best is judged row
+by row, since all answer for the same rows.
 """
 
 from __future__ import annotations
