@@ -74,8 +74,9 @@ class Choices:
         power, l2, given, why = 1.0 if self.l2_power is None else float(self.l2_power), self.l2, self.unobserved_weight, ""
         unobserved = float(unobserved_weight(x, float(self.alpha)) if given is None else given)
         if l2 is None:
-            rank = self._rank(x.shape)
-            engine = self._engine() if parts_of(x) is None else engine_named("cpu", self.n_threads)
+            rank, engine = self._rank(x.shape), self._engine()
+            if parts_of(x) is not None or engine.name.startswith("dask"):  # a sample is best looked at where it is
+                engine = engine_named("cpu", self.n_threads)
             rule = self._rule(Ridge(0.0, power, 0.0, power, unobserved))
             with engine.at_work():
                 l2, unobserved, why = choose_for_lists(x, rule, None if given is None else unobserved, rank, self._cg(1.0, rank), engine)

@@ -27,7 +27,7 @@ from eckart.complete.factors.hidden_share import _entries, _least, sampled
 from eckart.complete.split import hidden_entries
 from eckart.engines.protocol import RidgeRule
 from eckart.matrix import Observed
-from eckart.matrix_blocks import facts_of, of_each_part, parts_of
+from eckart.matrix_blocks import facts_of, parts_of
 from eckart.rng import generator
 from eckart.trace import StopReason
 
@@ -47,12 +47,7 @@ BLOCK = 2**21
 
 def unobserved_weight(x: Observed, alpha: float, heavier: float = HEAVIER) -> float:
     """a0; 0.1 where the entries have no weight."""
-    total = alpha * float(sum(of_each_part(x, _sum)))
-    return heavier * total / (float(x.shape[0]) * x.n_columns) or 0.1
-
-
-def _sum(x: Observed) -> float:
-    return float(x.data.sum(dtype=np.float64))
+    return heavier * alpha * facts_of(x).total / (float(x.shape[0]) * x.n_columns) or 0.1
 
 
 def unit(x: Observed, rule: RidgeRule, unobserved: float) -> float:
@@ -60,8 +55,7 @@ def unit(x: Observed, rule: RidgeRule, unobserved: float) -> float:
     n, m = x.shape
     known = max(x.nnz, 1)
     p, q = known / n, known / m
-    spread = facts_of(x).deviation or 0.0
-    size = rule.alpha * float(np.sqrt((float(sum(of_each_part(x, _sum))) / known) ** 2 + spread**2))
+    size = rule.alpha * float(np.sqrt(facts_of(x).square / known))
     return size * (np.sqrt(p) + np.sqrt(q)) / ((p + unobserved * m) * (q + unobserved * n)) ** (rule.power / 2) or 1.0
 
 
