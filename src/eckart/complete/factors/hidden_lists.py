@@ -96,7 +96,7 @@ def hide(x: Observed, seed: int) -> tuple[Observed, Observed] | None:
 def search(loss: Callable[[float], float], best: float, ends: tuple[float, float], little: float = 0.0) -> tuple[float, int]:
     """Halve or double while the loss falls (by more than this share of its size); the least of the parabola through the last three, and how many were tried.
 
-    >>> search(lambda t: abs(t - 8.0), 1.0, (0.25, 100.0))
+    >>> search(lambda t: abs(np.log2(t) - 3.0), 1.0, (0.25, 100.0))
     (8.0, 6)
     """
     tried: dict[float, float] = {}
