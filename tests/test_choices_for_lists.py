@@ -149,3 +149,24 @@ def test_amounts_get_a_note(eckart_):
     assert "say --feedback implicit" in err
     assert "logarithm" in err
     assert "logarithm" not in eckart_(*words, "--feedback", "implicit")[2]
+
+
+@pytest.mark.parametrize(("far", "tuned"), [(-1e9, False), (1e9, True)])
+def test_als_is_tuned_only_where_it_may_be_the_best(far, tuned, monkeypatch):
+    """Twelve fits of a method that is far behind had been a third of the time."""
+    from eckart import BayesianMF
+    from eckart.complete import compare as module
+
+    monkeypatch.setattr(module, "FAR", far)
+    rng = np.random.default_rng(0)
+    a = rng.standard_normal((60, 2)) @ rng.standard_normal((2, 40)) + 0.3 * rng.standard_normal((60, 40))
+    a[rng.random(a.shape) < 0.5] = np.nan
+    kinds = {"als": ALS, "bayes": BayesianMF}
+
+    def build(method, part, **more):
+        return module.biases_only(random_state=0) if method == "biases" else kinds[method](random_state=0, **more)
+
+    found = module.compare(Observed.from_nan(a), build, 2)
+    assert (found.tuning is not None) == tuned
+    words = next(row.words for row in found.table if row.method == "als")
+    assert ("too far to be tuned" in words) != tuned
