@@ -189,7 +189,7 @@ def test_explicit_against_a_general_minimiser(rng, biases):
 @pytest.mark.parametrize("zeros", ["all", "unobserved"])
 def test_implicit_against_a_general_minimiser(rng, zeros):
     r = strengths(rng, 5, 4)
-    model = ALS(2, feedback="implicit", zeros=zeros, l2=0.2, l2_power=1.0, **TO_THE_END).fit(r)
+    model = ALS(2, feedback="implicit", unobserved_weight=0.1, zeros=zeros, l2=0.2, l2_power=1.0, **TO_THE_END).fit(r)
     best = best_by_scipy(lambda parts: implicit(r, parts, 0.2, 1.0, 1.0, 0.1, zeros), [(5, 2), (4, 2)])
     assert model.objective_ == pytest.approx(best, rel=1e-5)
 

@@ -793,7 +793,7 @@ def test_beware_of_lists_names_a_command_that_runs(ran):
     """It had named --method auto without --feedback implicit, which is refused."""
     Path("clicks.csv").write_text("user,item\n" + "".join(f"u{i},x\nu{i},y\nu{i},x\n" for i in range(6)))
     clicks = ("--rows", "user", "--columns", "item")
-    out = ran("complete", "clicks.csv", *clicks, "--feedback", "implicit", "--duplicates", "sum")
+    out = ran("complete", "clicks.csv", *clicks, "--feedback", "implicit", "--duplicates", "sum", "--method", "als")
     line = next(line for line in out.splitlines() if line.startswith("beware"))
     assert "the lists are no better than that of the most popular columns" in line
     words = line.split("run: eckart ")[1].split()

@@ -180,9 +180,9 @@ def test_a_choice_that_is_asked_to_stop_keeps_the_fits_at_work(monkeypatch, tmp_
     call, told = CHOICES["tune"]
     whole, path, trial = told(call()), tmp_path / "state", module._trial
 
-    def stop(runs, k, l2, kept, number):
+    def stop(runs, k, l2, weight, kept, number):
         Checkpoint.ending = number == 2
-        return trial(runs, k, l2, kept, number)
+        return trial(runs, k, l2, weight, kept, number)
 
     with monkeypatch.context() as m:
         m.setattr(module, "_trial", stop)

@@ -193,7 +193,7 @@ def test_a_forged_file_is_read_when_nothing_was_changed(path, model):
 @pytest.mark.parametrize(
     "edit",
     [
-        lambda h: h.update({"version": 2}),
+        lambda h: h.update({"version": 3}),
         lambda h: h.update({"version": 10**30}),
         lambda h: h.update({"version": 0}),
         lambda h: h.update({"version": -1}),

@@ -61,7 +61,8 @@ def precision_at_k(recommended: Any, relevant: Any, k: int = 10) -> float:
 
     Parameters (of all measures of lists)
     ----------
-    recommended : integers, rows x at least k: column positions, best first; -1 = no recommendation, which is a miss. The first k are read.
+    recommended : integers, rows x at least k: column positions, best first; -1 = no recommendation, which is a miss. The first k are read. Or the answer of
+        ``model.recommend``, whose rows are found by their ids where ``relevant`` is an Observed.
     relevant : Observed, Counts or SciPy sparse matrix with as many rows, whose stored entries (a stored zero included) are the relevant columns;
         or a sequence of integer arrays, one for each row
     k : length of the lists
@@ -181,6 +182,10 @@ def ranking(
     for name in names:
         if name not in _MEASURES and name != "coverage":
             raise wrong("metrics", name, f"names among {', '.join([*_MEASURES, 'coverage'])}")
+    if hasattr(recommended, "positions"):
+        if hasattr(relevant, "row_index"):
+            relevant = relevant.to_scipy()[relevant.row_index.indices_of(recommended.rows)]
+        recommended = recommended.positions
     counts, columns, n_columns = _relevant(relevant)
     if "coverage" in names and n_columns is None:
         raise wrong("metrics", "coverage", "relevant as a matrix", "call coverage_at_k, which takes n_columns")

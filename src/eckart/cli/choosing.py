@@ -45,9 +45,9 @@ class Chooser:
         self.tuned: Any = None
         self.table: list[Any] = []
         tunable = method in ("als", "svp")
-        base = build(method) if method == "als" else None
-        ridge = base is not None and base.l2 is None and base.feedback == "explicit"
-        self.search = method == "auto" or (tunable and (k is None or ridge))
+        self.lists = build("als").feedback == "implicit" if method in ("auto", "als") else False
+        ridge = method == "als" and build(method).l2 is None
+        self.search = method == "auto" or (tunable and not self.lists and (k is None or ridge))
         if (
             self.beside and self.search
         ):  # candidates are compared without attributes: the usual ridge and rank are taken
@@ -61,6 +61,8 @@ class Chooser:
             self.reason = "the usual number of shared factors: more than needed do little harm"
         elif method == "biases":
             self.best, self.reason = {}, "biases alone: no factors"
+        elif k is None and self.lists and method == "als":
+            self.reason = "the usual one for lists"
         elif k is None and method == "exact":
             self.reason = "found, not given: the least that agrees with all entries"
         elif k is None and not self.search:
@@ -101,11 +103,12 @@ class Chooser:
             if "held_out" not in str(error):
                 raise
             self.method = "als" if self.method == "auto" else self.method
-            self.best = self.best or {"n_components": max(1, min(16, *x.shape))}
+            self.best = self.best or ({} if self.lists else {"n_components": max(1, min(16, *x.shape))})
             self.reason = "there are too few entries to choose by"
             return None
 
     def _compared(self, x: Any) -> None:
+        from eckart.complete.choose_lists import choose
         from eckart.complete.compare import compare
 
         def build(method: str, part: str, **more: Any) -> Any:
@@ -113,7 +116,7 @@ class Chooser:
                 self.build(method, f"held-out.{part}", **more) if part else self.build(method, checkpoint=None, **more)
             )
 
-        found = compare(x, build, self.k, seed=self.seed, steps=self.steps)
+        found = choose(x, build, seed=self.seed, steps=self.steps) if self.lists else compare(x, build, self.k, seed=self.seed, steps=self.steps)
         self.method, self.best, self.table, self.because = found.method, found.parameters, found.table, found.reason
         if found.method == "als":
             self.tuned = found.tuning
@@ -189,7 +192,8 @@ def steps_of(
 
     about = {"method": method, "rank": k, "seed": seed, "held out": share}
     if path is not None:
-        for name in ("biases", "als", "bayes") if method == "auto" else (method,):
+        lists = method == "auto" and build("als").feedback == "implicit"
+        for name in (("als", "ease", "slim", "gf-cf") if lists else ("biases", "als", "bayes")) if method == "auto" else (method,):
             about |= {f"{parameter} of {name}": value for parameter, value in parameters_of(build(name)).items()}
         if beside:  # attributes belong to ids
             about["attributes"] = digest(

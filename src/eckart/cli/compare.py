@@ -22,6 +22,7 @@ def compare(
     methods: Annotated[str, option(help="Which, separated by commas: als, ease, slim, gf-cf, blend (of three of them).")] = "als,ease,slim,gf-cf,blend",
     at: Annotated[int, option(help="Length of the lists.")] = 10,
     held_out: options.HeldOut = None,
+    time: Annotated[str | None, option(help="The column of times: the last entries of every row are hidden, and what is popular of late is compared.")] = None,
     seed: Annotated[int, option(help="Seed of every random choice.")] = 0,
     engine: options.Engine = "auto",
     threads: options.Threads = None,
@@ -37,8 +38,11 @@ def compare(
 
         eckart compare clicks.csv --rows user --columns page
 
+        eckart compare clicks.csv --rows user --columns page --time when
+
         eckart compare ratings.csv --rows user --columns movie --values rating --methods ease,gf-cf --at 20
     """
+    from eckart.cli.attribute_files import times_in
     from eckart.cli.building import held_out_share
     from eckart.cli.reading import described, facts, local, reading_of
     from eckart.complete.compare_lists import compare as compared
@@ -57,12 +61,13 @@ def compare(
     with shell.phase(f"reading {file}"):
         path = local(file)
         x = source.observed(path, shell)
+        times = None if time is None else times_in(source, path, time, x)[0]
     shell.say("data", described(path, x))
     models = {name: _model(name, x.shape).set_params(engine=on or "auto") for name in dict.fromkeys(names)}
     found = compared(
-        x, models=models, held_out=share, at=at, random_state=seed, n_threads=threads, checkpoint=checkpoint
+        x, models=models, held_out=share, times=times, at=at, random_state=seed, n_threads=threads, checkpoint=checkpoint
     )
-    shell.answer |= {"data": facts(path, x), "best": found.best, "table": [row._asdict() for row in found.table]}
+    shell.answer |= {"data": facts(path, x), "best": found.best, "left_out": found.left_out, "table": [row._asdict() for row in found.table]}
     if not shell.json:
         typer.echo(str(found))
 

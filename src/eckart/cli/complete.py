@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Any
@@ -76,7 +76,7 @@ def complete(
     from eckart.cli.complete_mixed import complete_mixed, why_mixed
     from eckart.cli.completed_cells import check_cells, check_output, write_cells, write_forecast
     from eckart.cli.reading import described, facts, local, reading_of
-    from eckart.cli.suspicions import refuse_clicks, refuse_complete, refuse_rank
+    from eckart.cli.suspicions import note_amounts, refuse_clicks, refuse_complete, refuse_rank
 
     source = reading_of(triples, table, written)
     to = Targets(out, model, report).check(file)
@@ -84,7 +84,7 @@ def complete(
     share, k = held_out_share(held_out), whole_or(fit.components, "auto")
     told = {"n_components": k, "loss": fit.loss, "l2": fit.l2, "max_iter": max_iter, "checkpoint": checkpoint, "engine": how.engine_option()}
     always = {"random_state": how.seed, "n_threads": how.threads, "verbose": shell.bars}
-    method, because = fit.settled(max_iter)
+    method, because = fit.settled(max_iter, out)
     build: Any = None if method == "mixed" else _builder(method, fit.feedback, fit.normalise, told, always)
     fit.refuse_targets(method, to)
     wanted.refuse_forecast(method, out)
@@ -108,12 +108,15 @@ def complete(
         called = None if titles is None else Titles(titles, x.column_index, source)
     refuse_complete(source, file, x)
     refuse_rank(k, x)
+    note_amounts(source, x, fit.feedback, shell)
     if out is not None and source.long and wanted.pairs is None and wanted.forecast is None:
         check_cells(x.shape, wanted.cells, wanted.all_cells)
     shell.say("data", described(file, x))
     if how.plan:
         _plan(build, x, k, method, share, beside, how, shell)
         return
+    if method == "auto" and fit.feedback == "implicit":
+        _tell_lists(shell, "the comparison of")
     begin = perf_counter()
     with steps_of(checkpoint, x, build, k, method, how.seed, share, beside) as steps:
         chooser = Chooser(build, k, method, how.seed, how.threads, x.shape, because, beside, steps)
@@ -148,6 +151,13 @@ def complete(
     steps.end(fitted.fit_.trace)
 
 
+def _tell_lists(shell: Shell, words: str) -> None:
+    """The methods for implicit feedback and the budget of their comparison, before it begins."""
+    from eckart.complete.choose_lists import BUDGET, METHODS
+
+    shell.say("methods", f"{words} {', '.join(METHODS)} on unseen entries takes at most {BUDGET:.0f} s of processor time")
+
+
 def _plan(build: Callable[..., Any], x: Any, k: Any, method: str, share: float, beside: dict[str, Any], how: Arithmetic, shell: Shell) -> None:
     """How long it would take, the choice of the method and the measure on unseen entries included."""
     from eckart.cli.estimate import tell_plan
@@ -155,7 +165,11 @@ def _plan(build: Callable[..., Any], x: Any, k: Any, method: str, share: float, 
     def unkept(method: str, part: str = "", **more: Any) -> Any:
         return build(method, **more | {"checkpoint": None})  # a part of the data is no work to go on with
 
-    if method in ("auto", "bayes") and how.engine_option() in (None, "auto", "cpu", "plain"):  # of a cluster the traffic is counted as well
+    if method == "auto" and build("als").feedback == "implicit":
+        method = "als"
+        _tell_lists(shell, "the time of als: the comparison with")
+    draws = method in ("auto", "bayes")
+    if draws and how.engine_option() in (None, "auto", "cpu", "plain"):  # of a cluster the traffic is counted as well
         from eckart.cli.complete_plan import expected
 
         tell_plan(shell, x, unkept, lambda x, build: expected(x, build, k, method, share, beside))
@@ -211,13 +225,16 @@ def _builder(
         always = always | {"biases": False}
     kept = told["checkpoint"]
     told = told | {"n_components": None}  # the rank comes with each call
-    names = ("als", "bayes") if method == "auto" else (method,)
+    names = (("als", *ITEM_METHODS) if feedback == "implicit" else ("als", "bayes")) if method == "auto" else (method,)
+    if feedback == "implicit" and method == "auto":  # some of them have no checkpoint
+        always, told = always | {"checkpoint": kept}, told | {"checkpoint": None}
     make = {name: builder(name, METHODS, told, **always) for name in names if name != "biases"}
     make["biases"] = lambda **more: biases_only(
         **{n: v for n, v in {**told, **always, **more}.items() if n in BIASES and v is not None}
     )
 
-    def build(method: str, part: str = "", **more: Any) -> Any:
+    def build(method: str, part: str = "", members: Iterable[str] = (), **more: Any) -> Any:
+        more |= {"models": {name: make[name](checkpoint=None) for name in members}} if members else {}
         apart = {} if kept is None or not part else {"checkpoint": kept.with_name(f"{kept.name}.{part}")}
         return make[method](**apart | more)
 

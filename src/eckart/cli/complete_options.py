@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from eckart.cli.attribute_files import ColumnFeatures, RowFeatures, Time
 from eckart.cli.options import option
@@ -24,7 +24,8 @@ class FitOptions:
     method: Annotated[
         str,
         option(
-            help="auto (biases, als and bayes compared on unseen entries, within a minute), als, bayes, biases, soft-impute, svp, svt or exact; "
+            help="auto (biases, als and bayes compared on unseen entries, within a minute; with --feedback implicit als, ease, slim, gf-cf and blend), "
+            "als, bayes, biases, soft-impute, svp, svt or exact; "
             "series where columns are times; mixed for a wide table with categories, yes/no or dates beside numbers, or numbers in different units (auto "
             "takes it for such a table); "
             "ease, slim, gf-cf or blend (of als, ease and gf-cf) with --feedback implicit."
@@ -61,10 +62,10 @@ class FitOptions:
         told = (self.normalise, self.loss, self.row_features, self.column_features, self.time)
         return all(value is None for value in told) and self.feedback == "explicit"
 
-    def settled(self, max_iter: int | None) -> tuple[str, str]:
+    def settled(self, max_iter: int | None, out: Path | None) -> tuple[str, str]:
         """The method, where "auto" leaves no choice, and why."""
         features = {"--row-features": self.row_features, "--column-features": self.column_features}
-        told = {"--loss": self.loss, "--l2": self.l2, "--normalise": self.normalise, "--max-iter": max_iter} | features
+        told: dict[str, Any] = {"--loss": self.loss, "--l2": self.l2, "--normalise": self.normalise, "--max-iter": max_iter} | features
         named = [name for name, value in features.items() if value is not None]
         if self.method not in ("auto", "als", "bayes") and (named or self.time is not None):
             raise InputError(f"--method {self.method} came with {(*named, '--time')[0]}, wanted als or bayes, which know attributes")
@@ -74,16 +75,16 @@ class FitOptions:
             return self.method, ""
         if self.time is not None:
             return "bayes", "bayes: --time is an option of it"
-        if self.feedback == "implicit":
-            return "als", "als: the method for implicit feedback"
+        if self.feedback == "implicit":  # the other methods give lists alone
+            told |= {"-k": None if self.components == "auto" else self.components, "--out": out}
         named = [name for name, value in told.items() if value is not None]
         return ("als", f"als: {named[0]} is an option of it") if named else ("auto", "")
 
     def refuse_targets(self, method: str, to: Targets) -> None:
         """Files that the method has nothing to write to."""
-        if method in ITEM_METHODS and (self.feedback != "implicit" or to.report is not None or to.out is not None):
+        if method in ITEM_METHODS and (self.feedback != "implicit" or to.out is not None):
             raise InputError(
-                f"--method {method} came with --report, --out or --feedback {self.feedback}, wanted --feedback implicit and --model: it ranks columns and "
+                f"--method {method} came with --out or --feedback {self.feedback}, wanted --feedback implicit, --model and --report: it ranks columns and "
                 "predicts no values; eckart recommend writes its lists"
             )
         if method == "series" and (to.report is not None or self.feedback != "explicit"):

@@ -26,6 +26,7 @@ from eckart.io.tables.missing import Marks, unmark
 from eckart.io.tables.other_files import images_in, read_images
 from eckart.io.tables.triples import observed
 from eckart.matrix import Counts, Dense, Matrix, Observed
+from eckart.matrix_blocks import of_each_part
 
 SAMPLE_ROWS = 5000
 """Rows that pictures show: more would lie on top of one another."""
@@ -120,14 +121,18 @@ class Reading:
     def _triples(self, file: str, shell: Any = None) -> Observed:
         """The observations of a file in long form; lines without an id or a value are left out, which is said, as are ids that look like none."""
         marks, gone = Marks.of(self.missing), dict[str, int]()
+        counted = self.values is None and self.duplicates == "error"  # events have no values that could differ
         found = Long(
-            self.rows, self.columns, self.values, self.duplicates, self.delimiter, None, self.header, None, ("", *marks.words),
+            self.rows, self.columns, self.values, "sum" if counted else self.duplicates, self.delimiter, None, self.header, None, ("", *marks.words),
             lambda count, first: gone.update({first: count}), self.of_tables,  # by place: a file beyond memory is read twice
         ).read(file)  # fmt: skip
         if gone and shell is not None:
             many = sum(gone.values())
             lines = "1 observation is" if many == 1 else f"{many:,} observations are"
             shell.note(f"{lines} left out: an id or the value is missing, first at {next(iter(gone))}")
+        again = int(sum(of_each_part(found, _total))) - found.nnz if counted and shell is not None else 0
+        if again:
+            shell.note(f"{again:,} of {found.nnz + again:,} lines repeat a pair: they are counted")
         for axis, labels, name in (("row", found.rows, self.names[0]), ("column", found.columns, self.names[1])):
             odd = next(
                 (word for word in NULLS if labels is not None and labels.dtype == object and word in labels), None
@@ -288,6 +293,10 @@ def _check_triples(given: dict[str, Any], kept: dict[str, Any]) -> None:
         raise wrong(
             "--duplicates", given["duplicates"], "--rows and --columns beside it: only triples can repeat a cell"
         )
+
+
+def _total(x: Observed) -> float:
+    return float(x.data.sum(dtype=np.float64))
 
 
 STANDARD_INPUT = "standard input"

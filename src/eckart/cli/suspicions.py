@@ -7,10 +7,12 @@ import shlex
 from typing import Any
 
 from eckart.cli.reading import Reading
+from eckart.complete.factors.strengths import taming
 from eckart.errors import InputError, wrong
 from eckart.io.text.documents import Documents
 from eckart.loading import pa
 from eckart.matrix import Observed
+from eckart.matrix_blocks import facts_of
 
 WHO = r"user|customer|person|member|reader|account|client|session|visitor|uid|patient|student"
 WHAT = r"item|movie|film|book|product|track|song|artist|article|sku|page|isbn|asin|iid|mid|question|place|location"
@@ -95,6 +97,16 @@ def refuse_complete(reading: Reading, file: str, x: Observed) -> None:
     raise InputError(
         f"{file} has {n:,} rows x {m:,} columns and no empty cell, so there is nothing to complete{mark}; say --missing with the mark that stands for "
         "a missing entry, --rows, --columns and --values if each line is one observation, or eckart reduce for a table without gaps"
+    )
+
+
+def note_amounts(reading: Reading, x: Any, feedback: str, shell: Any) -> None:
+    """Hours, plays or amounts that are fitted as they are: all above 0, and the largest far above the median."""
+    if not reading.long or reading.values is None or feedback != "explicit" or facts_of(x).least <= 0 or (found := taming(x, False, True)) is None:
+        return
+    shell.note(
+        f"{reading.names[2]} is positive and reaches from {facts_of(x).least:.4g} to {facts_of(x).most:.4g} with the median {found.median:.4g}, as hours, plays"
+        " or amounts do: its few largest values decide the fit; say --feedback implicit for lists of what rows would take up, or complete its logarithm"
     )
 
 

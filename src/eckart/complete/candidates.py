@@ -99,10 +99,30 @@ def ridges_of(l2: Any, base: Any, x: Observed) -> tuple[list[float | None], Call
         return [None], plain
     if l2 is None:
         own = base.ridge_for(x)._asdict() if hasattr(base, "ridge_for") else {"l2": base.l2}
-        beside = {} if base.l2 is not None else {name: value for name, value in own.items() if name != "l2"}
+        beside = {} if base.l2 is not None else {name: value for name, value in own.items() if name != "l2" and value is not None}
         return [own["l2"] * f for f in (4.0, 2.0, 1.0, 0.5)] if own["l2"] else [own["l2"]], lambda ridge: plain(ridge) | beside
-    given = [l2] if np.ndim(l2) == 0 else list(l2)
-    numbers = (int, float, np.integer, np.floating)
-    if not given or any(isinstance(v, bool) or not isinstance(v, numbers) or not 0 <= v < np.inf for v in given):
-        raise wrong("l2", l2, "a number >= 0 or several")
-    return [*sorted({float(v) for v in given}, reverse=True)], plain
+    return sorted(_numbers("l2", l2), reverse=True), plain  # type: ignore[return-value]
+
+
+def weights_of(unobserved_weight: Any, base: Any) -> list[float | None]:
+    """Weights of what was not observed, [None] where none are given; the ridges are those of the first."""
+    if unobserved_weight is None:
+        return [None]
+    if getattr(base, "feedback", "explicit") != "implicit" or "unobserved_weight" not in base.get_params(deep=False):
+        raise wrong("unobserved_weight", unobserved_weight, "None unless the model is ALS(feedback='implicit')")
+    weights = _numbers("unobserved_weight", unobserved_weight)
+    base.set_params(unobserved_weight=weights[0])
+    return list(weights)
+
+
+def weight_parameter(weight: float | None) -> dict[str, float]:
+    """The weight as a parameter; nothing where it was not tried."""
+    return {} if weight is None else {"unobserved_weight": weight}
+
+
+def _numbers(name: str, given: Any) -> list[float]:
+    """Different numbers of 0 or more."""
+    numbers = [given] if np.ndim(given) == 0 else list(given)
+    if not numbers or any(isinstance(v, bool) or not isinstance(v, (int, float, np.integer, np.floating)) or not 0 <= v < np.inf for v in numbers):
+        raise wrong(name, given, "a number >= 0 or several")
+    return sorted({float(v) for v in numbers})

@@ -13,7 +13,7 @@ A comparison that was killed goes on (see ``io.models.steps``): candidates that 
 and what was decided by the time stays decided, so that method, reason and bits are those of the run that was killed.
 
 biases     mean + b_i + c_j alone: what every model has to beat
-als        ``ALS`` at the rank and ridge that ``tune`` finds on entries hidden from it in turn
+als        ``ALS`` at the rank and ridge that ``tune`` finds on entries hidden from it in turn; with its default ridge where that is far behind bayes
 logistic   ``ALS(loss="logistic")``, where entries are 0 and 1: the error of a probability of yes is that of any other guess
 bayes      ``BayesianMF``, for the comparison with fewer draws than for the answer
 """
@@ -50,6 +50,8 @@ ENOUGH, ROUNDS = 600, 4
 0.65 % above that of the best of the three, and 0.92 % where the least error of one round was taken (0.62 % of four)."""
 SMALL_SHARE = 0.25
 """Share of the budget that all rounds together may take where there is more than one: small data are to be answered soon."""
+FAR = 2.0
+"""Standard errors, entry by entry, behind ``BayesianMF`` from which ``ALS`` is not tuned: its default ridge is chosen on hidden entries already."""
 SHARE, CANDIDATES = 0.7, 12
 """Share of the time left that ``BayesianMF`` may take; fits of ALS that tuning makes."""
 
@@ -130,7 +132,7 @@ def compare(
         tried[0].append(first.bayes(rank))
     else:
         tried[0].append(Tried("bayes", np.zeros(0), 0.0, f"left out: it would take about {guess:.0f} s"))
-    als, tuning = first.als(k, rank, left, verbose)
+    als, tuning = first.als(k, rank, left, verbose, tried[0][1].squares)
     tried[0].append(als)
     if yes_no(x):
         tried[0].append(first.logistic(rank))
@@ -196,11 +198,19 @@ class _Round:
 
         return Tried.resumed(self._step("logistic", work, "logistic", "als"))
 
-    def als(self, k: int | None, rank: int, left: Callable[[], float] | None, verbose: bool) -> tuple[Tried, Tuning | None]:
-        """Tuned, or as it is where there is no time to tune it: ``left()`` tells how much there is (None: it was left out in the first round)."""
+    def als(
+        self, k: int | None, rank: int, left: Callable[[], float] | None, verbose: bool, rival: np.ndarray | None = None
+    ) -> tuple[Tried, Tuning | None]:
+        """Tuned, or as it is where there is no time to tune it: ``left()`` tells how much there is (None: it was left out in the first round); or where it is
+        too far behind the squared errors of a ``rival``."""
 
         def once() -> dict[str, Any]:
             model, seconds = self._timed(self._build("als", f"als{self._suffix}", n_components=rank))
+            if rival is not None and len(rival):
+                row = self._judge("als", model, seconds, f"rank {rank} and its default ridge: more than {FAR:g} standard errors behind, too far to be tuned")
+                away = row.squares - rival
+                if len(away) > 1 and away.mean() > FAR * away.std(ddof=1) / np.sqrt(len(away)):
+                    return {"tune": False, "row": row}
             if left is not None and seconds * CANDIDATES < left():
                 return {"tune": True, "row": None}
             words = f"rank {rank} and its default ridge: to tune them would take about {seconds * CANDIDATES:.0f} s"

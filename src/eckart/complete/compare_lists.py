@@ -1,7 +1,8 @@
 """compare: all recommenders on one split, in one table, popularity among them.
 
-A share of the entries is hidden; every model is fitted to the same rest, answers with the ``at`` best columns that a row has not seen, and is judged by the
-hidden ones. Means over rows with standard errors; the difference of a model from the best is judged row by row, since all answer for the same rows.
+A share of the entries is hidden (where times are given the last entries of every row); every model is fitted to the same rest, answers with the ``at`` best
+columns that a row has not seen, and is judged by the hidden ones. Means over rows with standard errors; the difference of a model from the best is judged row
+by row, since all answer for the same rows.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +23,7 @@ from eckart.complete.items.blend import RANK, Blend
 from eckart.complete.items.ease import EASE
 from eckart.complete.items.slim import SLIM
 from eckart.complete.items.spectral_filter import SpectralFilter
-from eckart.complete.split import train_and_hidden
+from eckart.complete.split import split, train_and_hidden
 from eckart.errors import InputError, wrong
 from eckart.io.models.checkpoint import contents, digest, parameters_of
 from eckart.io.models.named_steps import Steps, steps_in
@@ -32,7 +33,9 @@ from eckart.matrix import Observed
 from eckart.metrics import coverage_at_k, ranking
 from eckart.trace import StopReason
 
-POPULARITY = "popularity"
+POPULARITY, RECENT = "popularity", "recent"
+LATEST = 0.1
+"""Share of the training entries, the latest ones, whose columns count as popular of late."""
 
 
 class Compared(NamedTuple):
@@ -53,13 +56,15 @@ class Compared(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ComparedLists:
-    """What ``compare`` found: ``table`` (by falling ndcg), ``models`` (fitted to the part that was not hidden), ``rows`` judged, ``hidden`` entries, ``at``."""
+    """What ``compare`` found: ``table`` (by falling ndcg), ``models`` (fitted to the part that was not hidden), ``rows`` judged, ``hidden`` entries, ``at``,
+    and the error of every model that could not take the data, by name."""
 
     table: tuple[Compared, ...]
     models: dict[str, Any]
     rows: int
     hidden: int
     at: int
+    left_out: dict[str, str] = field(default_factory=dict)
 
     @property
     def best(self) -> str:
@@ -85,6 +90,7 @@ class ComparedLists:
                 f"{row.model:<14} {values[0]:>20} {values[1]:>20} {row.coverage:>9.1%} {row.behind:>8.1f} "
                 f"{row.fit_seconds:>8.2f} {row.list_seconds:>8.2f}  {word}"
             )
+        lines += [f"{name} is left out: {why}" for name, why in self.left_out.items()]
         lines.append(
             f"{self.hidden:,} hidden entries of {self.rows:,} rows; behind: standard errors of the difference from the first, row by row"
         )
@@ -98,6 +104,7 @@ def compare(
     models: Mapping[str, Any] | None = None,
     test: Any = None,
     held_out: float | int = 0.2,
+    times: Any = None,
     at: int = 10,
     random_state: Any = 0,
     n_threads: int | None = None,
@@ -114,9 +121,11 @@ def compare(
     X, rows, columns, values, duplicates : the data, as for ``fit``.
     models : estimators by name (they are not changed); None takes ALS for implicit feedback, EASE, SLIM, the spectral filter and a blend, with their
         defaults.
-        Popularity, the columns that most rows have, is always among them.
+        Popularity, the columns that most rows have, is always among them. A model that cannot take the data is left out and named.
     test : entries to judge by, of the same shape and ids as X, where there is a split already; None hides ``held_out`` of X.
     held_out : share or number of entries to hide.
+    times : a time for each entry of X, as for ``split``: the last entries of every row are hidden then (``held_out=1``: the last one), and what has been
+        popular of late, by the latest tenth of the training entries, is in the table, too.
     at : length of the lists.
     random_state, n_threads : seed of the split and of models that have none; most threads.
     checkpoint : file in which the lists of fitted models are kept (these models, and the fit at work, in files beside it); the same call resumes from them
@@ -135,19 +144,26 @@ def compare(
     if checkpoint is not None and (isinstance(random_state, bool) or not isinstance(random_state, (int, np.integer))):
         raise wrong("random_state", random_state, "an int with checkpoint: the split is made again by it")
     chosen = _chosen(models, x, random_state, n_threads)
-    train, hidden = train_and_hidden(x, test, held_out, random_state)
+    train, hidden, recent = _parts(x, test, held_out, times, random_state)
     relevant = hidden.to_scipy()
     asked = np.flatnonzero(np.diff(relevant.indptr))
     if not len(asked):
         raise InputError("test holds no entry, wanted at least one row with a hidden entry")
     relevant, k = relevant[asked], min(int(at), x.n_columns)
-    lists, fitted, seconds = {POPULARITY: _popular(train, asked, k)}, {}, {POPULARITY: (0.0, 0.0)}
+    lists, fitted, left_out = {POPULARITY: _popular(train, asked, k)}, {}, {}
+    if recent is not None:
+        lists[RECENT] = _popular(train, asked, k, recent)
+    seconds = dict.fromkeys(lists, (0.0, 0.0))
     about: dict[str, Any] = {"at": k, "seed": random_state, "hidden": digest(*contents(hidden))}
     about |= {f"model {name}": {"kind": type(model).__name__} | parameters_of(model) for name, model in chosen.items()}
     with steps_in(checkpoint, "compare", train, about) as steps:
         ones = {name: _Candidate(model, checkpoint, i) for i, (name, model) in enumerate(chosen.items())}
         for name, one in ones.items():
-            kept = one.judged(train, asked, k, steps)
+            try:
+                kept = one.judged(train, asked, k, steps)
+            except InputError as error:
+                left_out[name] = str(error)
+                continue
             fitted[name], lists[name], seconds[name] = one.fitted, kept["lists"], tuple(kept["seconds"])
     for one in ones.values():
         one.forget()
@@ -165,7 +181,22 @@ def compare(
                 None if certificate is None else certificate.holds,
             )
         )  # fmt: skip
-    return ComparedLists(tuple(table), fitted, len(asked), hidden.nnz, k)
+    return ComparedLists(tuple(table), fitted, len(asked), hidden.nnz, k, left_out)
+
+
+def _parts(x: Observed, test: Any, held_out: Any, times: Any, seed: Any) -> tuple[Observed, Observed, np.ndarray | None]:
+    """Training and hidden entries, and, where times are given, how often each column stands among the latest training entries."""
+    if times is None:
+        return *train_and_hidden(x, test, held_out, seed), None
+    if test is not None:
+        raise InputError("times= and test= came, wanted one of them: times say which entries are hidden")
+    parts = split(x, held_out, by="time", per_row=True, times=times)
+    when = times.data if isinstance(times, Observed) else np.asarray(times)
+    order = np.empty(x.nnz)
+    order[np.argsort(when, kind="stable")] = np.arange(x.nnz)
+    known = split(replace(x, data=order), held_out, by="time", per_row=True, times=times).train.data
+    latest = known >= np.quantile(known, 1 - LATEST)
+    return parts.train, parts.test, np.bincount(parts.train.indices[latest], minlength=x.n_columns)
 
 
 class _Candidate:
@@ -219,7 +250,7 @@ def _chosen(models: Mapping[str, Any] | None, x: Observed, seed: Any, threads: i
             raise wrong(
                 "models", f"{name}: {type(model).__name__}", "estimators that recommend, such as EASE() or ALS()"
             )
-        if name == POPULARITY:
+        if name in (POPULARITY, RECENT):
             raise wrong("models", name, "another name: popularity is always among them")
         found[name] = clone(model)
         params = found[name].get_params(deep=False)
@@ -230,9 +261,10 @@ def _chosen(models: Mapping[str, Any] | None, x: Observed, seed: Any, threads: i
     return found
 
 
-def _popular(train: Observed, asked: np.ndarray, n: int) -> np.ndarray:
-    """For each row the columns that most rows have and it has not."""
-    order = np.argsort(-train.column_counts(), kind="stable")
+def _popular(train: Observed, asked: np.ndarray, n: int, recent: np.ndarray | None = None) -> np.ndarray:
+    """For each row the columns that most rows have and it has not; by ``recent`` counts first, where there are some."""
+    counts = -train.column_counts()
+    order = np.lexsort((counts,) if recent is None else (counts, -recent))
     longest = int(train.row_counts().max(initial=0))
     first = order[: n + longest]  # of so many, n are left whatever a row has seen
     lists = np.full((len(asked), n), -1)

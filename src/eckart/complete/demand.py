@@ -27,6 +27,7 @@ from scipy.special import log_ndtr
 
 from eckart.certify.certificate import Certificate
 from eckart.complete.factors.als import ALS
+from eckart.complete.factors.choices import LIST_RIDGE
 from eckart.complete.split import split
 from eckart.errors import FileError
 from eckart.factors import LowRank
@@ -240,4 +241,4 @@ def _mask(x: Observed) -> Observed:
 
 
 def _model(k: int, weight: float, how: dict[str, Any]) -> ALS:
-    return ALS(k, feedback="implicit", unobserved_weight=weight, max_iter=SWEEPS, tol=LOOSE, random_state=0, **how)
+    return ALS(k, feedback="implicit", unobserved_weight=weight, l2=LIST_RIDGE, max_iter=SWEEPS, tol=LOOSE, random_state=0, **how)

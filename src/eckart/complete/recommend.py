@@ -18,7 +18,7 @@ from eckart.complete.lists_by_parts import OnParts, best_by_parts
 from eckart.complete.shares import SharesOfEntries
 from eckart.errors import InputError, wrong
 from eckart.factors import LowRank
-from eckart.index.labels import Labels, one_or_many
+from eckart.index.labels import Labels, one_or_many, tidy
 from eckart.matrix import Observed
 from eckart.matrix_blocks import parts_of, some_rows
 from eckart.notebook import table
@@ -140,6 +140,7 @@ class Recommender(OnParts, SharesOfEntries):
         exclude: Any = None,
         by: str = "auto",
         min_support: int = 0,
+        unknown: str = "raise",
         N: int | None = None,
         filter_already_liked_items: bool | None = None,
     ) -> Recommendations:
@@ -151,12 +152,18 @@ class Recommender(OnParts, SharesOfEntries):
         ``by`` says what best means: "chance" (of being taken up and liked, see ``complete.demand``), "prediction" (the largest value of the model) or "auto":
         "chance" where it can be predicted which entries are observed, as it is for what people choose, else "prediction" (implicit feedback, whose values are
         such chances, too). Scores are the model's values in either case. What rows are likely to take up is learned from the observed entries at the
-        first call, and kept with the model. ``N`` and ``filter_already_liked_items`` are implicit's names for ``n`` and ``exclude_seen``.
+        first call, and kept with the model. ``unknown="popular"`` answers ids that the fit did not know with the columns that most rows have, whose scores are
+        these numbers. ``N`` and ``filter_already_liked_items`` are implicit's names for ``n`` and ``exclude_seen``.
         """
         n = n if N is None else N
         exclude_seen = exclude_seen if filter_already_liked_items is None else filter_already_liked_items
+        if unknown not in ("raise", "popular"):
+            raise wrong("unknown", unknown, "'raise' or 'popular'")
         f: LowRank = self._lowrank()
         _check_number(n)
+        if unknown == "popular" and rows is not None and (new := self.row_ids.find(one_or_many(rows)) < 0).any():
+            how = {"exclude_seen": exclude_seen, "candidates": candidates, "exclude": exclude, "by": by, "min_support": min_support}
+            return self._with_popular(tidy(one_or_many(rows)), new, int(n), how)
         if by not in ("auto", "chance", "prediction"):
             raise wrong("by", by, "'auto', 'chance' or 'prediction'")
         if isinstance(min_support, bool) or not isinstance(min_support, (int, np.integer)) or min_support < 0:
@@ -176,17 +183,7 @@ class Recommender(OnParts, SharesOfEntries):
         else:
             seen, ids = self.observed_, self.row_ids
             at = np.arange(f.shape[0]) if rows is None else ids.indices_of(one_or_many(rows))
-        columns = (
-            np.arange(f.n) if candidates is None else np.unique(self.column_ids.indices_of(one_or_many(candidates)))
-        )
-        if exclude is not None:
-            columns = np.setdiff1d(columns, self.column_ids.indices_of(one_or_many(exclude)))
-        support = self.observed_.column_counts()
-        if min_support:
-            columns = columns[support[columns] >= min_support]
-        if not len(columns):
-            named = "candidates=, exclude= and min_support=" if min_support else "candidates= and exclude="
-            raise InputError(f"no column is left to recommend, wanted at least one; check {named}")
+        columns, support = self._open_columns(candidates, exclude, min_support)
         chance = None
         if by == "chance":
             demand = self.demand()
@@ -199,6 +196,32 @@ class Recommender(OnParts, SharesOfEntries):
         best, scores = self._told_scores(f, at, best, scores, by)
         often = np.where(best >= 0, support[best], 0)
         return Recommendations(ids.names(at), _names(self.column_ids, best), scores, best, often, by)
+
+    def _open_columns(self: Any, candidates: Any, exclude: Any, min_support: int) -> tuple[np.ndarray, np.ndarray]:
+        """Positions of the columns that may be recommended, and how often each of all columns was observed."""
+        ids, support = self.column_ids, self.observed_.column_counts()
+        columns = np.arange(len(support)) if candidates is None else np.unique(ids.indices_of(one_or_many(candidates)))
+        if exclude is not None:
+            columns = np.setdiff1d(columns, ids.indices_of(one_or_many(exclude)))
+        if min_support:
+            columns = columns[support[columns] >= min_support]
+        if not len(columns):
+            named = "candidates=, exclude= and min_support=" if min_support else "candidates= and exclude="
+            raise InputError(f"no column is left to recommend, wanted at least one; check {named}")
+        return columns, support
+
+    def _with_popular(self: Any, rows: np.ndarray, new: np.ndarray, n: int, how: dict[str, Any]) -> Recommendations:
+        """Lists of the rows that the fit knew, and for the ``new`` ones the columns that most rows have."""
+        columns, support = self._open_columns(how["candidates"], how["exclude"], how["min_support"])
+        first = columns[np.argsort(-support[columns], kind="stable")[:n]]
+        best, scores = np.full((len(rows), n), -1), np.full((len(rows), n), -np.inf, self._lowrank().dtype)
+        best[new, : len(first)], scores[new, : len(first)] = first, support[first]
+        by = "popularity"
+        if not new.all():
+            known = self.recommend(rows[~new], n, **how)
+            wide = known.positions.shape[1]
+            best[~new, :wide], scores[~new, :wide], by = known.positions, known.scores, known.by
+        return Recommendations(rows, _names(self.column_ids, best), scores, best, np.where(best >= 0, support[best], 0), by)
 
     def _best(
         self: Any, f: Any, at: np.ndarray, columns: np.ndarray, n: int, seen: Observed, exclude_seen: bool, chance: Chance | None

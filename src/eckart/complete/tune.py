@@ -27,7 +27,17 @@ import numpy as np
 from sklearn.base import clone
 
 from eckart.arguments import held
-from eckart.complete.candidates import base_of, metric_of, rank_parameter, ranks_of, ridges_of, seeded, yes_no
+from eckart.complete.candidates import (
+    base_of,
+    metric_of,
+    rank_parameter,
+    ranks_of,
+    ridges_of,
+    seeded,
+    weight_parameter,
+    weights_of,
+    yes_no,
+)
 from eckart.complete.split import Split, split
 from eckart.complete.split import folds as cut
 from eckart.complete.tuning import Trial, Tuning
@@ -55,6 +65,7 @@ def tune(
     *,
     n_components: int | Sequence[int] | None = None,
     l2: float | Sequence[float] | None = None,
+    unobserved_weight: float | Sequence[float] | None = None,
     model: Any = "ALS",
     folds: int | None = None,
     held_out: float | int = 0.1,
@@ -80,6 +91,7 @@ def tune(
     n_components : ranks to try; with ``strategy="doubling"`` the smallest (and, where there are several, the largest) of them. None takes 4, 8, 16, 32, and
         larger ones while the error falls.
     l2 : ridges to try; None takes 4, 2, 1 and 1/2 times that of the model, and goes on while the error falls. Left out for a model without ``l2``.
+    unobserved_weight : of ``ALS(feedback="implicit")``: weights to try, each with every rank and ridge; None takes that of the model.
     model : "ALS" (entries that are 0 and 1 get the loss, squared or logistic, that errs less on a hidden tenth),
         or an estimator with all other choices set (such as ``ALS(feedback="implicit", alpha=2)`` or ``EASE()``, whose ridge alone is chosen); it
         is not changed.
@@ -107,6 +119,7 @@ def tune(
     loss, losses = _loss(base, x, error_name, at) if isinstance(model, str) else ({}, "")
     base.set_params(**loss)
     ranks = ranks_of(base, n_components, strategy, x.shape)
+    weights = weights_of(unobserved_weight, base)
     ridges, shape = ridges_of(l2, base, x)
     if patience is not None and (
         isinstance(patience, bool) or not isinstance(patience, (int, np.integer)) or patience < 1
@@ -116,6 +129,7 @@ def tune(
         "model": type(base).__name__,
         "ranks": ranks,
         "ridges": ridges,
+        "weights": weights,
         "folds": folds,
         "held out": held_out,
     }
@@ -137,8 +151,9 @@ def tune(
         while at_rank < len(ranks):
             k = ranks[at_rank]
             for ridge in ridges:
-                walk.judge(k, ridge)
-                watch("candidates", len(walk.seen), len(ranks) * len(ridges))
+                for weight in weights:
+                    walk.judge(k, ridge, weight)
+                    watch("candidates", len(walk.seen), len(ranks) * len(ridges) * len(weights))
             best_of_ranks.append(min(t.error for t in walk.seen if t.n_components == k))
             since = len(best_of_ranks) - 1 - int(np.argmin(best_of_ranks))
             at_rank += 1
@@ -152,7 +167,7 @@ def tune(
         table = walk.seen
         chosen = _choose(table, one_standard_error)
         stopped += _edges(table[chosen], table) + losses
-        best = rank_parameter(table[chosen].n_components) | shape(table[chosen].l2) | loss
+        best = rank_parameter(table[chosen].n_components) | shape(table[chosen].l2) | weight_parameter(table[chosen].unobserved_weight) | loss
         walk.offer()
         final = clone(base).set_params(**best, **seeded(base, seed), **kept_in(base, checkpoint, "final")).fit(x)
         final.set_params(**kept_in(base, None))
@@ -175,9 +190,10 @@ class _Run:
         self.tested = len(self.rows)
         self.cold = int(np.count_nonzero(part.train.row_counts()[self.rows] == 0))
 
-    def fit(self, k: int, l2: float | None, path: Any = None, name: str = "") -> tuple[float, float | None, int]:
+    def fit(self, k: int, l2: float | None, weight: float | None = None, path: Any = None, name: str = "") -> tuple[float, float | None, int]:
         """Error, its standard error and the sweeps of this candidate, whose fit is kept in a file of that name beside ``path``."""
-        model = self.model.set_params(**rank_parameter(k), **self.shape(l2), **kept_in(self.model, path, name))
+        chosen = rank_parameter(k) | self.shape(l2) | weight_parameter(weight)
+        model = self.model.set_params(**chosen, **kept_in(self.model, path, name))
         warm = "warm_start" in model.get_params(deep=False)
         if warm:
             model.set_params(warm_start="fit_" in vars(model))
@@ -261,11 +277,11 @@ class _Walk:
         table = [list(t) for t in self._table]
         self._memory.offer({"table": table, "runs": lambda: [run.state() for run in self._runs]})
 
-    def judge(self, k: int, l2: float | None) -> Trial:
+    def judge(self, k: int, l2: float | None, weight: float | None = None) -> Trial:
         """The next candidate."""
         if self._judged == len(self._table):
             self.offer()
-            self._table.append(_trial(self._runs, k, l2, self._path, self._judged))
+            self._table.append(_trial(self._runs, k, l2, weight, self._path, self._judged))
         self._judged += 1
         return self._table[self._judged - 1]
 
@@ -277,14 +293,14 @@ def kept_in(model: Any, path: Any, name: str = "") -> dict[str, Any]:
     return {"checkpoint": None if path is None else f"{os.fspath(path)}.{name}"}
 
 
-def _trial(runs: list[_Run], k: int, l2: float | None, path: Any, number: int) -> Trial:
+def _trial(runs: list[_Run], k: int, l2: float | None, weight: float | None, path: Any, number: int) -> Trial:
     """One candidate on every fold."""
     began = time.perf_counter()
     with ThreadPoolExecutor(
         max_workers=len(runs)
     ) as side_by_side:  # a fit of small data leaves cores idle; each fold has its own model and seed
         fits = [
-            side_by_side.submit(run.fit, k, l2, path, f"candidate-{number}.fold-{fold}")
+            side_by_side.submit(run.fit, k, l2, weight, path, f"candidate-{number}.fold-{fold}")
             for fold, run in enumerate(runs)
         ]
         try:
@@ -299,7 +315,7 @@ def _trial(runs: list[_Run], k: int, l2: float | None, path: Any, number: int) -
             raise
     errors = tuple(float(r[0]) for r in results)
     spread = results[0][1] if len(runs) == 1 else float(np.std(errors, ddof=1) / np.sqrt(len(runs)))
-    return Trial(k, l2, float(np.mean(errors)), spread, errors, sum(r[2] for r in results), time.perf_counter() - began)
+    return Trial(k, l2, float(np.mean(errors)), spread, errors, sum(r[2] for r in results), time.perf_counter() - began, weight)
 
 
 def _beyond(walk: _Walk, ridges: list[Any]) -> None:
@@ -309,7 +325,7 @@ def _beyond(walk: _Walk, ridges: list[Any]) -> None:
         if best.l2 != edge:
             continue
         for step in range(1, FURTHER + 1):
-            trial = walk.judge(best.n_components, edge * factor**step)
+            trial = walk.judge(best.n_components, edge * factor**step, best.unobserved_weight)
             if trial.error >= LITTLE * best.error:
                 return
             best = trial
@@ -319,10 +335,11 @@ def _edges(chosen: Trial, table: list[Trial]) -> str:
     """Words for a choice that stands at the edge of what was tried."""
     words = ""
     for name, value, tried in (
+        ("unobserved_weight", chosen.unobserved_weight, {t.unobserved_weight for t in table if t.unobserved_weight is not None}),
         ("n_components", chosen.n_components, {t.n_components for t in table}),
         ("l2", chosen.l2, {t.l2 for t in table if t.n_components == chosen.n_components and t.l2 is not None}),
     ):
-        if len(tried) > 1 and value in (min(tried), max(tried)):
+        if value is not None and len(tried) > 1 and value in (min(tried), max(tried)):
             end = "smallest" if value == min(tried) else "largest"
             words += f"; {name}={value:g} is the {end} that was tried: {end[:-3]}er ones may be better"
     return words

@@ -136,7 +136,7 @@ class SkipGram(WordModel):
     max_iter: int | None = param(None, optional(whole(1)))
     learning_rate: float = param(0.025, number(0))
     last_learning_rate: float = param(1e-4, number(0))
-    stop: Literal["held_out"] | None = param(None)
+    stop: Literal["held_out"] | None = param(None, one_of(None, "held_out"))
     tol: float = param(1e-10, number(0))
     deterministic: bool = param(False, flag())
     checkpoint: Any = param(None, file_name())

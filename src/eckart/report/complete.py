@@ -9,6 +9,7 @@ import numpy as np
 
 from eckart import plots
 from eckart.complete.nuclear.recovery import recovery
+from eckart.factors import ItemWeights
 from eckart.matrix import Observed
 from eckart.report.held_out import HeldOut
 from eckart.report.html import Report
@@ -35,11 +36,10 @@ def complete_report(
     """
     x, fit = observed, model.fit_
     n, m = x.shape
-    k = rank_of(model)
-    page = Report(
-        f"Complete: {name}" if name else "Complete",
-        f"{n:,} rows and {m:,} columns, {x.nnz:,} entries observed ({x.nnz / (n * m):.2%}); {type(model).__name__} of rank {k}",
-    )
+    weights = isinstance(fit.factors, ItemWeights)
+    k = 1 if weights else rank_of(model)
+    kind = f"{type(model).__name__}, weights between columns" if weights else f"{type(model).__name__} of rank {k}"
+    page = Report(f"Complete: {name}" if name else "Complete", f"{n:,} rows and {m:,} columns, {x.nnz:,} entries observed ({x.nnz / (n * m):.2%}); {kind}")
     page.holds(fit.certificate)
     titles = titles or _texts
     _recommendations(page, model, x, names, titles)
@@ -47,11 +47,21 @@ def complete_report(
         _errors(page, held_out, names)
     known = [_known(counts, k) for counts in (x.row_counts(), x.column_counts())]
     _neighbours(page, model, x, known[1], names, titles)
-    _factors(page, model, known, names, titles)
+    if not weights:
+        _factors(page, model, known, names, titles)
     if tuning is not None:
         _tuning(page, tuning)
     if isinstance(fit.plan.get("path"), dict) and len(fit.plan["path"]["taus"]) > 1:
         _path(page, fit.plan)
+    if not weights:
+        _recovery(page, model, x, k, names, titles)
+    page.section("Evidence").certificate(fit.certificate)
+    if len(fit.trace):
+        page.pictures((plots.objective(fit.trace), f"{fit.trace.quantity.capitalize()}: {len(fit.trace)} values"))
+    return page.computed(fit, ("path",))
+
+
+def _recovery(page: Report, model: Any, x: Observed, k: int, names: tuple[str, str, str], titles: Titles) -> None:
     page.section("Can it be recovered?")
     found, words = recovered(x, k, model)
     page.verdict(words, found.possible or _leans(model) is not None)
@@ -62,10 +72,6 @@ def complete_report(
     counted += [["entries for each", found.oversampling], ["connected parts", len(found.parts)]]
     page.table(["counted", "value"], counted)
     _unidentified(page, model, x, k, names, titles)
-    page.section("Evidence").certificate(fit.certificate)
-    if len(fit.trace):
-        page.pictures((plots.objective(fit.trace), f"{fit.trace.quantity.capitalize()}: {len(fit.trace)} values"))
-    return page.computed(fit, ("path",))
 
 
 def rank_of(model: Any) -> int:
@@ -213,7 +219,7 @@ def _factors(page: Report, model: Any, known: list[np.ndarray], names: tuple[str
 def _neighbours(
     page: Report, model: Any, x: Observed, known: np.ndarray, names: tuple[str, str, str], titles: Titles
 ) -> None:
-    if x.n_columns < 3 or model.fit_.factors.k == 0:
+    if x.n_columns < 3 or (not isinstance(model.fit_.factors, ItemWeights) and model.fit_.factors.k == 0):
         return
     page.section("Neighbours")
     popular = np.argsort(-x.column_counts(), kind="stable")[:POPULAR]
@@ -225,7 +231,7 @@ def _neighbours(
         rows.append(
             [titles(model.column_ids.names(np.array([j])))[0], f"{x.column_counts()[j]:,}", "; ".join(near) or "none"]
         )
-    page.table([names[1], "observations", f"most similar {names[1]}s among those observed often (cosine)"], rows)
+    page.table([names[1], "observations", f"most similar {names[1]}s among those observed often ({found.by})"], rows)
 
 
 def _recommendations(page: Report, model: Any, x: Observed, names: tuple[str, str, str], titles: Titles) -> None:

@@ -30,6 +30,7 @@ from eckart.complete.factors.majorise import centre
 from eckart.factors import LowRank
 from eckart.io.models.levels import NOTHING as NO_MEMORY
 from eckart.io.models.levels import Memory, kept_trace, resumed_trace
+from eckart.io.models.short import steps_of
 from eckart.matrix import Observed
 from eckart.matrix_blocks import of_each_part, parts_of, with_values
 from eckart.terms import Loss, Ordered
@@ -37,6 +38,8 @@ from eckart.trace import StopReason, Trace, Watcher, silent
 
 BURN_IN = 200
 """Sweeps before the first state is kept, where the number is open."""
+NUMBERS = 5.5e6
+"""Numbers in all draws of a model from which they are kept in steps of a byte: a file of 22 MB in single precision."""
 LONGER, WORK = 8, 5e10
 """Chains that do not agree go on to at most so many times the sweeps that were asked for, while all sweeps together take at most so many multiplications: half
 a minute on one core, where 2e9 of them a second were measured. What needs more draws than that has a noise that the entries do not determine."""
@@ -111,9 +114,9 @@ class Kept:
             s, n, d = u.shape
             stack = np.empty((n, s, d - 1), dtype)
             np.multiply(u[:, :, :-1].transpose(1, 0, 2), dtype.type(np.sqrt(scale / s)), out=stack)
-            factors.append(stack.reshape(n, s * (d - 1)))
+            factors.append(rounded(stack.reshape(n, s * (d - 1)), s * d * sum(x.shape) > NUMBERS))
             own, heavy = (None if a is None else np.ascontiguousarray(a.T) for a in (precisions, tails))
-            bias = np.ascontiguousarray(u[:, :, -1].T)
+            bias = rounded(np.ascontiguousarray(u[:, :, -1].T), False)
             sides.append(SideDraws(bias, mu, precision, noise, own, link, own_seen, heavy, degrees))
         posterior = Posterior(
             sides[0], sides[1], draws["alpha"], mean, scale, len(self.chains), time, draws.get("thresholds"), self.loss
@@ -221,6 +224,16 @@ def _told(asked: int, done: int, most: int, holds: bool) -> str:
     if done == asked and (holds or 2 * done > most):
         return f"{asked:,} sweeps" + ("" if holds else f"; a doubling would go beyond the budget of {most:,}")
     return f"chains went on from {asked:,} to {done:,} sweeps, of at most {most:,}: " + ("they agree now" if holds else "they do not agree yet")
+
+
+def rounded(a: np.ndarray, by_bytes: bool) -> np.ndarray:
+    """Draws to seven digits, or to 127 steps of a power of two for each row: what chance leaves of a draw is coarser, and means over draws lose nothing that
+    counts. In a file they then take half or an eighth of the room (``io.models.short``). What single precision cannot hold stays as it is."""
+    most = np.abs(a).max(initial=0.0)
+    if by_bytes:
+        step = steps_of(a)
+        return np.clip(np.rint(a / step), -127, 127) * step
+    return a.astype(np.float32).astype(a.dtype) if 1e-25 < most < 1e25 else a
 
 
 def _swept(chain: Chain, engine: Any) -> float:

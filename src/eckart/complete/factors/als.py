@@ -51,15 +51,16 @@ class ALS(Choices, MappedModel):
     loss : "squared", or what the values are: "logistic" (yes and no as 1 and 0), "ordered" or "ordered_probit" (grades, whose thresholds are learned),
         "poisson" (counts), "huber" or "absolute" (numbers, a few of them wild). Predictions are on the scale of the data: probabilities, grades, rates.
         Explicit feedback only; see ``eckart.terms``.
-    l2 : the ridge; None takes 0.003 for implicit feedback, else it is chosen on hidden entries, in units of the noise that biases leave, and codes are zero
-        where they say no more than biases do (``factors.hidden_share``; of entries in parts, or more than 4 million, on a sample of rows). 0 is allowed: least
-        squares of minimum norm.
+    l2 : the ridge; None chooses it on hidden entries: for ratings in units of the noise that biases leave, and codes are zero where they say no more than
+        biases do (``factors.hidden_share``; of entries in parts, or more than 4 million, on a sample of rows), for implicit feedback by the places of hidden
+        entries in the lists (``factors.hidden_lists``; of more than 300,000 entries or 20,000 rows on a sample). 0 is allowed: least squares of minimum norm.
     l2_power : 1 scales the ridge by each row's count, 0 is one ridge for all. None takes 1, or where l2 is chosen 1/2 (3/4 for yes and no).
     biases : learn b_i and c_j with the ridge ``l2_bias`` n_i^``l2_bias_power`` (None: those of codes; where l2 is chosen, a number of entries chosen on hidden
         ones, with the power 0). Explicit feedback only.
     nonnegative : U, V >= 0.
     alpha, unobserved_weight, zeros : weights of implicit feedback: alpha r_ij for the observed, a0 for zeros on "all" cells or on "unobserved" ones
-        only (then an observed cell has weight a0 + alpha r_ij: with a0 = 1 the classical 1 + alpha r).
+        only (then an observed cell has weight a0 + alpha r_ij: with a0 = 1 the classical 1 + alpha r). a0 None: all cells weigh ten times as much as the
+        observed entries together.
     strengths : what becomes of the values r of implicit feedback: "raw", "log": log(1 + r / median) with the mean 3, or "auto": "log" where the largest is
         more than 20 times the median (plays, counts, seconds) and alpha is 1. Otherwise a few large counts outweigh all else.
     normalise : what is taken out before the fit and put back after: "column", "row", "both", "global", "bias" or None. "auto": nothing when biases are
@@ -107,7 +108,7 @@ class ALS(Choices, MappedModel):
     l2_features: float | None = param(None, optional(number(0, above=True)))
     nonnegative: bool = param(False, flag())
     alpha: float = param(1.0, number(0))
-    unobserved_weight: float = param(0.1, number(0))
+    unobserved_weight: float | None = param(None, optional(number(0)))
     zeros: Literal["all", "unobserved"] = param("all")
     strengths: Literal["auto", "raw", "log"] = param("auto")
     normalise: Literal["auto", "column", "row", "both", "bias", "global", None] = param("auto", one_of("auto", *KINDS))
@@ -200,7 +201,7 @@ class ALS(Choices, MappedModel):
         steps = problem.cg_steps
         plan: dict[str, Any] = plan_of(engine) | {
             "solver": f"conjugate gradients, {steps} steps a row" if steps else "cholesky by rows",
-            "normalise": str(by), "sweeps": state.sweeps, **ridge._asdict(),
+            "normalise": str(by), "sweeps": state.sweeps, **ridge.told(),
         }  # fmt: skip
         if reason:
             plan["l2_reason"] = reason
@@ -261,10 +262,8 @@ class ALS(Choices, MappedModel):
         return State(point._replace(right=engine.take(right)))
 
     def _problem(self, engine: Any, x: Observed, weights: np.ndarray | None, ridge: Ridge) -> RidgeProblem:
-        unobserved = float(self.unobserved_weight) if self.feedback == "implicit" else 0.0
-        return RidgeProblem.of(
-            engine, engine.put(x, entry_weights=weights), self._rule(ridge), unobserved, self._cg(ridge.l2, self._rank(x.shape))
-        )
+        placed, steps = engine.put(x, entry_weights=weights), self._cg(ridge.l2, self._rank(x.shape))
+        return RidgeProblem.of(engine, placed, self._rule(ridge), ridge.unobserved_weight or 0.0, steps)
 
     def _mapped(self, engine: Any, problem: RidgeProblem, beside: Beside) -> MappedProblem | None:
         """The problem with attributes, where there are any."""

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 
 from eckart.complete.beside import Beside
+from eckart.complete.factors.hidden_lists import choose as choose_for_lists
+from eckart.complete.factors.hidden_lists import unobserved_weight
 from eckart.complete.factors.hidden_share import Choice, Ridge, Wanted, choose
 from eckart.complete.factors.majorise import LOCATIONS, RIDGES, encoded, loss_for
 from eckart.complete.factors.strengths import Taming, taming
@@ -21,8 +23,8 @@ from eckart.matrix_blocks import parts_of
 
 POWER = 0.5
 """Of counts in a ridge that is chosen: the norm of noise, over it, then hardly depends on how much is known of a row."""
-LIST_RIDGE = 0.003
-"""The ridge of implicit feedback, whose strengths have no unit."""
+LIST_RIDGE, LIST_WEIGHT = 0.003, 0.1
+"""Ridge and unobserved weight of implicit feedback in models that were saved when these did not follow the data."""
 RANK, LIST_RANK = 16, 64
 """k where none is said, for ratings and for implicit feedback. Plays of music: Recall@10 is .095 at 16, .119 at 64; ratings do not gain beyond 16."""
 COPIES = 3.0
@@ -39,19 +41,21 @@ class Choices:
         """The penalty of a row, but for the unobserved weight of its cells."""
         rule = RidgeRule(ridge.l2, ridge.l2_power, nonnegative=self.nonnegative)
         if self.feedback == "implicit":
-            shift = float(self.unobserved_weight) if self.zeros == "unobserved" else 0.0
-            return rule._replace(alpha=float(self.alpha), shift=shift)
+            return rule._replace(alpha=float(self.alpha), shift=float(ridge.unobserved_weight or 0.0) if self.zeros == "unobserved" else 0.0)
         return rule._replace(bias=bool(self.biases), bias_l2=ridge.l2_bias, bias_power=ridge.l2_bias_power)
 
     def ridge_for(self: Any, x: Observed, weights: np.ndarray | None = None) -> Ridge:
         """The ridge of codes for these entries: as asked for, or chosen on hidden ones. A fit may leave out the codes."""
-        return self._chosen(x, weights, flat=False).ridge
+        tamed = self._taming(x)
+        return self._chosen(x if tamed is None else tamed.of(x), weights, flat=False).ridge
 
     def _chosen(self: Any, x: Observed, weights: np.ndarray | None = None, flat: bool = True, equal_powers: bool = False) -> Choice:
         """The ridge and why. ``flat``: codes may be left out where they say nothing; ``equal_powers``: that of biases grows like that of codes."""
         l2, power, bias, bias_power = self.l2, self.l2_power, self.l2_bias, self.l2_bias_power
-        if l2 is not None or self.feedback == "implicit":
-            l2, power = LIST_RIDGE if l2 is None else float(l2), 1.0 if power is None else float(power)
+        if self.feedback == "implicit":
+            return self._chosen_for_lists(x)
+        if l2 is not None:
+            l2, power = float(l2), 1.0 if power is None else float(power)
             return Choice(Ridge(l2, power, l2 if bias is None else float(bias), power if bias_power is None else float(bias_power)), "", {})
         power = RIDGES.get(self.loss, (0.0, POWER))[1] if power is None else float(power)
         if bias_power is None:
@@ -64,6 +68,19 @@ class Choices:
         engine = self._engine() if parts_of(x) is None else engine_named("cpu", self.n_threads)
         with engine.at_work():
             return choose(x if loss is None else encoded(x, loss), wanted, engine, weights)
+
+    def _chosen_for_lists(self: Any, x: Observed) -> Choice:
+        """Of implicit feedback: a0 by the fill, the ridge by hidden entries."""
+        power, l2, given, why = 1.0 if self.l2_power is None else float(self.l2_power), self.l2, self.unobserved_weight, ""
+        unobserved = float(unobserved_weight(x, float(self.alpha)) if given is None else given)
+        if l2 is None:
+            rank, engine = self._rank(x.shape), self._engine()
+            if parts_of(x) is not None or engine.name.startswith("dask"):  # a sample is best looked at where it is
+                engine = engine_named("cpu", self.n_threads)
+            rule = self._rule(Ridge(0.0, power, 0.0, power, unobserved))
+            with engine.at_work():
+                l2, unobserved, why = choose_for_lists(x, rule, None if given is None else unobserved, rank, self._cg(1.0, rank), engine)
+        return Choice(Ridge(float(l2), power, float(l2), power, unobserved), why, {})
 
     def _taming(self: Any, x: Observed) -> Taming | None:
         """How strengths are brought together before the fit; None where they stay as they are."""
@@ -132,13 +149,17 @@ class Choices:
         plan = self.fit_.plan
         l2, power = float(plan.get("l2", 0.05 if self.feedback == "explicit" else LIST_RIDGE)), float(plan.get("l2_power", 1.0))
         bias = l2 if self.l2_bias is None else self.l2_bias
-        return Ridge(l2, power, float(plan.get("l2_bias", bias)), float(plan.get("l2_bias_power", power)))
+        unobserved = None
+        if self.feedback == "implicit":
+            given = self.unobserved_weight
+            unobserved = float(plan.get("unobserved_weight", LIST_WEIGHT if given is None else given))
+        return Ridge(l2, power, float(plan.get("l2_bias", bias)), float(plan.get("l2_bias_power", power)), unobserved)
 
     def _fold_rule(self: Any) -> RidgeRule:
-        extra = self.unobserved_weight * self._lowrank().n if self.feedback == "implicit" else 0.0
-        return self._rule(self._ridge_used())._replace(extra=extra)
+        ridge = self._ridge_used()
+        return self._rule(ridge)._replace(extra=(ridge.unobserved_weight or 0.0) * self._lowrank().n)
 
     def _fold_base(self: Any, f: LowRank) -> np.ndarray | None:
         if self.feedback != "implicit":
             return None
-        return float(self.unobserved_weight) * self._engine().inner(f.right, f.right)
+        return self._ridge_used().unobserved_weight * self._engine().inner(f.right, f.right)

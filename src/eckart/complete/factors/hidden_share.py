@@ -63,12 +63,17 @@ LARGE = 4_000_000
 
 
 class Ridge(NamedTuple):
-    """l_i = l2 n_i^l2_power for codes, l2_bias n_i^l2_bias_power for biases."""
+    """l_i = l2 n_i^l2_power for codes, l2_bias n_i^l2_bias_power for biases; a0 of implicit feedback."""
 
     l2: float
     l2_power: float
     l2_bias: float
     l2_bias_power: float
+    unobserved_weight: float | None = None
+
+    def told(self) -> dict[str, float]:
+        """What there is, by name."""
+        return {name: value for name, value in self._asdict().items() if value is not None}
 
 
 class Choice(NamedTuple):
@@ -237,9 +242,9 @@ def _least(below: float, here: float, above: float) -> float:
     return float(np.clip(0.5 * (below - above) / bend, -0.5, 0.5)) if bend > 0 else 0.0
 
 
-def sampled(x: Observed, weights: np.ndarray | None) -> tuple[Observed, np.ndarray | None]:
-    """Rows drawn with a seed of their own, about ``LARGE`` entries in all, in memory; of parts the same rows as of the whole."""
-    kept = generator(0).random(x.shape[0]) < LARGE / max(x.nnz, 1)
+def sampled(x: Observed, weights: np.ndarray | None, most: int | None = None) -> tuple[Observed, np.ndarray | None]:
+    """Rows drawn with a seed of their own, about ``most`` (``LARGE``) entries in all, in memory; of parts the same rows as of the whole."""
+    kept = generator(0).random(x.shape[0]) < (LARGE if most is None else most) / max(x.nnz, 1)
     if parts_of(x) is None:
         return _rows(x, kept), None if weights is None else weights[np.repeat(kept, x.row_counts())]
     shares = np.split(kept, np.cumsum(x.parts.lengths)[:-1])  # type: ignore[attr-defined]

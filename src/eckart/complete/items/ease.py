@@ -11,20 +11,30 @@ Reference: H. Steck, "Embarrassingly shallow autoencoders for sparse data" (2019
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from eckart.certify.certificate import Certificate
 from eckart.certify.items import certify_zero_diagonal
+from eckart.complete.factors.hidden_lists import SAMPLE
+from eckart.complete.factors.hidden_share import sampled
+from eckart.complete.items.hidden_ridge import choose
 from eckart.complete.items.item_model import ItemModel, require_square
 from eckart.errors import wrong
 from eckart.factors import ItemWeights
 from eckart.fit import Fit, plan_of
 from eckart.matrix import Observed
-from eckart.parameters import number, param
+from eckart.matrix_blocks import parts_of
+from eckart.parameters import number, optional, param
 from eckart.rng import generator
 from eckart.trace import Trace
+
+
+class ItemRidge(NamedTuple):
+    """The ridge of weights between columns."""
+
+    l2: float
 
 
 @dataclass(eq=False, repr=False)
@@ -33,7 +43,7 @@ class EASE(ItemModel):
 
     Parameters
     ----------
-    l2 : the ridge, above 0. Few rows and rare columns want more; ``tune`` chooses it on hidden entries.
+    l2 : the ridge, above 0. None chooses it on hidden entries of the thousand most frequent columns (``items.hidden_ridge``).
     strengths : "binary" (every value above 0 counts 1) or "raw" (values as they are).
     feedback : "implicit", the only one: absent means not taken up.
     random_state, engine, n_threads, verbose : as in ``ALS``; the seed is that of the certificate's random vectors.
@@ -53,8 +63,18 @@ class EASE(ItemModel):
     ([[0]], True)
     """
 
-    l2: float = param(100.0, number(0, above=True))
+    l2: float | None = param(None, optional(number(0, above=True)))
     _: KW_ONLY
+
+    def ridge_for(self, x: Observed) -> ItemRidge:
+        """The ridge for these entries: as asked for, or chosen on hidden ones."""
+        return ItemRidge(self._chosen(x)[0])
+
+    def _chosen(self, x: Observed) -> tuple[float, str]:
+        """The ridge and why; of entries in parts by some rows, in memory."""
+        if self.l2 is not None:
+            return float(self.l2), ""
+        return choose(self._as_fitted(x if parts_of(x) is None else sampled(x, None, SAMPLE)[0]))
 
     def _solve(self, x: Observed, weights: np.ndarray | None) -> Fit:
         self._check_entries(x, weights)
@@ -62,33 +82,35 @@ class EASE(ItemModel):
         dtype, engine = require_square("EASE", n, "SpectralFilter"), self._engine()
         with engine.at_work():
             gram = engine.column_gram(self._placed(x, engine, dtype), dtype)
+            l2, reason = self._chosen(x)
             try:
-                found = engine.zero_diagonal_ridge(gram, float(self.l2))
+                found = engine.zero_diagonal_ridge(gram, l2)
             except np.linalg.LinAlgError:
-                raise wrong("l2", self.l2, f"a larger ridge: X^T X + l2 I cannot be inverted in {dtype}") from None
+                raise wrong("l2", l2, f"a larger ridge: X^T X + l2 I cannot be inverted in {dtype}") from None
             w = (
                 found.weights if n * n > 2**26 else found.weights.astype(x.dtype, copy=False)
             )  # no copy of what is large
             factors = ItemWeights(
                 x.shape[0], n, weights=w, multipliers=found.multipliers, rows=x.rows, columns=x.columns
             )
-            certificate = self._certificate(factors, x, engine)
+            certificate = self._certificate(factors, x, engine, l2)
         plan = plan_of(engine) | {
             "solver": "closed form, in the memory of X^T X",
             "precision": str(dtype),
-            "l2": float(self.l2),
-        }
+            "l2": l2,
+        } | ({"l2_reason": reason} if reason else {})
         return Fit(factors, certificate, Trace("none"), plan)
 
     def certify(self, X: Any) -> Certificate:
         """Measure the certificate again from this model and data, by products with the data alone."""
         x, engine = self._judged(X), self._engine()
         with engine.at_work():
-            return self._certificate(self._fitted("certify").factors, x, engine)
+            fit = self._fitted("certify")
+            return self._certificate(fit.factors, x, engine, float(fit.plan["l2"]))
 
-    def _certificate(self, f: ItemWeights, x: Observed, engine: Any) -> Certificate:
+    def _certificate(self, f: ItemWeights, x: Observed, engine: Any, l2: float) -> Certificate:
         placed = self._placed(x, engine, np.float64)
         assert f.weights is not None
         assert f.multipliers is not None
         seed = 0 if self.random_state is None else self.random_state
-        return certify_zero_diagonal(engine, placed, f.weights, f.multipliers, float(self.l2), generator(seed))
+        return certify_zero_diagonal(engine, placed, f.weights, f.multipliers, l2, generator(seed))

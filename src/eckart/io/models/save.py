@@ -34,6 +34,7 @@ from eckart.factors import (
 )
 from eckart.io.models.header_checks import NEEDED, check_extras, check_header
 from eckart.io.models.saved_ids import pack_ids, unpack_ids
+from eckart.io.models.short import lengthen, shorten
 from eckart.io.models.whole_files import atomic_write, named
 from eckart.parameters import check
 from eckart.rng import generator
@@ -41,7 +42,8 @@ from eckart.scheduler import resolve_threads
 from eckart.trace import Trace
 
 FORMAT = "eckart-model"
-VERSION = 1
+VERSION = 2
+"""The newest format that is read; files without shortened arrays are of the first, which earlier versions read, too."""
 MAX_HEADER = 64 * 2**20
 """Bytes of a header that is read: far more than those of models, and a foreign file cannot ask for more memory."""
 SEAL = len(', "checksum": "') + 64 + len('"}')
@@ -165,7 +167,7 @@ def pack(model: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     params, dropped = _json_params(model.get_params(deep=False))
     header = {
         "format": FORMAT,
-        "version": VERSION,
+        "version": 1,
         "class": type(model).__name__,
         "params": params,
         "params_not_saved": dropped,
@@ -177,8 +179,8 @@ def pack(model: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         "trace": _plain(fit.trace.to_dict()),
         "plan": _plain(fit.plan),
     }
-    arrays = {name: np.ascontiguousarray(a) for name, a in (arrays | more).items()}
-    return arrays, header
+    arrays, short = shorten({name: np.ascontiguousarray(a) for name, a in (arrays | more).items()})
+    return arrays, header | ({"version": VERSION, "short": short} if short else {})
 
 
 def unpack(arrays: dict[str, np.ndarray], header: dict[str, Any]) -> Any:
@@ -192,6 +194,7 @@ def unpack(arrays: dict[str, np.ndarray], header: dict[str, Any]) -> Any:
     resolve_threads(getattr(model, "n_threads", None))
     if getattr(model, "random_state", None) is not None:
         generator(model.random_state)
+    arrays = lengthen(arrays, header.get("short", {}))
     factors = _factors(arrays, header)
     if not isinstance(header["plan"], dict):
         raise FileError(f"plan={header['plan']!r} came, wanted named choices")
