@@ -1,11 +1,16 @@
-"""Data larger than the memory they may use, on one machine: seconds of a pass and peak memory, beside the speed of the disk.
+"""Data larger than the memory they may use, on one machine: seconds of a pass and peak memory,
+beside the speed of the disk.
 
-    python benchmarks/beyond.py als --entries 1e8 --folder /scratch          implicit ALS (k = 64) of generated entries, memory="2GB"
+    python benchmarks/beyond.py als --entries 1e8 --folder /scratch          implicit ALS (k = 64)
+    of generated entries, memory="2GB"
     python benchmarks/beyond.py als --entries 1e9 --folder /scratch --sweeps 2
-    python benchmarks/beyond.py pca | nmf | lda --folder /scratch            a file eight times as large as the memory it may use
+    python benchmarks/beyond.py pca | nmf | lda --folder /scratch            a file eight times as
+    large as the memory it may use
 
-The entries: users x items in the ratio 10 : 1, 200 a user, users of very different length (Pareto), items by popularity (share ~ 1 / (rank + 50)), each pair
-once, in no order. They are made piece by piece and are the same for the same number of entries. What is made stays in ``--folder`` until it is removed.
+The entries: users x items in the ratio 10 : 1, 200 a user, users of very different length (Pareto),
+items by popularity (share ~ 1 / (rank + 50)), each pair once, in no order. They are made piece by
+piece and are the same for the same number of entries. What is made stays in ``--folder`` until it
+is removed.
 """
 
 from __future__ import annotations
@@ -26,7 +31,8 @@ PIECE = 10_000_000
 MEAN = 200
 """Entries of a user."""
 PRIME = 7_368_787
-"""Steps of this length around a ring of another size meet every place once: an order without order."""
+"""Steps of this length around a ring of another size meet every place once: an order without
+order."""
 
 
 # ---- data
@@ -37,7 +43,10 @@ def entries_folder(entries: int, folder: Path) -> Path:
     place = folder / f"entries-{entries}"
     place.mkdir(parents=True, exist_ok=True)
     pieces = -(-entries // PIECE)
-    todo = [(p, entries * p // pieces, entries * (p + 1) // pieces, entries, place) for p in range(pieces)]
+    todo = [
+        (p, entries * p // pieces, entries * (p + 1) // pieces, entries, place)
+        for p in range(pieces)
+    ]
     todo = [each for each in todo if not _piece_file(place, each[0]).exists()]
     if todo:
         with ProcessPoolExecutor(2) as pool:
@@ -50,7 +59,8 @@ def _piece_file(place: Path, piece: int) -> Path:
 
 
 def _write_piece(given: tuple[int, int, int, int, Path]) -> None:
-    """Entries first..last: those of the users first / 200 .. last / 200, whose names are scrambled."""
+    """Entries first..last: those of the users first / 200 .. last / 200, whose names are
+    scrambled."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -58,12 +68,17 @@ def _write_piece(given: tuple[int, int, int, int, Path]) -> None:
     rng = np.random.default_rng([entries, piece])
     users, items = entries // MEAN, entries // (10 * MEAN)
     a, b, wanted = first // MEAN, last // MEAN, last - first
-    length = np.minimum(rng.pareto(1.6, b - a) + 0.4, 100.0)  # a few users have hundreds of times more than most
+    # a few users have hundreds of times more than most
+    length = np.minimum(rng.pareto(1.6, b - a) + 0.4, 100.0)
     for extra in (1.25, 1.7, 2.5, 4.0, 8.0):  # of few items a user meets many twice
         share = np.maximum(length * (extra * wanted / length.sum()), 1.0).astype(np.int64)
         user = np.repeat(np.arange(b - a), share)
         # the inverse of the sum of 1 / (rank + 50)
-        rank = 50.0 * np.exp(np.float32(np.log(items / 50.0 + 1.0)) * rng.random(len(user), np.float32)) - 50.0
+        rank = (
+            50.0
+            * np.exp(np.float32(np.log(items / 50.0 + 1.0)) * rng.random(len(user), np.float32))
+            - 50.0
+        )
         key = user * items + np.minimum(rank.astype(np.int64), items - 1)
         key.sort()
         key = key[np.flatnonzero(np.diff(key, prepend=-1))]
@@ -84,15 +99,23 @@ def _write_piece(given: tuple[int, int, int, int, Path]) -> None:
 
 
 class Peak:
-    """The largest memory of this process, in GB, by phases: a line of /proc/self/status. VmRSS is all that is resident, RssAnon without pages of files."""
+    """The largest memory of this process, in GB, by phases: a line of /proc/self/status. VmRSS is
+    all that is resident, RssAnon without pages of files."""
 
     def __init__(self, line: str = "VmRSS") -> None:
-        self.line, self.phase, self.found, self.ended = line, "", dict[str, float](), threading.Event()
+        self.line, self.phase, self.found, self.ended = (
+            line,
+            "",
+            dict[str, float](),
+            threading.Event(),
+        )
         threading.Thread(target=self._run, daemon=True).start()
 
     def now(self) -> float:
         with open("/proc/self/status") as file:
-            return next(int(line.split()[1]) * 1024 / 1e9 for line in file if line.startswith(self.line))
+            return next(
+                int(line.split()[1]) * 1024 / 1e9 for line in file if line.startswith(self.line)
+            )
 
     def most(self) -> float:
         return max(self.found.values(), default=0.0)
@@ -103,7 +126,8 @@ class Peak:
 
 
 def disk_speed(folder: Path, size: int = 2**30) -> dict[str, float]:
-    """MB a second of a file that is written and read past the system's cache, in blocks of 16 MB."""
+    """MB a second of a file that is written and read past the system's cache, in blocks of 16
+    MB."""
     path, block = folder / "speed", np.random.default_rng(0).bytes(2**24)
     start = time.perf_counter()
     with open(path, "wb") as file:
@@ -159,11 +183,20 @@ def als(folder: Path, entries: int, k: int, sweeps: int, memory: str) -> dict[st
 
         def _once(self, name: str, given: dict[str, Any]) -> dict[str, Any]:
             peak.phase = name
-            told = f"{time.perf_counter() - begun:8.1f} s, {time.process_time() - cpu:8.1f} processor seconds"
-            print(f"    {told}, peak {peak.most():.2f} GB ({anonymous.most():.2f} without files): {name}", flush=True)
+            told = (
+                f"{time.perf_counter() - begun:8.1f} s, {time.process_time() - cpu:8.1f} "
+                "processor seconds"
+            )
+            print(
+                f"    {told}, peak {peak.most():.2f} GB ({anonymous.most():.2f} without "
+                f"files): {name}",
+                flush=True,
+            )
             return super()._once(name, given)
 
-    model = eckart.ALS(k, feedback="implicit", random_state=0, max_iter=sweeps, tol=0.0, engine=Told())
+    model = eckart.ALS(
+        k, feedback="implicit", random_state=0, max_iter=sweeps, tol=0.0, engine=Told()
+    )
     begun, cpu = time.perf_counter(), time.process_time()
     peak.phase = "fit"
     model.fit(x)
@@ -172,7 +205,9 @@ def als(folder: Path, entries: int, k: int, sweeps: int, memory: str) -> dict[st
     half = np.diff([0.0, *model.fit_.trace.seconds])
     return {
         "half sweeps": [round(float(each), 1) for each in half],
-        "sweep": float(np.median(half[2::2]) + np.median(half[3::2])) if sweeps > 1 else float(half.sum()),
+        "sweep": float(np.median(half[2::2]) + np.median(half[3::2]))
+        if sweeps > 1
+        else float(half.sum()),
         "fit with start and certificate": whole,
         "processor seconds of the fit": cpu,
         "peak GB": {name: round(size, 2) for name, size in peak.found.items()},
@@ -183,7 +218,8 @@ def als(folder: Path, entries: int, k: int, sweeps: int, memory: str) -> dict[st
 
 
 def rows_file(folder: Path, gigabytes: float, gaps: bool, n: int = 500) -> Path:
-    """A .npy file of float32 rows >= 0 of rank 8 with noise; with ``gaps`` one entry in twenty is NaN."""
+    """A .npy file of float32 rows >= 0 of rank 8 with noise; with ``gaps`` one entry in twenty is
+    NaN."""
     rows = int(gigabytes * 1e9 / 4 / n)
     path = folder / f"rows-{rows}{'-gaps' if gaps else ''}.npy"
     if path.exists():
@@ -193,7 +229,9 @@ def rows_file(folder: Path, gigabytes: float, gaps: bool, n: int = 500) -> Path:
     out = np.lib.format.open_memmap(path.with_suffix(".part"), "w+", np.float32, (rows, n))
     for a in range(0, rows, 20_000):
         size = min(20_000, rows - a)
-        block = rng.random((size, 8), dtype=np.float32) @ basis + 0.1 * rng.random((size, n), dtype=np.float32)
+        block = rng.random((size, 8), dtype=np.float32) @ basis + 0.1 * rng.random(
+            (size, n), dtype=np.float32
+        )
         if gaps:
             block[rng.random(block.shape, dtype=np.float32) < 0.05] = np.nan
         out[a : a + size] = block
@@ -204,7 +242,8 @@ def rows_file(folder: Path, gigabytes: float, gaps: bool, n: int = 500) -> Path:
 
 
 def beyond(what: str, folder: Path, gigabytes: float, passes: int) -> dict[str, Any]:
-    """A model of a file eight times as large as the memory it may use: the same rule as for a machine that has no more free."""
+    """A model of a file eight times as large as the memory it may use: the same rule as for a
+    machine that has no more free."""
     import tempfile
 
     import eckart
@@ -225,9 +264,11 @@ def beyond(what: str, folder: Path, gigabytes: float, passes: int) -> dict[str, 
     else:
         data = rows_file(folder, gigabytes, what == "pca")
         few[::7, 3] = np.nan if what == "pca" else 0.0
-    type(model)(**model.get_params()).set_params(max_iter=1).fit(few)  # compiled before the clock starts
+    # compiled before the clock starts
+    type(model)(**model.get_params()).set_params(max_iter=1).fit(few)
     eckart.fit.available_memory = lambda: allowed
-    peak = Peak("RssAnon")  # pages of a mapped file are the system's, which takes them back when it needs them
+    # pages of a mapped file are the system's, which takes them back when it needs them
+    peak = Peak("RssAnon")
     start, cpu, before = time.perf_counter(), time.process_time(), peak.now()
     model.fit(data)
     wall, cpu = time.perf_counter() - start, time.process_time() - cpu
@@ -249,7 +290,9 @@ def shown(name: str, found: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    told = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    told = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     told.add_argument("what", choices=["als", "pca", "nmf", "lda", "disk"])
     told.add_argument("--entries", type=float, default=1e7)
     told.add_argument("--folder", type=Path, required=True)

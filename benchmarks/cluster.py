@@ -1,12 +1,16 @@
-"""What a cluster, or a disk, costs against one process that holds everything: PCA of a file and ALS of ratings, in the same run.
+"""What a cluster, or a disk, costs against one process that holds everything: PCA of a file and ALS
+of ratings, in the same run.
 
-    python benchmarks/cluster.py                     ALS of 2 M ratings (k = 64) and PCA of a 1 GB file: here, on a LocalCluster of two processes, from shards
+    python benchmarks/cluster.py                     ALS of 2 M ratings (k = 64) and PCA of a 1 GB
+    file: here, on a LocalCluster of two processes, from shards
     python benchmarks/cluster.py --ratings 2e7 --gigabytes 4
-    python benchmarks/cluster.py model               the cost model, fitted on two sizes, and its table for large clusters
+    python benchmarks/cluster.py model               the cost model, fitted on two sizes, and its
+    table for large clusters
 
-Each way runs in a process of its own. ``seconds`` are of a sweep (ALS: the median of half the sweeps after the first) or of the fit (PCA); ``cpu`` is the
-processor time of all processes that took part, which other work on the machine changes less; ``peak`` is the largest resident memory of one process. Rivals
-that are installed (dask-ml, Spark's ALS) run in the same way.
+Each way runs in a process of its own. ``seconds`` are of a sweep (ALS: the median of half the
+sweeps after the first) or of the fit (PCA); ``cpu`` is the processor time of all processes that
+took part, which other work on the machine changes less; ``peak`` is the largest resident memory of
+one process. Rivals that are installed (dask-ml, Spark's ALS) run in the same way.
 """
 
 from __future__ import annotations
@@ -36,7 +40,8 @@ WORKERS = 2
 
 
 def ratings_folder(entries: int, parts: int = 16) -> Path:
-    """Parquet files of (user, item, rating), users in ranges, items by popularity (share ~ 1 / (rank + 50)), each pair once."""
+    """Parquet files of (user, item, rating), users in ranges, items by popularity (share ~ 1 /
+    (rank + 50)), each pair once."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -48,7 +53,10 @@ def ratings_folder(entries: int, parts: int = 16) -> Path:
     n, m = max(entries // 145, 16), entries // 750 + 100
     share = np.cumsum(1.0 / (np.arange(m) + 50.0))
     share /= share[-1]
-    u, v = rng.standard_normal((n, 8)).astype(np.float32), rng.standard_normal((m, 8)).astype(np.float32)
+    u, v = (
+        rng.standard_normal((n, 8)).astype(np.float32),
+        rng.standard_normal((m, 8)).astype(np.float32),
+    )
     for p in range(parts):
         a, b, wanted = p * n // parts, (p + 1) * n // parts, entries // parts
         user = rng.integers(a, b, int(wanted * 1.2))
@@ -72,7 +80,9 @@ def rows_file(gigabytes: float, n: int = 1000) -> Path:
     if not path.exists():
         CACHE.mkdir(exist_ok=True)
         rng = np.random.default_rng(1)
-        basis = (np.linalg.qr(rng.standard_normal((n, n)))[0] * (1.0 + np.arange(n)) ** -0.7).astype(np.float32)
+        basis = (
+            np.linalg.qr(rng.standard_normal((n, n)))[0] * (1.0 + np.arange(n)) ** -0.7
+        ).astype(np.float32)
         out = np.lib.format.open_memmap(path.with_suffix(".part"), "w+", np.float32, (rows, n))
         for a in range(0, rows, 20_000):
             b = min(a + 20_000, rows)
@@ -93,7 +103,13 @@ def used(children: bool = True) -> float:
 
 def peak() -> float:
     """GB of the largest process so far, children that have ended included."""
-    return max(resource.getrusage(each).ru_maxrss for each in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)) / 2**20
+    return (
+        max(
+            resource.getrusage(each).ru_maxrss
+            for each in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+        )
+        / 2**20
+    )
 
 
 def worker_cpu(client: Any) -> float:
@@ -106,7 +122,9 @@ def cluster(workers: int = WORKERS) -> Any:
     from distributed import Client, LocalCluster
 
     logging.getLogger("distributed").setLevel(logging.ERROR)
-    made = LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None, memory_limit="6GB")
+    made = LocalCluster(
+        n_workers=workers, threads_per_worker=1, dashboard_address=None, memory_limit="6GB"
+    )
     return Client(made)
 
 
@@ -128,7 +146,8 @@ def als(way: str, folder: Path, k: int, feedback: str) -> dict[str, Any]:
         start = time.perf_counter()
         x = eckart.read(files, **how, **({"memory": "200MB"} if way == "shards" else {}))
     reading = time.perf_counter() - start
-    spent = [small.fit(x) and used() + (worker_cpu(client) if client else 0.0)]  # the first compiles, and places
+    # the first compiles, and places
+    spent = [small.fit(x) and used() + (worker_cpu(client) if client else 0.0)]
     for each in (small, model):
         start = time.perf_counter()
         each.fit(x)
@@ -153,7 +172,8 @@ def als(way: str, folder: Path, k: int, feedback: str) -> dict[str, Any]:
 
 
 def pca(way: str, path: Path, k: int, center: bool = True) -> dict[str, Any]:
-    """Without ``center`` the truncated singular value decomposition. ``captured``: the sum of the squares of the singular values."""
+    """Without ``center`` the truncated singular value decomposition. ``captured``: the sum of the
+    squares of the singular values."""
     import eckart
 
     model = eckart.PCA(k, svd_solver="randomized", center=center, random_state=0)
@@ -163,15 +183,25 @@ def pca(way: str, path: Path, k: int, center: bool = True) -> dict[str, Any]:
         import dask.array as da
 
         few = np.random.default_rng(0).standard_normal((4000, 50)).astype(np.float32)
-        eckart.PCA(k, svd_solver="randomized", random_state=0).fit(da.from_array(few, chunks=(500, 50)))
+        eckart.PCA(k, svd_solver="randomized", random_state=0).fit(
+            da.from_array(few, chunks=(500, 50))
+        )
     watched = Watched(client) if way == "dask" else None
-    mine, before, start = used(), used() + (worker_cpu(client) if client else 0.0), time.perf_counter()
+    mine, before, start = (
+        used(),
+        used() + (worker_cpu(client) if client else 0.0),
+        time.perf_counter(),
+    )
     if way == "here":
         found = model.fit(path)
     else:
         import dask.array as da
 
-        x = da.from_array(np.load(path, mmap_mode="r"), chunks=(16_000, -1), name=False) if way != "dask" else None
+        x = (
+            da.from_array(np.load(path, mmap_mode="r"), chunks=(16_000, -1), name=False)
+            if way != "dask"
+            else None
+        )
         if way == "dask":
             found = model.set_params(engine="dask").fit(path)
         else:
@@ -182,7 +212,9 @@ def pca(way: str, path: Path, k: int, center: bool = True) -> dict[str, Any]:
             elif way == "dask-ml tsqr":
                 found = decomposition.TruncatedSVD(k, algorithm="tsqr").fit(x)
             else:  # in single precision it ends in "SVD did not converge"
-                found = decomposition.TruncatedSVD(k, random_state=0, algorithm="randomized").fit(x.astype(np.float64))
+                found = decomposition.TruncatedSVD(k, random_state=0, algorithm="randomized").fit(
+                    x.astype(np.float64)
+                )
     wall = time.perf_counter() - start
     cpu = used() + (worker_cpu(client) if client else 0.0) - before
     out = {
@@ -207,11 +239,30 @@ class Watched:
         client.get_task_stream(start="0s")  # from now on it is kept
 
     def found(self, wall: float) -> dict[str, Any]:
-        tasks = [each for each in self.client.get_task_stream(start=self.start) if each["key"].startswith("eckart-")]
-        took = [stop["stop"] - stop["start"] for each in tasks for stop in each["startstops"] if stop["action"] == "compute"]
+        tasks = [
+            each
+            for each in self.client.get_task_stream(start=self.start)
+            if each["key"].startswith("eckart-")
+        ]
+        took = [
+            stop["stop"] - stop["start"]
+            for each in tasks
+            for stop in each["startstops"]
+            if stop["action"] == "compute"
+        ]
         work = np.array([each for each in took if each > 0.01])  # the others add a few sums up
-        moved = sum(stop["stop"] - stop["start"] for each in tasks for stop in each["startstops"] if stop["action"] != "compute")
-        told = [event for topic in self.client.get_events().values() for _, event in topic if isinstance(event, dict)]
+        moved = sum(
+            stop["stop"] - stop["start"]
+            for each in tasks
+            for stop in each["startstops"]
+            if stop["action"] != "compute"
+        )
+        told = [
+            event
+            for topic in self.client.get_events().values()
+            for _, event in topic
+            if isinstance(event, dict)
+        ]
         return {
             "tasks on blocks": len(work),
             "seconds of one": float(np.median(work)) if len(work) else None,
@@ -257,14 +308,19 @@ def alone(*words: str) -> dict[str, Any]:
     """One way in a process of its own."""
     run = subprocess.run([sys.executable, __file__, "one", *words], capture_output=True, text=True)
     lines = [line for line in run.stdout.splitlines() if line.startswith("{")]
-    return json.loads(lines[-1]) if lines else {"failed": (run.stderr.strip().splitlines() or ["no answer"])[-1][:200]}
+    return (
+        json.loads(lines[-1])
+        if lines
+        else {"failed": (run.stderr.strip().splitlines() or ["no answer"])[-1][:200]}
+    )
 
 
 def shown(name: str, found: dict[str, Any]) -> None:
     print(
         f"{name:<34}",
         "  ".join(
-            f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}" for key, value in found.items()
+            f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}"
+            for key, value in found.items()
         ),
         flush=True,
     )
@@ -274,7 +330,8 @@ def shown(name: str, found: dict[str, Any]) -> None:
 
 
 class Cost(NamedTuple):
-    """Processor seconds of an entry, of a byte that goes through the process that runs the solver, and of a sweep as tasks."""
+    """Processor seconds of an entry, of a byte that goes through the process that runs the solver,
+    and of a sweep as tasks."""
 
     entry: float
     byte: float
@@ -282,17 +339,25 @@ class Cost(NamedTuple):
 
     def of(self, z: float, n: float, m: float, k: int, workers: int) -> float:
         """Of a sweep in all processes; ``workers`` 0 is one process that holds everything."""
-        return self.entry * z + (self.byte * moved(n, m, k, workers) + self.tasks if workers else 0.0)
+        return self.entry * z + (
+            self.byte * moved(n, m, k, workers) + self.tasks if workers else 0.0
+        )
 
     def seconds(self, z: float, n: float, m: float, k: int, workers: int) -> float:
-        """Of a sweep on idle machines: entries are shared out, rows go through one process, and the other side's factors from worker to worker, so that a
-        broadcast takes the logarithm of their number."""
+        """Of a sweep on idle machines: entries are shared out, rows go through one process, and the
+        other side's factors from worker to worker, so that a broadcast takes the logarithm of their
+        number."""
         tall = 4.0 * k * (n + m)
-        return self.entry * z / workers + self.byte * tall * (2 + np.log2(max(workers, 2))) + self.tasks
+        return (
+            self.entry * z / workers
+            + self.byte * tall * (2 + np.log2(max(workers, 2)))
+            + self.tasks
+        )
 
 
 def moved(n: float, m: float, k: int, workers: int) -> float:
-    """Bytes of a sweep: every row goes out and comes back, and the other side goes to every worker."""
+    """Bytes of a sweep: every row goes out and comes back, and the other side goes to every
+    worker."""
     return 4.0 * k * (n + m) * (2 + workers)
 
 
@@ -318,23 +383,36 @@ def model(k: int, feedback: str, fit: list[float], check: float, asked: list[str
         found = alone("als", way, str(ratings_folder(int(check))), str(k), feedback)
         want = cost.of(check, *sides(check), k, ways.get(way, 0))
         shown(f"{check:.0e} entries, {way}", found)
-        print(f"    predicted {want:.3g} processor seconds a sweep, measured {found['cpu of a sweep']:.3g}: {want / found['cpu of a sweep'] - 1:+.0%}")
+        print(
+            f"    predicted {want:.3g} processor seconds a sweep, measured "
+            f"{found['cpu of a sweep']:.3g}: {want / found['cpu of a sweep'] - 1:+.0%}"
+        )
     for z, n, m in ((1e9, 5e6, 5e5), (1e11, 3e8, 1e7)):
         for workers in (10, 100, 1000):
             client = 4.0 * k * (2 * n + m) / 2**30
-            print(f"{z:.0e} ratings, {workers:>4} workers: {cost.seconds(z, n, m, k, workers):8.1f} s a sweep, client {client:.0f} GiB of factors")
+            print(
+                f"{z:.0e} ratings, {workers:>4} workers: "
+                f"{cost.seconds(z, n, m, k, workers):8.1f} s a sweep, client "
+                f"{client:.0f} GiB of factors"
+            )
 
 
 def main() -> None:
-    told = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    told = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     told.add_argument("what", nargs="*", default=["all"])
     told.add_argument("--ratings", type=float, default=2e6)
     told.add_argument("--gigabytes", type=float, default=1.0)
     told.add_argument("--k", type=int, default=64)
     told.add_argument("--feedback", default="implicit")
     told.add_argument("--fit", type=float, nargs=2, default=[1e6, 1e7])
-    told.add_argument("--check", type=float, default=0.0, help="The model's answer at this size beside a run.")
-    told.add_argument("--ways", nargs="+", default=["shards", "dask2"], help="Ways in which that run is done.")
+    told.add_argument(
+        "--check", type=float, default=0.0, help="The model's answer at this size beside a run."
+    )
+    told.add_argument(
+        "--ways", nargs="+", default=["shards", "dask2"], help="Ways in which that run is done."
+    )
     ask = told.parse_args()
     if ask.what[0] == "one":
         kind, way, *rest = ask.what[1:]
@@ -352,8 +430,14 @@ def main() -> None:
     if ask.what[0] in ("all", "als"):
         folder = str(ratings_folder(int(ask.ratings)))
         for way in ("here", "dask", "shards"):
-            shown(f"ALS {ask.ratings:.0e} k={ask.k}, {way}", alone("als", way, folder, str(ask.k), ask.feedback))
-        shown(f"ALS {ask.ratings:.0e} k={ask.k}, Spark", alone("spark", "-", folder, str(ask.k), ask.feedback))
+            shown(
+                f"ALS {ask.ratings:.0e} k={ask.k}, {way}",
+                alone("als", way, folder, str(ask.k), ask.feedback),
+            )
+        shown(
+            f"ALS {ask.ratings:.0e} k={ask.k}, Spark",
+            alone("spark", "-", folder, str(ask.k), ask.feedback),
+        )
     for kind, name in (("pca", "PCA"), ("svd", "truncated SVD")):
         if ask.what[0] in ("all", kind):
             path = str(rows_file(ask.gigabytes))

@@ -1,9 +1,11 @@
-"""People of whom nothing was seen: 5 % of the users of MovieLens-100K hidden whole, predicted by their attributes, and by biases alone.
+"""People of whom nothing was seen: 5 % of the users of MovieLens-100K hidden whole, predicted by
+their attributes, and by biases alone.
 
     python benchmarks/cold.py [FIRST] [LAST]
 
-Random sets FIRST .. LAST - 1 (0 .. 20) of 47 users; films without another rating are left out. Defaults throughout, but for the draws of ``BayesianMF``. Prints
-the RMSE of each set, and the mean difference to the biases of the same model with its standard error over the sets.
+Random sets FIRST .. LAST - 1 (0 .. 20) of 47 users; films without another rating are left out.
+Defaults throughout, but for the draws of ``BayesianMF``. Prints the RMSE of each set, and the mean
+difference to the biases of the same model with its standard error over the sets.
 """
 
 from __future__ import annotations
@@ -21,30 +23,46 @@ from eckart import ALS, BayesianMF
 HIDDEN = 47
 DRAWS: dict[str, Any] = {"n_samples": 60, "burn_in": 40, "thin": 2}
 AGAINST = {"ALS, people": "ALS, biases", "ALS, people and films": "ALS, biases"}
-AGAINST |= {"BayesianMF, people": "BayesianMF, biases", "BayesianMF, people and films": "BayesianMF, biases"}
+AGAINST |= {
+    "BayesianMF, people": "BayesianMF, biases",
+    "BayesianMF, people and films": "BayesianMF, biases",
+}
 
 
 def one_set(table: pd.DataFrame, known: dict[str, Any], seed: int) -> dict[str, float]:
     """RMSE by model for one set of hidden users."""
-    hidden = table.user.isin(np.random.default_rng(100 + seed).choice(np.unique(table.user), HIDDEN, replace=False))
+    hidden = table.user.isin(
+        np.random.default_rng(100 + seed).choice(np.unique(table.user), HIDDEN, replace=False)
+    )
     train, test = table[~hidden], table[hidden]
     test = test[test.film.isin(set(train.film))]
-    names, ask = {"rows": "user", "columns": "film", "values": "rating"}, (test.user.to_numpy(), test.film.to_numpy())
+    names, ask = (
+        {"rows": "user", "columns": "film", "values": "rating"},
+        (test.user.to_numpy(), test.film.to_numpy()),
+    )
     films, mean = train.groupby("film").rating, train.rating.mean()
     shrunk = (films.sum() - mean * films.count()) / (films.count() + 5)
     found = {"means of films": mean + test.film.map(shrunk).to_numpy()}
-    for name, model in (("ALS", ALS(random_state=0)), ("BayesianMF", BayesianMF(16, random_state=0, **DRAWS))):
+    for name, model in (
+        ("ALS", ALS(random_state=0)),
+        ("BayesianMF", BayesianMF(16, random_state=0, **DRAWS)),
+    ):
         found[f"{name}, biases"] = model.fit(train, **names).predict(*ask, unknown="mean")
         people = {"row_features": known["row_features"]}
         found[f"{name}, people"] = model.fit(train, **names, **people).predict(*ask)
         found[f"{name}, people and films"] = model.fit(train, **names, **known).predict(*ask)
     stars = test.rating.to_numpy(float)
-    return {name: round(float(np.sqrt(np.mean((np.clip(p, 1, 5) - stars) ** 2))), 5) for name, p in found.items()}
+    return {
+        name: round(float(np.sqrt(np.mean((np.clip(p, 1, 5) - stars) ** 2))), 5)
+        for name, p in found.items()
+    }
 
 
 def main(first: int, last: int) -> None:
     folder = DATA / "movielens-100k"
-    table = pd.read_csv(folder / "u.data", sep="\t", header=None, names=["user", "film", "rating", "when"])
+    table = pd.read_csv(
+        folder / "u.data", sep="\t", header=None, names=["user", "film", "rating", "when"]
+    )
     table, known, sets = table.drop(columns="when"), attributes(folder), list[dict[str, float]]()
     for seed in range(first, last):
         sets.append(one_set(table, known, seed))
@@ -54,7 +72,10 @@ def main(first: int, last: int) -> None:
         if name in AGAINST and len(sets) > 1:
             away = np.array([s[name] - s[AGAINST[name]] for s in sets])
             error = away.std(ddof=1) / np.sqrt(len(away))
-            told += f", {away.mean():+.4f} +- {error:.4f} against {AGAINST[name]}, lower in {(away < 0).sum()} of {len(away)}"
+            told += (
+                f", {away.mean():+.4f} +- {error:.4f} against {AGAINST[name]}, lower in "
+                f"{(away < 0).sum()} of {len(away)}"
+            )
         print(told)
 
 

@@ -1,8 +1,10 @@
 """ALS and recommending against cmfrec, LIBMF, implicit and Surprise, on generated ratings.
 
-explicit: seconds until the held-out RMSE is as low as the rival's final one. eckart is fitted anew with 2, 3, 4 ... sweeps, certificate included, and the
-first fit that is as good counts. implicit: the same with the objective that all minimise, per observed entry (confidence 1 + rating, ridge 5).
-fit 1M: the whole first fit of a process, compiled code read from its cache. top 10: the ten best unseen columns for every row.
+explicit: seconds until the held-out RMSE is as low as the rival's final one. eckart is fitted anew
+with 2, 3, 4 ... sweeps, certificate included, and the first fit that is as good counts. implicit:
+the same with the objective that all minimise, per observed entry (confidence 1 + rating, ridge 5).
+fit 1M: the whole first fit of a process, compiled code read from its cache. top 10: the ten best
+unseen columns for every row.
 """
 
 from __future__ import annotations
@@ -19,8 +21,8 @@ import ratings
 from harness import THREADS, measure, run
 
 REG = 5.0
-# penalties of the rivals: the best of a small grid each; eckart's: the best of 9 on a tenth of the 1M set's training entries, for k=16 of 6 on a twentieth of
-# the 20M set's
+# penalties of the rivals: the best of a small grid each; eckart's: the best of 9 on a tenth of the
+# 1M set's training entries, for k=16 of 6 on a twentieth of the 20M set's
 CMFREC, LIBMF, SURPRISE = {16: 0.06, 64: 0.1}, {16: 0.05, 64: 0.08}, {16: 0.02}
 ECKART = {16: (0.12, 0.9), 64: (0.5, 0.7)}
 SWEEPS = (2, 3, 4, 5, 6, 8)
@@ -74,10 +76,20 @@ def explicit(contender: str, k: int, z: dict, shape: tuple, whole: bool) -> dict
         x = sp.coo_matrix((z["y"], (z["u"], z["i"])), shape=shape)
         out = measure(
             lambda: cmfrec.CMF(
-                k=k, lambda_=CMFREC[k], scale_lam=True, method="als", use_cg=contender.endswith("cg"), niter=10, nthreads=int(THREADS),
-                use_float=True, verbose=False, random_state=1, precompute_for_predictions=False,
-            ).fit(x), repeats,
-        )  # fmt: skip
+                k=k,
+                lambda_=CMFREC[k],
+                scale_lam=True,
+                method="als",
+                use_cg=contender.endswith("cg"),
+                niter=10,
+                nthreads=int(THREADS),
+                use_float=True,
+                verbose=False,
+                random_state=1,
+                precompute_for_predictions=False,
+            ).fit(x),
+            repeats,
+        )
         return out | {"rmse": rmse(out["result"].predict(z["tu"], z["ti"]), z["ty"])}
     if contender == "libmf":
         from libmf import mf
@@ -86,16 +98,28 @@ def explicit(contender: str, k: int, z: dict, shape: tuple, whole: bool) -> dict
 
         def fit() -> Any:
             model = mf.MF(
-                k=k, nr_threads=int(THREADS), nr_bins=26, nr_iters=20, lambda_p2=LIBMF[k], lambda_q2=LIBMF[k], lambda_p1=0.0,
-                lambda_q1=0.0, eta=0.1, quiet=True,
-            )  # fmt: skip
+                k=k,
+                nr_threads=int(THREADS),
+                nr_bins=26,
+                nr_iters=20,
+                lambda_p2=LIBMF[k],
+                lambda_q2=LIBMF[k],
+                lambda_p1=0.0,
+                lambda_q1=0.0,
+                eta=0.1,
+                quiet=True,
+            )
             model.fit(x)
             return model
 
         out = measure(fit, repeats)
         p, q = out["result"].p_factors(), out["result"].q_factors()
-        guess = np.einsum("ij,ij->i", p[np.minimum(z["tu"], len(p) - 1)], q[np.minimum(z["ti"], len(q) - 1)])
-        return out | {"rmse": rmse(np.where(np.isfinite(guess), guess, out["result"].model.b), z["ty"])}
+        guess = np.einsum(
+            "ij,ij->i", p[np.minimum(z["tu"], len(p) - 1)], q[np.minimum(z["ti"], len(q) - 1)]
+        )
+        return out | {
+            "rmse": rmse(np.where(np.isfinite(guess), guess, out["result"].model.b), z["ty"])
+        }
     if contender == "surprise":
         return surprise_svd(k, z)
     from eckart import ALS
@@ -104,12 +128,17 @@ def explicit(contender: str, k: int, z: dict, shape: tuple, whole: bool) -> dict
     curve, row = [], {}
     for sweeps in (4,) if whole else SWEEPS:
         out = measure(
-            lambda n=sweeps: ALS(k, l2=ECKART[k][0], l2_power=ECKART[k][1], max_iter=n, tol=0.0, random_state=0).fit(x),
+            lambda n=sweeps: ALS(
+                k, l2=ECKART[k][0], l2_power=ECKART[k][1], max_iter=n, tol=0.0, random_state=0
+            ).fit(x),
             1,
         )
         model = out["result"]
         curve.append((sweeps, out["seconds"], rmse(model.predict(z["tu"], z["ti"]), z["ty"])))
-        row = out | {"rmse": curve[-1][2], "extra_mb": max(out["extra_mb"], row.get("extra_mb", 0.0))}
+        row = out | {
+            "rmse": curve[-1][2],
+            "extra_mb": max(out["extra_mb"], row.get("extra_mb", 0.0)),
+        }
     return row | {"curve": curve, "holds": model.certificate_.holds}
 
 
@@ -118,9 +147,13 @@ def surprise_svd(k: int, z: dict) -> dict[str, Any]:
     import surprise
 
     frame = pd.DataFrame({"u": z["u"], "i": z["i"], "r": z["y"]})
-    trainset = surprise.Dataset.load_from_df(frame, surprise.Reader(rating_scale=(1, 5))).build_full_trainset()
+    trainset = surprise.Dataset.load_from_df(
+        frame, surprise.Reader(rating_scale=(1, 5))
+    ).build_full_trainset()
     out = measure(
-        lambda: surprise.SVD(n_factors=k, n_epochs=20, reg_all=SURPRISE[k], lr_all=0.007, random_state=0).fit(trainset),
+        lambda: surprise.SVD(
+            n_factors=k, n_epochs=20, reg_all=SURPRISE[k], lr_all=0.007, random_state=0
+        ).fit(trainset),
         1,
     )
     f = out["result"]
@@ -130,11 +163,14 @@ def surprise_svd(k: int, z: dict) -> dict[str, Any]:
     b = np.array([items.get(x, -1) for x in z["ti"].tolist()])
     known = (a >= 0) & (b >= 0)
     guess = trainset.global_mean + np.where(a >= 0, f.bu[a], 0) + np.where(b >= 0, f.bi[b], 0)
-    return out | {"rmse": rmse(guess + np.where(known, np.einsum("ij,ij->i", f.pu[a], f.qi[b]), 0), z["ty"])}
+    return out | {
+        "rmse": rmse(guess + np.where(known, np.einsum("ij,ij->i", f.pu[a], f.qi[b]), 0), z["ty"])
+    }
 
 
 def objective(left: np.ndarray, right: np.ndarray, c: Any) -> float:
-    """sum over all cells of confidence (target - score)^2 + ridge, per observed entry; ``c`` holds the confidences 1 + rating."""
+    """sum over all cells of confidence (target - score)^2 + ridge, per observed entry; ``c`` holds
+    the confidences 1 + rating."""
     p, q = np.ascontiguousarray(left, np.float32), np.ascontiguousarray(right, np.float32)
     loss = float(((p.astype(np.float64).T @ p) * (q.astype(np.float64).T @ q)).sum())
     rows = np.repeat(np.arange(c.shape[0], dtype=np.int32), np.diff(c.indptr))
@@ -180,9 +216,19 @@ def implicit_feedback(contender: str, k: int, z: dict, shape: tuple) -> dict[str
 
         def fit() -> Any:
             model = cmfrec.CMF_implicit(
-                k=k, lambda_=REG, alpha=1.0, use_cg=True, niter=count, nthreads=int(THREADS), use_float=True, verbose=False, random_state=1,
-                finalize_chol=False, precompute_for_predictions=False, apply_log_transf=False,
-            ).fit(coo)  # fmt: skip
+                k=k,
+                lambda_=REG,
+                alpha=1.0,
+                use_cg=True,
+                niter=count,
+                nthreads=int(THREADS),
+                use_float=True,
+                verbose=False,
+                random_state=1,
+                finalize_chol=False,
+                precompute_for_predictions=False,
+                apply_log_transf=False,
+            ).fit(coo)
             return model.A_, model.B_
 
         out = measure(fit, 1)
@@ -193,9 +239,19 @@ def implicit_feedback(contender: str, k: int, z: dict, shape: tuple) -> dict[str
         for count in (1, 2, 3, 4, 5):
             out = measure(
                 lambda n=count: ALS(
-                    k, feedback="implicit", l2=REG, l2_power=0, alpha=1.0, unobserved_weight=1.0, zeros="unobserved", max_iter=n, tol=0.0, random_state=0
-                ).fit(x), 1,
-            )  # fmt: skip
+                    k,
+                    feedback="implicit",
+                    l2=REG,
+                    l2_power=0,
+                    alpha=1.0,
+                    unobserved_weight=1.0,
+                    zeros="unobserved",
+                    max_iter=n,
+                    tol=0.0,
+                    random_state=0,
+                ).fit(x),
+                1,
+            )
             f = out["result"].fit_.factors
             curve.append((count, out["seconds"], objective(f.left, f.right, c)))
         return out | {"objective": curve[-1][2], "curve": curve}
@@ -222,7 +278,9 @@ def top_ten(contender: str, k: int, z: dict, shape: tuple) -> dict[str, Any]:
 
         x = Observed.from_scipy(a)
         model = ALS(k, feedback="implicit", max_iter=1).fit(Observed.from_scipy(a[:50, :60]))
-        model._take(model.fit_.__class__(LowRank(left, right), model.certificate_, model.fit_.trace, {}), x)
+        model._take(
+            model.fit_.__class__(LowRank(left, right), model.certificate_, model.fit_.trace, {}), x
+        )
         model.recommend([0, 1])
         out = measure(lambda: model.recommend(n=10), 2)
         ids = out["result"].positions
@@ -232,23 +290,36 @@ def top_ten(contender: str, k: int, z: dict, shape: tuple) -> dict[str, Any]:
 
 
 def report(rows: list[dict]) -> None:
-    print(f"{'task':<16}{'contender':<20}{'seconds':>9}{'quality':>10}{'extra MB':>10}   eckart to the same quality")
+    print(
+        f"{'task':<16}{'contender':<20}{'seconds':>9}{'quality':>10}{'extra MB':>10}   "
+        "eckart to the same quality"
+    )
     for row in rows:
         if "error" in row:
             print(f"{row['task']:<16}{row['contender']:<20}  failed: {row['error']}")
             continue
         quality = row.get("rmse", row.get("objective", row.get("quality")))
         own = next(
-            (r for r in rows if r["task"] == row["task"] and r["contender"] == "eckart" and "error" not in r), None
+            (
+                r
+                for r in rows
+                if r["task"] == row["task"] and r["contender"] == "eckart" and "error" not in r
+            ),
+            None,
         )
         words = ""
         if own is not None and row is not own:
             reached = [s for _, s, q in own.get("curve", []) if q <= quality] or (
                 [own["seconds"]] if "curve" not in own else []
             )
-            words = f"{reached[0]:.2f} s, {row['seconds'] / reached[0]:.2f}x faster" if reached else "not reached"
+            words = (
+                f"{reached[0]:.2f} s, {row['seconds'] / reached[0]:.2f}x faster"
+                if reached
+                else "not reached"
+            )
         print(
-            f"{row['task']:<16}{row['contender']:<20}{row['seconds']:>9.2f}{quality:>10.5f}{row['extra_mb']:>10.0f}   {words}"
+            f"{row['task']:<16}{row['contender']:<20}{row['seconds']:>9.2f}{quality:>10.5f}{row['extra_mb']:>10.0f} "
+            f"  {words}"
         )
 
 

@@ -1,9 +1,12 @@
-"""How much faster each model becomes with more threads, on any machine: seconds at 1, 2, 4, 8, 16 threads, the gain, and the gain that is wanted.
+"""How much faster each model becomes with more threads, on any machine: seconds at 1, 2, 4, 8, 16
+threads, the gain, and the gain that is wanted.
 
-Every work is one fit (or one answer) on generated data, in a process of its own; the data are made from a fixed seed and kept in ``benchmarks/cache/``.
-The kernels are compiled on a small problem of the same kind before the clock starts; should a run compile something all the same, it is run again. The
-threads of BLAS are limited to the same number, so that one thread is one. The most threads come first. A second run follows where the first took less
-than 5 seconds; the best counts. A digest of the fitted arrays is compared over all thread counts: "same bits", or "DIFFERENT".
+Every work is one fit (or one answer) on generated data, in a process of its own; the data are made
+from a fixed seed and kept in ``benchmarks/cache/``. The kernels are compiled on a small problem of
+the same kind before the clock starts; should a run compile something all the same, it is run again.
+The threads of BLAS are limited to the same number, so that one thread is one. The most threads come
+first. A second run follows where the first took less than 5 seconds; the best counts. A digest of
+the fitted arrays is compared over all thread counts: "same bits", or "DIFFERENT".
 
 ``busy`` in the kept lines is CPU seconds over seconds: how many cores worked on the average.
 """
@@ -44,7 +47,8 @@ CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os
 
 
 def kept(name: str, make: Callable[[], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """Arrays from the cache, made once. Each process writes under a name of its own first, so that several may do so at once."""
+    """Arrays from the cache, made once. Each process writes under a name of its own first, so that
+    several may do so at once."""
     CACHE.mkdir(exist_ok=True)
     path = CACHE / f"cores-{name}.npz"
     if not path.exists():
@@ -57,7 +61,8 @@ def kept(name: str, make: Callable[[], dict[str, np.ndarray]]) -> dict[str, np.n
 
 
 def dense_rows(rows: int, n: int) -> np.ndarray:
-    """float32 rows with a power-law spectrum, four reflections so that no axis is special, and a mean."""
+    """float32 rows with a power-law spectrum, four reflections so that no axis is special, and a
+    mean."""
 
     def make() -> dict[str, np.ndarray]:
         rng = np.random.default_rng(7)
@@ -90,7 +95,8 @@ def sparse_rows(rows: int, n: int) -> Any:
 
 
 def ratings(m: int, n: int, count: int) -> Any:
-    """About ``count`` ratings 1..5: log-normal activity of rows, power-law popularity of columns, rank 10 + biases + noise. Made in 64 parts of the rows."""
+    """About ``count`` ratings 1..5: log-normal activity of rows, power-law popularity of columns,
+    rank 10 + biases + noise. Made in 64 parts of the rows."""
     from eckart import Observed
 
     def make() -> dict[str, np.ndarray]:
@@ -137,7 +143,11 @@ def low_rank_entries(n: int, entries: int) -> Any:
         at = np.unique(rng.integers(0, n * n, entries))
         i, j = at // n, at % n
         data = np.einsum("pc,pc->p", u[i], v[j]) + 0.1 * rng.standard_normal(at.size)
-        return {"indptr": np.searchsorted(i, np.arange(n + 1)), "indices": j.astype(np.int32), "data": data}
+        return {
+            "indptr": np.searchsorted(i, np.arange(n + 1)),
+            "indices": j.astype(np.int32),
+            "data": data,
+        }
 
     z = kept(f"entries-{n}-{entries}", make)
     return Observed(z["indptr"], z["indices"], z["data"], n)
@@ -197,7 +207,8 @@ def nonnegative(rows: int, n: int, k: int) -> np.ndarray:
 
 
 def sentences(count: int) -> Any:
-    """Sentences of 20 words from 30,000 words and 100 topics, through a text file of words of equal length."""
+    """Sentences of 20 words from 30,000 words and 100 topics, through a text file of words of equal
+    length."""
     from eckart import sequences
 
     def make() -> dict[str, np.ndarray]:
@@ -205,10 +216,14 @@ def sentences(count: int) -> Any:
         p = 1.0 / (np.arange(30_000) + 3.0)
         common = np.minimum(np.searchsorted(np.cumsum(p / p.sum()), rng.random(size)), 29_999)
         own = common // 100 * 100 + np.repeat(rng.integers(0, 100, count), 20)
-        return {"ids": np.where((rng.random(size) < 0.6) & (own >= 1000), own, common).astype(np.int32)}
+        return {
+            "ids": np.where((rng.random(size) < 0.6) & (own >= 1000), own, common).astype(np.int32)
+        }
 
     ids = kept(f"sentences-{count}", make)["ids"]
-    names = np.frombuffer("".join(f"w{i:05d} " for i in range(30_000)).encode(), np.uint8).reshape(-1, 7)
+    names = np.frombuffer("".join(f"w{i:05d} " for i in range(30_000)).encode(), np.uint8).reshape(
+        -1, 7
+    )
     text = names[ids]
     text[19::20, 6] = ord("\n")
     with tempfile.TemporaryDirectory() as folder:
@@ -221,7 +236,8 @@ def sentences(count: int) -> Any:
 
 
 def model_of(name: str, *args: Any, threads: int, **options: Any) -> Any:
-    """The model of that name on the CPU engine. ``--compare`` may ask states of the library in which there was no other engine to choose."""
+    """The model of that name on the CPU engine. ``--compare`` may ask states of the library in
+    which there was no other engine to choose."""
     import eckart
 
     kind = getattr(eckart, name)
@@ -255,9 +271,17 @@ def gaussian_mixture(x: np.ndarray, threads: int, kind: str, steps: int) -> list
     start = x[np.random.default_rng(1).choice(len(x), k, replace=False)]
     precision = np.full((k, n), 0.4) if kind == "diag" else np.tile(0.4 * np.eye(n), (k, 1, 1))
     model = model_of(
-        "GaussianMixture", k, covariance_type=kind, max_iter=steps, tol=0.0, reg_covar=1e-6, threads=threads, means_init=start,
-        weights_init=np.full(k, 1.0 / k), precisions_init=precision,
-    ).fit(x)  # fmt: skip
+        "GaussianMixture",
+        k,
+        covariance_type=kind,
+        max_iter=steps,
+        tol=0.0,
+        reg_covar=1e-6,
+        threads=threads,
+        means_init=start,
+        weights_init=np.full(k, 1.0 / k),
+        precisions_init=precision,
+    ).fit(x)
     return [model.weights_, model.means_, model.covariances_]
 
 
@@ -277,7 +301,9 @@ def soft_impute(x: Any, threads: int) -> list[Any]:
 
 
 def skip_gram(x: Any, threads: int, deterministic: bool) -> list[Any]:
-    model = model_of("SkipGram", 100, max_iter=1, deterministic=deterministic, threads=threads).fit(x)
+    model = model_of("SkipGram", 100, max_iter=1, deterministic=deterministic, threads=threads).fit(
+        x
+    )
     return [model.vectors_.vectors]
 
 
@@ -300,7 +326,8 @@ def top_ten(model: Any, threads: int) -> list[Any]:
 
 @dataclass(frozen=True)
 class Work:
-    """``make(small)`` gives the data, ``do(data, threads)`` the arrays; ``gain`` is wanted of 16 threads over one."""
+    """``make(small)`` gives the data, ``do(data, threads)`` the arrays; ``gain`` is wanted of 16
+    threads over one."""
 
     title: str
     gain: float
@@ -315,70 +342,119 @@ def _part(full: int, small: bool, by: int = 20) -> int:
     return full // by if small else full
 
 
-IMPLICIT: dict[str, Any] = {"feedback": "implicit", "l2": 5.0, "l2_power": 0, "unobserved_weight": 1.0, "zeros": "unobserved"}  # fmt: skip
+IMPLICIT: dict[str, Any] = {
+    "feedback": "implicit",
+    "l2": 5.0,
+    "l2_power": 0,
+    "unobserved_weight": 1.0,
+    "zeros": "unobserved",
+}
 WORKS: dict[str, Work] = {
     "pca-tall": Work(
-        "PCA 200,000 x 512, k=32", 7, lambda s: dense_rows(_part(200_000, s), 512), lambda x, t: pca(x, t, 32),
-        lambda x: rival_pca(x, 32, "covariance_eigh"), 1.3,
+        "PCA 200,000 x 512, k=32",
+        7,
+        lambda s: dense_rows(_part(200_000, s), 512),
+        lambda x, t: pca(x, t, 32),
+        lambda x: rival_pca(x, 32, "covariance_eigh"),
+        1.3,
     ),
     "pca-wide": Work(
-        "PCA 20,000 x 4,096, k=64", 7, lambda s: dense_rows(_part(20_000, s), 4096), lambda x, t: pca(x, t, 64),
-        lambda x: rival_pca(x, 64, "auto"), 2.0,
+        "PCA 20,000 x 4,096, k=64",
+        7,
+        lambda s: dense_rows(_part(20_000, s), 4096),
+        lambda x, t: pca(x, t, 64),
+        lambda x: rival_pca(x, 64, "auto"),
+        2.0,
     ),
     "pca-sparse": Work(
-        "PCA sparse 200,000 x 50,000, k=64", 7, lambda s: sparse_rows(_part(200_000, s), _part(50_000, s, 4)),
+        "PCA sparse 200,000 x 50,000, k=64",
+        7,
+        lambda s: sparse_rows(_part(200_000, s), _part(50_000, s, 4)),
         lambda x, t: pca(x, t, 64),
     ),
     "als": Work(
-        "ALS 20M ratings, k=64, 3 sweeps", 10, lambda s: ratings(_part(138_000, s), _part(27_000, s, 8), _part(20_000_000, s)),
+        "ALS 20M ratings, k=64, 3 sweeps",
+        10,
+        lambda s: ratings(_part(138_000, s), _part(27_000, s, 8), _part(20_000_000, s)),
         lambda x, t: als(x, t, 64, l2=0.5, l2_power=0.7),
     ),
     "als-implicit": Work(
-        "ALS implicit 20M, k=128, 3 sweeps", 10, lambda s: ratings(_part(138_000, s), _part(27_000, s, 8), _part(20_000_000, s)),
+        "ALS implicit 20M, k=128, 3 sweeps",
+        10,
+        lambda s: ratings(_part(138_000, s), _part(27_000, s, 8), _part(20_000_000, s)),
         lambda x, t: als(x, t, 128, **IMPLICIT),
     ),
     "bayes": Work(
-        "BayesianMF 2M ratings, k=32", 9, lambda s: ratings(_part(20_000, s), _part(4_000, s, 4), _part(2_000_000, s)), bayes,
+        "BayesianMF 2M ratings, k=32",
+        9,
+        lambda s: ratings(_part(20_000, s), _part(4_000, s, 4), _part(2_000_000, s)),
+        bayes,
     ),
     "gmm-full": Work(
-        "mixture full 200,000 x 32, 10 steps", 10, lambda s: gaussians(_part(200_000, s), 32, 32),
+        "mixture full 200,000 x 32, 10 steps",
+        10,
+        lambda s: gaussians(_part(200_000, s), 32, 32),
         lambda x, t: gaussian_mixture(x, t, "full", 10),
     ),
     "gmm-diag": Work(
-        "mixture diag 200,000 x 32, 10 steps", 10, lambda s: gaussians(_part(200_000, s), 32, 32),
+        "mixture diag 200,000 x 32, 10 steps",
+        10,
+        lambda s: gaussians(_part(200_000, s), 32, 32),
         lambda x, t: gaussian_mixture(x, t, "diag", 10),
     ),
     "lda-cvb0": Work(
-        "LDA cvb0 2.4M tokens, k=50, 10 steps", 8, lambda s: word_counts(_part(18_000, s), _part(30_000, s, 4), 50),
+        "LDA cvb0 2.4M tokens, k=50, 10 steps",
+        8,
+        lambda s: word_counts(_part(18_000, s), _part(30_000, s, 4), 50),
         lambda x, t: lda(x, t, "cvb0", max_iter=10, tol=0.0),
     ),
     "lda-gibbs": Work(
-        "LDA Gibbs 2.4M tokens, k=50, 12 sweeps", 8, lambda s: word_counts(_part(18_000, s), _part(30_000, s, 4), 50),
+        "LDA Gibbs 2.4M tokens, k=50, 12 sweeps",
+        8,
+        lambda s: word_counts(_part(18_000, s), _part(30_000, s, 4), 50),
         lambda x, t: lda(x, t, "gibbs", max_iter=3, burn_in=6, n_samples=6),
     ),
     "nmf": Work(
-        "NMF dense 20,000 x 2,000, k=32, 30 steps", 8, lambda s: nonnegative(_part(20_000, s), 2000, 32),
+        "NMF dense 20,000 x 2,000, k=32, 30 steps",
+        8,
+        lambda s: nonnegative(_part(20_000, s), 2000, 32),
         lambda x, t: nmf(x, t, 32, max_iter=30),
     ),
     "nmf-kl": Work(
-        "NMF KL counts 18,000 x 30,000, k=50, 8 steps", 8, lambda s: word_counts(_part(18_000, s), _part(30_000, s, 4), 50),
+        "NMF KL counts 18,000 x 30,000, k=50, 8 steps",
+        8,
+        lambda s: word_counts(_part(18_000, s), _part(30_000, s, 4), 50),
         lambda x, t: nmf(x, t, 50, beta_loss="kullback-leibler", max_iter=8),
     ),
     "softimpute": Work(
-        "SoftImpute 50,000 x 50,000, 5M, 5 steps", 6, lambda s: low_rank_entries(_part(50_000, s), _part(5_000_000, s)), soft_impute,
+        "SoftImpute 50,000 x 50,000, 5M, 5 steps",
+        6,
+        lambda s: low_rank_entries(_part(50_000, s), _part(5_000_000, s)),
+        soft_impute,
     ),
     "skipgram": Work(
-        "skip-gram 5M words, 1 pass", 9, lambda s: sentences(_part(250_000, s)), lambda x, t: skip_gram(x, t, False), exact=False,
+        "skip-gram 5M words, 1 pass",
+        9,
+        lambda s: sentences(_part(250_000, s)),
+        lambda x, t: skip_gram(x, t, False),
+        exact=False,
     ),
     "skipgram-exact": Work(
-        "skip-gram deterministic 5M, 1 pass", 6, lambda s: sentences(_part(250_000, s)), lambda x, t: skip_gram(x, t, True),
+        "skip-gram deterministic 5M, 1 pass",
+        6,
+        lambda s: sentences(_part(250_000, s)),
+        lambda x, t: skip_gram(x, t, True),
     ),
-    "cooccurrence": Work("co-occurrence 17M words, window 10", 8, lambda s: sentences(_part(850_000, s)), count_pairs),
+    "cooccurrence": Work(
+        "co-occurrence 17M words, window 10", 8, lambda s: sentences(_part(850_000, s)), count_pairs
+    ),
     "top10": Work(
-        "top 10 of 27,000 for 20,000 rows", 10, lambda s: for_recommending(_part(20_000, s), _part(27_000, s, 8), _part(3_000_000, s)),
+        "top 10 of 27,000 for 20,000 rows",
+        10,
+        lambda s: for_recommending(_part(20_000, s), _part(27_000, s, 8), _part(3_000_000, s)),
         top_ten,
     ),
-}  # fmt: skip
+}
 
 
 # ---- one work in this process
@@ -394,7 +470,8 @@ def digest(arrays: list[Any]) -> str:
 
 
 def timed(do: Callable[[], Any], threads: int) -> tuple[dict[str, float], Any]:
-    """Seconds, CPU seconds over seconds, and how much was compiled meanwhile; BLAS has as many threads."""
+    """Seconds, CPU seconds over seconds, and how much was compiled meanwhile; BLAS has as many
+    threads."""
     from numba.core import event
     from threadpoolctl import threadpool_limits
 
@@ -402,7 +479,12 @@ def timed(do: Callable[[], Any], threads: int) -> tuple[dict[str, float], Any]:
         begin, cpu = time.perf_counter(), time.process_time()
         result = do()
         seconds, cpu = time.perf_counter() - begin, time.process_time() - cpu
-    return {"seconds": seconds, "cpu": cpu, "busy": round(cpu / seconds, 2), "compiled": len(compiled.buffer)}, result
+    return {
+        "seconds": seconds,
+        "cpu": cpu,
+        "busy": round(cpu / seconds, 2),
+        "compiled": len(compiled.buffer),
+    }, result
 
 
 def best(do: Callable[[], Any], threads: int, repeat: int) -> tuple[dict[str, float], Any]:
@@ -459,9 +541,10 @@ def say(row: dict[str, Any]) -> None:
 
 
 def profile(do: Callable[[], Any], threads: int) -> None:
-    """Where the seconds go: pieces of work on threads (how often, seconds of the clock, seconds of cores inside, threads called; of the crew's pieces the
-    seconds of cores count what threads wait awake, and a piece inside another is shown as well), and what lies between them on one thread, by cProfile,
-    which sleeps while threads work."""
+    """Where the seconds go: pieces of work on threads (how often, seconds of the clock, seconds of
+    cores inside, threads called; of the crew's pieces the seconds of cores count what threads wait
+    awake, and a piece inside another is shown as well), and what lies between them on one thread,
+    by cProfile, which sleeps while threads work."""
     import cProfile
     import pstats
     from threading import get_ident
@@ -478,7 +561,8 @@ def profile(do: Callable[[], Any], threads: int) -> None:
 
     @contextmanager
     def apart(name: Callable[[], Any], inside: Callable[[], tuple[float, float]]) -> Iterator[None]:
-        """A piece of work under its name: not the profiler's, which sleeps until the outermost piece of the caller is done."""
+        """A piece of work under its name: not the profiler's, which sleeps until the outermost
+        piece of the caller is done."""
         nonlocal depth
         own = get_ident() == caller
         if own:
@@ -490,7 +574,9 @@ def profile(do: Callable[[], Any], threads: int) -> None:
         finally:
             seconds = time.perf_counter() - begin
             row = found.setdefault(name(), [0.0] * 5)
-            for at, more in enumerate((1, seconds, *inside(), seconds if own and depth == 1 else 0.0)):
+            for at, more in enumerate(
+                (1, seconds, *inside(), seconds if own and depth == 1 else 0.0)
+            ):
                 row[at] += more
             if own:
                 depth -= 1
@@ -506,12 +592,18 @@ def profile(do: Callable[[], Any], threads: int) -> None:
 
     def run_team(self: Any) -> None:
         code = getattr(self.step, "__code__", None)
-        where = (code.co_filename, code.co_firstlineno, code.co_name) if code else ("", 0, str(self.step))
+        where = (
+            (code.co_filename, code.co_firstlineno, code.co_name)
+            if code
+            else ("", 0, str(self.step))
+        )
         with apart(lambda: where, lambda: (self.inside, self.called + 1)):
             running(self)
 
     def run_crew(self: Any, kernel: int, count: int, arguments: tuple, most: int) -> None:
-        code = next((form[0].py_func.__code__ for form, at in crew._addresses.items() if at == kernel), None)
+        code = next(
+            (form[0].py_func.__code__ for form, at in crew._addresses.items() if at == kernel), None
+        )
         where = (code.co_filename, code.co_firstlineno, code.co_name) if code else ("", 0, "kernel")
         begun: list[float] = []
         with apart(lambda: where, lambda: (time.process_time() - begun[0], most)):
@@ -525,7 +617,8 @@ def profile(do: Callable[[], Any], threads: int) -> None:
         team.help_out, team.run, crew._Crew.run = helping, running, serving  # type: ignore[method-assign]
     inside = sum(row[4] for row in found.values())
     print(
-        f"{run['seconds']:.3f} s at {threads} threads, {run['busy']} cores busy; watched {seen['seconds']:.3f}, of which {inside:.3f} in pieces"
+        f"{run['seconds']:.3f} s at {threads} threads, {run['busy']} cores busy; "
+        f"watched {seen['seconds']:.3f}, of which {inside:.3f} in pieces"
     )
     print(f"{'pieces of work':<58}{'times':>7}{'clock':>9}{'core s':>9}{'threads':>9}{'lost':>9}")
     for (file, line, name), row in sorted(found.items(), key=lambda pair: -pair[1][1])[:20]:
@@ -537,15 +630,17 @@ def profile(do: Callable[[], Any], threads: int) -> None:
 
 
 def ceiling(counts: list[int]) -> None:
-    """What this machine itself gains from threads that share nothing: products of small matrices (arithmetic), sums of a large array (memory), and reads at
-    random places. No program gains more than these: two threads on one core, a shared clock and one memory are inside."""
+    """What this machine itself gains from threads that share nothing: products of small matrices
+    (arithmetic), sums of a large array (memory), and reads at random places. No program gains more
+    than these: two threads on one core, a shared clock and one memory are inside."""
     from threadpoolctl import threadpool_limits
 
     block, large = np.ones((1024, 1024), np.float32), np.ones(2**28, np.float32)
     at = np.random.default_rng(0).integers(0, large.size, 2**24)
 
     def arithmetic(_: int) -> None:
-        np.dot(block, block)  # 2 GFlop: asking for the interpreter's lock between two of them costs nothing
+        # 2 GFlop: asking for the interpreter's lock between two of them costs nothing
+        np.dot(block, block)
 
     def memory(i: int) -> None:
         large[i * large.size // 64 : (i + 1) * large.size // 64].max()
@@ -575,32 +670,55 @@ def ceiling(counts: list[int]) -> None:
 # ---- the processes
 
 
-def start(name: str, counts: list[int], options: argparse.Namespace, source: str = "", **more: Any) -> subprocess.Popen:
+def start(
+    name: str, counts: list[int], options: argparse.Namespace, source: str = "", **more: Any
+) -> subprocess.Popen:
     """A child; its threads are limited to the most that it will use."""
     most = str(max(counts))
-    limits = dict.fromkeys((f"{name}_NUM_THREADS" for name in ("OMP", "OPENBLAS", "MKL", "NUMBA")), most)
+    limits = dict.fromkeys(
+        (f"{name}_NUM_THREADS" for name in ("OMP", "OPENBLAS", "MKL", "NUMBA")), most
+    )
     environment = dict(
         os.environ, PYTHONWARNINGS="ignore", CUDA_VISIBLE_DEVICES="", **limits
     )  # a GPU would take some of the works
     if source:
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH", "")]))
-    command = [sys.executable, __file__, "--child", name, "--threads", ",".join(map(str, counts)), "--repeat", str(options.repeat)]  # fmt: skip
+        environment["PYTHONPATH"] = os.pathsep.join(
+            filter(None, [source, os.environ.get("PYTHONPATH", "")])
+        )
+    command = [
+        sys.executable,
+        __file__,
+        "--child",
+        name,
+        "--threads",
+        ",".join(map(str, counts)),
+        "--repeat",
+        str(options.repeat),
+    ]
     flags = {"small": options.small, "no_rival": options.no_rival, **more}
     command += [f"--{flag.replace('_', '-')}" for flag, on in flags.items() if on]
-    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
 
 
 def answers(process: subprocess.Popen) -> tuple[list[dict[str, Any]], str]:
     """The child's lines, and the end of its errors if it failed."""
     out, errors = process.communicate()
     rows = [json.loads(line[7:]) for line in out.splitlines() if line.startswith("RESULT ")]
-    return rows, "" if process.returncode == 0 else " / ".join(errors.strip().splitlines()[-3:]) or str(
-        process.returncode
-    )
+    return rows, "" if process.returncode == 0 else " / ".join(
+        errors.strip().splitlines()[-3:]
+    ) or str(process.returncode)
 
 
-def compile_all(names: list[str], counts: list[int], options: argparse.Namespace, sources: tuple[str, ...] = ("",)) -> None:  # fmt: skip
-    """Fill numba's cache with as many processes as there are cores: on a new machine compiling takes longer than measuring."""
+def compile_all(
+    names: list[str],
+    counts: list[int],
+    options: argparse.Namespace,
+    sources: tuple[str, ...] = ("",),
+) -> None:
+    """Fill numba's cache with as many processes as there are cores: on a new machine compiling
+    takes longer than measuring."""
     begin = time.perf_counter()
 
     def one(job: tuple[str, str]) -> str:
@@ -608,7 +726,9 @@ def compile_all(names: list[str], counts: list[int], options: argparse.Namespace
         return f"{job[0]}: {error}" if error else ""
 
     with ThreadPoolExecutor(CORES) as pool:
-        failed = [f for f in pool.map(one, [(name, source) for source in sources for name in names]) if f]
+        failed = [
+            f for f in pool.map(one, [(name, source) for source in sources for name in names]) if f
+        ]
     print(f"compiled in {time.perf_counter() - begin:.0f} s", *failed, sep="\n", flush=True)
 
 
@@ -623,10 +743,16 @@ def where(counts: list[int]) -> dict[str, Any]:
             versions[package] = "?"
     # siblings over cores: 2 means that two threads share a core
     return {
-        "date": time.strftime("%Y-%m-%d"), "python": platform.python_version(), "cpu": info.get("model name", ""), "cores": CORES,
-        "siblings": info.get("siblings", ""), "cpu_cores": info.get("cpu cores", ""), "avx512": "avx512f" in info.get("flags", ""),
-        "threads": counts, **versions,
-    }  # fmt: skip
+        "date": time.strftime("%Y-%m-%d"),
+        "python": platform.python_version(),
+        "cpu": info.get("model name", ""),
+        "cores": CORES,
+        "siblings": info.get("siblings", ""),
+        "cpu_cores": info.get("cpu cores", ""),
+        "avx512": "avx512f" in info.get("flags", ""),
+        "threads": counts,
+        **versions,
+    }
 
 
 def measure_all(names: list[str], counts: list[int], options: argparse.Namespace) -> None:
@@ -635,29 +761,44 @@ def measure_all(names: list[str], counts: list[int], options: argparse.Namespace
     compile_all(names, counts, options)
     head = "".join(f"{n:>9}" for n in counts)
     print(
-        f"\n{'seconds at n threads':<46}{head}{'gain':>7}{'wanted':>8}  {'bits':<12}{'over scikit-learn':<24}busy  made"
+        f"\n{'seconds at n threads':<46}{head}{'gain':>7}{'wanted':>8}  "
+        f"{'bits':<12}{'over scikit-learn':<24}busy  made"
     )
     ceiling(counts)
     for name in names:
         work = WORKS[name]
         rows, error = answers(start(name, counts, options))
         runs = {row["threads"]: row for row in rows if "threads" in row}
-        row: dict[str, Any] = {"work": name, "title": work.title, "small": options.small, "runs": runs}
+        row: dict[str, Any] = {
+            "work": name,
+            "title": work.title,
+            "small": options.small,
+            "runs": runs,
+        }
         made = next((r["made"] for r in rows if "made" in r), float("nan"))
-        line = f"{work.title:<46}" + "".join(f"{runs[n]['seconds']:>9.3f}" if n in runs else f"{'-':>9}" for n in counts)  # fmt: skip
+        line = f"{work.title:<46}" + "".join(
+            f"{runs[n]['seconds']:>9.3f}" if n in runs else f"{'-':>9}" for n in counts
+        )
         if least in runs and most in runs:
             row["gain"] = round(runs[least]["seconds"] / runs[most]["seconds"], 2)
             row["wanted"] = work.gain
             row["bits"] = (
-                "lock-free" if not work.exact else "same bits" if len({r["digest"] for r in runs.values()}) == 1 else "DIFFERENT"
-            )  # fmt: skip
+                "lock-free"
+                if not work.exact
+                else "same bits"
+                if len({r["digest"] for r in runs.values()}) == 1
+                else "DIFFERENT"
+            )
             rival = next((r["rival"] for r in rows if "rival" in r), None)
             told = ""
             if rival is not None:
                 row |= {"sklearn": rival, "over_sklearn": round(rival / runs[most]["seconds"], 2)}
                 told = f"{row['over_sklearn']:.2f}x (wanted {work.over_rival}x)"
             asked = f"{work.gain:g}x" + ("" if (least, most) == (1, 16) else "@16")
-            line += f"{row['gain']:>6.2f}x{asked:>8}  {row['bits']:<12}{told:<24}{runs[most]['busy']:<6}{made:.1f}"
+            line += (
+                f"{row['gain']:>6.2f}x{asked:>8}  "
+                f"{row['bits']:<12}{told:<24}{runs[most]['busy']:<6}{made:.1f}"
+            )
         if error:
             row["error"] = error
             line += f"  failed: {error[-400:]}"
@@ -677,8 +818,9 @@ def source_of(given: str) -> str:
 
 
 def compare(names: list[str], counts: list[int], options: argparse.Namespace) -> None:
-    """A, B, A, B ... in fresh processes; the ratio of the best times says how much longer B takes. The ratio of CPU seconds is told beside it: it changes
-    less where other programs run, but does not see time spent waiting."""
+    """A, B, A, B ... in fresh processes; the ratio of the best times says how much longer B takes.
+    The ratio of CPU seconds is told beside it: it changes less where other programs run, but does
+    not see time spent waiting."""
     pair = tuple(source_of(given) for given in options.compare)
     print(f"A {pair[0]}\nB {pair[1]}\n{max(counts)} threads, {options.rounds} rounds")
     compile_all(names, counts, options, pair)
@@ -703,28 +845,61 @@ def compare(names: list[str], counts: list[int], options: argparse.Namespace) ->
             worse.append(name)
             continue
         a, b = (min(t) for t in times)
-        bits = "lock-free" if not WORKS[name].exact else "same" if digests[0] == digests[1] else "different"
+        bits = (
+            "lock-free"
+            if not WORKS[name].exact
+            else "same"
+            if digests[0] == digests[1]
+            else "different"
+        )
         worse += [name] if b > SLOWER * a else []
         used = min(cpu[1]) / min(cpu[0])
-        print(f"{WORKS[name].title:<46}{a:>9.3f}{b:>9.3f}{b / a:>8.3f}{used:>11.3f}  {bits:<10}{'SLOWER' if b > SLOWER * a else ''}", flush=True)  # fmt: skip
+        print(
+            f"{WORKS[name].title:<46}{a:>9.3f}{b:>9.3f}{b / a:>8.3f}{used:>11.3f}  "
+            f"{bits:<10}{'SLOWER' if b > SLOWER * a else ''}",
+            flush=True,
+        )
         if options.out:
-            row = {"work": name, "small": options.small, "a": times[0], "b": times[1], "ratio": round(b / a, 4), "cpu": cpu, "bits": bits}  # fmt: skip
+            row = {
+                "work": name,
+                "small": options.small,
+                "a": times[0],
+                "b": times[1],
+                "ratio": round(b / a, 4),
+                "cpu": cpu,
+                "bits": bits,
+            }
             with Path(options.out).open("a") as out:
                 out.write(json.dumps({"where": where([max(counts)]), "rows": [row]}) + "\n")
     print(f"\nmore than {SLOWER - 1:.0%} slower: {', '.join(worse) or 'none'}")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--threads", default="", help="such as 1,16; all of 1, 2, 4, 8, 16 up to the number of cores")
-    parser.add_argument("--only", default="", help="names with commas between them: " + ", ".join(WORKS))
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--threads",
+        default="",
+        help="such as 1,16; all of 1, 2, 4, 8, 16 up to the number of cores",
+    )
+    parser.add_argument(
+        "--only", default="", help="names with commas between them: " + ", ".join(WORKS)
+    )
     parser.add_argument("--repeat", type=int, default=2, help="the best of so many runs")
     parser.add_argument("--out", default="", help="append the results to this file, as JSON lines")
-    parser.add_argument("--small", action="store_true", help="about 20 times less data, to see that it runs")
     parser.add_argument(
-        "--profile", default="", metavar="NAME", help="works at the most threads: pieces on threads, and what is serial"
+        "--small", action="store_true", help="about 20 times less data, to see that it runs"
     )
-    parser.add_argument("--compare", nargs=2, metavar=("A", "B"), help="two source trees at 2 threads, in turn")
+    parser.add_argument(
+        "--profile",
+        default="",
+        metavar="NAME",
+        help="works at the most threads: pieces on threads, and what is serial",
+    )
+    parser.add_argument(
+        "--compare", nargs=2, metavar=("A", "B"), help="two source trees at 2 threads, in turn"
+    )
     parser.add_argument("--rounds", type=int, default=3, help="of --compare")
     parser.add_argument("--no-rival", action="store_true", help="leave scikit-learn out")
     parser.add_argument("--child", default="", help=argparse.SUPPRESS)

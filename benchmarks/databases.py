@@ -1,9 +1,11 @@
-"""Reading from PostgreSQL beside Parquet: the same rows (user, item, stars), as Arrow batches alone and into the matrix that a completion is fitted to.
+"""Reading from PostgreSQL beside Parquet: the same rows (user, item, stars), as Arrow batches alone
+and into the matrix that a completion is fitted to.
 
     python benchmarks/databases.py [--rows 20000000] [--repeat 3]
 
-A server of the run's own on this machine, where PostgreSQL is installed; client and server share its cores. Sources take turns, the best time of each counts.
-Memory is the growth of the peak of this process while batches stream, measured before any matrix is built.
+A server of the run's own on this machine, where PostgreSQL is installed; client and server share
+its cores. Sources take turns, the best time of each counts. Memory is the growth of the peak of
+this process while batches stream, measured before any matrix is built.
 """
 
 from __future__ import annotations
@@ -63,7 +65,9 @@ def streamed(source: object, sql: str, rows: int) -> tuple[float, float]:
         seen += batch.num_rows
     if seen != rows:
         raise SystemExit(f"{seen} rows came, wanted {rows}")
-    return time.perf_counter() - begin, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    return time.perf_counter() - begin, (
+        resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    ) / 1024
 
 
 def read(source: object, sql: str) -> float:
@@ -82,16 +86,29 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, server() as address:
         parquet = Path(folder, "ratings.parquet")
         fill(address, parquet, ask.rows)
-        sources = {"Parquet": (str(parquet), QUERY.replace("ratings", "data")), "PostgreSQL": (address, QUERY)}
-        batches = [{name: streamed(*source, ask.rows) for name, source in sources.items()} for _ in range(ask.repeat)]
-        whole = [{name: read(*source) for name, source in sources.items()} for _ in range(ask.repeat)]
-        stream, matrix = ({name: min(run[name] for run in runs) for name in sources} for runs in (batches, whole))
+        sources = {
+            "Parquet": (str(parquet), QUERY.replace("ratings", "data")),
+            "PostgreSQL": (address, QUERY),
+        }
+        batches = [
+            {name: streamed(*source, ask.rows) for name, source in sources.items()}
+            for _ in range(ask.repeat)
+        ]
+        whole = [
+            {name: read(*source) for name, source in sources.items()} for _ in range(ask.repeat)
+        ]
+        stream, matrix = (
+            {name: min(run[name] for run in runs) for name in sources} for runs in (batches, whole)
+        )
         print(
-            f"{ask.rows:,} rows   {'batches s':>10} {'of Parquet':>11} {'grown MB':>9} {'into a matrix s':>16} {'of Parquet':>11}"
+            f"{ask.rows:,} rows   {'batches s':>10} {'of Parquet':>11} {'grown MB':>9} "
+            f"{'into a matrix s':>16} {'of Parquet':>11}"
         )
         for name in sources:
             print(
-                f"{name:<17} {stream[name][0]:10.2f} {stream['Parquet'][0] / stream[name][0]:11.0%} {max(run[name][1] for run in batches):9.0f} "
+                f"{name:<17} {stream[name][0]:10.2f} "
+                f"{stream['Parquet'][0] / stream[name][0]:11.0%} "
+                f"{max(run[name][1] for run in batches):9.0f} "
                 f"{matrix[name]:16.2f} {matrix['Parquet'] / matrix[name]:11.0%}",
                 flush=True,
             )

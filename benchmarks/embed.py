@@ -1,9 +1,13 @@
 """Word vectors: eckart against gensim and SciPy.
 
-sgns 5M, sgns 17M   generated text: 30,000 words, 100 topics, sentences of 20 words, 60 % of them from the topic of the sentence. Skip-gram, 100 numbers,
-                    window 5, 5 negatives, 5 and 2 passes: words a second of the training (the vocabulary is there already), share of the 10 nearest
-                    neighbours that are of the same topic, for frequent and for rare words; each at its own default rate, and at that of the other
-text8               the first 2M words of text8: word similarity (Spearman) and analogies (share right, all words), mean of three seeds
+sgns 5M, sgns 17M   generated text: 30,000 words, 100 topics, sentences of 20 words, 60 % of them
+from the topic of the sentence. Skip-gram, 100 numbers,
+                    window 5, 5 negatives, 5 and 2 passes: words a second of the training (the
+                    vocabulary is there already), share of the 10 nearest neighbours that are of the
+                    same topic, for frequent and for rare words; each at its own default rate, and
+                    at that of the other
+text8               the first 2M words of text8: word similarity (Spearman) and analogies (share
+right, all words), mean of three seeds
 count               co-occurrences of the 17M words, window 10: tokens a second
 pmi                 SVD of the positive PMI of the 5M words, 100 numbers: seconds, captured energy
 glove               text8, 50 numbers: seconds to the loss that 15 AdaGrad passes end at
@@ -51,7 +55,8 @@ CASES = [
 
 
 def planted(sentences: int, seed: int = 41) -> np.ndarray:
-    """Word numbers: those below 1,000 are common to all topics, the others belong to topic number mod 100."""
+    """Word numbers: those below 1,000 are common to all topics, the others belong to topic number
+    mod 100."""
     rng = np.random.default_rng(seed)
     p = 1.0 / (np.arange(V) + 3.0)
     cdf = np.cumsum(p / p.sum())
@@ -75,7 +80,8 @@ def text_of(task: str, quick: bool) -> Path:
 
 
 def purity(words: Any, vectors: np.ndarray) -> dict[str, float]:
-    """Share of the 10 nearest topical words that are of the same topic; words in the order of falling counts."""
+    """Share of the 10 nearest topical words that are of the same topic; words in the order of
+    falling counts."""
     rng = np.random.default_rng(0)
     ids = np.array([int(str(w)[1:]) for w in words])
     u = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
@@ -122,11 +128,26 @@ def gensim_sgns(path: Path, passes: int, seed: int, rate: float) -> tuple[Any, f
     from gensim.models import Word2Vec
 
     m = Word2Vec(
-        vector_size=100, window=5, negative=5, sg=1, hs=0, min_count=5, sample=1e-3, workers=2, seed=seed, epochs=passes, alpha=rate
-    )  # fmt: skip
+        vector_size=100,
+        window=5,
+        negative=5,
+        sg=1,
+        hs=0,
+        min_count=5,
+        sample=1e-3,
+        workers=2,
+        seed=seed,
+        epochs=passes,
+        alpha=rate,
+    )
     m.build_vocab(corpus_file=str(path))
     begin = time.perf_counter()
-    m.train(corpus_file=str(path), total_examples=m.corpus_count, total_words=m.corpus_total_words, epochs=passes)
+    m.train(
+        corpus_file=str(path),
+        total_examples=m.corpus_count,
+        total_words=m.corpus_total_words,
+        epochs=passes,
+    )
     return m, time.perf_counter() - begin, m.corpus_total_words * passes
 
 
@@ -139,11 +160,15 @@ def sgns(task: str, contender: str, quick: bool) -> dict[str, Any]:
         from eckart import sequences
 
         s = sequences(path)
-        some = [[f"word {(7 * i + j) % 500}" for j in range(20)] for i in range(500)]  # so many that thinning leaves pairs
+        some = [
+            [f"word {(7 * i + j) % 500}" for j in range(20)] for i in range(500)
+        ]  # so many that thinning leaves pairs
         model(contender, 1).set_params(n_components=2).fit(some)  # compile
     for seed in seeds:
         if contender.startswith("gensim"):
-            m, spent, words_read = gensim_sgns(path, passes, seed, 0.05 if "0.05" in contender else 0.025)
+            m, spent, words_read = gensim_sgns(
+                path, passes, seed, 0.05 if "0.05" in contender else 0.025
+            )
             words, vectors = m.wv.index_to_key, m.wv.vectors
         else:
             m = model(contender, seed)
@@ -157,7 +182,10 @@ def sgns(task: str, contender: str, quick: bool) -> dict[str, Any]:
             words, vectors = m.vectors_.words, m.vectors_.vectors
         seconds.append(spent)
         told.append(scores(words, vectors) if task == "text8" else purity(words, vectors))
-    row: dict[str, Any] = {"seconds": round(min(seconds), 3), "runs": [round(t, 2) for t in seconds]}
+    row: dict[str, Any] = {
+        "seconds": round(min(seconds), 3),
+        "runs": [round(t, 2) for t in seconds],
+    }
     if "SkipGram" in contender or "gensim" in contender:
         row["words_per_s"] = round(words_read / min(seconds))
     if not contender.startswith("gensim"):
@@ -175,7 +203,13 @@ def model(contender: str, seed: int) -> Any:
     rate = 0.025 if "0.025" in contender else 0.05
     alone, last = "deterministic" in contender, rate / 10 if "tenth" in contender else 1e-4
     return SkipGram(
-        100, window=5, negatives=5, learning_rate=rate, last_learning_rate=last, deterministic=alone, random_state=seed
+        100,
+        window=5,
+        negatives=5,
+        learning_rate=rate,
+        last_learning_rate=last,
+        deterministic=alone,
+        random_state=seed,
     )
 
 
@@ -199,12 +233,19 @@ def pmi(contender: str, quick: bool) -> dict[str, Any]:
         PMI(2, window=1, min_count=1).fit([["a", "b", "c"]] * 9)
         row = measure(lambda: PMI(100, random_state=0).fit(n), 3)
         energy = float(np.sum(row["result"].singular_values_.astype(np.float64) ** 2))
-        return row | {"energy": energy, "entries": m.nnz, "certificate": row["result"].certificate_.holds}
+        return row | {
+            "energy": energy,
+            "entries": m.nnz,
+            "certificate": row["result"].certificate_.holds,
+        }
     from scipy.sparse.linalg import svds
 
     solver = contender.split()[-1]
     row = measure(lambda: svds(m, 100, solver=solver, rng=np.random.default_rng(0)), 3)
-    return row | {"energy": float(np.sum(row["result"][1].astype(np.float64) ** 2)), "entries": m.nnz}
+    return row | {
+        "energy": float(np.sum(row["result"][1].astype(np.float64) ** 2)),
+        "entries": m.nnz,
+    }
 
 
 def glove(contender: str, quick: bool) -> dict[str, Any]:
@@ -221,7 +262,11 @@ def glove(contender: str, quick: bool) -> dict[str, Any]:
     m.fit(n)
     whole = time.perf_counter() - begin
     trace = m.fit_.trace
-    return {"seconds": round(whole, 3), "loss": trace.values, "at": [round(t, 3) for t in trace.seconds]}
+    return {
+        "seconds": round(whole, 3),
+        "loss": trace.values,
+        "at": [round(t, 3) for t in trace.seconds],
+    }
 
 
 def work(task: str, contender: str, quick: bool) -> dict[str, Any]:
@@ -231,19 +276,32 @@ def work(task: str, contender: str, quick: bool) -> dict[str, Any]:
 
 
 def report(rows: list[dict]) -> None:
-    told = ("whole", "words_per_s", "tokens_per_s", "frequent", "rare", *SIMILARITY, "analogies", "energy", "extra_mb")
+    told = (
+        "whole",
+        "words_per_s",
+        "tokens_per_s",
+        "frequent",
+        "rare",
+        *SIMILARITY,
+        "analogies",
+        "energy",
+        "extra_mb",
+    )
     for row in rows:
         if "seconds" not in row:
             print(f"{row['task']:<11} {row['contender']:<32} failed: {row.get('error')}")
             continue
         more = "  ".join(f"{name} {row[name]:,.6g}" for name in told if name in row)
         print(f"{row['task']:<11} {row['contender']:<32} {row['seconds']:9.2f} s  {more}")
-    adagrad = next((r for r in rows if r["contender"] == "eckart adagrad 15 passes" and "loss" in r), None)
+    adagrad = next(
+        (r for r in rows if r["contender"] == "eckart adagrad 15 passes" and "loss" in r), None
+    )
     als = next((r for r in rows if r["contender"] == "eckart als" and "loss" in r), None)
     if adagrad and als:
         met = next((t for v, t in zip(als["loss"], als["at"]) if v <= adagrad["loss"][-1]), None)
         print(
-            f"GloVe: AdaGrad ends at {adagrad['loss'][-1]:.6g} after {adagrad['at'][-1]} s; ALS is there after {met} s"
+            f"GloVe: AdaGrad ends at {adagrad['loss'][-1]:.6g} after "
+            f"{adagrad['at'][-1]} s; ALS is there after {met} s"
         )
 
 

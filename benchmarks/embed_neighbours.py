@@ -1,11 +1,15 @@
-"""Neighbours of 1000 words among 200,000 vectors of 100 numbers, ten each: eckart against gensim and a NumPy batch.
+"""Neighbours of 1000 words among 200,000 vectors of 100 numbers, ten each: eckart against gensim
+and a NumPy batch.
 
 eckart       one call for all words, and (one by one) a call for each
-gensim       KeyedVectors.most_similar in a loop, as its users write it (norms are there beforehand); timed on 200 words, times 5
-numpy        all cosines in blocks of 100 words by one matrix product on all BLAS threads, then argpartition and a sort of what it leaves
+gensim       KeyedVectors.most_similar in a loop, as its users write it (norms are there
+beforehand); timed on 200 words, times 5
+numpy        all cosines in blocks of 100 words by one matrix product on all BLAS threads, then
+argpartition and a sort of what it leaves
 
-The vectors are Gaussian with a few hundred planted clusters, unit lengths are computed before the clock starts, and each contender's lists are compared
-with those of eckart: ``same`` is the share of positions with the same word (rounding decides between near ties).
+The vectors are Gaussian with a few hundred planted clusters, unit lengths are computed before the
+clock starts, and each contender's lists are compared with those of eckart: ``same`` is the share of
+positions with the same word (rounding decides between near ties).
 """
 
 from __future__ import annotations
@@ -74,7 +78,9 @@ def neighbours_case(contender: str, quick: bool = False) -> dict[str, Any]:
         work = by_eckart(x, share, "one by one" in contender)
     found = measure(work, 1 if contender == "gensim" else 3)
     scale = len(at) / len(share)
-    found["seconds"], found["best"] = (round(found[name] * scale, 4) for name in ("seconds", "best"))
+    found["seconds"], found["best"] = (
+        round(found[name] * scale, 4) for name in ("seconds", "best")
+    )
     same = np.mean(np.asarray(found["result"]) == by_eckart(x, share, False)())
     return {**found, "same": round(float(same), 5)}
 
@@ -84,13 +90,18 @@ def work(task: str, contender: str, quick: bool) -> dict[str, Any]:
 
 
 def report(rows: list[dict]) -> None:
-    ours = next((row["seconds"] for row in rows if row["contender"] == "eckart" and "seconds" in row), None)
+    ours = next(
+        (row["seconds"] for row in rows if row["contender"] == "eckart" and "seconds" in row), None
+    )
     for row in rows:
         if "error" in row:
             print(f"{row['contender']:<22}{row['error']}")
             continue
         ratio = "" if ours is None else f"  {row['seconds'] / ours:>6.1f}x"
-        print(f"{row['contender']:<22}{row['seconds']:>9.3f} s{ratio}  same {row['same']:.4f}  +{row['extra_mb']} MB")
+        print(
+            f"{row['contender']:<22}{row['seconds']:>9.3f} s{ratio}  same "
+            f"{row['same']:.4f}  +{row['extra_mb']} MB"
+        )
 
 
 CASES = [("neighbours", c) for c in ("eckart", "eckart one by one", "numpy", "gensim")]

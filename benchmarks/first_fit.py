@@ -1,8 +1,11 @@
-"""What a newcomer waits for: import, the first fit with no compiled kernels, and the same in the next process. Tiny data, so that a fit is its compiling.
+"""What a newcomer waits for: import, the first fit with no compiled kernels, and the same in the
+next process. Tiny data, so that a fit is its compiling.
 
     python benchmarks/first_fit.py [MODEL ...]             a table: wall and processor seconds
-    python benchmarks/first_fit.py --kernels [MODEL ...]   and which kernels took them, without those that each called
-    python benchmarks/first_fit.py --warmed                the same after ``eckart warm``: what was compiled all the same
+    python benchmarks/first_fit.py --kernels [MODEL ...]   and which kernels took them, without
+    those that each called
+    python benchmarks/first_fit.py --warmed                the same after ``eckart warm``: what was
+    compiled all the same
 
 Every figure is of a process of its own, with a cache of kernels (``NUMBA_CACHE_DIR``) of its own.
 """
@@ -34,7 +37,9 @@ def texts() -> list[str]:
     return [" ".join(rng.choice([f"w{i}" for i in range(40)], 25)) for _ in range(80)]
 
 
-def case(name: str, *args: Any, on: Callable[[], Any] = lambda: table(0.4), **params: Any) -> Callable[[], None]:
+def case(
+    name: str, *args: Any, on: Callable[[], Any] = lambda: table(0.4), **params: Any
+) -> Callable[[], None]:
     def fit() -> None:
         import eckart
 
@@ -65,7 +70,8 @@ CASES: dict[str, Callable[[], None]] = {
 
 
 class Compiled:
-    """Seconds of processors that numba compiled for each kernel, without the kernels that it called."""
+    """Seconds of processors that numba compiled for each kernel, without the kernels that it
+    called."""
 
     def __init__(self) -> None:
         from numba.core import event
@@ -116,16 +122,24 @@ def once(name: str) -> None:
 def fresh(name: str, cache: str) -> dict[str, Any]:
     """The same in a process of its own."""
     command = [sys.executable, "-W", "ignore", __file__, "--once", name]
-    done = subprocess.run(command, env=os.environ | {"NUMBA_CACHE_DIR": cache}, capture_output=True, text=True)
+    done = subprocess.run(
+        command, env=os.environ | {"NUMBA_CACHE_DIR": cache}, capture_output=True, text=True
+    )
     if done.returncode:
         raise SystemExit(f"{name} failed:\n{done.stderr}")
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("models", nargs="*", help=f"some of: {', '.join(CASES)}; default all")
-    parser.add_argument("--kernels", action="store_true", help="list kernels by the seconds that they took to compile")
+    parser.add_argument(
+        "--kernels",
+        action="store_true",
+        help="list kernels by the seconds that they took to compile",
+    )
     parser.add_argument(
         "--warmed",
         action="store_true",
@@ -142,9 +156,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as shared:
         if args.warmed:
             subprocess.run(
-                [sys.executable, "-m", "eckart", "warm"], env=os.environ | {"NUMBA_CACHE_DIR": shared}, check=True
+                [sys.executable, "-m", "eckart", "warm"],
+                env=os.environ | {"NUMBA_CACHE_DIR": shared},
+                check=True,
             )
-        print(f"{'':24}{'import':>8}{'first fit':>11}{'cpu':>7}{'compiling':>11}{'next process':>14}")
+        print(
+            f"{'':24}{'import':>8}{'first fit':>11}{'cpu':>7}{'compiling':>11}{'next process':>14}"
+        )
         for name in args.models or CASES:
             with tempfile.TemporaryDirectory() as own:
                 cold = fresh(name, shared if args.warmed else own)
@@ -152,7 +170,9 @@ def main() -> None:
             figures = f"{cold['import']:8.2f}{cold['wall']:11.2f}{cold['cpu']:7.2f}{cold['compiling']:11.2f}{warm['wall']:14.2f}"
             print(f"{name:24}{figures}", flush=True)
             if args.kernels:
-                for kernel, seconds in sorted(cold["kernels"].items(), key=lambda item: -item[1])[:40]:
+                for kernel, seconds in sorted(cold["kernels"].items(), key=lambda item: -item[1])[
+                    :40
+                ]:
                     print(f"    {seconds:6.2f}  {kernel}")
             if args.warmed and cold["compiling"] > 0.5:
                 late.append(name)

@@ -1,4 +1,5 @@
-"""Large data for ``gpu.py``, made on the GPU where there is one (a CPU would take minutes), from fixed seeds, as arrays of the host."""
+"""Large data for ``gpu.py``, made on the GPU where there is one (a CPU would take minutes), from
+fixed seeds, as arrays of the host."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ def dense_rows(rows: int, n: int) -> np.ndarray:
 
 
 def gappy_rows(rows: int, n: int) -> np.ndarray:
-    """The same rows, of which a third are complete, a third miss one of eight sets of columns and a third three entries in ten, each its own."""
+    """The same rows, of which a third are complete, a third miss one of eight sets of columns and a
+    third three entries in ten, each its own."""
     out, draw = dense_rows(rows, n), np.random.default_rng(8)
     sets, third = draw.random((8, n)) < 0.3, rows // 3
     for a in range(third, rows, 65536):
@@ -47,7 +49,8 @@ def signs(rows: int, n: int) -> np.ndarray:
 
 
 def _keys(wanted: int, rows: Any, columns: Any, draw: Any) -> Any:
-    """About ``wanted`` different cells (row * n + column, ascending) drawn by the weights of rows and of columns."""
+    """About ``wanted`` different cells (row * n + column, ascending) drawn by the weights of rows
+    and of columns."""
     import torch
 
     ends = [torch.cumsum(w.double() / w.double().sum(), 0) for w in (rows, columns)]
@@ -55,15 +58,17 @@ def _keys(wanted: int, rows: Any, columns: Any, draw: Any) -> Any:
     while len(key) < wanted:
         more = int((wanted - len(key)) * 1.3) + 100
         i, j = (
-            torch.searchsorted(end, torch.rand(more, generator=draw, device=rows.device, dtype=torch.float64)).clamp_(
-                max=len(end) - 1
-            )
+            torch.searchsorted(
+                end, torch.rand(more, generator=draw, device=rows.device, dtype=torch.float64)
+            ).clamp_(max=len(end) - 1)
             for end in ends
         )
         key = torch.unique(torch.cat([key, i * len(columns) + j]))
     if len(key) > wanted:
         kept = torch.ones(len(key), dtype=torch.bool, device=rows.device)
-        kept[torch.randperm(len(key), generator=draw, device=rows.device)[: len(key) - wanted]] = False
+        kept[torch.randperm(len(key), generator=draw, device=rows.device)[: len(key) - wanted]] = (
+            False
+        )
         key = key[kept]
     return key
 
@@ -78,7 +83,8 @@ def _observed(key: Any, y: Any, m: int, n: int) -> Any:
 
 
 def ratings(m: int, n: int, count: int) -> Any:
-    """About ``count`` ratings 1..5: log-normal activity of rows, power-law popularity of columns, rank 10 + biases + noise."""
+    """About ``count`` ratings 1..5: log-normal activity of rows, power-law popularity of columns,
+    rank 10 + biases + noise."""
     import torch
 
     device = _device()
@@ -89,7 +95,12 @@ def ratings(m: int, n: int, count: int) -> Any:
 
     active = (1.1 * normal(m)).exp().clamp_(min=0.1)
     popular = (torch.arange(n, device=device) + 30.0) ** -1.1
-    key = _keys(min(count, m * n // 2), active, popular[torch.randperm(n, generator=draw, device=device)], draw)
+    key = _keys(
+        min(count, m * n // 2),
+        active,
+        popular[torch.randperm(n, generator=draw, device=device)],
+        draw,
+    )
     i, j = key // n, key % n
     y = 3.55 + 0.4 * normal(m)[i] + 0.45 * normal(n)[j]
     left, right = 0.4 * normal(m, 10), 0.4 * normal(n, 10)
@@ -109,13 +120,16 @@ def low_rank_entries(n: int, count: int) -> Any:
     i, j = key // n, key % n
     y = 0.1 * torch.randn(len(key), generator=draw, device=device, dtype=torch.float64)
     for _ in range(10):
-        u, v = (torch.randn(n, generator=draw, device=device, dtype=torch.float64) for _ in range(2))
+        u, v = (
+            torch.randn(n, generator=draw, device=device, dtype=torch.float64) for _ in range(2)
+        )
         y += u[i] * v[j]
     return _observed(key, y, n, n)
 
 
 def sparse_rows(rows: int, n: int) -> Any:
-    """tf-idf-like float32 rows of length one: power-law columns, log-normal lengths, 60 planted topics; about 120 entries a row."""
+    """tf-idf-like float32 rows of length one: power-law columns, log-normal lengths, 60 planted
+    topics; about 120 entries a row."""
     import torch
     from scipy import sparse
 
@@ -133,7 +147,9 @@ def sparse_rows(rows: int, n: int) -> Any:
     inside = even(len(at)) < even(rows)[at]
     topic = (even(rows) * 60).long()[at]
     word = torch.where(inside, word // 60 * 60 + topic, word).clamp_(max=n - 1)
-    key, counts = torch.unique(at * n + torch.randperm(n, generator=draw, device=device)[word], return_counts=True)
+    key, counts = torch.unique(
+        at * n + torch.randperm(n, generator=draw, device=device)[word], return_counts=True
+    )
     i, j = key // n, key % n
     held = torch.bincount(j, minlength=n)
     y = (1 + counts.double().log()) * (torch.log((1 + rows) / (1.0 + held)) + 1)[j]

@@ -1,4 +1,5 @@
-"""What a user of PyTorch would write or call for the works of ``gpu.py``: each takes the data and gives a function to time, whose data lie on the device."""
+"""What a user of PyTorch would write or call for the works of ``gpu.py``: each takes the data and
+gives a function to time, whose data lie on the device."""
 
 from __future__ import annotations
 
@@ -28,12 +29,15 @@ def svd_lowrank(x: Any) -> Callable[[], Any]:
 
     coo = x.tocoo()
     at = torch.from_numpy(np.stack([coo.row, coo.col]).astype(np.int64))
-    there = torch.sparse_coo_tensor(at, torch.from_numpy(coo.data), x.shape).coalesce().to(_device())
+    there = (
+        torch.sparse_coo_tensor(at, torch.from_numpy(coo.data), x.shape).coalesce().to(_device())
+    )
     return lambda: torch.svd_lowrank(there, q=72, niter=5)
 
 
 def als_loop(k: int, sweeps: int, l2: float = 0.05) -> Callable[[Any], Callable[[], Any]]:
-    """Alternating least squares with padded rows in buckets of powers of two, batched products and batched Cholesky factors; no biases, no certificate."""
+    """Alternating least squares with padded rows in buckets of powers of two, batched products and
+    batched Cholesky factors; no biases, no certificate."""
 
     def ready(x: Any) -> Callable[[], Any]:
         import torch
@@ -57,11 +61,21 @@ def als_loop(k: int, sweeps: int, l2: float = 0.05) -> Callable[[Any], Callable[
                     at = starts[some][:, None] + np.arange(length)
                     seen = np.arange(length) < counts[some][:, None]
                     at = order[np.where(seen, at, 0)]
-                    there = np.where(seen, to[at], other), np.where(seen, values[at], 0), some, counts[some]
-                    found.append([torch.from_numpy(np.ascontiguousarray(part)).to(device) for part in there])
+                    there = (
+                        np.where(seen, to[at], other),
+                        np.where(seen, values[at], 0),
+                        some,
+                        counts[some],
+                    )
+                    found.append(
+                        [torch.from_numpy(np.ascontiguousarray(part)).to(device) for part in there]
+                    )
             return found
 
-        sides = buckets(rows, x.indices, x.shape[0], x.shape[1]), buckets(x.indices, rows, x.shape[1], x.shape[0])
+        sides = (
+            buckets(rows, x.indices, x.shape[0], x.shape[1]),
+            buckets(x.indices, rows, x.shape[1], x.shape[0]),
+        )
 
         def half(parts: list[Any], v: Any, n: int) -> Any:
             below = torch.cat([v, v.new_zeros(1, k)])
@@ -69,11 +83,15 @@ def als_loop(k: int, sweeps: int, l2: float = 0.05) -> Callable[[Any], Callable[
             for columns, y, some, counts in parts:
                 g = below[columns]
                 gram = torch.bmm(g.mT, g) + (l2 * counts.float())[:, None, None] * eye
-                out[some] = torch.cholesky_solve(torch.bmm(g.mT, y[:, :, None]), torch.linalg.cholesky(gram))[:, :, 0]
+                out[some] = torch.cholesky_solve(
+                    torch.bmm(g.mT, y[:, :, None]), torch.linalg.cholesky(gram)
+                )[:, :, 0]
             return out
 
         def run() -> Any:
-            v = 0.1 * torch.randn(x.shape[1], k, generator=torch.Generator().manual_seed(0)).to(device)
+            v = 0.1 * torch.randn(x.shape[1], k, generator=torch.Generator().manual_seed(0)).to(
+                device
+            )
             for _ in range(sweeps):
                 u = half(sides[0], v, x.shape[0])
                 v = half(sides[1], u, x.shape[1])
@@ -95,7 +113,10 @@ def nmf_loop(k: int, steps: int = 200) -> Callable[[Any], Callable[[], Any]]:
 
         def run() -> Any:
             draw = torch.Generator().manual_seed(0)
-            w, h = (torch.rand(*shape, generator=draw).to(device) for shape in ((len(there), k), (k, there.shape[1])))
+            w, h = (
+                torch.rand(*shape, generator=draw).to(device)
+                for shape in ((len(there), k), (k, there.shape[1]))
+            )
             for _ in range(steps):
                 w *= (there @ h.T) / (w @ (h @ h.T) + 1e-9)
                 h *= (w.T @ there) / ((w.T @ w) @ h + 1e-9)

@@ -1,4 +1,5 @@
-"""One process a case: time, peak memory over the baseline, quality. Results as a table and as JSON lines with versions."""
+"""One process a case: time, peak memory over the baseline, quality. Results as a table and as JSON
+lines with versions."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ def _status(field: str) -> float:
 
 
 def measure(work: Callable[[], Any], repeats: int = 3, budget: float = 60.0) -> dict[str, Any]:
-    """Run up to ``repeats`` times within ``budget`` seconds: median and best seconds, peak resident MB over the start, last result."""
+    """Run up to ``repeats`` times within ``budget`` seconds: median and best seconds, peak resident
+    MB over the start, last result."""
     import gc
 
     gc.collect()
@@ -72,14 +74,19 @@ def run(
     work: Callable[[str, str, bool], dict[str, Any]],
     report: Callable[[list[dict]], None],
 ) -> None:
-    """Command line of a benchmark file: starts one child for each (task, contender) and prints the report."""
+    """Command line of a benchmark file: starts one child for each (task, contender) and prints the
+    report."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--child", nargs=2)
     parser.add_argument("--only", default="")
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
     if options.child:
-        row = {"task": options.child[0], "contender": options.child[1], **work(*options.child, options.quick)}
+        row = {
+            "task": options.child[0],
+            "contender": options.child[1],
+            **work(*options.child, options.quick),
+        }
         row.pop("result", None)
         print("RESULT " + json.dumps(row), flush=True)
         return
@@ -94,13 +101,24 @@ def run(
     for task, contender in cases:
         if options.only not in f"{task} {contender}":
             continue
-        command = [sys.executable, script, "--child", task, contender, *(["--quick"] if options.quick else [])]
+        command = [
+            sys.executable,
+            script,
+            "--child",
+            task,
+            contender,
+            *(["--quick"] if options.quick else []),
+        ]
         child = subprocess.run(command, env=environment, capture_output=True, text=True)
         found = [line for line in child.stdout.splitlines() if line.startswith("RESULT ")]
         row = (
             json.loads(found[-1][7:])
             if found
-            else {"task": task, "contender": contender, "error": child.stderr.strip().splitlines()[-1:]}
+            else {
+                "task": task,
+                "contender": contender,
+                "error": child.stderr.strip().splitlines()[-1:],
+            }
         )
         rows.append(row)
         print(json.dumps(row), flush=True)

@@ -1,10 +1,12 @@
-"""Defaults on real data: lists and errors of ratings, strengths of implicit feedback, biases for the nuclear norm.
+"""Defaults on real data: lists and errors of ratings, strengths of implicit feedback, biases for
+the nuclear norm.
 
     python benchmarks/lists.py DATA [ratings] [plays] [nuclear]
 
-DATA is a folder with movielens-100k, movietweetings-100k, jester-1 and gowalla. A fifth of the ratings is hidden; a like is a rating of 4 of 5, 8 of 10, or
-4 on a scale from -10 to 10. Plays are log-normal numbers (median 260) on the pairs of Gowalla's first 6,000 rows; the library ``implicit`` is measured beside
-it where it is installed.
+DATA is a folder with movielens-100k, movietweetings-100k, jester-1 and gowalla. A fifth of the
+ratings is hidden; a like is a rating of 4 of 5, 8 of 10, or 4 on a scale from -10 to 10. Plays are
+log-normal numbers (median 260) on the pairs of Gowalla's first 6,000 rows; the library ``implicit``
+is measured beside it where it is installed.
 """
 
 from __future__ import annotations
@@ -58,7 +60,10 @@ def report(name, lists, relevant, k, counts=None, more=""):
     if counts is not None:
         shown = np.bincount(lists[lists >= 0], minlength=len(counts))[counts < 5].max(initial=0)
         rare = f"  rare column in at most {shown / len(lists):.1%} of lists"
-    print(f"  {name:<34} recall@{k} {found['recall']:.4f}  NDCG@{k} {found['ndcg']:.4f}{rare}{more}", flush=True)
+    print(
+        f"  {name:<34} recall@{k} {found['recall']:.4f}  NDCG@{k} {found['ndcg']:.4f}{rare}{more}",
+        flush=True,
+    )
 
 
 def popular(x, rows, k):
@@ -77,19 +82,33 @@ def ratings(folder):
         for name, model in (
             ("ALS(l2=0.05)", ALS(l2=0.05, random_state=0)),
             ("ALS()", ALS(random_state=0)),
-            ("BayesianMF(8), few draws", BayesianMF(8, n_samples=20, burn_in=40, thin=2, random_state=0)),
+            (
+                "BayesianMF(8), few draws",
+                BayesianMF(8, n_samples=20, burn_in=40, thin=2, random_state=0),
+            ),
         ):
             began = time.perf_counter()
             model.fit(x)
             error = rmse(v, model._clipped(model.fit_.factors.at(i, j)))
             told = f"  RMSE {error:.4f}  {time.perf_counter() - began:.1f} s"
             for by in ("prediction", "auto"):
-                report(f"{name}, by {by}", model.recommend(rows, by=by).positions, relevant, 10, counts, told)
+                report(
+                    f"{name}, by {by}",
+                    model.recommend(rows, by=by).positions,
+                    relevant,
+                    10,
+                    counts,
+                    told,
+                )
 
 
 def plays(folder, users=6000):
     def pairs(*names):
-        lines = [line.split() for name in names for line in (folder / "gowalla" / name).read_text().splitlines()]
+        lines = [
+            line.split()
+            for name in names
+            for line in (folder / "gowalla" / name).read_text().splitlines()
+        ]
         kept = [words for words in lines if int(words[0]) < users]
         return np.repeat([int(w[0]) for w in kept], [len(w) - 1 for w in kept]), np.array(
             [int(v) for w in kept for v in w[1:]]
@@ -99,7 +118,9 @@ def plays(folder, users=6000):
     columns = np.unique(j)
     known = np.isin(tj, columns)
     v = np.exp(np.random.default_rng(0).normal(np.log(260), 1.5, len(i))).round().clip(1)
-    x = Observed.from_codes(i, np.searchsorted(columns, j), v, (users, len(columns)), duplicates="last")
+    x = Observed.from_codes(
+        i, np.searchsorted(columns, j), v, (users, len(columns)), duplicates="last"
+    )
     at = np.searchsorted(columns, tj[known])
     test = Observed.from_codes(ti[known], at, np.ones(known.sum()), x.shape, duplicates="last")
     rows = np.flatnonzero(test.row_counts())
@@ -110,7 +131,13 @@ def plays(folder, users=6000):
         for strengths in ("raw", "auto"):
             model = ALS(k, feedback="implicit", strengths=strengths, random_state=0).fit(x)
             told = f"  certificate holds: {model.certificate_.holds}"
-            report(f"ALS({k}, strengths={strengths!r})", model.recommend(rows, 20).positions, relevant, 20, more=told)
+            report(
+                f"ALS({k}, strengths={strengths!r})",
+                model.recommend(rows, 20).positions,
+                relevant,
+                20,
+                more=told,
+            )
     try:
         from implicit.als import AlternatingLeastSquares
         from scipy.sparse import csr_matrix
@@ -130,7 +157,8 @@ def nuclear(folder):
         for by in (None, "auto"):
             model = SoftImpute(normalise=by, random_state=0).fit(x)
             print(
-                f"{data.__name__}: SoftImpute(normalise={by!r}) RMSE {rmse(v, model.fit_.factors.at(i, j)):.4f}, rank {model.rank_}",
+                f"{data.__name__}: SoftImpute(normalise={by!r}) RMSE "
+                f"{rmse(v, model.fit_.factors.at(i, j)):.4f}, rank {model.rank_}",
                 flush=True,
             )
 

@@ -1,9 +1,12 @@
-"""What a loss costs: ALS of yes/no entries under logistic loss against squared error on the same entries.
+"""What a loss costs: ALS of yes/no entries under logistic loss against squared error on the same
+entries.
 
     python benchmarks/losses.py [millions of entries] [k] [sweeps]
 
-The table has 138,000 rows and 27,000 columns, columns of very unequal length, and a low-rank truth. Each model is fitted once for that many sweeps; kernels are
-compiled on a small table before. Seconds of the wall and of the processors; certificate included; held-out log loss on a hundredth that was not fitted.
+The table has 138,000 rows and 27,000 columns, columns of very unequal length, and a low-rank truth.
+Each model is fitted once for that many sweeps; kernels are compiled on a small table before.
+Seconds of the wall and of the processors; certificate included; held-out log loss on a hundredth
+that was not fitted.
 """
 
 from __future__ import annotations
@@ -28,8 +31,14 @@ def entries(millions: float, seed: int = 0) -> tuple[Any, ...]:
     code = np.unique(i * COLUMNS + j)
     code = np.sort(rng.permutation(code)[:count])
     i, j = np.divmod(code, COLUMNS)
-    u, v = rng.standard_normal((ROWS, 8)).astype(np.float32), rng.standard_normal((COLUMNS, 8)).astype(np.float32)
-    b, c = rng.standard_normal(ROWS).astype(np.float32), rng.standard_normal(COLUMNS).astype(np.float32)
+    u, v = (
+        rng.standard_normal((ROWS, 8)).astype(np.float32),
+        rng.standard_normal((COLUMNS, 8)).astype(np.float32),
+    )
+    b, c = (
+        rng.standard_normal(ROWS).astype(np.float32),
+        rng.standard_normal(COLUMNS).astype(np.float32),
+    )
     yes = np.empty(len(i), np.float32)
     for first in range(0, len(i), 2**20):
         part = slice(first, first + 2**20)
@@ -59,11 +68,17 @@ def main(millions: float, k: int, sweeps: int) -> None:
         wall, used = time.perf_counter() - begin[0], time.process_time() - begin[1]
         loss = log_loss(model.predict(i[hidden], j[hidden]), yes[hidden])
         print(
-            f"{name:<9} {wall:6.1f} s ({used:6.1f} s of processors), {used / sweeps:.2f} s of processors a sweep, held-out log loss {loss:.4f}",
+            f"{name:<9} {wall:6.1f} s ({used:6.1f} s of processors), "
+            f"{used / sweeps:.2f} s of processors a sweep, held-out log loss {loss:.4f}",
             flush=True,
         )
 
 
 if __name__ == "__main__":
     given = [float(word) for word in sys.argv[1:]]
-    main(*(kind(value) for kind, value in zip((float, int, int), [*given, *(20.0, 16, 8)[len(given) :]])))
+    main(
+        *(
+            kind(value)
+            for kind, value in zip((float, int, int), [*given, *(20.0, 16, 8)[len(given) :]])
+        )
+    )

@@ -1,6 +1,8 @@
-"""Gaussian mixtures against scikit-learn: 20 EM steps from the same start on the same rows, so that only EM is on the clock; and from a file.
+"""Gaussian mixtures against scikit-learn: 20 EM steps from the same start on the same rows, so that
+only EM is on the clock; and from a file.
 
-Quality is the mean log-likelihood of the first 50000 rows at the returned components. Extra memory is measured for one fit over the held data.
+Quality is the mean log-likelihood of the first 50000 rows at the returned components. Extra memory
+is measured for one fit over the held data.
 """
 
 from __future__ import annotations
@@ -18,7 +20,12 @@ SIZE, QUICK = (200_000, 32, 32), (20_000, 16, 8)
 STEPS = 20
 TYPES = ("spherical", "diag", "tied", "full")
 CASES = [
-    *((f"{kind} {dtype}", who) for kind in TYPES for dtype in ("float64", "float32") for who in ("sklearn", "eckart")),
+    *(
+        (f"{kind} {dtype}", who)
+        for kind in TYPES
+        for dtype in ("float64", "float32")
+        for who in ("sklearn", "eckart")
+    ),
     ("start and fit, diag float64", "sklearn"),
     ("start and fit, diag float64", "eckart"),
     ("full float64 from a file", "eckart"),
@@ -51,7 +58,9 @@ def rows(count: int, n: int, k: int, copies: int = 1) -> Path:
 def work(task: str, contender: str, quick: bool) -> dict[str, Any]:
     count, n, k = QUICK if quick else SIZE
     file = rows(count, n, k, 10 if "ten times" in task else 1)
-    kind, dtype = ("full", "float64") if "file" in task else task.replace("start and fit, ", "").split()
+    kind, dtype = (
+        ("full", "float64") if "file" in task else task.replace("start and fit, ", "").split()
+    )
     held = np.load(rows(count, n, k)).astype(dtype, copy=False)
     start = held[np.random.default_rng(1).choice(count, k, replace=False)]
     precision = 1.0 / float(held.var(axis=0).mean())
@@ -60,11 +69,21 @@ def work(task: str, contender: str, quick: bool) -> dict[str, Any]:
     initial = np.tile(initial, (k, 1, 1)) if kind == "full" else initial
     # scikit-learn fails in float32 with its default of 1e-6 where a covariance is nearly singular
     added = 1e-3 if dtype == "float32" else 1e-6
-    options: dict[str, Any] = {"covariance_type": kind, "max_iter": STEPS, "tol": 0.0, "reg_covar": added, "random_state": 0}  # fmt: skip
+    options: dict[str, Any] = {
+        "covariance_type": kind,
+        "max_iter": STEPS,
+        "tol": 0.0,
+        "reg_covar": added,
+        "random_state": 0,
+    }
     if task.startswith("start"):
         options["max_iter"] = 1
     else:
-        options |= {"means_init": start, "weights_init": np.full(k, 1.0 / k, dtype), "precisions_init": initial.astype(dtype)}  # fmt: skip
+        options |= {
+            "means_init": start,
+            "weights_init": np.full(k, 1.0 / k, dtype),
+            "precisions_init": initial.astype(dtype),
+        }
     if contender == "sklearn":
         from sklearn.mixture import GaussianMixture
     else:
@@ -91,14 +110,19 @@ def work(task: str, contender: str, quick: bool) -> dict[str, Any]:
 
 def report(found: list[dict]) -> None:
     print(f"\n{'task':<46} {'who':<9} {'s':>8} {'best':>8} {'MB':>8} {'log-lik':>10} {'ratio':>7}")
-    base = {row["task"]: row["seconds"] for row in found if row["contender"] == "sklearn" and "seconds" in row}
+    base = {
+        row["task"]: row["seconds"]
+        for row in found
+        if row["contender"] == "sklearn" and "seconds" in row
+    }
     for row in found:
         if "seconds" not in row:
             print(f"{row['task']:<46} {row['contender']:<9} {row.get('error')}")
             continue
         ratio = f"{base[row['task']] / row['seconds']:.1f}x" if row["task"] in base else ""
         numbers = (
-            f"{row['seconds']:>8.2f} {row['best']:>8.2f} {row['extra_mb']:>8.1f} {row['quality']:>10.4f} {ratio:>7}"
+            f"{row['seconds']:>8.2f} {row['best']:>8.2f} {row['extra_mb']:>8.1f} "
+            f"{row['quality']:>10.4f} {ratio:>7}"
         )
         print(f"{row['task']:<46} {row['contender']:<9} {numbers}")
 

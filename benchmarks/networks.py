@@ -1,7 +1,10 @@
-"""Networks on real images: reconstruction error, maps and classes beside PCA; and, on a GPU, images a second and the share of the matrix-product peak.
+"""Networks on real images: reconstruction error, maps and classes beside PCA; and, on a GPU, images
+a second and the share of the matrix-product peak.
 
-Quality is on rows that no fit has seen: Fashion-MNIST's test images; a fifth of the faces. ``BENCH_DEVICE=cuda`` runs the same cases on a GPU, and the cases
-"speed" and "peak", which a CPU skips. The data are looked for in ``../shared/data`` beside the repository, or in the folder that ``ECKART_DATA`` names.
+Quality is on rows that no fit has seen: Fashion-MNIST's test images; a fifth of the faces.
+``BENCH_DEVICE=cuda`` runs the same cases on a GPU, and the cases "speed" and "peak", which a CPU
+skips. The data are looked for in ``../shared/data`` beside the repository, or in the folder that
+``ECKART_DATA`` names.
 """
 
 from __future__ import annotations
@@ -29,7 +32,17 @@ CASES = [
     ("fashion k=2", "Autoencoder"),
     ("fashion classes", "NetworkClassifier"),
     ("fashion k=30", "ConvAutoencoder"),
-    *(("by default", name) for name in ("letters", "pen_digits", "satellite", "textures", "image_segments", "digits_full")),
+    *(
+        ("by default", name)
+        for name in (
+            "letters",
+            "pen_digits",
+            "satellite",
+            "textures",
+            "image_segments",
+            "digits_full",
+        )
+    ),
     ("speed", "Autoencoder"),
     ("speed", "plain loop"),
     ("speed", "ConvAutoencoder"),
@@ -62,11 +75,17 @@ def faces(name: str) -> tuple[np.ndarray, np.ndarray, tuple[int, int]]:
 
 
 def shared(quick: bool) -> dict[str, Any]:
-    return {"random_state": 0, "device": DEVICE, "n_threads": int(THREADS), **({"max_iter": 2} if quick else {})}
+    return {
+        "random_state": 0,
+        "device": DEVICE,
+        "n_threads": int(THREADS),
+        **({"max_iter": 2} if quick else {}),
+    }
 
 
 def against_pca(model: Any, train: np.ndarray, test: np.ndarray) -> dict[str, Any]:
-    """Test error per image (the squared distance) of the model and of PCA at equal k, both fitted to all training rows."""
+    """Test error per image (the squared distance) of the model and of PCA at equal k, both fitted
+    to all training rows."""
     from eckart import PCA
 
     begin = time.perf_counter()
@@ -88,18 +107,32 @@ def against_pca(model: Any, train: np.ndarray, test: np.ndarray) -> dict[str, An
 
 
 def linear(quick: bool) -> dict[str, Any]:
-    """The largest principal angle between the decoder of a linear autoencoder and the exact PCA subspace, on digits."""
+    """The largest principal angle between the decoder of a linear autoencoder and the exact PCA
+    subspace, on digits."""
     from sklearn.datasets import load_digits
 
     from eckart import PCA, Autoencoder, principal_angles
 
     x = load_digits().data
-    options = {"hidden": [], "batch_size": len(x), "validation_fraction": 0, "tol": 0.0, "patience": 10**6}
-    options |= {**shared(quick), "max_iter": 20 if quick else 1500, "learning_rate": 0.02, "precision": "float64"}
+    options = {
+        "hidden": [],
+        "batch_size": len(x),
+        "validation_fraction": 0,
+        "tol": 0.0,
+        "patience": 10**6,
+    }
+    options |= {
+        **shared(quick),
+        "max_iter": 20 if quick else 1500,
+        "learning_rate": 0.02,
+        "precision": "float64",
+    }
     begin = time.perf_counter()
     model = Autoencoder(8, **options).fit(x)
     seconds, best = time.perf_counter() - begin, PCA(8).fit(x)
-    angle = principal_angles(model.fit_.factors.weights["decoder.0.weight"], best.components_.T).max()
+    angle = principal_angles(
+        model.fit_.factors.weights["decoder.0.weight"], best.components_.T
+    ).max()
     risk = model.reconstruction_error(x) / best.reconstruction_error(x)
     return {"seconds": round(seconds, 1), "angle": float(angle), "ratio": risk}
 
@@ -142,8 +175,9 @@ def classes(quick: bool) -> dict[str, Any]:
 
 
 def by_default(name: str, quick: bool) -> dict[str, Any]:
-    """Test accuracy and processor seconds of the default network for classes, of a plain loop with the same layers, batches and epochs (Adam, a constant rate),
-    and of scikit-learn's; on 4,000 rows of a table, of which a fifth is only judged by."""
+    """Test accuracy and processor seconds of the default network for classes, of a plain loop with
+    the same layers, batches and epochs (Adam, a constant rate), and of scikit-learn's; on 4,000
+    rows of a table, of which a fifth is only judged by."""
     import torch
     from sklearn.neural_network import MLPClassifier
     from torch import nn
@@ -162,12 +196,21 @@ def by_default(name: str, quick: bool) -> dict[str, Any]:
     scaled = (x - x[cut:].mean(0)) / np.where(spread > 0, spread, 1)
     begin = time.process_time()
     model = NetworkClassifier(random_state=0, n_threads=1).fit(x[cut:], y[cut:])
-    found = {"accuracy": round(float(model.score(x[:cut], y[:cut])), 4), "seconds": round(time.process_time() - begin, 1)}
+    found = {
+        "accuracy": round(float(model.score(x[:cut], y[:cut])), 4),
+        "seconds": round(time.process_time() - begin, 1),
+    }
     torch.manual_seed(0)
     torch.set_num_threads(1)
     sizes = [int(w) for w in model.fit_.plan["layers"].split("-")]
-    layers: list[Any] = [part for a, b in itertools.pairwise(sizes) for part in (nn.Linear(a, b), nn.ReLU())][:-1]
-    net, rows, labels = nn.Sequential(*layers), torch.as_tensor(scaled[cut:]), torch.as_tensor(y[cut:])
+    layers: list[Any] = [
+        part for a, b in itertools.pairwise(sizes) for part in (nn.Linear(a, b), nn.ReLU())
+    ][:-1]
+    net, rows, labels = (
+        nn.Sequential(*layers),
+        torch.as_tensor(scaled[cut:]),
+        torch.as_tensor(y[cut:]),
+    )
     adam, begin = torch.optim.Adam(net.parameters(), 1e-3), time.process_time()
     for _ in range(model.n_iter_):
         for at in torch.randperm(len(rows)).split(model.fit_.plan["batch_size"]):
@@ -175,15 +218,23 @@ def by_default(name: str, quick: bool) -> dict[str, Any]:
             nn.functional.cross_entropy(net(rows[at]), labels[at]).backward()
             adam.step()
     right = net(torch.as_tensor(scaled[:cut])).argmax(1).numpy() == y[:cut]
-    found |= {"plain loop": round(float(right.mean()), 4), "its seconds": round(time.process_time() - begin, 1)}
+    found |= {
+        "plain loop": round(float(right.mean()), 4),
+        "its seconds": round(time.process_time() - begin, 1),
+    }
     begin = time.process_time()
     rival = MLPClassifier(random_state=0).fit(scaled[cut:], y[cut:])
     score = round(float(rival.score(scaled[:cut], y[:cut])), 4)
-    return found | {"scikit-learn": score, "scikit-learn seconds": round(time.process_time() - begin, 1), "epochs": model.n_iter_}
+    return found | {
+        "scikit-learn": score,
+        "scikit-learn seconds": round(time.process_time() - begin, 1),
+        "epochs": model.n_iter_,
+    }
 
 
 def speed(contender: str, quick: bool) -> dict[str, Any]:
-    """Images a second of the default networks at batch 4096, training, after one epoch of compilation."""
+    """Images a second of the default networks at batch 4096, training, after one epoch of
+    compilation."""
     import eckart
 
     rows = 4096 * (4 if quick else 60)
@@ -196,18 +247,27 @@ def speed(contender: str, quick: bool) -> dict[str, Any]:
         "schedule": "constant",
     }
     more = {"image": (28, 28)} if contender == "ConvAutoencoder" else {"hidden": [1024, 512]}
-    model = getattr(eckart, contender)(30, compile=True, max_iter=8, tol=0.0, patience=100, **more, **options).fit(x)
+    model = getattr(eckart, contender)(
+        30, compile=True, max_iter=8, tol=0.0, patience=100, **more, **options
+    ).fit(x)
     seconds = np.diff(model.fit_.trace.seconds)
-    return {"images a second": int(rows / np.median(seconds)), "batch": 4096, "device": model.fit_.plan["device"]}
+    return {
+        "images a second": int(rows / np.median(seconds)),
+        "batch": 4096,
+        "device": model.fit_.plan["device"],
+    }
 
 
 def plain(quick: bool) -> dict[str, Any]:
-    """The dense network of ``speed`` in a loop as one writes it by hand: rows on the device, bfloat16, fused Adam, compiled with recorded products."""
+    """The dense network of ``speed`` in a loop as one writes it by hand: rows on the device,
+    bfloat16, fused Adam, compiled with recorded products."""
     import torch
     from torch import nn
 
     batch, count = 4096, 4 if quick else 60
-    rows = torch.as_tensor(np.random.default_rng(0).random((batch * count, 784), np.float32)).to(DEVICE)
+    rows = torch.as_tensor(np.random.default_rng(0).random((batch * count, 784), np.float32)).to(
+        DEVICE
+    )
     sizes, layers = [784, 1024, 512, 30, 512, 1024, 784], []
     for i, (a, b) in enumerate(itertools.pairwise(sizes)):
         layers += [nn.Linear(a, b)] + ([nn.ReLU()] if i not in (2, 5) else [])
@@ -229,11 +289,16 @@ def plain(quick: bool) -> dict[str, Any]:
             adam.step()
         torch.cuda.synchronize()
         seconds.append(time.perf_counter() - begin)
-    return {"images a second": int(len(rows) / np.median(seconds[1:])), "batch": batch, "device": "cuda, by hand"}
+    return {
+        "images a second": int(len(rows) / np.median(seconds[1:])),
+        "batch": batch,
+        "device": "cuda, by hand",
+    }
 
 
 def peak(quick: bool) -> dict[str, Any]:
-    """Share of the measured rate of bfloat16 matrix products that the training of a wide dense network reaches."""
+    """Share of the measured rate of bfloat16 matrix products that the training of a wide dense
+    network reaches."""
     import torch
 
     from eckart import Autoencoder
@@ -256,11 +321,17 @@ def peak(quick: bool) -> dict[str, Any]:
         "device": DEVICE,
         "schedule": "constant",
     }
-    model = Autoencoder(1024, hidden=[width, width], compile=True, max_iter=6, tol=0.0, patience=100, **options).fit(x)
+    model = Autoencoder(
+        1024, hidden=[width, width], compile=True, max_iter=6, tol=0.0, patience=100, **options
+    ).fit(x)
     seconds = float(np.median(np.diff(model.fit_.trace.seconds)))
     weights = 2 * (n * width + width * width + width * 1024)
     rate = 6 * weights * rows / seconds
-    return {"TFLOP/s": round(rate / 1e12, 1), "product TFLOP/s": round(top / 1e12, 1), "share": round(rate / top, 3)}
+    return {
+        "TFLOP/s": round(rate / 1e12, 1),
+        "product TFLOP/s": round(top / 1e12, 1),
+        "share": round(rate / top, 3),
+    }
 
 
 def work(task: str, contender: str, quick: bool) -> dict[str, Any]:
@@ -281,7 +352,11 @@ def work(task: str, contender: str, quick: bool) -> dict[str, Any]:
         return by_default(contender, quick)
     if task.split()[0] in ("cbcl", "olivetti"):
         train, test, _ = faces(task.split()[0])
-        few = {"noise": 1.0, "hidden": [256]} if task.startswith("olivetti") else {"noise": 0.3, "hidden": [512, 256]}
+        few = (
+            {"noise": 1.0, "hidden": [256]}
+            if task.startswith("olivetti")
+            else {"noise": 0.3, "hidden": [512, 256]}
+        )
         return against_pca(eckart.Autoencoder(20, init="pca", **few, **shared(quick)), train, test)
     if task == "fashion k=2":
         return maps(quick)

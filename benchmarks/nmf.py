@@ -1,11 +1,16 @@
-"""NMF against scikit-learn: seconds of whole fits and seconds to the objective at which scikit-learn's solver ends, from the same start.
+"""NMF against scikit-learn: seconds of whole fits and seconds to the objective at which
+scikit-learn's solver ends, from the same start.
 
-Dense 20000 x 2000, k = 32, least squares; counts 20000 x 30000 with 2.0M non-zeros, k = 50, Kullback-Leibler divergence and least squares. Quality is
+Dense 20000 x 2000, k = 32, least squares; counts 20000 x 30000 with 2.0M non-zeros, k = 50,
+Kullback-Leibler divergence and least squares. Quality is
 ||A - W H|| / ||A|| or the divergence over the sum of A, from the factors in double precision, off the clock.
 
-``curve``   scikit-learn keeps no state but W and H, so it runs in steps of a few iterations; ours runs once and its trace is read. Both start from the
-            same W and H (scikit-learn's nndsvda), whose making is not counted here. "eckart" counts its sketch.
-``fit``     everything that ``fit_transform`` does, start included, at default stopping rules (scikit-learn's KL: 60 iterations).
+``curve``   scikit-learn keeps no state but W and H, so it runs in steps of a few iterations; ours
+runs once and its trace is read. Both start from the
+            same W and H (scikit-learn's nndsvda), whose making is not counted here. "eckart" counts
+            its sketch.
+``fit``     everything that ``fit_transform`` does, start included, at default stopping rules
+(scikit-learn's KL: 60 iterations).
 """
 
 from __future__ import annotations
@@ -61,7 +66,8 @@ def dense_data(rows: int, n: int, k: int) -> np.ndarray:
 
 
 def counts_data(rows: int, n: int, k: int) -> Any:
-    """Word counts of a latent Dirichlet model with Zipf topics, about 100 different words a document."""
+    """Word counts of a latent Dirichlet model with Zipf topics, about 100 different words a
+    document."""
 
     def make(path: Path) -> None:
         rng = np.random.default_rng(21)
@@ -116,9 +122,14 @@ def quality(x: Any, w: np.ndarray, h: np.ndarray, kl: bool) -> float:
             size += (part**2).sum() if not kl else part.sum()
             continue
         rows = np.repeat(np.arange(part.shape[0]), np.diff(part.indptr))
-        s, v = np.einsum("ij,ij->i", w[a : a + 500][rows], h.T[part.indices]), part.data.astype(np.float64)
+        s, v = (
+            np.einsum("ij,ij->i", w[a : a + 500][rows], h.T[part.indices]),
+            part.data.astype(np.float64),
+        )
         if kl:
-            total += (v * np.log(v / np.maximum(s, 1e-30)) - v).sum() + w[a : a + 500].sum(axis=0) @ h.sum(axis=1)
+            total += (v * np.log(v / np.maximum(s, 1e-30)) - v).sum() + w[a : a + 500].sum(
+                axis=0
+            ) @ h.sum(axis=1)
             size += v.sum()
         else:
             gram = w[a : a + 500].T @ w[a : a + 500]
@@ -133,7 +144,9 @@ def work(task: str, contender: str, quick: bool) -> dict[str, Any]:
     x = (dense_data if name == "dense" else counts_data)(rows, n, k)
     kl = "kl" in task or "transform" in task
     if task.endswith("curve"):
-        return (ours_curve if contender.startswith("eckart") else rival_curve)(name, x, k, kl, contender, quick)
+        return (ours_curve if contender.startswith("eckart") else rival_curve)(
+            name, x, k, kl, contender, quick
+        )
     if task.endswith("transform"):
         return new_rows(x, k, contender)
     fit = _fit(contender, k, kl)
@@ -190,9 +203,17 @@ def rival_curve(name: str, x: Any, k: int, kl: bool, contender: str, quick: bool
     for _ in range(0, limit, step):
         begin = time.perf_counter()
         w, h, _ = non_negative_factorization(
-            x, w, h, n_components=k, init="custom", solver=contender.split()[1], max_iter=step, tol=0, random_state=0,
+            x,
+            w,
+            h,
+            n_components=k,
+            init="custom",
+            solver=contender.split()[1],
+            max_iter=step,
+            tol=0,
+            random_state=0,
             beta_loss="kullback-leibler" if kl else "frobenius",
-        )  # fmt: skip
+        )
         spent += time.perf_counter() - begin
         points.append((round(spent, 3), round(quality(x, w, h, kl), 6)))
         if len(points) > 3 and points[-2][1] - points[-1][1] < 1e-5 * points[-1][1]:
@@ -206,7 +227,14 @@ def ours_curve(name: str, x: Any, k: int, kl: bool, contender: str, quick: bool)
     w, h = start(name, x, k)
     _warm(x, kl)
     solver = "auto" if contender == "eckart" else contender.split()[1]
-    model = NMF(k, init="custom", solver=solver, beta_loss="kl" if kl else "frobenius", random_state=0, max_iter=40)
+    model = NMF(
+        k,
+        init="custom",
+        solver=solver,
+        beta_loss="kl" if kl else "frobenius",
+        random_state=0,
+        max_iter=40,
+    )
     begin = time.perf_counter()
     found = model.fit_transform(x, W=w, H=h)
     spent = time.perf_counter() - begin
@@ -215,7 +243,12 @@ def ours_curve(name: str, x: Any, k: int, kl: bool, contender: str, quick: bool)
     scale = (
         float(x.sum(dtype=np.float64))
         if kl
-        else 0.5 * float((x.astype(np.float64).power(2) if sparse.issparse(x) else x.astype(np.float64) ** 2).sum())
+        else 0.5
+        * float(
+            (
+                x.astype(np.float64).power(2) if sparse.issparse(x) else x.astype(np.float64) ** 2
+            ).sum()
+        )
     )
     points = [
         (round(max(first, 0.0) + t, 3), round(v / scale if kl else (max(v, 0.0) / scale) ** 0.5, 6))
@@ -238,9 +271,13 @@ def new_rows(x: Any, k: int, contender: str) -> dict[str, Any]:
     w, h = start("counts", x, k)
     few = x[:2000]
     if contender == "eckart":
-        model: Any = NMF(k, init="custom", solver="mu", beta_loss="kl", max_iter=5, tol=0).fit(x, W=w, H=h)
+        model: Any = NMF(k, init="custom", solver="mu", beta_loss="kl", max_iter=5, tol=0).fit(
+            x, W=w, H=h
+        )
     else:
-        model = Rival(k, init="custom", solver="mu", beta_loss="kullback-leibler", max_iter=5, tol=0)
+        model = Rival(
+            k, init="custom", solver="mu", beta_loss="kullback-leibler", max_iter=5, tol=0
+        )
         model.fit(x, W=w.copy(), H=h.copy())
         model.max_iter, model.tol = 200, 1e-4
     row = measure(lambda: model.transform(few), 3, 20.0)
@@ -248,24 +285,34 @@ def new_rows(x: Any, k: int, contender: str) -> dict[str, Any]:
 
 
 def report(rows: list[dict]) -> None:
-    """A table in Markdown; for curves, the time at which our objective passes the rival's last one."""
+    """A table in Markdown; for curves, the time at which our objective passes the rival's last
+    one."""
     print(
-        "\n| work | contender | seconds | to the rival's end | ratio | quality | extra MB |\n|---|---|---|---|---|---|---|"
+        "\n| work | contender | seconds | to the rival's end | ratio | quality | extra "
+        "MB |\n|---|---|---|---|---|---|---|"
     )
     for row in rows:
         rivals = [
-            r for r in rows if r["task"] == row["task"] and r["contender"].startswith("sklearn") and "seconds" in r
+            r
+            for r in rows
+            if r["task"] == row["task"] and r["contender"].startswith("sklearn") and "seconds" in r
         ]
         rivals = [r for r in rivals if "MiniBatch" not in r["contender"]]
         reached, ratio = "", ""
         if row["contender"].startswith("eckart") and "seconds" in row and rivals:
             spent = row["seconds"]
             if "curve" in row:
-                spent = next((t for t, v in row["curve"] if v <= rivals[0]["quality"]), float("nan"))
+                spent = next(
+                    (t for t, v in row["curve"] if v <= rivals[0]["quality"]), float("nan")
+                )
                 reached = f"{spent:.2f}"
             ratio = f"{rivals[0]['seconds'] / spent:.1f}x"
         told = [row["task"], row["contender"], row.get("seconds", row.get("error")), reached, ratio]
-        print("| " + " | ".join(map(str, [*told, row.get("quality", ""), row.get("extra_mb", "")])) + " |")
+        print(
+            "| "
+            + " | ".join(map(str, [*told, row.get("quality", ""), row.get("extra_mb", "")]))
+            + " |"
+        )
 
 
 def main() -> None:

@@ -1,11 +1,15 @@
-"""Nuclear-norm completion and fits of a given rank: SoftImpute, SVP, SVT, ExactRecovery against fancyimpute, cmfrec and plain NumPy.
+"""Nuclear-norm completion and fits of a given rank: SoftImpute, SVP, SVT, ExactRecovery against
+fancyimpute, cmfrec and plain NumPy.
 
 "noisy"   2000 x 2000, rank 10, noise 1 %, 20 % seen; "exact" is the same without noise
-"svt N"   the sizes of Cai, Candes and Shen's table 5.1: r = 10, entries 6 times the degrees of freedom, stop at relative residual 1e-4
-"large"   100000 x 100000 with 10M entries, noise 0.1 on entries of size 3; "large exact" is the same without noise
+"svt N"   the sizes of Cai, Candes and Shen's table 5.1: r = 10, entries 6 times the degrees of
+freedom, stop at relative residual 1e-4
+"large"   100000 x 100000 with 10M entries, noise 0.1 on entries of size 3; "large exact" is the
+same without noise
 
-Quality is the relative error against the noiseless truth, on the unobserved entries (noisy, exact) or on the whole matrix (svt, large). Kernels are compiled
-before the clock starts; the certificate is inside it.
+Quality is the relative error against the noiseless truth, on the unobserved entries (noisy, exact)
+or on the whole matrix (svt, large). Kernels are compiled before the clock starts; the certificate
+is inside it.
 """
 
 from __future__ import annotations
@@ -56,8 +60,11 @@ def square(
     return truth, truth + noise * rng.standard_normal((n, n)), seen
 
 
-def sampled(n: int, r: int, entries: int, seed: int = 0, noise: float = 0.0) -> tuple[np.ndarray, np.ndarray, Any]:
-    """Gaussian factors and an Observed of about ``entries`` distinct places; n x n is never formed."""
+def sampled(
+    n: int, r: int, entries: int, seed: int = 0, noise: float = 0.0
+) -> tuple[np.ndarray, np.ndarray, Any]:
+    """Gaussian factors and an Observed of about ``entries`` distinct places; n x n is never
+    formed."""
     from eckart.matrix import Observed
 
     rng = np.random.default_rng(seed)
@@ -142,7 +149,11 @@ def dense_case(task: str, contender: str, quick: bool) -> dict[str, Any]:
         row = measure(lambda: model.fit(x), 5)
         f = model.fit_.factors
         found = f.left @ f.right.T
-        row |= {"rank": model.rank_, "iterations": model.n_iter_, "certificate": model.certificate_.holds}
+        row |= {
+            "rank": model.rank_,
+            "iterations": model.n_iter_,
+            "certificate": model.certificate_.holds,
+        }
     else:
         row = measure(rival(contender, given, seen, noisy, quick), 3, 40)
         found = row["result"]
@@ -160,8 +171,14 @@ def rival(name: str, given: np.ndarray, seen: np.ndarray, noisy: np.ndarray, qui
         def check(x: Any, force_all_finite: Any = True, **more: Any) -> Any:
             return check_array(x, ensure_all_finite=force_all_finite, **more)
 
-        first.check_array = second.check_array = check  # 0.7.0 calls an argument that scikit-learn has removed
-        options = {"max_iters": 100, "max_rank": 10, "convergence_threshold": 1e-4, "verbose": False}
+        # 0.7.0 calls an argument that scikit-learn has removed
+        first.check_array = second.check_array = check
+        options = {
+            "max_iters": 100,
+            "max_rank": 10,
+            "convergence_threshold": 1e-4,
+            "verbose": False,
+        }
 
         def fit() -> Any:
             np.random.seed(0)  # noqa: NPY002 (it draws from NumPy's global generator)
@@ -174,9 +191,20 @@ def rival(name: str, given: np.ndarray, seen: np.ndarray, noisy: np.ndarray, qui
 
         x = sparse.coo_matrix(np.where(seen, noisy, 0.0))
         options = {
-            "k": 10, "lambda_": 0.5, "method": "als", "use_cg": False, "user_bias": False, "item_bias": False, "center": False, "niter": 15,
-            "nthreads": 2, "use_float": "float32" in name, "verbose": False, "random_state": 1, "precompute_for_predictions": False,
-        }  # fmt: skip
+            "k": 10,
+            "lambda_": 0.5,
+            "method": "als",
+            "use_cg": False,
+            "user_bias": False,
+            "item_bias": False,
+            "center": False,
+            "niter": 15,
+            "nthreads": 2,
+            "use_float": "float32" in name,
+            "verbose": False,
+            "random_state": 1,
+            "precompute_for_predictions": False,
+        }
 
         def factorise() -> Any:
             m = cmfrec.CMF(**options).fit(x)
@@ -217,13 +245,18 @@ def numpy_svt(y: np.ndarray, seen: np.ndarray, iterations: int, tol: float = 1e-
 
 
 def report(rows: list[dict]) -> None:
-    print(f"\n{'task':<10} {'contender':<34} {'seconds':>9} {'error':>10} {'extra MB':>9}  certificate")
+    print(
+        f"\n{'task':<10} {'contender':<34} {'seconds':>9} {'error':>10} {'extra MB':>9} "
+        " certificate"
+    )
     for r in rows:
         if "error" in r:
             print(f"{r['task']:<10} {r['contender']:<34} failed: {r['error']}")
         else:
             print(
-                f"{r['task']:<10} {r['contender']:<34} {r['seconds']:>9.2f} {r['quality']:>10.3g} {r['extra_mb']:>9.0f}  {r.get('certificate', '')}"
+                f"{r['task']:<10} {r['contender']:<34} {r['seconds']:>9.2f} "
+                f"{r['quality']:>10.3g} {r['extra_mb']:>9.0f}  "
+                f"{r.get('certificate', '')}"
             )
 
 

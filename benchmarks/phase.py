@@ -1,8 +1,10 @@
 """Phase transition of exact recovery: how few entries determine the matrix, method by method.
 
-1000 x 1000, rank 5, condition number 10 (singular values spaced evenly), entries = rho k (n + m - k) at random with at least k in every row and
-column, several instances for each rho. An instance counts as recovered at relative Frobenius error below 1e-3.
-Published on the same problem (100 instances): R2RILS 90 % from rho 1.6, MatrixIRLS 1.7, Riemannian methods 2.1 to 3.1, ScaledGD 3.4, NIHT never.
+1000 x 1000, rank 5, condition number 10 (singular values spaced evenly), entries = rho k (n + m -
+k) at random with at least k in every row and column, several instances for each rho. An instance
+counts as recovered at relative Frobenius error below 1e-3. Published on the same problem (100
+instances): R2RILS 90 % from rho 1.6, MatrixIRLS 1.7, Riemannian methods 2.1 to 3.1, ScaledGD 3.4,
+NIHT never.
 
 One task is one (kappa, rho); ``--quick`` runs 200 x 200 with three instances.
 """
@@ -29,7 +31,9 @@ CASES = [(f"kappa 10 rho {rho}", name) for name, rates in RATES.items() for rho 
 CASES += [(f"kappa 100000 rho {rho}", "ExactRecovery") for rho in (1.7, 2.0)]
 
 
-def instance(n: int, k: int, rho: float, kappa: float, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, Any]:
+def instance(
+    n: int, k: int, rho: float, kappa: float, seed: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, Any]:
     """U, s, V and the observed entries."""
     from scipy import sparse
 
@@ -90,7 +94,8 @@ def report(rows: list[dict]) -> None:
     for r in rows:
         if "recovered" in r:
             print(
-                f"{r['task']:<24} {r['contender']:<14} {r['recovered']:>9.0%} {r['error']:>13.2g} {r['seconds']:>8.2f}"
+                f"{r['task']:<24} {r['contender']:<14} {r['recovered']:>9.0%} "
+                f"{r['error']:>13.2g} {r['seconds']:>8.2f}"
             )
         else:
             print(f"{r['task']:<24} {r['contender']:<14} failed: {r['error']}")

@@ -1,9 +1,10 @@
-"""What --plan says against what the command then takes: seconds of the fit, in a process of its own each.
+"""What --plan says against what the command then takes: seconds of the fit, in a process of its own
+each.
 
     python benchmarks/plans.py DATA [CASE ...]
 
-DATA is a folder with movielens-100k, bfi, octis-corpora and text8-prefix. A plan that had to compile kernels is made again. A ratio (planned / taken)
-outside 1/2 .. 2 is marked.
+DATA is a folder with movielens-100k, bfi, octis-corpora and text8-prefix. A plan that had to
+compile kernels is made again. A ratio (planned / taken) outside 1/2 .. 2 is marked.
 """
 
 from __future__ import annotations
@@ -29,8 +30,12 @@ def prepare(data: Path, to: Path) -> None:
     (to / "news.txt").write_text("\n".join(line.split("\t")[0] for line in lines))
     with gzip.open(next((data / "text8-prefix").glob("*.gz")), "rt") as file:
         words = file.read(6_000_000).split()
-    (to / "words.txt").write_text("\n".join(" ".join(words[i : i + 1000]) for i in range(0, len(words), 1000)))
-    low = rng.standard_normal((20_000, 8)) @ rng.standard_normal((8, 300)) + 0.1 * rng.standard_normal((20_000, 300))
+    (to / "words.txt").write_text(
+        "\n".join(" ".join(words[i : i + 1000]) for i in range(0, len(words), 1000))
+    )
+    low = rng.standard_normal((20_000, 8)) @ rng.standard_normal(
+        (8, 300)
+    ) + 0.1 * rng.standard_normal((20_000, 300))
     np.save(to / "medium.npy", low)
     np.save(to / "small.npy", low[:200, :12])
     gaps = low[:4000, :60].copy()
@@ -82,7 +87,9 @@ def main() -> None:
             taken = seconds_of(CASES[name], Path(folder))["seconds"]
             ratio = plan["seconds"] / taken
             mark = "" if 0.5 <= ratio <= 2 else " (!)"
-            print(f"| {name} | {plan['seconds']:.2f} | {taken:.2f} | {ratio:.2f}{mark} |", flush=True)
+            print(
+                f"| {name} | {plan['seconds']:.2f} | {taken:.2f} | {ratio:.2f}{mark} |", flush=True
+            )
 
 
 if __name__ == "__main__":

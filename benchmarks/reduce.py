@@ -1,6 +1,8 @@
-"""PCA against scikit-learn and SciPy: dense in memory, from disk, as blocks, wide, sparse, and a file larger than memory.
+"""PCA against scikit-learn and SciPy: dense in memory, from disk, as blocks, wide, sparse, and a
+file larger than memory.
 
-Quality is the captured variance (or energy) of the returned components, orthonormalised, over the best possible.
+Quality is the captured variance (or energy) of the returned components, orthonormalised, over the
+best possible.
 """
 
 from __future__ import annotations
@@ -21,7 +23,12 @@ SIZES = {
     "sparse": (200_000, 50_000, 64),
     "file": (10_000_000, 512, 32),
 }
-QUICK = {"tall": (20_000, 128, 8), "wide": (2_000, 1024, 16), "sparse": (20_000, 5_000, 16), "file": (200_000, 128, 8)}
+QUICK = {
+    "tall": (20_000, 128, 8),
+    "wide": (2_000, 1024, 16),
+    "sparse": (20_000, 5_000, 16),
+    "file": (200_000, 128, 8),
+}
 
 CASES = [
     ("tall", "sklearn covariance_eigh"),
@@ -59,7 +66,9 @@ def dense_data(name: str, rows: int, n: int) -> tuple[Path, Path]:
         with path.open("wb") as raw:
             out = np.lib.format.open_memmap(path, "w+", np.float32, (rows, n))
             for i in range(0, rows, 20000):
-                out[i : i + 20000] = rng.standard_normal((min(20000, rows - i), n), dtype=np.float32) @ mix + mean
+                out[i : i + 20000] = (
+                    rng.standard_normal((min(20000, rows - i), n), dtype=np.float32) @ mix + mean
+                )
             out.flush()
             raw.flush()
 
@@ -78,21 +87,27 @@ def dense_data(name: str, rows: int, n: int) -> tuple[Path, Path]:
 
 
 def sparse_data(rows: int, n: int) -> Any:
-    """A tf-idf-like matrix: power-law columns, log-normal row lengths, 60 planted topics; about 110 entries a row."""
+    """A tf-idf-like matrix: power-law columns, log-normal row lengths, 60 planted topics; about 110
+    entries a row."""
     from scipy import sparse
 
     def make(path: Path) -> None:
         rng = np.random.default_rng(1)
         length = rng.lognormal(0, 0.5, rows)
-        length = np.maximum(3, length / length.mean() * 146 * min(1.0, n / 50_000) ** 0.5).astype(np.int64)
+        length = np.maximum(3, length / length.mean() * 146 * min(1.0, n / 50_000) ** 0.5).astype(
+            np.int64
+        )
         at = np.repeat(np.arange(rows, dtype=np.int32), length)
         p = 1.0 / (np.arange(n) + 20.0) ** 0.9
         word = np.searchsorted(np.cumsum(p / p.sum()), rng.random(at.size)).astype(np.int32)
         topic = rng.integers(0, 60, rows)
         inside = rng.random(at.size) < rng.beta(2, 2, rows)[at]
-        word = np.minimum(np.where(inside, (word // 60) * 60 + topic[at].astype(np.int32), word), n - 1)
+        word = np.minimum(
+            np.where(inside, (word // 60) * 60 + topic[at].astype(np.int32), word), n - 1
+        )
         x = sparse.csr_matrix(
-            (np.ones(at.size, np.float32), (at, rng.permutation(n).astype(np.int32)[word])), shape=(rows, n)
+            (np.ones(at.size, np.float32), (at, rng.permutation(n).astype(np.int32)[word])),
+            shape=(rows, n),
         )
         x.sum_duplicates()
         idf = np.log((1 + rows) / (1 + np.bincount(x.indices, minlength=n))) + 1
@@ -106,7 +121,8 @@ def sparse_data(rows: int, n: int) -> Any:
 
 
 def sparse_exact(x: Any, k: int, centered: bool) -> float:
-    """Sum of the k largest eigenvalues of X'X (of centered X), by ARPACK in float64 to machine precision."""
+    """Sum of the k largest eigenvalues of X'X (of centered X), by ARPACK in float64 to machine
+    precision."""
     from scipy.sparse.linalg import LinearOperator, svds
 
     def make(path: Path) -> None:
@@ -128,7 +144,9 @@ def sparse_exact(x: Any, k: int, centered: bool) -> float:
 
 def captured(components: Any, covariance: np.ndarray) -> float:
     q = np.linalg.qr(np.asarray(components, np.float64).T)[0]
-    return float(np.trace(q.T @ covariance @ q) / np.linalg.eigvalsh(covariance)[::-1][: q.shape[1]].sum())
+    return float(
+        np.trace(q.T @ covariance @ q) / np.linalg.eigvalsh(covariance)[::-1][: q.shape[1]].sum()
+    )
 
 
 def work(task: str, contender: str, quick: bool) -> dict[str, Any]:
@@ -155,7 +173,12 @@ def work(task: str, contender: str, quick: bool) -> dict[str, Any]:
         x = np.load(data)
         if task == "tall blocks":
             row = measure(
-                lambda: PCA(k, random_state=0).fit(x[i : i + 4096] for i in range(0, rows, 4096)).components_, 5
+                lambda: (
+                    PCA(k, random_state=0)
+                    .fit(x[i : i + 4096] for i in range(0, rows, 4096))
+                    .components_
+                ),
+                5,
             )
         elif contender == "X'X alone":
             row = measure(lambda: x.T @ x, 5)
@@ -165,7 +188,12 @@ def work(task: str, contender: str, quick: bool) -> dict[str, Any]:
         else:
             from sklearn.decomposition import PCA as Rival
 
-            row = measure(lambda: Rival(k, svd_solver=contender.split()[1], random_state=0).fit(x).components_, 5)
+            row = measure(
+                lambda: (
+                    Rival(k, svd_solver=contender.split()[1], random_state=0).fit(x).components_
+                ),
+                5,
+            )
     return row | {"quality": round(captured(row["result"], np.load(exact)), 7)}
 
 
@@ -200,20 +228,27 @@ def sparse_case(contender: str, centered: bool, rows: int, n: int, k: int) -> di
     y = x.astype(np.float64) @ q
     if centered:
         y -= y.mean(axis=0)
-    return row | {"quality": round(float(np.sum(y**2)) / sparse_exact(x, k, centered), 7), "nnz": int(x.nnz)}
+    return row | {
+        "quality": round(float(np.sum(y**2)) / sparse_exact(x, k, centered), 7),
+        "nnz": int(x.nnz),
+    }
 
 
 def large_file(contender: str, rows: int, n: int, k: int) -> dict[str, Any]:
-    """A file made on the spot (random rows times a fixed mixing, repeated blocks), read once, deleted by the last contender."""
+    """A file made on the spot (random rows times a fixed mixing, repeated blocks), read once,
+    deleted by the last contender."""
     path = CACHE / f"file-{rows}x{n}.npy"
     if not path.exists():
         CACHE.mkdir(exist_ok=True)
         rng = np.random.default_rng(3)
         block = (
-            rng.standard_normal((100_000, n), dtype=np.float32) * (np.arange(n, dtype=np.float32) + 1) ** -0.4
+            rng.standard_normal((100_000, n), dtype=np.float32)
+            * (np.arange(n, dtype=np.float32) + 1) ** -0.4
         ).astype(np.float32)
         with path.open("wb") as out:
-            np.lib.format.write_array_header_1_0(out, {"descr": "<f4", "fortran_order": False, "shape": (rows, n)})
+            np.lib.format.write_array_header_1_0(
+                out, {"descr": "<f4", "fortran_order": False, "shape": (rows, n)}
+            )
             for i in range(0, rows, len(block)):
                 part = block[: rows - i]
                 part[:, i // len(block) % n] *= np.float32(1.01)
@@ -290,7 +325,11 @@ print(first - second)
         runs = [
             float(
                 subprocess.run(
-                    [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+                    [sys.executable, "-c", code],
+                    env=environment,
+                    capture_output=True,
+                    text=True,
+                    check=True,
                 ).stdout
             )
             for _ in range(2)
@@ -300,22 +339,37 @@ print(first - second)
 
 def report(rows: list[dict]) -> None:
     """A table in Markdown; the ratio is the fastest rival's time over ours."""
-    print("\n| work | contender | seconds (median) | ratio | quality | extra memory MB |\n|---|---|---|---|---|---|")
+    print(
+        "\n| work | contender | seconds (median) | ratio | quality | extra memory MB "
+        "|\n|---|---|---|---|---|---|"
+    )
     for row in rows:
         rivals = [
-            r["seconds"] for r in rows if r["task"] == row["task"] and "eckart" not in r["contender"] and "seconds" in r
+            r["seconds"]
+            for r in rows
+            if r["task"] == row["task"] and "eckart" not in r["contender"] and "seconds" in r
         ]
         if row["task"] == "tall blocks":
-            rivals = [r["seconds"] for r in rows if r["contender"] == "sklearn IncrementalPCA" and "seconds" in r]
+            rivals = [
+                r["seconds"]
+                for r in rows
+                if r["contender"] == "sklearn IncrementalPCA" and "seconds" in r
+            ]
         if row["task"] == "tall" and row["contender"] == "eckart":
-            rivals = [r["seconds"] for r in rows if r["contender"] == "sklearn covariance_eigh" and "seconds" in r]
+            rivals = [
+                r["seconds"]
+                for r in rows
+                if r["contender"] == "sklearn covariance_eigh" and "seconds" in r
+            ]
         ratio = (
             f"{min(rivals) / row['seconds']:.2f}x"
             if rivals and row["contender"].startswith("eckart") and row.get("seconds")
             else ""
         )
         print(
-            f"| {row['task']} | {row['contender']} | {row.get('seconds', row.get('error'))} | {ratio} | {row.get('quality', '')} | {row.get('extra_mb', '')} |"
+            f"| {row['task']} | {row['contender']} | "
+            f"{row.get('seconds', row.get('error'))} | {ratio} | "
+            f"{row.get('quality', '')} | {row.get('extra_mb', '')} |"
         )
 
 

@@ -1,10 +1,13 @@
-"""Load on the service: top 10 of 27,000 columns, rank 64, client on the same machine; beside it NumPy + Starlette as a user would write it.
+"""Load on the service: top 10 of 27,000 columns, rank 64, client on the same machine; beside it
+NumPy + Starlette as a user would write it.
 
     python benchmarks/serve.py [--seconds 5]
 
-Both servers run one process, one after the other; the client is one process with keep-alive connections and knows nothing but sockets. Ready: the best of
-four starts with byte code, which an installed package has and the first start writes. Single: as many requests as go through 8 connections. Paced: 200 requests
-a second, latencies from the moment at which a request was due. Batch: 1,000 rows in one request.
+Both servers run one process, one after the other; the client is one process with keep-alive
+connections and knows nothing but sockets. Ready: the best of four starts with byte code, which an
+installed package has and the first start writes. Single: as many requests as go through 8
+connections. Paced: 200 requests a second, latencies from the moment at which a request was due.
+Batch: 1,000 rows in one request.
 """
 
 from __future__ import annotations
@@ -52,7 +55,8 @@ uvicorn.run(app, port=int(sys.argv[2]), log_level="warning", access_log=False)
 
 
 def model(folder: Path) -> None:
-    """A completion of the size asked for; two sweeps give factors, and their quality does not enter."""
+    """A completion of the size asked for; two sweeps give factors, and their quality does not
+    enter."""
     import warnings
 
     from scipy import sparse
@@ -71,7 +75,14 @@ def model(folder: Path) -> None:
         fitted = ALS(RANK, max_iter=2, random_state=0).fit(x)
     fitted.save(folder / "big.safetensors")
     f = fitted.fit_.factors
-    np.savez(folder / "plain.npz", left=f.left, right=f.right, bias=f.column_bias, indptr=x.indptr, indices=x.indices)
+    np.savez(
+        folder / "plain.npz",
+        left=f.left,
+        right=f.right,
+        bias=f.column_bias,
+        indptr=x.indptr,
+        indices=x.indices,
+    )
 
 
 def free_port() -> int:
@@ -83,8 +94,13 @@ def free_port() -> int:
 def started(command: list[str], port: int) -> tuple[subprocess.Popen, float]:
     """The server and the seconds until it was ready, interpreter and imports included."""
     begin = time.perf_counter()
-    kept = {"PYTHONPYCACHEPREFIX": str(Path(tempfile.gettempdir(), "eckart-bytecode")), "PYTHONDONTWRITEBYTECODE": ""}
-    process = subprocess.Popen(command, env=os.environ | kept | {"ECKART_LOG": "WARNING"}, stdout=subprocess.DEVNULL)
+    kept = {
+        "PYTHONPYCACHEPREFIX": str(Path(tempfile.gettempdir(), "eckart-bytecode")),
+        "PYTHONDONTWRITEBYTECODE": "",
+    }
+    process = subprocess.Popen(
+        command, env=os.environ | kept | {"ECKART_LOG": "WARNING"}, stdout=subprocess.DEVNULL
+    )
     while time.perf_counter() - begin < 120:
         try:
             urllib.request.urlopen(f"http://127.0.0.1:{port}/ready", timeout=1).read()
@@ -109,13 +125,18 @@ class Client:
 
     async def ask(self, rows: list[int]) -> bytes:
         body = json.dumps({"rows": rows, "n": 10}).encode()
-        head = b"POST /v1/models/big/recommend HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+        head = (
+            b"POST /v1/models/big/recommend HTTP/1.1\r\nhost: x\r\ncontent-type: "
+            b"application/json\r\ncontent-length: %d\r\n\r\n"
+        )
         self.writer.write(head % len(body) + body)
         told = await self.reader.readuntil(b"\r\n\r\n")
         if b" 200 " not in told[:20]:
             raise SystemExit(f"refused: {told!r}")
         size = next(
-            int(line.split(b":")[1]) for line in told.lower().split(b"\r\n") if line.startswith(b"content-length")
+            int(line.split(b":")[1])
+            for line in told.lower().split(b"\r\n")
+            if line.startswith(b"content-length")
         )
         return await self.reader.readexactly(size)
 
@@ -172,16 +193,33 @@ def main() -> None:
         folder = Path(name)
         model(folder)
         (folder / "plain.py").write_text(PLAIN)
-        print(f"top 10 of {COLUMNS:,}, k={RANK}; one server process and one client process on {os.cpu_count()} cores")
         print(
-            f"{'server':<18} {'ready s':>8} {'single/s':>9} {'p50 ms at 200/s':>16} {'p99 ms':>7} {'batch of 1,000 ms':>18}"
+            f"top 10 of {COLUMNS:,}, k={RANK}; one server process and one client "
+            f"process on {os.cpu_count()} cores"
+        )
+        print(
+            f"{'server':<18} {'ready s':>8} {'single/s':>9} {'p50 ms at 200/s':>16} "
+            f"{'p99 ms':>7} {'batch of 1,000 ms':>18}"
         )
         for server in ("eckart", "NumPy + Starlette"):
             port = free_port()
             run = "from eckart.cli.main import run; run()"
-            command = [sys.executable, "-c", run, "serve", str(folder / "big.safetensors"), "--port", str(port)]
+            command = [
+                sys.executable,
+                "-c",
+                run,
+                "serve",
+                str(folder / "big.safetensors"),
+                "--port",
+                str(port),
+            ]
             if server != "eckart":
-                command = [sys.executable, str(folder / "plain.py"), str(folder / "plain.npz"), str(port)]
+                command = [
+                    sys.executable,
+                    str(folder / "plain.py"),
+                    str(folder / "plain.npz"),
+                    str(port),
+                ]
             ready = min(stopped(*started(command, port)) for _ in range(4))
             process, _ = started(command, port)
             try:
@@ -192,7 +230,8 @@ def main() -> None:
             finally:
                 stopped(process, ready)
             print(
-                f"{server:<18} {ready:8.2f} {rate:9.0f} {1e3 * p50:16.1f} {1e3 * p99:7.1f} {1e3 * many:18.0f}",
+                f"{server:<18} {ready:8.2f} {rate:9.0f} {1e3 * p50:16.1f} "
+                f"{1e3 * p99:7.1f} {1e3 * many:18.0f}",
                 flush=True,
             )
 

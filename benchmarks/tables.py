@@ -1,11 +1,14 @@
-"""Tables of several kinds of columns with cells hidden: MixedTable beside scikit-learn's imputers and column means, in one process.
+"""Tables of several kinds of columns with cells hidden: MixedTable beside scikit-learn's imputers
+and column means, in one process.
 
     python benchmarks/tables.py FOLDER [bfi] [air] [jester] [titanic] [films] [survey]
 
-FOLDER holds bfi, air-quality-uci, jester-1 and movielens-100k; the passengers of the Titanic come with scikit-learn's tests. Errors at hidden cells, means over
-columns: root mean squared error in standard deviations for numbers; share of wrong levels and log loss for levels. Imputers get standardised numbers and one
-column of 0 and 1 for each level; their answers, clipped to 0.001 .. 0.999 and scaled to sum 1, are taken for probabilities. Seconds are
-those of the processor for fit and answer together, the least of three.
+FOLDER holds bfi, air-quality-uci, jester-1 and movielens-100k; the passengers of the Titanic come
+with scikit-learn's tests. Errors at hidden cells, means over columns: root mean squared error in
+standard deviations for numbers; share of wrong levels and log loss for levels. Imputers get
+standardised numbers and one column of 0 and 1 for each level; their answers, clipped to 0.001 ..
+0.999 and scaled to sum 1, are taken for probabilities. Seconds are those of the processor for fit
+and answer together, the least of three.
 """
 
 from __future__ import annotations
@@ -31,7 +34,8 @@ from eckart.io.tables.mixed import mixed_frame
 
 HIDDEN = ((0.1, "cells"), (0.3, "cells"), (0.2, "blocks"))
 REPEATS = 3
-"""Of MixedTable and of IterativeImputer, in turn with nothing else in the process: the least counts, on a machine that others use too."""
+"""Of MixedTable and of IterativeImputer, in turn with nothing else in the process: the least
+counts, on a machine that others use too."""
 
 
 def bfi(folder: Path) -> pd.DataFrame:
@@ -70,7 +74,9 @@ def jester(folder: Path) -> pd.DataFrame:
 
 def titanic(folder: Path) -> pd.DataFrame:
     """1,309 passengers: class, survival, sex, age, relatives on board (counts), fare, port."""
-    path = next((Path(sklearn.__file__).parent / "datasets/tests/data/openml/id_40945").glob("data*.gz"))
+    path = next(
+        (Path(sklearn.__file__).parent / "datasets/tests/data/openml/id_40945").glob("data*.gz")
+    )
     text = gzip.decompress(path.read_bytes()).decode().split("@data")[1].strip()
     names = [
         "pclass",
@@ -88,22 +94,34 @@ def titanic(folder: Path) -> pd.DataFrame:
         "body",
         "dest",
     ]
-    f = pd.DataFrame(csv.reader(text.splitlines(), quotechar='"', escapechar="\\"), columns=names).replace("?", np.nan)
+    f = pd.DataFrame(
+        csv.reader(text.splitlines(), quotechar='"', escapechar="\\"), columns=names
+    ).replace("?", np.nan)
     numbers = f[["age", "sibsp", "parch", "fare"]].astype(float)
     place = pd.Categorical(f["pclass"].astype(int), [1, 2, 3], ordered=True)
     saved = f["survived"].map({"0": False, "1": True}).astype("boolean")
-    return numbers.assign(pclass=place, survived=saved, sex=f["sex"], embarked=f["embarked"].astype("category"))
+    return numbers.assign(
+        pclass=place, survived=saved, sex=f["sex"], embarked=f["embarked"].astype("category")
+    )
 
 
 def films(folder: Path) -> pd.DataFrame:
-    """1,682 films of MovieLens: release date, number and mean of ratings, 18 genres as yes and no."""
+    """1,682 films of MovieLens: release date, number and mean of ratings, 18 genres as yes and
+    no."""
     genres = [
-        line.split("|")[0] for line in (folder / "movielens-100k/u.genre").read_text().split("\n") if line.strip()
+        line.split("|")[0]
+        for line in (folder / "movielens-100k/u.genre").read_text().split("\n")
+        if line.strip()
     ]
     names = ["id", "title", "released", "video", "url", *genres]
-    f = pd.read_csv(folder / "movielens-100k/u.item", sep="|", header=None, encoding="latin-1", names=names)
+    f = pd.read_csv(
+        folder / "movielens-100k/u.item", sep="|", header=None, encoding="latin-1", names=names
+    )
     by = pd.read_csv(
-        folder / "movielens-100k/u.data", sep="\t", header=None, names=["user", "id", "rating", "time"]
+        folder / "movielens-100k/u.data",
+        sep="\t",
+        header=None,
+        names=["user", "id", "rating", "time"],
     ).groupby("id")["rating"]
     head = {
         "released": pd.to_datetime(f["released"], format="%d-%b-%Y"),
@@ -118,11 +136,19 @@ def films(folder: Path) -> pd.DataFrame:
     )
 
 
-TABLES = {"bfi": bfi, "air": air, "jester": jester, "titanic": titanic, "films": films, "survey": survey}
+TABLES = {
+    "bfi": bfi,
+    "air": air,
+    "jester": jester,
+    "titanic": titanic,
+    "films": films,
+    "survey": survey,
+}
 
 
 def hide(frame: pd.DataFrame, share: float, kind: str, seed: int = 0) -> np.ndarray:
-    """Known cells to hide: at random, or in blocks of a twentieth of the rows and a quarter of the columns; a row keeps a cell."""
+    """Known cells to hide: at random, or in blocks of a twentieth of the rows and a quarter of the
+    columns; a row keeps a cell."""
     rng, known = np.random.default_rng(seed), frame.notna().to_numpy()
     n, p = known.shape
     mask = rng.random((n, p)) < share if kind == "cells" else np.zeros((n, p), bool)
@@ -135,12 +161,18 @@ def hide(frame: pd.DataFrame, share: float, kind: str, seed: int = 0) -> np.ndar
     return mask
 
 
-def one_hot(columns: list[Any], mask: np.ndarray) -> tuple[np.ndarray, list[tuple[int, float | None]]]:
+def one_hot(
+    columns: list[Any], mask: np.ndarray
+) -> tuple[np.ndarray, list[tuple[int, float | None]]]:
     """Numbers, and a column of 0 and 1 for each level; which column and level each is."""
     blocks, owners = [], []
     for j, cells in enumerate(columns):
         a = np.where(mask[:, j], np.nan, cells.values)
-        levels = np.unique(a[~np.isnan(a)]) if cells.kind in ("category", "ordered", "boolean") else [None]
+        levels = (
+            np.unique(a[~np.isnan(a)])
+            if cells.kind in ("category", "ordered", "boolean")
+            else [None]
+        )
         for level in levels[1:] if cells.kind == "boolean" else levels:
             blocks.append(a if level is None else np.where(np.isnan(a), np.nan, a == level))
             owners.append((j, level))
@@ -148,7 +180,8 @@ def one_hot(columns: list[Any], mask: np.ndarray) -> tuple[np.ndarray, list[tupl
 
 
 def judge(columns: list[Any], mask: np.ndarray, answer: Any) -> list[float]:
-    """NRMSE, share of wrong levels, log loss; ``answer(j, rows)`` gives numbers, or levels and their probabilities."""
+    """NRMSE, share of wrong levels, log loss; ``answer(j, rows)`` gives numbers, or levels and
+    their probabilities."""
     found: list[list[float]] = [[], [], []]
     for j, cells in enumerate(columns):
         rows = np.flatnonzero(mask[:, j])
@@ -158,19 +191,26 @@ def judge(columns: list[Any], mask: np.ndarray, answer: Any) -> list[float]:
         if cells.kind in ("category", "ordered", "boolean"):
             levels, p = answer(j, rows)
             found[1].append(float((levels[p.argmax(axis=1)] != truth).mean()))
-            found[2].append(float(-np.log(np.where(truth[:, None] == levels, p, 0).sum(axis=1) + 1e-12).mean()))
+            found[2].append(
+                float(-np.log(np.where(truth[:, None] == levels, p, 0).sum(axis=1) + 1e-12).mean())
+            )
         else:
             deviation = np.nanstd(np.where(mask[:, j], np.nan, cells.values))
             found[0].append(float(np.sqrt(((answer(j, rows) - truth) ** 2).mean()) / deviation))
     return [float(np.mean(each)) if each else float("nan") for each in found]
 
 
-def by_imputer(columns: list[Any], filled: np.ndarray, owners: list[tuple[int, float | None]]) -> Any:
+def by_imputer(
+    columns: list[Any], filled: np.ndarray, owners: list[tuple[int, float | None]]
+) -> Any:
     def answer(j: int, rows: np.ndarray) -> Any:
         at = [i for i, owner in enumerate(owners) if owner[0] == j]
         if owners[at[0]][1] is None:
             return filled[rows, at[0]]
-        p, levels = np.clip(filled[np.ix_(rows, at)], 1e-3, 1 - 1e-3), np.array([owners[i][1] for i in at])
+        p, levels = (
+            np.clip(filled[np.ix_(rows, at)], 1e-3, 1 - 1e-3),
+            np.array([owners[i][1] for i in at]),
+        )
         if columns[j].kind == "boolean":
             p, levels = np.column_stack([1 - p, p]), np.array([0.0, 1.0])
         return levels, p / p.sum(axis=1, keepdims=True)
@@ -186,7 +226,11 @@ def by_model(model: MixedTable, frame: pd.DataFrame, columns: list[Any]) -> Any:
         if cells.kind not in ("category", "ordered", "boolean"):
             return filled[j].values[rows]
         levels = model.levels_[cells.name]
-        codes = [float(cells.levels.index(v)) for v in levels] if cells.levels else [float(v) for v in levels]
+        codes = (
+            [float(cells.levels.index(v)) for v in levels]
+            if cells.levels
+            else [float(v) for v in levels]
+        )
         return np.array(codes), model.predict_proba(frame.iloc[rows], cells.name)
 
     return answer
@@ -222,7 +266,9 @@ def main(folder: Path, names: list[str]) -> None:
                 sep=" | ",
                 flush=True,
             )
-            errors = judge(columns, mask, by_imputer(columns, np.broadcast_to(mean, x.shape), owners))
+            errors = judge(
+                columns, mask, by_imputer(columns, np.broadcast_to(mean, x.shape), owners)
+            )
             print(told, "means and shares", np.round(errors, 4).tolist(), sep=" | ", flush=True)
             for rival in (KNNImputer(n_neighbors=10), IterativeImputer(random_state=0)):
                 begin = time.process_time()
@@ -245,7 +291,12 @@ def main(folder: Path, names: list[str]) -> None:
                 seconds = min(spent)
                 errors = judge(columns, mask, by_imputer(columns, filled, owners))
                 print(
-                    told, type(rival).__name__, np.round(errors, 4).tolist(), f"{seconds:.2f} s", sep=" | ", flush=True
+                    told,
+                    type(rival).__name__,
+                    np.round(errors, 4).tolist(),
+                    f"{seconds:.2f} s",
+                    sep=" | ",
+                    flush=True,
                 )
 
 

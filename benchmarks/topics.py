@@ -1,18 +1,25 @@
-"""Topic models: eckart against tomotopy, gensim and scikit-learn, every model judged by the same document completion.
+"""Topic models: eckart against tomotopy, gensim and scikit-learn, every model judged by the same
+document completion.
 
-counts      18,000 documents, 30,000 words, 2.38M tokens from a planted model with 50 topics; 2,000 further documents are held out.
-            A contender that runs on in steps reports perplexity against seconds, so that times to the same perplexity can be compared
-stream      100M tokens in sparse files on disk, one pass, 50 topics: seconds, tokens a second, peak memory (gensim on the first 2M tokens)
-newsgroups  20 newsgroups with its train / h1 / h2 halves: perplexity (fold in h1, score h2) and NPMI on the training documents
+counts      18,000 documents, 30,000 words, 2.38M tokens from a planted model with 50 topics; 2,000
+further documents are held out.
+            A contender that runs on in steps reports perplexity against seconds, so that times to
+            the same perplexity can be compared
+stream      100M tokens in sparse files on disk, one pass, 50 topics: seconds, tokens a second, peak
+memory (gensim on the first 2M tokens)
+newsgroups  20 newsgroups with its train / h1 / h2 halves: perplexity (fold in h1, score h2) and
+NPMI on the training documents
 bbc         BBC News: perplexity on its test documents, NPMI on all of them
 
-All get k topics and start from alpha = 0.1, eta = 0.01 (their users' usual choice) unless they learn them.
+All get k topics and start from alpha = 0.1, eta = 0.01 (their users' usual choice) unless they
+learn them.
 """
 
 from __future__ import annotations
 
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +32,8 @@ N, V, K = 20_000, 30_000, 50
 
 
 def planted(path: Path) -> None:
-    """theta ~ Dir(0.1); a topic is a Zipf base measure times gamma noise; half of each held-out document's tokens is seen."""
+    """theta ~ Dir(0.1); a topic is a Zipf base measure times gamma noise; half of each held-out
+    document's tokens is seen."""
     from scipy import sparse
 
     rng = np.random.default_rng(21)
@@ -48,7 +56,14 @@ def planted(path: Path) -> None:
     a.sum_duplicates()
     seen = rng.binomial(a[18_000:].data.astype(int), 0.5)
     with path.open("wb") as out:
-        np.savez(out, data=a.data, indices=a.indices, indptr=a.indptr, seen=seen, phi=phi.astype(np.float32))
+        np.savez(
+            out,
+            data=a.data,
+            indices=a.indices,
+            indptr=a.indptr,
+            seen=seen,
+            phi=phi.astype(np.float32),
+        )
 
 
 def counts() -> tuple[Any, Any, Any, np.ndarray]:
@@ -70,7 +85,12 @@ def judge(words: np.ndarray, seen: Any, scored: Any) -> float:
     """The one judge: pseudo-count 0.1, 50 updates from equal shares, floor 1e-12."""
     from eckart import document_completion
 
-    return round(document_completion(words, seen, scored, prior=0.1, steps=50, n_threads=int(THREADS)).perplexity, 1)
+    return round(
+        document_completion(
+            words, seen, scored, prior=0.1, steps=50, n_threads=int(THREADS)
+        ).perplexity,
+        1,
+    )
 
 
 # ---- contenders: train -> p(w|z); a name says the settings
@@ -79,15 +99,26 @@ def judge(words: np.ndarray, seen: Any, scored: Any) -> float:
 def eckart_words(x: Any, k: int, method: str, seed: int = 0, **more: Any) -> np.ndarray:
     from eckart import LDA
 
-    return LDA(k, learning_method=method, random_state=seed, n_threads=int(THREADS), **more).fit(x).topic_word_
+    return (
+        LDA(k, learning_method=method, random_state=seed, n_threads=int(THREADS), **more)
+        .fit(x)
+        .topic_word_
+    )
 
 
 def sklearn_words(x: Any, k: int, passes: int) -> np.ndarray:
     from sklearn.decomposition import LatentDirichletAllocation
 
     model = LatentDirichletAllocation(
-        k, learning_method="batch", max_iter=passes, n_jobs=int(THREADS), doc_topic_prior=0.1, topic_word_prior=0.01, random_state=0, evaluate_every=-1
-    )  # fmt: skip
+        k,
+        learning_method="batch",
+        max_iter=passes,
+        n_jobs=int(THREADS),
+        doc_topic_prior=0.1,
+        topic_word_prior=0.01,
+        random_state=0,
+        evaluate_every=-1,
+    )
     with threadpool_limits(1):  # it starts processes of its own
         return model.fit(x).components_
 
@@ -95,12 +126,23 @@ def sklearn_words(x: Any, k: int, passes: int) -> np.ndarray:
 def gensim_words(x: Any, k: int, passes: int) -> np.ndarray:
     from gensim.models import LdaMulticore
 
-    documents = [list(zip(x.indices[a:b].tolist(), x.data[a:b].astype(int).tolist())) for a, b in zip(x.indptr[:-1], x.indptr[1:])]  # fmt: skip
+    documents = [
+        list(zip(x.indices[a:b].tolist(), x.data[a:b].astype(int).tolist()))
+        for a, b in zip(x.indptr[:-1], x.indptr[1:])
+    ]
     names = {i: str(i) for i in range(x.shape[1])}
     begin = time.perf_counter()
-    options = {"workers": int(THREADS), "chunksize": 1000, "passes": passes, "alpha": 0.1, "eta": 0.01}
+    options = {
+        "workers": int(THREADS),
+        "chunksize": 1000,
+        "passes": passes,
+        "alpha": 0.1,
+        "eta": 0.01,
+    }
     with threadpool_limits(1):  # it starts processes of its own
-        model = LdaMulticore(documents, num_topics=k, id2word=names, random_state=0, eval_every=None, **options)
+        model = LdaMulticore(
+            documents, num_topics=k, id2word=names, random_state=0, eval_every=None, **options
+        )
     gensim_words.seconds = time.perf_counter() - begin  # type: ignore[attr-defined]
     return model.get_topics()
 
@@ -131,7 +173,10 @@ def planted_task(contender: str, quick: bool) -> dict[str, Any]:
     if quick:
         train = train[:1500]
     if contender == "oracle":
-        return {"perplexity": judge(phi, seen, scored), "unigram": judge(train.sum(axis=0) + 0.01, seen, scored)}
+        return {
+            "perplexity": judge(phi, seen, scored),
+            "unigram": judge(train.sum(axis=0) + 0.01, seen, scored),
+        }
     name, _, setting = contender.partition(" ")
     if name == "tomotopy":
         model = tomotopy_model(train, K)
@@ -157,7 +202,10 @@ def planted_task(contender: str, quick: bool) -> dict[str, Any]:
 def _more(setting: str) -> dict[str, int]:
     """max_iter=8,... after the method."""
     words = setting.split()
-    return {k: int(v) for k, v in (item.split("=") for item in (words[1].split(",") if len(words) > 1 else []))}
+    return {
+        k: int(v)
+        for k, v in (item.split("=") for item in (words[1].split(",") if len(words) > 1 else []))
+    }
 
 
 def shard_files(quick: bool) -> list[str]:
@@ -176,8 +224,14 @@ def shard_files(quick: bool) -> list[str]:
 
         def block() -> Any:
             theta, length = rng.dirichlet(np.full(K, 0.1), size), np.full(size, 134)
-            z = np.concatenate([np.repeat(np.arange(K), rng.multinomial(n, t)) for n, t in zip(length, theta)])
-            d, u, w = np.repeat(np.arange(size), length), rng.random(len(z)), np.empty(len(z), np.int64)
+            z = np.concatenate(
+                [np.repeat(np.arange(K), rng.multinomial(n, t)) for n, t in zip(length, theta)]
+            )
+            d, u, w = (
+                np.repeat(np.arange(size), length),
+                rng.random(len(z)),
+                np.empty(len(z), np.int64),
+            )
             for t in range(K):
                 w[z == t] = np.minimum(np.searchsorted(cdf[t], u[z == t] * cdf[t, -1]), V - 1)
             a = sparse.csr_array((np.ones(len(w), np.float32), (d, w)), shape=(size, V))
@@ -197,7 +251,9 @@ def stream_task(contender: str, quick: bool) -> dict[str, Any]:
     pattern = str(Path(files[0]).parent / "*.npz")
     if contender == "eckart online":
         LDA(4, random_state=0, learning_method="online").fit(np.eye(8))
-        found = measure(lambda: LDA(K, random_state=0, n_threads=int(THREADS)).fit(shards(pattern)), 1)
+        found = measure(
+            lambda: LDA(K, random_state=0, n_threads=int(THREADS)).fit(shards(pattern)), 1
+        )
         model = found["result"]
         tokens, words = model.fit_.plan["tokens"], model.topic_word_
     else:
@@ -224,9 +280,14 @@ def newsgroups() -> tuple[Any, Any, Any, Any]:
     n = len((folder / "vocab.txt").read_text().split())
 
     def load(part: str) -> Any:
-        tokens, number = (loadmat(folder / f"bow_{part}_{kind}.mat")[kind].ravel() for kind in ("tokens", "counts"))
+        tokens, number = (
+            loadmat(folder / f"bow_{part}_{kind}.mat")[kind].ravel()
+            for kind in ("tokens", "counts")
+        )
         rows = np.repeat(np.arange(len(tokens)), [t.size for t in tokens])
-        data, columns = (np.concatenate([a.ravel() for a in v]).astype(float) for v in (number, tokens))
+        data, columns = (
+            np.concatenate([a.ravel() for a in v]).astype(float) for v in (number, tokens)
+        )
         out = sparse.csr_matrix((data, (rows, columns.astype(int))), shape=(len(tokens), n))
         out.sum_duplicates()
         return out
@@ -264,7 +325,8 @@ def real_task(task: str, contender: str, quick: bool) -> dict[str, Any]:
             found = measure(lambda: sklearn_words(train, k, int(setting)), 1)
         else:
             model = tomotopy_model(train, k, seed)
-            found = measure(lambda: model.train(int(setting), workers=int(THREADS), show_progress=False), 1)  # noqa: B023
+            train_model = partial(model.train, int(setting), workers=int(THREADS))
+            found = measure(partial(train_model, show_progress=False), 1)
             found["result"] = tomotopy_topics(model, train.shape[1])
         words = np.asarray(found.pop("result"), float)
         tops = [np.argsort(-row, kind="stable")[:10].tolist() for row in words]
@@ -286,8 +348,15 @@ def report(rows: list[dict]) -> None:
         if "error" in row:
             print(f"{row['task']:<12}{row['contender']:<34}{row['error']}")
             continue
-        tail = "".join(f"  {name} {row[name]}" for name in ("npmi", "diversity", "tokens_s", "unigram") if name in row)
-        told = f"{row.get('seconds', '-'):>9} s  perplexity {row['perplexity']:>8}  +{row.get('extra_mb', '-')} MB"
+        tail = "".join(
+            f"  {name} {row[name]}"
+            for name in ("npmi", "diversity", "tokens_s", "unigram")
+            if name in row
+        )
+        told = (
+            f"{row.get('seconds', '-'):>9} s  perplexity {row['perplexity']:>8}  "
+            f"+{row.get('extra_mb', '-')} MB"
+        )
         print(f"{row['task']:<12}{row['contender']:<38}{told}{tail}")
 
 

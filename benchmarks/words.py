@@ -1,10 +1,14 @@
-"""Which word model when: SkipGram, PMI and GloVe as they are by default, on several texts and on lists of items.
+"""Which word model when: SkipGram, PMI and GloVe as they are by default, on several texts and on
+lists of items.
 
     python benchmarks/words.py [--only text8]
 
-text8, imdb   the first 2M words of text8 and 2.5M of film reviews: word similarity (Spearman) of eleven sets, their mean, analogies, processor seconds
-lists         MovieLens-100K, what each person rated as a list in an order of chance, 50 numbers: vectors of the lists of 700 people, and the share of the 20
-              nearest films that are among the 20 of the largest cosine in the lists of the other 243 people; raw: cosines of the lists themselves
+text8, imdb   the first 2M words of text8 and 2.5M of film reviews: word similarity (Spearman) of
+eleven sets, their mean, analogies, processor seconds
+lists         MovieLens-100K, what each person rated as a list in an order of chance, 50 numbers:
+vectors of the lists of 700 people, and the share of the 20
+              nearest films that are among the 20 of the largest cosine in the lists of the other
+              243 people; raw: cosines of the lists themselves
 """
 
 from __future__ import annotations
@@ -18,9 +22,23 @@ import numpy as np
 from embed import SHARED, text8
 from harness import cached, run
 
-SETS = ("MEN-TR-3k", "WS-353-ALL", "SIMLEX-999", "SimVerb-3500", "MTurk-771", "MTurk-287", "RG-65", "MC-30", "RW-STANFORD", "YP-130", "VERB-143")
+SETS = (
+    "MEN-TR-3k",
+    "WS-353-ALL",
+    "SIMLEX-999",
+    "SimVerb-3500",
+    "MTurk-771",
+    "MTurk-287",
+    "RG-65",
+    "MC-30",
+    "RW-STANFORD",
+    "YP-130",
+    "VERB-143",
+)
 MODELS = ("SkipGram", "PMI", "GloVe")
-CASES = [(task, name) for task in ("text8", "imdb") for name in MODELS] + [("lists", name) for name in ("raw", *MODELS)]
+CASES = [(task, name) for task in ("text8", "imdb") for name in MODELS] + [
+    ("lists", name) for name in ("raw", *MODELS)
+]
 REVIEWS = 2_500_000
 SEEN, NEAR = 700, 20
 
@@ -30,7 +48,10 @@ def reviews() -> Path:
 
     def write(path: Path) -> None:
         words = 0
-        with gzip.open(SHARED / "imdb-reviews" / "imdb.tsv.gz", "rt") as text, path.open("w") as out:
+        with (
+            gzip.open(SHARED / "imdb-reviews" / "imdb.tsv.gz", "rt") as text,
+            path.open("w") as out,
+        ):
             for line in text:
                 review = line.rstrip("\n").split("\t")[-1].replace("<br />", " ")
                 out.write(review + "\n")
@@ -49,12 +70,18 @@ def similarity(task: str, contender: str) -> dict[str, Any]:
     begin = time.process_time()
     model = getattr(eckart, contender)(100, random_state=0, n_threads=1).fit(s)
     used, v = time.process_time() - begin, model.vectors_
-    out = {name: round(metrics.word_similarity(v, SHARED / "word-eval" / f"EN-{name}.txt").rho, 3) for name in SETS}
+    out = {
+        name: round(metrics.word_similarity(v, SHARED / "word-eval" / f"EN-{name}.txt").rho, 3)
+        for name in SETS
+    }
     found = metrics.analogies(v, SHARED / "word-eval" / "questions-words.txt", restrict=None)
     return {
-        "cpu seconds": round(used, 1), **out, "mean": round(float(np.mean(list(out.values()))), 3), "analogies": round(found.accuracy, 3),
+        "cpu seconds": round(used, 1),
+        **out,
+        "mean": round(float(np.mean(list(out.values()))), 3),
+        "analogies": round(found.accuracy, 3),
         "certificate": model.certificate_.holds,
-    }  # fmt: skip
+    }
 
 
 def lists(contender: str) -> dict[str, Any]:
@@ -96,7 +123,13 @@ def work(task: str, contender: str, quick: bool) -> dict[str, Any]:
 
 def report(rows: list[dict]) -> None:
     for row in rows:
-        print("  ".join(f"{name} {value}" for name, value in row.items() if name not in ("versions", "machine")))
+        print(
+            "  ".join(
+                f"{name} {value}"
+                for name, value in row.items()
+                if name not in ("versions", "machine")
+            )
+        )
 
 
 if __name__ == "__main__":

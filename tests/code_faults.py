@@ -1,5 +1,6 @@
-"""Small faults of code as changed syntax trees: a sign turned, a term dropped, a limit a hundred times looser, a check or a refusal removed, a comparison
-turned, a seed ignored; and faults picked by hand."""
+"""Small faults of code as changed syntax trees: a sign turned, a term dropped, a limit a hundred
+times looser, a check or a refusal removed, a comparison turned, a seed ignored; and faults picked
+by hand."""
 
 from __future__ import annotations
 
@@ -7,13 +8,24 @@ import ast
 from pathlib import Path
 
 SOURCE = Path(__file__).parent.parent / "src" / "eckart"
-OPPOSITE = {ast.Lt: ast.GtE, ast.LtE: ast.Gt, ast.Gt: ast.LtE, ast.GtE: ast.Lt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq}
+OPPOSITE = {
+    ast.Lt: ast.GtE,
+    ast.LtE: ast.Gt,
+    ast.Gt: ast.LtE,
+    ast.GtE: ast.Lt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+}
 TINY = 1e-100
 """Numbers that only keep a quotient from being 0 / 0 are as good a hundred times larger."""
 TURNED = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult}
 
 PICKED: list[tuple[str, str, str]] = [
-    ("certify/stationary.py", "square += sums.slope + sums.bias_slope", "square += sums.bias_slope"),
+    (
+        "certify/stationary.py",
+        "square += sums.slope + sums.bias_slope",
+        "square += sums.bias_slope",
+    ),
     ("certify/topics.py", "falls(trace, moves), 0, fell", "falls(trace, moves), 100, fell"),
     ("certify/recovery.py", "bound + slack, 1 - 1e-9", "bound + slack, 100.0"),
     ("certify/recovery.py", '"injectivity", -low, -1e-12', '"injectivity", -low, 1.0'),
@@ -21,14 +33,30 @@ PICKED: list[tuple[str, str, str]] = [
     ("certify/nuclear.py", "            1e-6,", "            1e-4,"),
     ("certify/nuclear.py", "bound / tau, 1.0,", "bound / tau, 100.0,"),
     ("certify/nuclear.py", "1.5 * tol", "150 * tol"),
-    ("certify/spectral.py", "max(50 * eps * np.sqrt(k), 1e-12)", "max(50 * eps * np.sqrt(k), 1e-10)"),
+    (
+        "certify/spectral.py",
+        "max(50 * eps * np.sqrt(k), 1e-12)",
+        "max(50 * eps * np.sqrt(k), 1e-10)",
+    ),
     ("certify/spectral.py", "            allowed,", "            100 * allowed,"),
     ("certify/network.py", "if stopped == StopReason.DIVERGED.value:", "if False:"),
-    ("complete/factors/alternate.py", "stop.gradient is None or stop.gradient(state.point) <= GRADIENT_LIMIT", "True"),
+    (
+        "complete/factors/alternate.py",
+        "stop.gradient is None or stop.gradient(state.point) <= GRADIENT_LIMIT",
+        "True",
+    ),
     ("complete/nuclear/exact.py", "PACES[used : max(1, attempts)]", "PACES[used:]"),
-    ("explain/parts/loop.py", "np.hypot(rows.residual, columns.residual) <= tol", "np.hypot(rows.residual, columns.residual) <= 100 * tol"),
+    (
+        "explain/parts/loop.py",
+        "np.hypot(rows.residual, columns.residual) <= tol",
+        "np.hypot(rows.residual, columns.residual) <= 100 * tol",
+    ),
     ("explain/topics/lda_gibbs.py", "average=sweep >= burn_in", "average=True"),
-    ("explain/em.py", "abs(after.bound / after.weight - trace.values[-1]) < tol", "(after.bound / after.weight - trace.values[-1]) < tol"),
+    (
+        "explain/em.py",
+        "abs(after.bound / after.weight - trace.values[-1]) < tol",
+        "(after.bound / after.weight - trace.values[-1]) < tol",
+    ),
     ("explain/em.py", "still = small and len(trace) > least", "still = small"),
     ("explain/parts/consensus.py", "hidden[:, (seen & ~hidden).sum(axis=0) == 0] = False", "pass"),
     ("nn/losses.py", "- 1 - log_var", "- 1"),
@@ -37,12 +65,14 @@ PICKED: list[tuple[str, str, str]] = [
     ("report/held_out.py", "ours < min(others)", "ours <= min(others)"),
     ("io/models/checkpoint.py", '"layout": LAYOUT, ', ""),
     ("cli/shell.py", "os.path.realpath(path) in sources", "False"),
-]  # fmt: skip
-"""Faults that a reader picked by hand and that once lived: (module, text, what stands there instead)."""
+]
+"""Faults that a reader picked by hand and that once lived: (module, text, what stands there
+instead)."""
 
 
 def faults(tree: ast.Module) -> list[tuple[str, ast.AST, str, ast.AST]]:
-    """(what, parent, field or index, new node) of every fault that can be put into a module, in the order of its lines."""
+    """(what, parent, field or index, new node) of every fault that can be put into a module, in the
+    order of its lines."""
     found = []
     for parent in ast.walk(tree):
         for name, value in ast.iter_fields(parent):
@@ -57,7 +87,11 @@ def _faults_of(node: object, parent: ast.AST) -> list[tuple[str, ast.AST]]:
     if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in OPPOSITE:
         other = ast.Compare(node.left, [OPPOSITE[type(node.ops[0])]()], node.comparators)
         return [("comparison turned", ast.copy_location(other, node))]
-    if isinstance(node, ast.BinOp) and type(node.op) in TURNED and not isinstance(node.left, (ast.Constant, ast.List)):
+    if (
+        isinstance(node, ast.BinOp)
+        and type(node.op) in TURNED
+        and not isinstance(node.left, (ast.Constant, ast.List))
+    ):
         other = ast.BinOp(node.left, TURNED[type(node.op)](), node.right)
         out = [("sign turned", ast.copy_location(other, node))]
         if isinstance(node.op, (ast.Add, ast.Sub)):
@@ -89,13 +123,16 @@ def _faults_of(node: object, parent: ast.AST) -> list[tuple[str, ast.AST]]:
 
 
 def mutated(path: Path, number: int) -> tuple[ast.Module, str]:
-    """The module with its fault of this number (below zero: of PICKED, from its end), and the fault in words."""
+    """The module with its fault of this number (below zero: of PICKED, from its end), and the fault
+    in words."""
     text = path.read_text()
     if number < 0:
         _, old, new = PICKED[number]
         assert text.count(old) == 1, (path, old)
         line = text[: text.index(old)].count("\n") + 1
-        return ast.parse(text.replace(old, new)), f"{path.relative_to(SOURCE)}:{line} picked: {old} -> {new}"
+        return ast.parse(
+            text.replace(old, new)
+        ), f"{path.relative_to(SOURCE)}:{line} picked: {old} -> {new}"
     tree = ast.parse(text)
     what, parent, (name, at), new = faults(tree)[number]
     line = getattr(new, "lineno", 0)

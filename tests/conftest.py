@@ -13,16 +13,20 @@ from sklearn.datasets import load_digits
 
 from other_ways import add_options, in_blocks, pytest_configure  # noqa: F401 - a fixture and a hook of all tests
 
-settings.register_profile("same", derandomize=True)  # a commit is judged on the same examples every time
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # threads of PyTorch in two test processes share the cores
+# a commit is judged on the same examples every time
+settings.register_profile("same", derandomize=True)
+# threads of PyTorch in two test processes share the cores
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("ECKART_COMPILERS", "0")  # the test processes have a core each
 if not os.environ.get("EXPLORE"):
     settings.load_profile("same")
 
 CASES = 12
-"""Cases of one contract test in the suite: of a product of many parameters, so many evenly spread ones; ``make test-slow`` runs each."""
+"""Cases of one contract test in the suite: of a product of many parameters, so many evenly spread
+ones; ``make test-slow`` runs each."""
 CHECKS = 6
-"""Checks of scikit-learn for a second and further form of a class: the first form runs all of them."""
+"""Checks of scikit-learn for a second and further form of a class: the first form runs all of
+them."""
 
 collect_ignore = ["service_hooks.py"]
 """Loaded by schemathesis alone, in an environment of its own."""
@@ -40,7 +44,8 @@ def pytest_addoption(parser):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Leave out cases of long products, the same ones every time, so that the suite stays within its minutes."""
+    """Leave out cases of long products, the same ones every time, so that the suite stays within
+    its minutes."""
     if config.getoption("--every-case"):
         return
     groups: dict[str, list] = {}
@@ -53,7 +58,8 @@ def pytest_collection_modifyitems(config, items):
             form = case.rpartition("-check_")[0]
             if forms.setdefault(form.partition("(")[0], form) != form:
                 groups.setdefault(form, []).append(item)
-    left = {item for item in items if "docs/tutorial_" in item.nodeid}  # whole stories on real data, seconds each
+    # whole stories on real data, seconds each
+    left = {item for item in items if "docs/tutorial_" in item.nodeid}
     for name, group in groups.items():
         most = CASES if "tests/engines/" in name else CHECKS
         if len(group) > most:
@@ -87,7 +93,8 @@ def shared_data():
 
 @pytest.fixture
 def eckart_(data, tmp_path, monkeypatch, capsys):
-    """Run a command in a folder that holds the files of the module's ``data``; returns exit code, standard output and standard error."""
+    """Run a command in a folder that holds the files of the module's ``data``; returns exit code,
+    standard output and standard error."""
     from eckart.cli import main as entry
 
     for name in os.listdir(data):
@@ -118,7 +125,8 @@ def done(eckart_):
 
 @pytest.fixture
 def ran(eckart_):
-    """Run a command that must do its work, whatever its certificate says: the exit code is 1 exactly where that does not hold."""
+    """Run a command that must do its work, whatever its certificate says: the exit code is 1
+    exactly where that does not hold."""
 
     def call(*words):
         code, out, err = eckart_(*words)
@@ -131,7 +139,8 @@ def ran(eckart_):
 
 @pytest.fixture
 def refused(eckart_):
-    """Run a command that must end with one line on standard error, exit code 2 and no file changed; returns the line."""
+    """Run a command that must end with one line on standard error, exit code 2 and no file changed;
+    returns the line."""
 
     def files():
         return {name: Path(name).read_bytes() for name in os.listdir(".") if Path(name).is_file()}
@@ -153,7 +162,11 @@ def planted(rng, rows=400, n=30, rank=5, noise=0.3, mean=2.0, dtype=np.float64):
     """Rows near a subspace of the given rank, with falling variances and a mean."""
     basis = np.linalg.qr(rng.standard_normal((n, rank)))[0]
     scale = 5.0 * 0.7 ** np.arange(rank)
-    x = rng.standard_normal((rows, rank)) * scale @ basis.T + noise * rng.standard_normal((rows, n)) + mean
+    x = (
+        rng.standard_normal((rows, rank)) * scale @ basis.T
+        + noise * rng.standard_normal((rows, n))
+        + mean
+    )
     return x.astype(dtype)
 
 

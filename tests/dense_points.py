@@ -1,4 +1,5 @@
-"""Points that are no answers, as dense matrices: what the numbers of certificates are computed from by hand."""
+"""Points that are no answers, as dense matrices: what the numbers of certificates are computed from
+by hand."""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""Which kernels a first fit compiles, in their order: writes ``engines/cpu/ahead.json``, from which other processes know what to compile meanwhile.
+"""Which kernels a first fit compiles, in their order: writes ``engines/cpu/ahead.json``, from which
+other processes know what to compile meanwhile.
 
-    python tests/first_kernels.py            all fits, each in a process of its own with an empty cache: about three minutes
-    python tests/first_kernels.py PMI 0      one of them; its kernels as a line of JSON
+python tests/first_kernels.py            all fits, each in a process of its own with an empty cache:
+about three minutes
+python tests/first_kernels.py PMI 0      one of them; its kernels as a line of JSON
 """
 
 from __future__ import annotations
@@ -28,22 +30,29 @@ def fit(name: str, *args: Any, on: Callable[[], Any], **params: Any) -> Callable
 
 def both(name: str, *args: Any, gaps: float, **params: Any) -> list[Callable[[], None]]:
     """In double and in single precision."""
-    return [fit(name, *args, on=lambda dtype=dtype: small_table(dtype, gaps), **params) for dtype in ("float64", "float32")]
+    return [
+        fit(name, *args, on=lambda dtype=dtype: small_table(dtype, gaps), **params)
+        for dtype in ("float64", "float32")
+    ]
 
 
 FITS: dict[str, list[Callable[[], None]]] = {
     "ALS": [*both("ALS", 2, gaps=0.4), *both("ALS", 2, gaps=0.4, feedback="implicit")],
     "BayesianMF": both("BayesianMF", 2, gaps=0.4),
     "SoftImpute": both("SoftImpute", gaps=0.4),
-    "GaussianMixture": [*both("GaussianMixture", 2, gaps=0.0), *both("GaussianMixture", 2, gaps=0.1)],
+    "GaussianMixture": [
+        *both("GaussianMixture", 2, gaps=0.0),
+        *both("GaussianMixture", 2, gaps=0.1),
+    ],
     "NMF": [*both("NMF", 2, gaps=0.0), fit("NMF", 2, on=lambda: eckart.corpus(small_texts()))],
     "LDA": [fit("LDA", 3, on=lambda: eckart.corpus(small_texts()))],
     "PLSA": [fit("PLSA", 3, on=lambda: eckart.corpus(small_texts()))],
     "SkipGram": [fit("SkipGram", 4, on=small_texts)],
     "PMI": [fit("PMI", 4, on=small_texts)],
 }
-"""Models whose first fit takes seconds, with the kinds of data that newcomers have. Not GloVe: its longest kernel stands in the middle, two processes came to
-it at the same time, and on two cores the fit took longer than alone."""
+"""Models whose first fit takes seconds, with the kinds of data that newcomers have. Not GloVe: its
+longest kernel stands in the middle, two processes came to it at the same time, and on two cores the
+fit took longer than alone."""
 
 
 def kernels_of(fit: Callable[[], None]) -> list[Any]:
@@ -93,9 +102,17 @@ def write(orders: dict[str, list[list[Any]]]) -> None:
     kernels: list[Any] = []
     for order in (order for some in orders.values() for order in some):
         kernels += [kernel for kernel in order if kernel not in kernels]
-    places = {model: [[kernels.index(k) for k in order] for order in some] for model, some in orders.items()}
-    places = {model: [o for at, o in enumerate(some) if o not in some[:at]] for model, some in places.items()}
-    models = ",\n".join(f"{json.dumps(model)}: {json.dumps(some)}" for model, some in places.items())
+    places = {
+        model: [[kernels.index(k) for k in order] for order in some]
+        for model, some in orders.items()
+    }
+    places = {
+        model: [o for at, o in enumerate(some) if o not in some[:at]]
+        for model, some in places.items()
+    }
+    models = ",\n".join(
+        f"{json.dumps(model)}: {json.dumps(some)}" for model, some in places.items()
+    )
     lines = ",\n".join(map(json.dumps, kernels))
     ahead.LIST.write_text(f'{{"models": {{\n{models}\n}}, "kernels": [\n{lines}\n]}}\n')
 

@@ -1,5 +1,6 @@
-"""Interrupts at random moments of work on the crew, in a process of its own: prints how many runs ended, how many were interrupted, how many
-had a wrong answer, and how many threads were still at work afterwards."""
+"""Interrupts at random moments of work on the crew, in a process of its own: prints how many runs
+ended, how many were interrupted, how many had a wrong answer, and how many threads were still at
+work afterwards."""
 
 from __future__ import annotations
 
@@ -36,7 +37,9 @@ def main(seconds: float) -> None:
     time.sleep(0.05)
     team = crew.crew()
     assert team is not None
-    states = [crew.load_word(team.board + crew.OWN + who * crew.LINE) for who in range(1, team.size + 1)]
+    states = [
+        crew.load_word(team.board + crew.OWN + who * crew.LINE) for who in range(1, team.size + 1)
+    ]
     print(done.runs, done.count, wrong, sum(state != crew.IDLE for state in states))
 
 

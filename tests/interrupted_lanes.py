@@ -1,4 +1,5 @@
-"""Interrupts at random moments of short runs, for ``test_scheduler``: prints how many runs there were, how many were interrupted, and the idle workers."""
+"""Interrupts at random moments of short runs, for ``test_scheduler``: prints how many runs there
+were, how many were interrupted, and the idle workers."""
 
 import os
 import random
@@ -15,10 +16,12 @@ from eckart import scheduler, teams
 
 
 class Interrupted:
-    """Calls ``work`` again and again for some seconds and sends this process an interrupt every 1.5 ms on average; counts calls that ended and interrupts.
+    """Calls ``work`` again and again for some seconds and sends this process an interrupt every 1.5
+    ms on average; counts calls that ended and interrupts.
 
     The first call is left alone, since what it imports and compiles would never come to an end.
-    Only ``work`` is interrupted: a signal that arrives while the last one is being counted, or after the end, is let go, for nothing there could catch it.
+    Only ``work`` is interrupted: a signal that arrives while the last one is being counted, or
+    after the end, is let go, for nothing there could catch it.
     """
 
     def __init__(self, work: Callable[[], None], seconds: float):
@@ -52,10 +55,14 @@ class Interrupted:
 
 def main(seconds: float) -> None:
     def work() -> None:
-        scheduler.run_lanes(list(range(40)), [None] * 16, lambda lane, item, scratch: np.ones(2000).sum(), 8)
+        scheduler.run_lanes(
+            list(range(40)), [None] * 16, lambda lane, item, scratch: np.ones(2000).sum(), 8
+        )
 
     done = Interrupted(work, seconds)
-    scheduler.run_lanes(list(range(40)), [None] * 16, lambda lane, item, scratch: time.sleep(0.01), 8)
+    scheduler.run_lanes(
+        list(range(40)), [None] * 16, lambda lane, item, scratch: time.sleep(0.01), 8
+    )
     time.sleep(0.2)
     print(done.runs, done.count, len(teams._crews[(os.getpid(), 8)].idle))
 

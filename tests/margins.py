@@ -1,15 +1,21 @@
-"""How near each comparison of numbers came to its bound: ``pytest --margins FILE tests``, then ``python tests/margins.py FILE [FILE of another CPU ...]``.
+"""How near each comparison of numbers came to its bound: ``pytest --margins FILE tests``, then
+``python tests/margins.py FILE [FILE of another CPU ...]``.
 
-A tolerance has a margin when the worst error seen is a tenth of it or less; another processor rounds otherwise. While ``--margins`` is on, the files of the
-tests are compiled with every ``<``, ``<=``, ``>``, ``>=`` and ``==`` of an ``assert`` replaced by a function that notes both sides and answers the same (so a
-failure shows no values then), and ``np.testing.assert_allclose``, ``np.allclose`` and ``np.isclose`` note theirs. The ratio of a comparison:
+A tolerance has a margin when the worst error seen is a tenth of it or less; another processor
+rounds otherwise. While ``--margins`` is on, the files of the tests are compiled with every ``<``,
+``<=``, ``>``, ``>=`` and ``==`` of an ``assert`` replaced by a function that notes both sides and
+answers the same (so a failure shows no values then), and ``np.testing.assert_allclose``,
+``np.allclose`` and ``np.isclose`` note theirs. The ratio of a comparison:
 
-* ``assert_allclose``, ``allclose``, ``isclose``, ``pytest.approx``: the largest |found - wanted| / (atol + rtol |wanted|);
+* ``assert_allclose``, ``allclose``, ``isclose``, ``pytest.approx``: the largest |found - wanted| /
+  (atol + rtol |wanted|);
 * ``small < large`` of numbers above 0: the largest small / large, elementwise for arrays.
 
-FILE gets a line of JSON for each pair of comparison and test: its place, its source, the test, the worst ratio and the two numbers of it. The report has a
-line for each tolerance whose ratio is above a tenth, with that of each FILE. A bound that is measured itself (an error below that of another method) has no
-such margin: it is listed where what is left of it is less than ten times what moved between the FILEs.
+FILE gets a line of JSON for each pair of comparison and test: its place, its source, the test, the
+worst ratio and the two numbers of it. The report has a line for each tolerance whose ratio is above
+a tenth, with that of each FILE. A bound that is measured itself (an error below that of another
+method) has no such margin: it is listed where what is left of it is less than ten times what moved
+between the FILEs.
 """
 
 from __future__ import annotations
@@ -30,13 +36,21 @@ ENOUGH = 0.1
 """The largest share of a tolerance that an error may have: a margin of ten over the worst seen."""
 
 SMALL = 0.05
-"""The larger side of ``a < b`` is taken for a tolerance up to here: what is measured (errors, shares, likelihoods) is rarely so small."""
+"""The larger side of ``a < b`` is taken for a tolerance up to here: what is measured (errors,
+shares, likelihoods) is rarely so small."""
 
 HERE = Path(__file__).resolve().parent
 ORDER = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "=="}
-COMPARE = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq}
+COMPARE = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "==": operator.eq,
+}
 APPROX = type(pytest.approx(1.0)).__mro__[1]
-"""The class of everything that ``pytest.approx`` returns; its name is not the same in all versions."""
+"""The class of everything that ``pytest.approx`` returns; its name is not the same in all
+versions."""
 
 
 class Margins:
@@ -64,14 +78,16 @@ class Margins:
             file.write("".join(line + "\n" for line in lines).encode())
 
     def note(self, place: str, source: str, found: tuple[float, float, float] | None):
-        """Keep the worst: a ratio, and the two numbers that have it. What did not pass is a failure of the test, or was meant not to."""
+        """Keep the worst: a ratio, and the two numbers that have it. What did not pass is a failure
+        of the test, or was meant not to."""
         if found is None or not found[0] <= 1:
             return
         if found[0] > self.worst.get((place, self.test), (-1.0,))[0]:
             self.worst[place, self.test] = (*found, source)
 
     def noting(self, compare, rtol_default: float, atol_default: float):
-        """A function that compares by tolerances, and notes how near it came where a test calls it."""
+        """A function that compares by tolerances, and notes how near it came where a test calls
+        it."""
 
         def compared(actual, desired, rtol=rtol_default, atol=atol_default, *args, **named):
             frame = sys._getframe(1)
@@ -92,7 +108,11 @@ class Margins:
         for word, left, right in zip(words.split(), values, values[1:]):
             answer = COMPARE[word](left, right)
             try:
-                pairs = approximated(left, right) if word == "==" else [ordered(*((right, left) if word[0] == ">" else (left, right)))]
+                pairs = (
+                    approximated(left, right)
+                    if word == "=="
+                    else [ordered(*((right, left) if word[0] == ">" else (left, right)))]
+                )
                 for found in pairs:
                     self.note(place, source, found)
             except (TypeError, ValueError, AttributeError):
@@ -119,9 +139,14 @@ def near(found, wanted, rtol: float, atol: float) -> tuple[float, float, float] 
 
 
 def ordered(small, large) -> tuple[float, float, float] | None:
-    """The largest small / large of two numbers or arrays that are above 0; counts and exact things have none."""
+    """The largest small / large of two numbers or arrays that are above 0; counts and exact things
+    have none."""
     a, b = np.asarray(small), np.asarray(large)
-    if a.dtype.kind not in "fiu" or b.dtype.kind not in "fiu" or "f" not in a.dtype.kind + b.dtype.kind:
+    if (
+        a.dtype.kind not in "fiu"
+        or b.dtype.kind not in "fiu"
+        or "f" not in a.dtype.kind + b.dtype.kind
+    ):
         return None
     a, b = np.broadcast_arrays(a.astype(float), b.astype(float))
     both = np.isfinite(a) & np.isfinite(b) & (a != 0) & (a * b > 0) & (a <= b)
@@ -134,7 +159,8 @@ def ordered(small, large) -> tuple[float, float, float] | None:
 
 
 def approximated(left, right) -> list[tuple[float, float, float] | None]:
-    """Ratios of what is compared with ``pytest.approx``, which may stand inside tuples, lists and dicts."""
+    """Ratios of what is compared with ``pytest.approx``, which may stand inside tuples, lists and
+    dicts."""
     if isinstance(left, APPROX):
         left, right = right, left
     if isinstance(right, APPROX):
@@ -161,7 +187,12 @@ class Finder:
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target=None):
         spec = importlib.machinery.PathFinder.find_spec(name, path, target)
-        if spec is None or not spec.origin or not spec.origin.startswith(str(HERE)) or not spec.origin.endswith(".py"):
+        if (
+            spec is None
+            or not spec.origin
+            or not spec.origin.startswith(str(HERE))
+            or not spec.origin.endswith(".py")
+        ):
             return None
         spec.loader = Loader(name, spec.origin, self.margins)
         return spec
@@ -173,7 +204,9 @@ class Loader(importlib.machinery.SourceFileLoader):
         self.margins = margins
 
     def get_code(self, fullname):
-        tree = Noted(str(Path(self.path).relative_to(HERE))).visit(ast.parse(Path(self.path).read_bytes()))
+        tree = Noted(str(Path(self.path).relative_to(HERE))).visit(
+            ast.parse(Path(self.path).read_bytes())
+        )
         return compile(ast.fix_missing_locations(tree), self.path, "exec")
 
     def exec_module(self, module):
@@ -199,12 +232,19 @@ class Noted(ast.NodeTransformer):
         if not self.depth or not all(type(op) in ORDER for op in node.ops):
             return node
         words = " ".join(ORDER[type(op)] for op in node.ops)
-        values = [ast.Constant(f"{self.file}:{node.lineno}"), ast.Constant(source), ast.Constant(words), node.left, *node.comparators]
+        values = [
+            ast.Constant(f"{self.file}:{node.lineno}"),
+            ast.Constant(source),
+            ast.Constant(words),
+            node.left,
+            *node.comparators,
+        ]
         return ast.copy_location(ast.Call(ast.Name("__compared__", ast.Load()), values, []), node)
 
 
 def report(files: list[str]) -> None:
-    """Tolerances with a margin below ten, the nearest first; then bounds that are measured themselves and are within ten times what moved between the files."""
+    """Tolerances with a margin below ten, the nearest first; then bounds that are measured
+    themselves and are within ten times what moved between the files."""
     worst: dict[tuple[str, str], dict[str, list]] = {}
     for which, file in enumerate(files):
         for line in Path(file).read_text().splitlines():
@@ -220,16 +260,26 @@ def report(files: list[str]) -> None:
         words = f"{place}  {low:.3g} of {high:.3g}  {source}  [{test.rpartition('::')[2]}]"
         if compared or 0 < high <= SMALL:
             if ratio > ENOUGH:
-                tolerances.append((ratio, f"{ratio:.3f} ({' '.join(f'{r:.3g}' for r in ratios)})  {words}"))
+                tolerances.append(
+                    (ratio, f"{ratio:.3f} ({' '.join(f'{r:.3g}' for r in ratios)})  {words}")
+                )
             continue
         for test, (ratios, ratio, low, high) in tests.items():
             moved = float(np.nanmax(ratios) - np.nanmin(ratios))
             if moved > ENOUGH * (1 - ratio):
                 words = f"{place}  {low:.3g} of {high:.3g}  {source}  [{test.rpartition('::')[2]}]"
-                measured.append(((1 - ratio) / moved, f"{1 - ratio:.2g} left, {moved:.2g} moved  {words}"))
-    print(f"{len(worst)} places\n\n{len(tolerances)} tolerances with a margin below {1 / ENOUGH:.0f}: ratio (in each file), error and tolerance")
+                measured.append(
+                    ((1 - ratio) / moved, f"{1 - ratio:.2g} left, {moved:.2g} moved  {words}")
+                )
+    print(
+        f"{len(worst)} places\n\n{len(tolerances)} tolerances with a margin below "
+        f"{1 / ENOUGH:.0f}: ratio (in each file), error and tolerance"
+    )
     print("\n".join(line for _, line in sorted(tolerances, reverse=True)))
-    print(f"\n{len(measured)} bounds that are measured: what is left of 1 is less than ten times what moved between the files")
+    print(
+        f"\n{len(measured)} bounds that are measured: what is left of 1 is less than "
+        "ten times what moved between the files"
+    )
     print("\n".join(line for _, line in sorted(measured)))
 
 

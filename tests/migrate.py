@@ -1,6 +1,8 @@
-"""The rows of docs/migrate.rst, held against the libraries themselves: ``make test-migrate`` installs them and runs this.
+"""The rows of docs/migrate.rst, held against the libraries themselves: ``make test-migrate``
+installs them and runs this.
 
-Each check is one statement of that page. A library that is not installed is said so and skipped; a statement that is false ends the run with an error.
+Each check is one statement of that page. A library that is not installed is said so and skipped; a
+statement that is false ends the run with an error.
 """
 
 from __future__ import annotations
@@ -52,9 +54,16 @@ def implicit_model(alpha: float, regularization: float, strength: sparse.csr_mat
     from implicit.als import AlternatingLeastSquares
 
     model = AlternatingLeastSquares(
-        factors=3, regularization=regularization, alpha=alpha, iterations=400, use_cg=False, use_gpu=False, random_state=0,
-        dtype=np.float64, num_threads=1,
-    )  # fmt: skip
+        factors=3,
+        regularization=regularization,
+        alpha=alpha,
+        iterations=400,
+        use_cg=False,
+        use_gpu=False,
+        random_state=0,
+        dtype=np.float64,
+        num_threads=1,
+    )
     model.fit(strength, show_progress=False)
     return model
 
@@ -65,14 +74,20 @@ def strengths() -> sparse.csr_matrix:
 
 
 def solved(
-    y: np.ndarray, x: sparse.csr_matrix, ridge: float, confidence: Callable[[np.ndarray], np.ndarray]
+    y: np.ndarray,
+    x: sparse.csr_matrix,
+    ridge: float,
+    confidence: Callable[[np.ndarray], np.ndarray],
 ) -> np.ndarray:
-    """Every row of (Y^T Y + sum (c - 1) y y^T + l I) u = sum c y: unobserved entries weigh 1, observed ones c."""
+    """Every row of (Y^T Y + sum (c - 1) y y^T + l I) u = sum c y: unobserved entries weigh 1,
+    observed ones c."""
     out = np.empty((x.shape[0], y.shape[1]))
     for row in range(len(out)):
         part = slice(x.indptr[row], x.indptr[row + 1])
         z, c = y[x.indices[part]], confidence(x.data[part])
-        out[row] = np.linalg.solve(y.T @ y + z.T @ ((c - 1)[:, None] * z) + ridge * np.eye(y.shape[1]), c @ z)
+        out[row] = np.linalg.solve(
+            y.T @ y + z.T @ ((c - 1)[:, None] * z) + ridge * np.eye(y.shape[1]), c @ z
+        )
     return out
 
 
@@ -81,7 +96,10 @@ def the_confidence_of_implicit_is_alpha_r() -> None:
     alpha, ridge, x = 5.0, 0.5, strengths()
     model = implicit_model(alpha, ridge, x)
     came, y = (np.asarray(f, np.float64) for f in (model.user_factors, model.item_factors))
-    right, other = solved(y, x, ridge, lambda r: alpha * r), solved(y, x, ridge, lambda r: 1 + alpha * r)
+    right, other = (
+        solved(y, x, ridge, lambda r: alpha * r),
+        solved(y, x, ridge, lambda r: 1 + alpha * r),
+    )
     assert np.abs(came - right).max() < 1e-3 * np.abs(right).max(), np.abs(came - right).max()
     assert np.abs(came - other).max() > 3 * np.abs(came - right).max()
 
@@ -104,7 +122,9 @@ def als_on_alpha_r_minus_one_is_implicits_problem() -> None:
         given = sparse.csr_matrix((values, x.indices, x.indptr), shape=x.shape)
         f = eckart.ALS(3, alpha=scale, max_iter=1000, tol=1e-12, **how).fit(given).fit_.factors
         wanted = solved(f.right.astype(float), x, ridge, confidence)
-        assert np.abs(f.left - wanted).max() < 1e-3 * np.abs(wanted).max(), np.abs(f.left - wanted).max()
+        assert np.abs(f.left - wanted).max() < 1e-3 * np.abs(wanted).max(), np.abs(
+            f.left - wanted
+        ).max()
 
 
 @check("implicit")
@@ -135,7 +155,9 @@ def n_and_filter_already_liked_items_mean_the_same() -> None:
     liked = set(x[3].indices.tolist())
     assert not liked & set(ids.tolist())
     assert not liked & set(top.columns[0].tolist())
-    assert liked & set(ours.recommend(3, N=40, filter_already_liked_items=False).columns[0].tolist())
+    assert liked & set(
+        ours.recommend(3, N=40, filter_already_liked_items=False).columns[0].tolist()
+    )
 
 
 # ---- Surprise
@@ -163,7 +185,12 @@ def an_unknown_user_of_surprise_gets_the_mean_and_the_bias_of_the_item() -> None
         raise AssertionError("an unknown id did not raise")
     mean = ours.predict(999, 7, unknown="mean")
     at = int(ours.column_ids.index_of(7))
-    assert abs(float(mean[0]) - np.clip(ours.mean_ + ours.column_biases_[at], value.min(), value.max())) < 1e-6
+    assert (
+        abs(
+            float(mean[0]) - np.clip(ours.mean_ + ours.column_biases_[at], value.min(), value.max())
+        )
+        < 1e-6
+    )
 
 
 # ---- scikit-learn
@@ -173,7 +200,10 @@ def an_unknown_user_of_surprise_gets_the_mean_and_the_bias_of_the_item() -> None
 def the_list_of_stop_words_of_scikit_learn_has_its_own_name() -> None:
     from sklearn.feature_extraction.text import CountVectorizer
 
-    texts = ["the whole system of empty fire describes ten moons", "a bill for the top moon and ten systems"] * 3
+    texts = [
+        "the whole system of empty fire describes ten moons",
+        "a bill for the top moon and ten systems",
+    ] * 3
     theirs = set(CountVectorizer(stop_words="english").fit(texts).get_feature_names_out())
     assert set(eckart.corpus(texts, stop_words="scikit-learn").columns.tolist()) == theirs
     assert set(eckart.corpus(texts, stop_words="english").columns.tolist()) != theirs
@@ -185,7 +215,17 @@ def the_list_of_stop_words_of_scikit_learn_has_its_own_name() -> None:
 def word2vec():
     from gensim.models import Word2Vec
 
-    return Word2Vec(sentences(), vector_size=8, window=3, min_count=1, sg=1, negative=5, epochs=5, workers=1, seed=0)
+    return Word2Vec(
+        sentences(),
+        vector_size=8,
+        window=3,
+        min_count=1,
+        sg=1,
+        negative=5,
+        epochs=5,
+        workers=1,
+        seed=0,
+    )
 
 
 def through_a_file(model) -> eckart.Vectors:
@@ -202,7 +242,9 @@ def the_word_to_row_map_and_the_questions_are_those_of_gensim() -> None:
     assert v.key_to_index == wv.key_to_index
     assert v.index_to_key == wv.index_to_key
     np.testing.assert_array_equal(v["moon"], wv["moon"])
-    np.testing.assert_allclose(v.similarity("moon", "star"), wv.similarity("moon", "star"), atol=1e-6)
+    np.testing.assert_allclose(
+        v.similarity("moon", "star"), wv.similarity("moon", "star"), atol=1e-6
+    )
     for (a, s), (b, t) in zip(v.neighbours("moon", 3), wv.most_similar("moon", topn=3)):
         assert a == b
         assert abs(s - t) < 1e-6
@@ -223,7 +265,9 @@ def get_mean_vector_is_the_mean_of_unit_vectors() -> None:
     model = word2vec()
     wv, v, words = model.wv, through_a_file(model), ["moon", "star", "apple"]
     np.testing.assert_allclose(v.mean(words, unit=True), wv.get_mean_vector(words), atol=1e-6)
-    np.testing.assert_allclose(v.mean(words), wv.get_mean_vector(words, pre_normalize=False), atol=1e-6)
+    np.testing.assert_allclose(
+        v.mean(words), wv.get_mean_vector(words, pre_normalize=False), atol=1e-6
+    )
     assert np.abs(v.mean(words) - wv.get_mean_vector(words)).max() > 1e-3
 
 

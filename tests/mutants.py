@@ -1,16 +1,23 @@
 """Do the tests bite? Small faults are put into a module, one at a time, and some test must fail.
 
-    python tests/mutants.py [--seed 0] [--minutes 10] [--workers 2] [--rooms certify solvers loaders] [--files PART ...] [--tests NAME ...]
-                            [--quick] [--notes FILE] [--told FILE] [--again FILE] [--longest 30] [--picked] [--compile]
+    python tests/mutants.py [--seed 0] [--minutes 10] [--workers 2] [--rooms certify solvers
+    loaders] [--files PART ...] [--tests NAME ...]
+                            [--quick] [--notes FILE] [--told FILE] [--again FILE] [--longest 30]
+                            [--picked] [--compile]
 
-A fault is a sign turned, a term dropped, a limit a hundred times looser, a check or a refusal removed, a comparison turned, a seed ignored. First every test of
-a room is run without a fault: one that fails is named and not asked again, and it is written down which lines each test runs. Then, for a fault, the tests
-that run its statement are asked, the quickest first, until one fails. Files are not touched: each fault lives in a process of its own, forked after all tests
-were collected, in which the function gets its changed code; of a fault outside of functions the module and the layers above it are imported anew. A test that
-finds a fault is asked once without it, after the same other tests. Survivors are printed with their line; KNOWN holds those that no test can find, with the
-reason. Modules of compiled kernels are left out: their faults would be hidden by the cache of compiled code (the contracts of the engines judge them).
+A fault is a sign turned, a term dropped, a limit a hundred times looser, a check or a refusal
+removed, a comparison turned, a seed ignored. First every test of a room is run without a fault: one
+that fails is named and not asked again, and it is written down which lines each test runs. Then,
+for a fault, the tests that run its statement are asked, the quickest first, until one fails. Files
+are not touched: each fault lives in a process of its own, forked after all tests were collected, in
+which the function gets its changed code; of a fault outside of functions the module and the layers
+above it are imported anew. A test that finds a fault is asked once without it, after the same other
+tests. Survivors are printed with their line; KNOWN holds those that no test can find, with the
+reason. Modules of compiled kernels are left out: their faults would be hidden by the cache of
+compiled code (the contracts of the engines judge them).
 
-On a machine without compiled kernels ``--compile`` runs the room's tests once side by side before anything is timed.
+On a machine without compiled kernels ``--compile`` runs the room's tests once side by side before
+anything is timed.
 """
 
 from __future__ import annotations
@@ -41,7 +48,13 @@ from typing import Any
 from code_faults import PICKED, SOURCE, mutated, places
 
 ROOT = Path(__file__).parent.parent
-QUICK = ["certificates_bite", "numbers_ridge", "numbers_nuclear", "numbers_spectral", "numbers_counts"]
+QUICK = [
+    "certificates_bite",
+    "numbers_ridge",
+    "numbers_nuclear",
+    "numbers_spectral",
+    "numbers_counts",
+]
 ROOMS: dict[str, tuple[str, str]] = {
     "certify": (
         "certify/*.py",
@@ -78,21 +91,46 @@ SIGNED = (
 BOTH = ("sign turned", "term dropped")
 FALLBACK = "a factor tried only where a smaller one failed by rounding: the bound stays one"
 KNOWN: dict[str, str] = {
-    **{f"certify/spectral.py limit times 100: {factor}": FALLBACK for factor in ("1.001", "1.01", "1.1", "1.5", "3.0")},
+    **{
+        f"certify/spectral.py limit times 100: {factor}": FALLBACK
+        for factor in ("1.001", "1.01", "1.1", "1.5", "3.0")
+    },
     "certify/spectral.py limit times 100: 1e-13": "when a third pass of orthonormalising is left away: it changes rounding alone",
-    **{f"certify/spectral.py {what}: product(a) + v @ (turn.T @ a) + turn @ (v.T @ a)": "a is orthogonal to V" for what in BOTH},
+    **{
+        f"certify/spectral.py {what}: product(a) + v @ (turn.T @ a) + turn @ (v.T @ a)": "a is orthogonal to V"
+        for what in BOTH
+    },
     "certify/spectral.py comparison turned: np.abs(inside).max(initial=0.0) < CLEAR": "the same: the pass before it subtracts twice",
-    "certify/recovery.py sign turned: np.diag(diagonal) + np.diag(off[:count - 1], 1) + np.diag(off[:count -": "signs beside the diagonal change no eigenvalue",
-    **{f"certify/recovery.py {what}: np.diag(diagonal) + np.diag(off[:count - 1], 1)": "the upper half is not read" for what in BOTH},
-    **{f"certify/spectral.py {what}: inside + inside.T": "on the space of V, where the remainder is not sought, it is below zero then" for what in BOTH},
+    "certify/recovery.py sign turned: np.diag(diagonal) + np.diag(off[:count - 1], 1) + "
+    "np.diag(off[:count -": "signs beside the diagonal change no eigenvalue",
+    **{
+        f"certify/recovery.py {what}: np.diag(diagonal) + np.diag(off[:count - 1], 1)": "the upper half is not read"
+        for what in BOTH
+    },
+    **{
+        f"certify/spectral.py {what}: inside + inside.T": "on the space of V, where the remainder is not sought, it is below zero then"
+        for what in BOTH
+    },
     "certify/chains.py limit times 100: 1.0": "the divisor of a quantity that never moves, whose size is replaced",
     "certify/glove.py limit times 100: 1e-30": "keeps a quotient from being 0 / 0",
-    **{f"certify/spectral.py {what}: n - k": "more columns than the complement has: what is too much is dropped as rounding" for what in BOTH},
+    **{
+        f"certify/spectral.py {what}: n - k": "more columns than the complement has: what is too much is dropped as rounding"
+        for what in BOTH
+    },
     **{f"io/vectors/files.py {what}: need - have": "how much is read at once" for what in BOTH},
-    **{f"io/vectors/files.py {what}: len(buffer) - at": "at is 0 where no word was found in what was read" for what in BOTH},
-    **{f"io/tables/csv_file.py {what}: len(text) + 1": "how much of a range is parsed at once" for what in BOTH},
+    **{
+        f"io/vectors/files.py {what}: len(buffer) - at": "at is 0 where no word was found in what was read"
+        for what in BOTH
+    },
+    **{
+        f"io/tables/csv_file.py {what}: len(text) + 1": "how much of a range is parsed at once"
+        for what in BOTH
+    },
     "io/text/lexicon.py term dropped: 2 * size + 1": "room for an end more than there can be words: these are fewer than the hashes",
-    **{f"io/tables/matrix_market.py {what}: len(data) - 1": "an empty line after the last, which is passed over" for what in BOTH},
+    **{
+        f"io/tables/matrix_market.py {what}: len(data) - 1": "an empty line after the last, which is passed over"
+        for what in BOTH
+    },
     "io/tables/matrix_market.py term dropped: at - 1": "the same place, counted from the end of the part",
     "io/tables/entry_shards.py term dropped: len(cuts) - 1": "a range after the last, which gets nothing",
     "io/tables/mixed.py comparison turned: cells.kind == 'number'": "a short way for the most usual column; the long one gives the same",
@@ -101,11 +139,13 @@ KNOWN: dict[str, str] = {
     "factors/lowrank.py sign turned: self.k * self.left.itemsize": "the size of a step, which changes memory alone",
     "certify/topics.py limit times 100: 1.0": "the divisor of an empty topic, whose counts are 0",
     **{f"{file} sign turned: {words}": SIGN for file, words in SIGNED},
-    "complete/items/spectral_filter.py sign turned: RANK[x.dtype] * squares.max(initial=0.0)": "the largest singular value of a normalised adjacency is one",
+    "complete/items/spectral_filter.py sign turned: RANK[x.dtype] * "
+    "squares.max(initial=0.0)": "the largest singular value of a normalised adjacency is one",
     "explain/mixtures/families_discrete.py limit times 100: 1.0": "the divisor of what nobody saw, which is replaced",
     "complete/bayes/evidence.py sign turned: cells.var(axis=2) + 1e-300": "keeps a logarithm from being that of 0",
     "complete/bayes/bayesian_mf.py term dropped: self.n_components + 1": "how many threads a small matrix takes: the draws are the same",
-    "complete/bayes/bayesian_mf.py comparison turned: x.nnz * (self.n_components + 1) ** 2 < SMALL": "the same",
+    "complete/bayes/bayesian_mf.py comparison turned: x.nnz * (self.n_components + 1) "
+    "** 2 < SMALL": "the same",
     "explain/topics/documents.py term dropped: ends[p] - x.parts.lengths[p]": "rows counted from the end of a part are the same rows",
     "complete/items/blended_scores.py sign turned: self.held * self.n": "how many rows are scored together, which changes memory alone",
     "complete/nuclear/path.py limit times 100: 1e+300": "the largest ratio whose logarithm is taken: no data have one of 1e300",
@@ -122,7 +162,8 @@ MEMORY = 2**33
 """Bytes that a fault may ask for."""
 
 WATCHED = 3 if hasattr(sys, "monitoring") else 0
-"""The number under which Python 3.12 and later tell which functions are called, at no cost after the first call; before, every call is looked at."""
+"""The number under which Python 3.12 and later tell which functions are called, at no cost after
+the first call; before, every call is looked at."""
 
 
 class Changed(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -146,13 +187,16 @@ class Changed(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 def layers() -> dict[str, int]:
     """The height of each part of the package, from the rule that the linter checks."""
-    rules = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    rules = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"][
+        "contracts"
+    ]
     rows = next(rule["layers"] for rule in rules if rule["type"] == "layers")
     return {part.strip(): -at for at, row in enumerate(rows) for part in row.split("|")}
 
 
 def forget(name: str) -> None:
-    """Take a module, its own layer, the layers above and the tests out of memory; what lies below stays, with its compiled kernels."""
+    """Take a module, its own layer, the layers above and the tests out of memory; what lies below
+    stays, with its compiled kernels."""
     height = layers()
 
     def of(module: str) -> int:
@@ -169,8 +213,9 @@ def forget(name: str) -> None:
 
 
 def put_in(functions: list[types.FunctionType], path: str, tree: ast.Module, line: int) -> bool:
-    """Give the functions of a module that are in memory the code of the changed tree; False for a fault outside of functions, and where it changes
-    which names a function has of those around it."""
+    """Give the functions of a module that are in memory the code of the changed tree; False for a
+    fault outside of functions, and where it changes which names a function has of those around
+    it."""
     if not statement_of(tree, line):
         return False
     codes, found = [compile(tree, path, "exec")], {}
@@ -179,7 +224,9 @@ def put_in(functions: list[types.FunctionType], path: str, tree: ast.Module, lin
         found[code.co_qualname, code.co_firstlineno] = code
     pairs = [(f, found.get((f.__code__.co_qualname, f.__code__.co_firstlineno))) for f in functions]
     pairs = [(function, code) for function, code in pairs if code is not None]
-    if not pairs or any(code.co_freevars != function.__code__.co_freevars for function, code in pairs):
+    if not pairs or any(
+        code.co_freevars != function.__code__.co_freevars for function, code in pairs
+    ):
         return False
     for function, code in pairs:
         function.__code__ = code
@@ -189,7 +236,17 @@ def put_in(functions: list[types.FunctionType], path: str, tree: ast.Module, lin
 def run(tests: list[str], *plugins: object) -> int:
     import pytest
 
-    words = ["-q", "-s", "-p", "no:cacheprovider", "--no-header", "-o", "addopts=", "-m", "not slow and not cluster"]
+    words = [
+        "-q",
+        "-s",
+        "-p",
+        "no:cacheprovider",
+        "--no-header",
+        "-o",
+        "addopts=",
+        "-m",
+        "not slow and not cluster",
+    ]
     return int(pytest.main([*words, *tests], plugins=list(plugins)))
 
 
@@ -204,7 +261,8 @@ def name_of(file: str) -> str:
 
 
 class Notes:
-    """What a run without faults tells: which tests fail, how long each takes, and which lines of the modules it runs."""
+    """What a run without faults tells: which tests fail, how long each takes, and which lines of
+    the modules it runs."""
 
     def __init__(self, modules: Iterable[str] = ()):
         self.files = {str(SOURCE / module): module for module in modules}
@@ -231,7 +289,9 @@ class Notes:
             if on and sys.monitoring.get_tool(WATCHED) is None:
                 sys.monitoring.use_tool_id(WATCHED, "mutants")
                 sys.monitoring.set_events(WATCHED, sys.monitoring.events.LINE)
-            sys.monitoring.register_callback(WATCHED, sys.monitoring.events.LINE, self.ran if on else None)
+            sys.monitoring.register_callback(
+                WATCHED, sys.monitoring.events.LINE, self.ran if on else None
+            )
             sys.monitoring.restart_events()
         else:
             threading.settrace(self.trace if on else None)
@@ -251,7 +311,8 @@ class Notes:
         self.watch(False)
 
     def pytest_fixture_setup(self, fixturedef, request):
-        if fixturedef.scope != "function":  # shared by the tests of its file: it is counted for each of them
+        # shared by the tests of its file: it is counted for each of them
+        if fixturedef.scope != "function":
             self.now = self.lines.setdefault(f"{fixturedef.baseid}", set())
             self.watch(True)
 
@@ -263,12 +324,14 @@ class Notes:
 
 
 def waits() -> float:
-    """How many times longer than alone a job may take on a machine that has other work as well, at the worst priority."""
+    """How many times longer than alone a job may take on a machine that has other work as well, at
+    the worst priority."""
     return 3.0 * max(1.0, os.getloadavg()[0] / len(os.sched_getaffinity(0)))
 
 
 class Crew:
-    """Jobs in forked processes, one on each core; a job that takes too long is ended with all it started."""
+    """Jobs in forked processes, one on each core; a job that takes too long is ended with all it
+    started."""
 
     def __init__(self, workers: int):
         cores = sorted(os.sched_getaffinity(0))
@@ -324,8 +387,8 @@ class Crew:
 
 
 def known_notes(path: str | None, files: list[str], modules: list[str], crew: Crew) -> Notes:
-    """What the tests run of the modules, from a file of an earlier run where there is one; tests of files that are not in it are run now, without a fault, and
-    written down as they end."""
+    """What the tests run of the modules, from a file of an earlier run where there is one; tests of
+    files that are not in it are run now, without a fault, and written down as they end."""
     kept = json.loads(Path(path).read_text()) if path and Path(path).exists() else {}
     with tempfile.TemporaryDirectory() as folder:
 
@@ -336,7 +399,9 @@ def known_notes(path: str | None, files: list[str], modules: list[str], crew: Cr
                 test: {m: sorted(at for f, at in ran if f == m) for m in {f for f, _ in ran}}
                 for test, ran in told.lines.items()
             }
-            (Path(folder) / Path(file).name).write_text(json.dumps([told.failed, told.seconds, lines]))
+            (Path(folder) / Path(file).name).write_text(
+                json.dumps([told.failed, told.seconds, lines])
+            )
             return 0
 
         fresh = sorted(
@@ -355,21 +420,26 @@ def known_notes(path: str | None, files: list[str], modules: list[str], crew: Cr
         failed, seconds, lines = kept.get(file, ([], {}, {}))
         notes.failed += failed
         notes.seconds |= seconds
-        notes.lines |= {test: {(f, at) for f, ats in ran.items() for at in ats} for test, ran in lines.items()}
+        notes.lines |= {
+            test: {(f, at) for f, ats in ran.items() for at in ats} for test, ran in lines.items()
+        }
     for test in notes.failed:
         print("FAILS WITHOUT A FAULT", test, flush=True)
     return notes
 
 
 def asked(notes: Notes, file: str, line: int, longest: float) -> list[str]:
-    """The tests that run the statement of a line, the quickest first, as far as the seconds reach; of a line outside all functions those that run any of
-    the file, and those that run nothing: they read constants."""
+    """The tests that run the statement of a line, the quickest first, as far as the seconds reach;
+    of a line outside all functions those that run any of the file, and those that run nothing: they
+    read constants."""
     home = {(file, at) for at in statement_of(ast.parse((SOURCE / file).read_text()), line)}
 
     def touches(ran: set[tuple[str, int]]) -> bool:
         return bool(ran & home) if home else not ran or any(f == file for f, _ in ran)
 
-    shared = {name for name, ran in notes.lines.items() if "::" not in name and ran and touches(ran)}
+    shared = {
+        name for name, ran in notes.lines.items() if "::" not in name and ran and touches(ran)
+    }
     good = [t for t in notes.seconds if t not in set(notes.failed)]
     some = [t for t in good if touches(notes.lines.get(t, set())) or t.partition("::")[0] in shared]
     chosen, total = [], 0.0
@@ -384,8 +454,8 @@ def asked(notes: Notes, file: str, line: int, longest: float) -> list[str]:
 
 
 def statement_of(tree: ast.AST, line: int) -> range:
-    """The lines of the innermost statement around a line of a function, of one that holds others those of its head; none outside of functions, where
-    defaults are read, too."""
+    """The lines of the innermost statement around a line of a function, of one that holds others
+    those of its head; none outside of functions, where defaults are read, too."""
     found, inside = range(0), False
     for node in ast.walk(tree):
         if not isinstance(node, ast.stmt) or not node.lineno <= line <= node.end_lineno:
@@ -427,7 +497,9 @@ class Bench:
         for thing in gc.get_objects():
             if isinstance(thing, types.FunctionType):
                 self.functions.setdefault(thing.__code__.co_filename, []).append(thing)
-            if isinstance(thing, functools._lru_cache_wrapper) and str(thing.__module__).startswith("eckart"):
+            if isinstance(thing, functools._lru_cache_wrapper) and str(thing.__module__).startswith(
+                "eckart"
+            ):
                 thing.cache_clear()
         gc.freeze()
         self.work(self)
@@ -446,7 +518,9 @@ class Bench:
     def answer(self, file: str, number: int, tests: list[str]) -> str:
         """The name of the test that finds a fault; none where all pass with the fault in."""
         tree, said = mutated(SOURCE / file, number)
-        if put_in(self.functions.get(str(SOURCE / file), []), str(SOURCE / file), tree, line_said(said)):
+        if put_in(
+            self.functions.get(str(SOURCE / file), []), str(SOURCE / file), tree, line_said(said)
+        ):
             return self.first_failing(tests)
         name = name_of(file)
         sys.meta_path.insert(0, Changed(name, SOURCE / file, tree))
@@ -463,17 +537,25 @@ def main() -> None:
     words.add_argument("--files", nargs="*", default=[])
     words.add_argument("--tests", nargs="*", default=[])
     words.add_argument(
-        "--notes", help="a file that keeps what each test runs for the next time; delete it when lines have moved"
+        "--notes",
+        help="a file that keeps what each test runs for the next time; delete it when lines "
+        "have moved",
     )
     words.add_argument(
         "--told",
-        help="a file that gets a line of JSON for each fault: its words and number, the test that found it, how many were asked",
+        help="a file that gets a line of JSON for each fault: its words and number, the test "
+        "that found it, how many were asked",
     )
     words.add_argument("--again", help="a file that --told wrote: ask the faults again that lived")
     words.add_argument(
-        "--longest", type=float, default=LONGEST, help="processor seconds of tests for one fault at the most"
+        "--longest",
+        type=float,
+        default=LONGEST,
+        help="processor seconds of tests for one fault at the most",
     )
-    words.add_argument("--quick", action="store_true", help="ask the quick tests of certificates and solvers alone")
+    words.add_argument(
+        "--quick", action="store_true", help="ask the quick tests of certificates and solvers alone"
+    )
     words.add_argument("--picked", action="store_true")
     words.add_argument("--compile", action="store_true")
     ask = words.parse_args()
@@ -486,7 +568,9 @@ def main() -> None:
         for part in ROOMS[room][0].split()
         for p in sorted(SOURCE.glob(part))
     ]
-    modules = [m for m in dict.fromkeys(modules) if not ask.files or any(part in m for part in ask.files)]
+    modules = [
+        m for m in dict.fromkeys(modules) if not ask.files or any(part in m for part in ask.files)
+    ]
     modules = [m for m in modules if "njit" not in (SOURCE / m).read_text()]
     named = [
         t
@@ -498,7 +582,13 @@ def main() -> None:
     crew = Crew(ask.workers)
     if ask.compile:
         for file, code in crew.each(files, lambda file: run([file]), lambda _: 240.0):
-            print("compiled", file, code, f"{(end - time.monotonic()) / 60:.1f} minutes left", flush=True)
+            print(
+                "compiled",
+                file,
+                code,
+                f"{(end - time.monotonic()) / 60:.1f} minutes left",
+                flush=True,
+            )
     run([file_of(t) for t in QUICK])  # what is loaded here need not be loaded again for every fault
     notes = known_notes(ask.notes, files, modules, crew)
     todo = [(file, i, line) for file in modules for i, line in enumerate(places(SOURCE / file))]
@@ -515,7 +605,9 @@ def main() -> None:
     killed, hung, excused, survivors = 0, 0, 0, []
     trusted: set[str] = set()
     print(
-        f"{len(notes.seconds)} tests, {len(todo)} faults, {(end - time.monotonic()) / 60:.1f} minutes left", flush=True
+        f"{len(notes.seconds)} tests, {len(todo)} faults, "
+        f"{(end - time.monotonic()) / 60:.1f} minutes left",
+        flush=True,
     )
     todo.reverse()
 
@@ -533,7 +625,13 @@ def main() -> None:
 
         def told(job: tuple[str, int, list[str]]) -> int:
             file, number, tests = job
-            found = bench.first_failing(tests) if number is None else bench.answer(file, number, tests) if tests else ""
+            found = (
+                bench.first_failing(tests)
+                if number is None
+                else bench.answer(file, number, tests)
+                if tests
+                else ""
+            )
             (Path(folder) / f"{file}{number}".replace("/", " ")).write_text(found)
             return int(bool(found))
 
@@ -558,17 +656,31 @@ def main() -> None:
                 if by.startswith("ended"):
                     print("NEVER ENDED", by, said, flush=True)
                 if killed % 100 == 0:
-                    print(killed, "killed", f"{(end - time.monotonic()) / 60:.1f} minutes left", flush=True)
+                    print(
+                        killed,
+                        "killed",
+                        f"{(end - time.monotonic()) / 60:.1f} minutes left",
+                        flush=True,
+                    )
                 continue
             known = KNOWN.get(f"{said.partition(':')[0]} {said.partition(' ')[2]}")
             excused += known is not None
             survivors.append(said)
-            print("KNOWN" if known else "SURVIVED", said, "" if tests else "(no test runs it)", known or "", flush=True)
+            print(
+                "KNOWN" if known else "SURVIVED",
+                said,
+                "" if tests else "(no test runs it)",
+                known or "",
+                flush=True,
+            )
 
     run(files, Bench(modules, work))
     tried = killed + len(survivors)
-    print(f"{len(todo)} faults possible, {tried} tried with seed {ask.seed}, {killed} killed ({killed / max(tried, 1):.1%}), {hung} of them never ended, "
-          f"{len(survivors)} survived, {excused} of them known")  # fmt: skip
+    print(
+        f"{len(todo)} faults possible, {tried} tried with seed {ask.seed}, {killed} "
+        f"killed ({killed / max(tried, 1):.1%}), {hung} of them never ended, "
+        f"{len(survivors)} survived, {excused} of them known"
+    )
 
 
 if __name__ == "__main__":

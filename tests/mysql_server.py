@@ -1,4 +1,5 @@
-"""A MariaDB (or MySQL) server of a test's own, in a temporary folder, where the programs are installed."""
+"""A MariaDB (or MySQL) server of a test's own, in a temporary folder, where the programs are
+installed."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ def _user() -> str | None:
 
 @contextmanager
 def server() -> Iterator[str]:
-    """The address of a server with an empty database, that lives as long as the block: root@127.0.0.1:port/shop."""
+    """The address of a server with an empty database, that lives as long as the block:
+    root@127.0.0.1:port/shop."""
     folder = Path(tempfile.mkdtemp(prefix="eckart-my-"))
     user = _user()
     as_user = [] if user is None else [f"--user={user}"]
@@ -45,11 +47,21 @@ def server() -> Iterator[str]:
         "--skip-test-db",
     ]
     subprocess.run([*made, *as_user], check=True, capture_output=True, cwd=folder)
-    words = [f"--datadir={folder}/data", f"--socket={folder}/s", f"--port={port}", "--bind-address=127.0.0.1", "--innodb-flush-log-at-trx-commit=0",
-             f"--pid-file={folder}/pid", "--innodb-buffer-pool-size=64M"]  # fmt: skip
+    words = [
+        f"--datadir={folder}/data",
+        f"--socket={folder}/s",
+        f"--port={port}",
+        "--bind-address=127.0.0.1",
+        "--innodb-flush-log-at-trx-commit=0",
+        f"--pid-file={folder}/pid",
+        "--innodb-buffer-pool-size=64M",
+    ]
     running = subprocess.Popen(
-        [str(program("mariadbd")), "--no-defaults", *words, *as_user], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=folder
-    )  # fmt: skip
+        [str(program("mariadbd")), "--no-defaults", *words, *as_user],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd=folder,
+    )
     try:
         for _ in range(400):
             with socket.socket() as probe:

@@ -1,4 +1,5 @@
-"""A page of HTML as the tests read it: every tag closed, nothing from outside, nothing that runs."""
+"""A page of HTML as the tests read it: every tag closed, nothing from outside, nothing that
+runs."""
 
 from __future__ import annotations
 
@@ -18,10 +19,14 @@ class Page(HTMLParser):
         self.feed(text)
         assert self.open == []
         assert not {"link", "iframe", "object", "embed"} & set(self.tags)
-        assert self.tags.count("script") == 1  # its own, which the policy of the page names by its hash
+        # its own, which the policy of the page names by its hash
+        assert self.tags.count("script") == 1
         script = re.search(r"<script>(.*?)</script>", text, re.S).group(1)
         allowed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-        assert f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{allowed}'" in text
+        assert (
+            "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src "
+            f"'sha256-{allowed}'"
+        ) in text
         self.svg = self.png = 0
         for link in self.links:
             if link.startswith("data:image/svg+xml;base64,"):

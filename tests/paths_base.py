@@ -1,6 +1,8 @@
-"""Further runs that are written down (see ``recorded_paths``): how a case is listed, and data that several have.
+"""Further runs that are written down (see ``recorded_paths``): how a case is listed, and data that
+several have.
 
-A case is a function that returns what is to be compared; ``fitted`` returns the path of a model and what it says.
+A case is a function that returns what is to be compared; ``fitted`` returns the path of a model and
+what it says.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ def fitted(model: Any, x: Any, then: Callable[[Any], Any] | None = None, **more:
 
     heard = Heard()
     asked = model.get_params()
-    model.set_params(**{name: value for name, value in (("n_threads", 1), ("random_state", 0)) if name in asked})
+    model.set_params(
+        **{name: value for name, value in (("n_threads", 1), ("random_state", 0)) if name in asked}
+    )
     with told_to(heard):
         model.fit(x, **more)
     out = path_of(model, heard)
@@ -46,7 +50,9 @@ def several(**models: Any) -> dict[str, Any]:
 def near() -> np.ndarray:
     """Close to rank two, with gaps, not whole."""
     rng = np.random.default_rng(13)
-    a = rng.standard_normal((20, 2)) @ rng.standard_normal((2, 12)) + 0.05 * rng.standard_normal((20, 12))
+    a = rng.standard_normal((20, 2)) @ rng.standard_normal((2, 12)) + 0.05 * rng.standard_normal(
+        (20, 12)
+    )
     a[rng.random(a.shape) < 0.25] = np.nan
     return a
 

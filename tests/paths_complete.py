@@ -56,8 +56,16 @@ CELLS = (np.array([0, 3, 7]), np.array([1, 4, 6]))
 def soft_impute_under_losses() -> Any:
     quick = {"tol": 1e-3, "max_iter": 60}
     return several(
-        logistic=(SoftImpute(loss="logistic", tau=1.0, **quick), answers(), lambda m: m.predict_proba(*CELLS)),
-        ordered=(SoftImpute(loss="ordered", tau=1.0, **quick), grades(), lambda m: m.transform(grades()[:3])),
+        logistic=(
+            SoftImpute(loss="logistic", tau=1.0, **quick),
+            answers(),
+            lambda m: m.predict_proba(*CELLS),
+        ),
+        ordered=(
+            SoftImpute(loss="ordered", tau=1.0, **quick),
+            grades(),
+            lambda m: m.transform(grades()[:3]),
+        ),
         huber=(SoftImpute(loss="huber", tau=0.5, normalise="global", **quick), near()),
         free=(SoftImpute(loss="huber", tau=0.5, normalise=None, **quick), near()),
     )
@@ -123,7 +131,9 @@ def recovery_reports() -> Any:
         eckart.recovery(near(), 6),
         eckart.recovery(near(), 4),
     ]
-    return [[r, r.possible, r.connected, r.oversampling, r.bound, r.verdict, str(r)] for r in reports] + [
+    return [
+        [r, r.possible, r.connected, r.oversampling, r.bound, r.verdict, str(r)] for r in reports
+    ] + [
         incoherence(model),
         incoherence(model, block=24),
         incoherence(eckart.LowRank(np.eye(4)[:, :2], np.eye(5)[:, :2])),
@@ -141,7 +151,11 @@ def singular_triples() -> Any:
     a = noise()
     rng = np.random.default_rng(3)
     out = [eckart.randomized_svd(a, 3, random_state=0)]
-    out += [eckart.randomized_svd(sparse.csr_array(a), 2, oversampling=1, power_iterations=1, random_state=1)]
+    out += [
+        eckart.randomized_svd(
+            sparse.csr_array(a), 2, oversampling=1, power_iterations=1, random_state=1
+        )
+    ]
     out += [
         eckart.randomized_svd(a, 3, single_pass=True, random_state=0),
         eckart.randomized_svd(np.diag([2.0, 1.0, 0.0, 0.0]), 4, random_state=0)[1],
@@ -169,7 +183,11 @@ def als_under_losses() -> Any:
             answers(),
             lambda m: [m.predict_proba(*CELLS), m.fold_in(answers()[:3])],
         ),
-        ordered=(ALS(2, loss="ordered", **quick), grades(), lambda m: [m.predict(*CELLS), m.transform(grades()[:3])]),
+        ordered=(
+            ALS(2, loss="ordered", **quick),
+            grades(),
+            lambda m: [m.predict(*CELLS), m.transform(grades()[:3])],
+        ),
         poisson=(ALS(1, loss="poisson", **quick), few(), lambda m: m.transform(few()[:3])),
         huber=(ALS(2, loss="huber", **quick), near(), lambda m: m.transform(near()[:3])),
         absolute=(ALS(1, loss="absolute", **quick), grades()),
@@ -193,10 +211,16 @@ def als_by_options() -> Any:
             ALS(2, feedback="implicit", zeros="unobserved", strengths="log", solver="cg", **quick),
             sparse.csr_array(counts() ** 3),
         ),
-        strong=(ALS(3, feedback="implicit", alpha=5.0, unobserved_weight=0.2, **quick), sparse.csr_array(counts())),
+        strong=(
+            ALS(3, feedback="implicit", alpha=5.0, unobserved_weight=0.2, **quick),
+            sparse.csr_array(counts()),
+        ),
     ) | {
         "weighed": fitted(
-            ALS(2, **quick), near(), lambda m: m.certify(near(), weights=weights).to_dict(), weights=weights
+            ALS(2, **quick),
+            near(),
+            lambda m: m.certify(near(), weights=weights).to_dict(),
+            weights=weights,
         )
     }
 
@@ -228,8 +252,12 @@ def als_with_attributes() -> Any:
 
     return {
         "rows": fitted(ALS(2, max_iter=5, tol=0.0), table, ask, **NAMES, row_features=frame),
-        "columns": fitted(ALS(2, max_iter=4, tol=0.0, biases=False), table, **turned, column_features=frame),
-        "loss": fitted(ALS(1, max_iter=4, tol=0.0, loss="huber"), table, **NAMES, row_features=frame),
+        "columns": fitted(
+            ALS(2, max_iter=4, tol=0.0, biases=False), table, **turned, column_features=frame
+        ),
+        "loss": fitted(
+            ALS(1, max_iter=4, tol=0.0, loss="huber"), table, **NAMES, row_features=frame
+        ),
         "held": fitted(ALS(1, max_iter=6, stop="held_out"), table, **NAMES, row_features=frame),
     }
 
@@ -262,7 +290,11 @@ def chains_with_attributes_and_time() -> Any:
             time="when",
         ),
         "time": fitted(
-            BayesianMF(1, **CHAIN), table, lambda m: m.predict([1, 2], [3, 4], time=[0.1, 0.9]), **NAMES, time="when"
+            BayesianMF(1, **CHAIN),
+            table,
+            lambda m: m.predict([1, 2], [3, 4], time=[0.1, 0.9]),
+            **NAMES,
+            time="when",
         ),
         "attributes": fitted(
             BayesianMF(1, **CHAIN, noise="column"),
@@ -292,7 +324,11 @@ def chains_of_likelihoods() -> Any:
     return several(
         probit=(BayesianMF(1, likelihood="probit", **CHAIN), answers(), proba(answers())),
         ordinal=(BayesianMF(1, likelihood="ordinal", **CHAIN), grades(), proba(grades())),
-        spread=(BayesianMF(1, likelihood="ordinal", noise="both", **CHAIN), grades(), proba(grades())),
+        spread=(
+            BayesianMF(1, likelihood="ordinal", noise="both", **CHAIN),
+            grades(),
+            proba(grades()),
+        ),
         poisson=(BayesianMF(1, likelihood="poisson", **CHAIN), few(), ask(few())),
         chains=(BayesianMF(2, n_chains=3, clip=None, **CHAIN), near(), ask(near())),
         single=(BayesianMF(1, **CHAIN), near().astype(np.float32), ask(near().astype(np.float32))),
@@ -323,9 +359,15 @@ def items_take_in_rows() -> Any:
             ]
         )
     names = {"rows": "u", "columns": "i", "values": "v"}
-    table = pd.DataFrame({"u": list("aabbcc"), "i": list("xyyzzx"), "v": [1.0, 2.0, 3.0, 1.0, 1.0, 2.0]})
+    table = pd.DataFrame(
+        {"u": list("aabbcc"), "i": list("xyyzzx"), "v": [1.0, 2.0, 3.0, 1.0, 1.0, 2.0]}
+    )
     model = EASE(1.0, strengths="raw").fit(table, **names)
-    model.update(eckart.observed(pd.DataFrame({"u": list("add"), "i": list("zxy"), "v": [1.0, 1.0, 4.0]}), **names))
+    model.update(
+        eckart.observed(
+            pd.DataFrame({"u": list("add"), "i": list("zxy"), "v": [1.0, 1.0, 4.0]}), **names
+        )
+    )
     return [
         *out,
         model.recommend(["a", "d", "b"], 2).scores,
@@ -342,7 +384,10 @@ def sparse_features_of_a_chain() -> Any:
     x = sparse.csr_array(np.where(counts()[:20, :6] > 0, counts()[:20, :6], 0.0))
     rng, rest = np.random.default_rng(2), np.random.default_rng(1).standard_normal((20, 2))
     link = Iterative(x, 2)
-    return [[link.draw(rng, rest, np.eye(2), np.eye(2)), link.weights(), link.strength] for _ in range(2)]
+    return [
+        [link.draw(rng, rest, np.eye(2), np.eye(2)), link.weights(), link.strength]
+        for _ in range(2)
+    ]
 
 
 @case

@@ -1,4 +1,5 @@
-"""Runs of embeddings that are written down; interrupts of all fits, and parameters that nobody gave."""
+"""Runs of embeddings that are written down; interrupts of all fits, and parameters that nobody
+gave."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ from paths_base import case, several
 
 @case
 def interrupts() -> Any:
-    """The first, second or fourth time that a fit tells how far it is, it is interrupted: what has an answer returns it, what has none raises."""
+    """The first, second or fourth time that a fit tells how far it is, it is interrupted: what has
+    an answer returns it, what has none raises."""
     from recorded_paths import told_to
     from resumable_fits import FITS, holes, of
 
@@ -87,7 +89,10 @@ def defaults() -> Any:
     """Parameters that nobody gave: a change of one changes what everybody gets."""
     from eckart.io.models.save import CLASSES
 
-    return {name: {p: str(v) for p, v in getattr(eckart, name)().get_params(deep=False).items()} for name in CLASSES}
+    return {
+        name: {p: str(v) for p, v in getattr(eckart, name)().get_params(deep=False).items()}
+        for name in CLASSES
+    }
 
 
 def sentences() -> list[list[str]]:
@@ -102,7 +107,11 @@ def words_by_options() -> Any:
     x = sentences()
 
     def ask(m):
-        return [m.vectors_.neighbours("ka", 3), m.transform([["ka", "le"], ["mo"]]), m.certify(x).to_dict()]
+        return [
+            m.vectors_.neighbours("ka", 3),
+            m.transform([["ka", "le"], ["mo"]]),
+            m.certify(x).to_dict(),
+        ]
 
     return several(
         pmi=(PMI(3, min_count=1, shift=2.0), x, ask),
@@ -116,7 +125,9 @@ def words_by_options() -> Any:
         skip_exact=(SkipGram(2, min_count=1, solver="exact", negatives=3, max_iter=8), x, ask),
         softmax=(SkipGram(2, min_count=1, loss="softmax", bias=True, max_iter=8), x, ask),
         skip_lists=(
-            SkipGram(2, min_count=1, negatives=2, window=2, sample=None, max_iter=2, deterministic=True),
+            SkipGram(
+                2, min_count=1, negatives=2, window=2, sample=None, max_iter=2, deterministic=True
+            ),
             x,
             ask,
         ),
@@ -218,4 +229,13 @@ def questions_to_vectors() -> Any:
             v.neighbours(unknown)
         except eckart.InputError as error:
             out.append(str(error))
-    return [*out, v.get(["ka", "??"], "zeros"), "ka" in v, "??" in v, v["le"], repr(v), len(v), v._repr_html_()]
+    return [
+        *out,
+        v.get(["ka", "??"], "zeros"),
+        "ka" in v,
+        "??" in v,
+        v["le"],
+        repr(v),
+        len(v),
+        v._repr_html_(),
+    ]

@@ -1,4 +1,5 @@
-"""Runs of mixtures, topics and parts that are written down: starts, families, priors, divergences, streams, selections."""
+"""Runs of mixtures, topics and parts that are written down: starts, families, priors, divergences,
+streams, selections."""
 
 from __future__ import annotations
 
@@ -27,9 +28,16 @@ from resumable_fits import counts, groups, holes, parts
 def models_that_start_warm() -> Any:
     als = ALS(2, warm_start=True, max_iter=3, tol=0.0, random_state=0).fit(near())
     mixture = GaussianMixture(2, warm_start=True, max_iter=3, random_state=0).fit(groups())
-    topics = LDA(2, learning_method="variational", warm_start=True, max_iter=3, random_state=0).fit(counts())
+    topics = LDA(2, learning_method="variational", warm_start=True, max_iter=3, random_state=0).fit(
+        counts()
+    )
     words_ = LDA(
-        3, learning_method="cvb0", seed_words={0: [1, 3], 2: [5]}, seed_weight=20.0, max_iter=5, random_state=0
+        3,
+        learning_method="cvb0",
+        seed_words={0: [1, 3], 2: [5]},
+        seed_weight=20.0,
+        max_iter=5,
+        random_state=0,
     ).fit(counts())
     models = [als.fit(near()), mixture.fit(groups()), topics.fit(counts()), words_]
     return [[m.fit_.trace.values, m.fit_.plan, m.fit_.factors.to_state()[0]] for m in models]
@@ -58,14 +66,27 @@ def mixtures_by_options() -> Any:
 
     start = {"weights_init": [0.5, 0.3, 0.2], "means_init": x[[0, 50, 100]]}
     return several(
-        given=(GaussianMixture(3, **start, precisions_init=np.tile(np.eye(3), (3, 1, 1)), max_iter=8), x, ask),
-        given_tied=(GaussianMixture(3, covariance_type="tied", **start, precisions_init=2 * np.eye(3), max_iter=8), x),
+        given=(
+            GaussianMixture(3, **start, precisions_init=np.tile(np.eye(3), (3, 1, 1)), max_iter=8),
+            x,
+            ask,
+        ),
+        given_tied=(
+            GaussianMixture(
+                3, covariance_type="tied", **start, precisions_init=2 * np.eye(3), max_iter=8
+            ),
+            x,
+        ),
         given_diag=(
-            GaussianMixture(3, covariance_type="diag", **start, precisions_init=np.full((3, 3), 2.0), max_iter=8),
+            GaussianMixture(
+                3, covariance_type="diag", **start, precisions_init=np.full((3, 3), 2.0), max_iter=8
+            ),
             x,
         ),
         given_spherical=(
-            GaussianMixture(3, covariance_type="spherical", **start, precisions_init=[1.0, 2.0, 0.5], max_iter=8),
+            GaussianMixture(
+                3, covariance_type="spherical", **start, precisions_init=[1.0, 2.0, 0.5], max_iter=8
+            ),
             x,
         ),
         random=(GaussianMixture(3, init_params="random", max_iter=12), x),
@@ -87,7 +108,9 @@ def mixtures_by_options() -> Any:
 @case
 def mixtures_in_pieces() -> Any:
     rng = np.random.default_rng(15)
-    x = np.concatenate([rng.standard_normal((1300, 2)) + c for c in (0.0, 4.0)])[rng.permutation(2600)]
+    x = np.concatenate([rng.standard_normal((1300, 2)) + c for c in (0.0, 4.0)])[
+        rng.permutation(2600)
+    ]
     model = GaussianMixture(2, random_state=0)
     out = []
     for piece in np.array_split(x, 3):
@@ -114,7 +137,10 @@ def mixtures_in_pieces() -> Any:
         np.array([[0.0, 0.0], [3.0, 1.0]]),
         np.array([[[2.0, 0.5], [0.5, 1.0]], [[1.0, 0.0], [0.0, 4.0]]]),
     )
-    return [out, [[m.covariances_, m.score_samples(x[:5]), m.precisions_cholesky_] for m in (made, full)]]
+    return [
+        out,
+        [[m.covariances_, m.score_samples(x[:5]), m.precisions_cholesky_] for m in (made, full)],
+    ]
 
 
 class Exponential:
@@ -136,7 +162,13 @@ def families() -> Any:
     missing = np.where(np.random.default_rng(4).random(signs_.shape) < 0.2, np.nan, signs_)
 
     def ask(x):
-        return lambda m: [m.score(x), m.bic(x), m.predict_proba(x[:4]), m.sample(3), m.certify(x).to_dict()["facts"]]
+        return lambda m: [
+            m.score(x),
+            m.bic(x),
+            m.predict_proba(x[:4]),
+            m.sample(3),
+            m.certify(x).to_dict()["facts"],
+        ]
 
     positive = np.abs(x) + 0.1
     own = Mixture(2, family=Exponential(), max_iter=10, random_state=0).fit(positive)
@@ -192,12 +224,20 @@ def families_alone() -> Any:
 def mixtures_selected() -> Any:
     x = groups()
     out = [
-        eckart.select_mixture(x, (1, 2, 3), ("spherical", "full"), criterion=c, random_state=0, max_iter=15)
+        eckart.select_mixture(
+            x, (1, 2, 3), ("spherical", "full"), criterion=c, random_state=0, max_iter=15
+        )
         for c in ("bic", "held_out")
     ]
     out.append(
         eckart.select_mixture(
-            x, (2, 3), ("diag",), criterion="aic", sample_weight=np.arange(120) % 3 + 1.0, random_state=0, max_iter=15
+            x,
+            (2, 3),
+            ("diag",),
+            criterion="aic",
+            sample_weight=np.arange(120) % 3 + 1.0,
+            random_state=0,
+            max_iter=15,
         )
     )
     return [[s.table, s.choices, s.notes, s.agree, str(s), s.model.means_] for s in out]
@@ -220,15 +260,35 @@ def topics_by_options() -> Any:
     quick = {"max_iter": 6}
     return several(
         priors=(
-            LDA(3, learning_method="variational", doc_topic_prior="auto", topic_word_prior="auto", **quick),
+            LDA(
+                3,
+                learning_method="variational",
+                doc_topic_prior="auto",
+                topic_word_prior="auto",
+                **quick,
+            ),
             x,
             ask,
         ),
         cvb0=(LDA(3, learning_method="cvb0", doc_topic_prior="auto", **quick), x, ask),
-        gibbs=(LDA(3, learning_method="gibbs", doc_topic_prior="auto", burn_in=6, n_samples=4), x, ask),
-        online=(LDA(3, learning_method="online", doc_topic_prior="auto", batch_size=20, **quick), x, ask),
+        gibbs=(
+            LDA(3, learning_method="gibbs", doc_topic_prior="auto", burn_in=6, n_samples=4),
+            x,
+            ask,
+        ),
+        online=(
+            LDA(3, learning_method="online", doc_topic_prior="auto", batch_size=20, **quick),
+            x,
+            ask,
+        ),
         sparse=(
-            LDA(2, learning_method="variational", doc_topic_prior=0.2, topic_word_prior=0.05, **quick),
+            LDA(
+                2,
+                learning_method="variational",
+                doc_topic_prior=0.2,
+                topic_word_prior=0.05,
+                **quick,
+            ),
             sparse.csr_array(x),
         ),
         sklearn=(
@@ -237,7 +297,9 @@ def topics_by_options() -> Any:
             lambda m: [m.bound_, m.score(x), m.perplexity(x, sub_sampling=True), m.perplexity(x)],
         ),
         sklearn_online=(
-            LatentDirichletAllocation(3, learning_method="online", max_iter=3, batch_size=16, total_samples=500.0),
+            LatentDirichletAllocation(
+                3, learning_method="online", max_iter=3, batch_size=16, total_samples=500.0
+            ),
             x,
             lambda m: [m.bound_, m.score(x), m.perplexity(x, sub_sampling=True)],
         ),
@@ -263,7 +325,9 @@ def topics_judged() -> Any:
         top_words(model.fit_.factors, 3, "lift"),
     ]
     done = eckart.document_completion(model.topic_word_, seen, hidden)
-    chosen = eckart.select_topics(LDA(learning_method="cvb0", max_iter=5, random_state=0), x, (2, 3), n=4)
+    chosen = eckart.select_topics(
+        LDA(learning_method="cvb0", max_iter=5, random_state=0), x, (2, 3), n=4
+    )
     return [*out, done, done.perplexity, chosen]
 
 
@@ -306,21 +370,44 @@ def parts_by_options() -> Any:
         l1=(NMF(3, alpha_W=0.01, alpha_H=0.02, l1_ratio=0.7, **quick), x, ask),
         l2=(NMF(3, alpha_W=0.05, alpha_H=0.0, **quick), x, ask),
         kl=(NMF(3, beta_loss="kl", **quick), x, ask),
-        saito=(NMF(3, beta_loss="itakura-saito", **quick), x + 0.01, lambda m: m.transform(x[:3] + 0.01)),
+        saito=(
+            NMF(3, beta_loss="itakura-saito", **quick),
+            x + 0.01,
+            lambda m: m.transform(x[:3] + 0.01),
+        ),
         half=(NMF(3, beta_loss=1.5, solver="mu", **quick), x, ask),
         low=(NMF(2, beta_loss=0.5, solver="mu", **quick), x + 0.01),
         kl_l1=(NMF(3, beta_loss="kl", alpha_W=0.01, l1_ratio=1.0, **quick), x),
         kl_l2=(NMF(3, beta_loss="kl", alpha_W=0.01, l1_ratio=0.0, solver="mu", **quick), x),
-        sparse=(NMF(3, **quick), sparse.csr_array(np.where(x > 0.3, x, 0.0)), lambda m: m.transform(x[:3])),
-        gaps=(NMF(3, **quick), holes(), lambda m: [m.transform(holes()[:3]), m.certify(holes()).to_dict()["facts"]]),
+        sparse=(
+            NMF(3, **quick),
+            sparse.csr_array(np.where(x > 0.3, x, 0.0)),
+            lambda m: m.transform(x[:3]),
+        ),
+        gaps=(
+            NMF(3, **quick),
+            holes(),
+            lambda m: [m.transform(holes()[:3]), m.certify(holes()).to_dict()["facts"]],
+        ),
         gaps_kl=(NMF(2, beta_loss="kl", **quick), holes()),
         stop=(NMF(3, tol=1e-2, max_iter=100), x),
         starts=(NMF(3, n_init=3, **quick), x),
         als=(NMF(3, solver="als", **quick), x),
         batches=(MiniBatchNMF(3, batch_size=7, max_iter=6), x, ask),
-        batches_kl=(MiniBatchNMF(2, batch_size=10, beta_loss="kl", max_iter=5, alpha_W=0.01), x, ask),
+        batches_kl=(
+            MiniBatchNMF(2, batch_size=10, beta_loss="kl", max_iter=5, alpha_W=0.01),
+            x,
+            ask,
+        ),
         forgetful=(
-            MiniBatchNMF(2, batch_size=10, forget_factor=0.5, fresh_restarts=True, max_no_improvement=2, max_iter=20),
+            MiniBatchNMF(
+                2,
+                batch_size=10,
+                forget_factor=0.5,
+                fresh_restarts=True,
+                max_no_improvement=2,
+                max_iter=20,
+            ),
             x,
             ask,
         ),
@@ -376,7 +463,17 @@ def topics_that_learn_priors() -> Any:
     return several(
         late=(LDA(2, learning_method="cvb0", max_iter=18, tol=0.0), x),
         early=(LDA(2, learning_method="cvb0", max_iter=30, tol=0.0), x),
-        held=(LDA(2, learning_method="cvb0", max_iter=21, doc_topic_prior=0.3, topic_word_prior="auto", tol=0.0), x),
+        held=(
+            LDA(
+                2,
+                learning_method="cvb0",
+                max_iter=21,
+                doc_topic_prior=0.3,
+                topic_word_prior="auto",
+                tol=0.0,
+            ),
+            x,
+        ),
         climbed=(LDA(2, learning_method="variational", max_iter=30, tol=0.0), x),
     )
 
@@ -393,7 +490,10 @@ def components_revived() -> Any:
     x, out = groups(), []
     far = np.vstack([x[0], x[50], np.full((2, 3), 1e4)])
     kinds = ("full", "tied", "diag", "spherical", "unit")
-    fits = {kind: (GaussianMixture(4, covariance_type=kind, means_init=far, max_iter=8), x) for kind in kinds}
+    fits = {
+        kind: (GaussianMixture(4, covariance_type=kind, means_init=far, max_iter=8), x)
+        for kind in kinds
+    }
     engine = engine_named("cpu", 1)
     placed, rng = engine.put(eckart.Dense(x)), np.random.default_rng(0)
     scale, problem = prepared(placed, family_named("gaussian diag"), None, engine)

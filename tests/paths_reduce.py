@@ -69,16 +69,27 @@ def scaled_rows() -> Any:
     ]
     out.append(PCA(2, scale=True, random_state=0).partial_fit(x[:20]).partial_fit(x[20:]))
     return [
-        [m.scale_, m.mean_, m.explained_variance_, m.certificate_.to_dict()["notes"], m.transform(x[:2])] for m in out
+        [
+            m.scale_,
+            m.mean_,
+            m.explained_variance_,
+            m.certificate_.to_dict()["notes"],
+            m.transform(x[:2]),
+        ]
+        for m in out
     ]
 
 
 @case
 def ranks_of_spectra() -> Any:
     rng = np.random.default_rng(5)
-    out: list[Any] = [[rank.marchenko_pastur_median(b), rank.threshold_factor(b)] for b in (0.1, 0.5, 1.0)]
+    out: list[Any] = [
+        [rank.marchenko_pastur_median(b), rank.threshold_factor(b)] for b in (0.1, 0.5, 1.0)
+    ]
     for n, k, size in ((8, 2, 3.0), (12, 4, 2.0), (6, 1, 1.5), (10, 0, 1.0)):
-        x = size * rng.standard_normal((40, k)) @ rng.standard_normal((k, n)) + rng.standard_normal((40, n))
+        x = size * rng.standard_normal((40, k)) @ rng.standard_normal((k, n)) + rng.standard_normal(
+            (40, n)
+        )
         values = np.linalg.eigvalsh(np.cov(x.T, bias=True))[::-1].copy()
         total = float(values.sum())
         out.append(
@@ -95,12 +106,23 @@ def ranks_of_spectra() -> Any:
 @case
 def pca_with_k_open() -> Any:
     rng = np.random.default_rng(6)
-    x = 3 * rng.standard_normal((60, 3)) @ rng.standard_normal((3, 9)) + rng.standard_normal((60, 9))
-    fits = {f"{k} {s}": fitted(PCA(k, svd_solver=s), x) for k in ("auto", "mle", 0.7, None) for s in ("svd", "eigh")}
-    fits |= {f"{k} {s}": fitted(PCA(k, svd_solver=s), x) for k in (0.7, "auto") for s in ("randomized", "lanczos")}
+    x = 3 * rng.standard_normal((60, 3)) @ rng.standard_normal((3, 9)) + rng.standard_normal(
+        (60, 9)
+    )
+    fits = {
+        f"{k} {s}": fitted(PCA(k, svd_solver=s), x)
+        for k in ("auto", "mle", 0.7, None)
+        for s in ("svd", "eigh")
+    }
+    fits |= {
+        f"{k} {s}": fitted(PCA(k, svd_solver=s), x)
+        for k in (0.7, "auto")
+        for s in ("randomized", "lanczos")
+    }
     wide = x.T @ rng.standard_normal((60, 60))
     fits |= {
-        f"wide {k}": fitted(PCA(k, svd_solver="eigh"), wide, sample_weight=np.arange(1.0, 10.0)) for k in (2, "auto")
+        f"wide {k}": fitted(PCA(k, svd_solver="eigh"), wide, sample_weight=np.arange(1.0, 10.0))
+        for k in (2, "auto")
     }
     return fits | {
         "none": fitted(PCA(0, svd_solver="eigh"), x),
@@ -154,18 +176,34 @@ def pca_in_pieces() -> Any:
     stream = PCA(2, random_state=0)
     for piece in np.array_split(x, 5):
         stream.partial_fit(piece)
-    weighed = PCA(2, random_state=0).partial_fit(x[:20], sample_weight=np.arange(1.0, 21.0)).partial_fit(x[20:])
+    weighed = (
+        PCA(2, random_state=0)
+        .partial_fit(x[:20], sample_weight=np.arange(1.0, 21.0))
+        .partial_fit(x[20:])
+    )
     online = IncrementalPCA(2, batch_size=9).fit(x)
     rows = PCA(2, random_state=0).fit([x[:20], x[20:]])
     given = PCA(2)
-    given.components_, given.mean_, given.explained_variance_ = np.eye(4)[:2], np.arange(4.0), np.array([3.0, 1.0])
+    given.components_, given.mean_, given.explained_variance_ = (
+        np.eye(4)[:2],
+        np.arange(4.0),
+        np.array([3.0, 1.0]),
+    )
     given.singular_values_ = np.array([6.0, 3.0])
     other = PCA(2)
     other.n_samples_, other.noise_variance_ = 11, 0.3
-    other.components_, other.mean_, other.singular_values_ = np.eye(4)[:2], np.arange(4.0), np.array([6.0, 3.0])
+    other.components_, other.mean_, other.singular_values_ = (
+        np.eye(4)[:2],
+        np.arange(4.0),
+        np.array([6.0, 3.0]),
+    )
     share = PCA(2)
     share.explained_variance_ratio_ = np.array([0.5, 0.2])
-    share.components_, share.mean_, share.explained_variance_ = np.eye(4)[:2], np.arange(4.0), np.array([3.0, 1.0])
+    share.components_, share.mean_, share.explained_variance_ = (
+        np.eye(4)[:2],
+        np.arange(4.0),
+        np.array([3.0, 1.0]),
+    )
     models = (stream, weighed, online, rows, given, other, share)
     return [
         [
@@ -183,7 +221,9 @@ def pca_in_pieces() -> Any:
 @case
 def components_selected() -> Any:
     rng = np.random.default_rng(8)
-    x = 2 * rng.standard_normal((50, 2)) @ rng.standard_normal((2, 7)) + rng.standard_normal((50, 7))
+    x = 2 * rng.standard_normal((50, 2)) @ rng.standard_normal((2, 7)) + rng.standard_normal(
+        (50, 7)
+    )
     out = [
         eckart.select_components(data, 4, shuffles=5, random_state=0)
         for data in (x, near(), sparse.csr_array(counts()[:, :6]))
@@ -238,7 +278,9 @@ def eigenvectors_by_powers() -> Any:
     ):
         a = (q * values) @ q.T
         found = eckart.power_method((a + a.T) / 2, 2, random_state=0)
-        out.append([found, eckart.power_method(lambda v, a=a: a @ v, 1, n=8, max_iter=5, random_state=0)])
+        out.append(
+            [found, eckart.power_method(lambda v, a=a: a @ v, 1, n=8, max_iter=5, random_state=0)]
+        )
     return out
 
 
@@ -252,7 +294,11 @@ def linear_networks() -> Any:
         tied=(
             LinearAutoencoder(2, tied=True, optimizer="nesterov", **quick),
             x,
-            lambda m: [m.transform(x[:3]), m.inverse_transform(m.transform(x[:3])), m.reconstruction_error(x)],
+            lambda m: [
+                m.transform(x[:3]),
+                m.inverse_transform(m.transform(x[:3])),
+                m.reconstruction_error(x),
+            ],
         ),
         ball=(LinearAutoencoder(2, optimizer="heavy_ball", learning_rate=0.1, **quick), x),
         gd=(LinearAutoencoder(2, optimizer="gd", **quick), x),
@@ -264,7 +310,11 @@ def linear_networks() -> Any:
             x,
             lambda m: m.certify(x).to_dict()["facts"],
         ),
-        gaps=(LinearAutoencoder(1, max_iter=20), near(), lambda m: m.certify(near()).to_dict()["facts"]),
+        gaps=(
+            LinearAutoencoder(1, max_iter=20),
+            near(),
+            lambda m: m.certify(near()).to_dict()["facts"],
+        ),
     )
 
 
@@ -272,7 +322,11 @@ def linear_networks() -> Any:
 def singular_vectors() -> Any:
     x = sparse.csr_array(counts())
     return several(
-        randomized=(TruncatedSVD(3, n_iter=2), x, lambda m: [m.transform(x), m.explained_variance_ratio_]),
+        randomized=(
+            TruncatedSVD(3, n_iter=2),
+            x,
+            lambda m: [m.transform(x), m.explained_variance_ratio_],
+        ),
         arpack=(TruncatedSVD(2, algorithm="arpack", tol=1e-6), noise()),
         exact=(TruncatedSVD(2, n_iter=0, n_oversamples=3), noise()),
     )
@@ -284,7 +338,14 @@ class Shape:
     def __new__(cls, kind: type, rows: int | None, n: int, nnz: int, itemsize: int) -> Any:
         made = object.__new__(
             type(
-                "Shape", (kind,), {"shape": (rows, n), "nnz": nnz, "dtype": np.dtype(f"f{itemsize}"), "in_memory": True}
+                "Shape",
+                (kind,),
+                {
+                    "shape": (rows, n),
+                    "nnz": nnz,
+                    "dtype": np.dtype(f"f{itemsize}"),
+                    "in_memory": True,
+                },
             )
         )
         return made
@@ -328,5 +389,8 @@ def plans() -> Any:
                     )
     return [
         len(out),
-        *(str([round(v, 12) if isinstance(v, float) else v for v in row[4]]) + row[0] + row[1] for row in out[::11]),
+        *(
+            str([round(v, 12) if isinstance(v, float) else v for v in row[4]]) + row[0] + row[1]
+            for row in out[::11]
+        ),
     ]

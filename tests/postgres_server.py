@@ -18,7 +18,9 @@ from pathlib import Path
 
 def program(name: str) -> str | None:
     """The path of one of PostgreSQL's programs, which Debian keeps off the search path."""
-    return shutil.which(name) or next(iter(sorted(glob.glob(f"/usr/lib/postgresql/*/bin/{name}"), reverse=True)), None)
+    return shutil.which(name) or next(
+        iter(sorted(glob.glob(f"/usr/lib/postgresql/*/bin/{name}"), reverse=True)), None
+    )
 
 
 def _user() -> str | None:
@@ -33,7 +35,11 @@ def server() -> Iterator[str]:
     """The address of a server that lives as long as the block."""
     folder = Path(tempfile.mkdtemp(prefix="eckart-pg-"))
     user = _user()
-    how = {} if user is None else {"user": user, "group": pwd.getpwnam(user).pw_gid, "extra_groups": []}
+    how = (
+        {}
+        if user is None
+        else {"user": user, "group": pwd.getpwnam(user).pw_gid, "extra_groups": []}
+    )
     if user is not None:
         shutil.chown(folder, user)
     with socket.socket() as probe:
@@ -41,13 +47,43 @@ def server() -> Iterator[str]:
         port = probe.getsockname()[1]
     environment = os.environ | {"HOME": str(folder), "LC_ALL": "C"}
     subprocess.run(
-        [str(program("initdb")), "-D", str(folder / "data"), "-U", "tester", "-A", "trust", "-N", "-E", "UTF8"],
-        check=True, capture_output=True, env=environment, cwd=folder, **how,
-    )  # fmt: skip
+        [
+            str(program("initdb")),
+            "-D",
+            str(folder / "data"),
+            "-U",
+            "tester",
+            "-A",
+            "trust",
+            "-N",
+            "-E",
+            "UTF8",
+        ],
+        check=True,
+        capture_output=True,
+        env=environment,
+        cwd=folder,
+        **how,
+    )
     running = subprocess.Popen(
-        [str(program("postgres")), "-D", str(folder / "data"), "-p", str(port), "-h", "127.0.0.1", "-k", str(folder), "-F"],
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment, cwd=folder, **how,
-    )  # fmt: skip
+        [
+            str(program("postgres")),
+            "-D",
+            str(folder / "data"),
+            "-p",
+            str(port),
+            "-h",
+            "127.0.0.1",
+            "-k",
+            str(folder),
+            "-F",
+        ],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=environment,
+        cwd=folder,
+        **how,
+    )
     try:
         for _ in range(200):
             with socket.socket() as probe:

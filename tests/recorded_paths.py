@@ -1,17 +1,25 @@
-"""Runs that were written down: every solver on small data with a fixed seed, and what it did on its way.
+"""Runs that were written down: every solver on small data with a fixed seed, and what it did on its
+way.
 
     python tests/recorded_paths.py              says which cases differ
-    python tests/recorded_paths.py --record     writes tests/saved/paths.json anew; with words: the cases with them in their names
-    python tests/recorded_paths.py --firmer     leaves out what this machine, or this setting of it, computes otherwise
+    python tests/recorded_paths.py --record     writes tests/saved/paths.json anew; with words: the
+    cases with them in their names
+    python tests/recorded_paths.py --firmer     leaves out what this machine, or this setting of it,
+    computes otherwise
 
-A definition says where a solver must end; which steps it takes, when it restarts, halves, grows its rank or stops, what it tells meanwhile and what it expects
-to cost are choices without a definition. They are compared with the last run that was written down, so that a change of them is meant. A change that is meant
-is recorded with the commit that makes it, and the difference of the file shows which solvers it moved.
+A definition says where a solver must end; which steps it takes, when it restarts, halves, grows its
+rank or stops, what it tells meanwhile and what it expects to cost are choices without a definition.
+They are compared with the last run that was written down, so that a change of them is meant. A
+change that is meant is recorded with the commit that makes it, and the difference of the file shows
+which solvers it moved.
 
-A number is kept only where rounding does not move it: each case is run twice more on data that differ by 1e-13, and what differs by more than a tenth of the
-tolerance is left out (errors at the level of rounding, counts of steps that end there). Then ``--firmer`` is run with other instructions of the processor:
+A number is kept only where rounding does not move it: each case is run twice more on data that
+differ by 1e-13, and what differs by more than a tenth of the tolerance is left out (errors at the
+level of rounding, counts of steps that end there). Then ``--firmer`` is run with other instructions
+of the processor:
 
-    OPENBLAS_CORETYPE=Sandybridge NPY_DISABLE_CPU_FEATURES="AVX2 FMA3" python tests/recorded_paths.py --firmer
+    OPENBLAS_CORETYPE=Sandybridge NPY_DISABLE_CPU_FEATURES="AVX2 FMA3" python
+    tests/recorded_paths.py --firmer
 """
 
 from __future__ import annotations
@@ -37,7 +45,8 @@ from eckart.trace import told_to
 HERE = Path(__file__).parent
 FILE = HERE / "saved" / "paths.json"
 CLOSE = 1e-5
-"""Relative tolerance of float64: other processors add in another order, and a path enlarges the difference a little."""
+"""Relative tolerance of float64: other processors add in another order, and a path enlarges the
+difference a little."""
 CLOSE_SINGLE, CLOSE_NETWORK = 1e-3, 2e-2
 """The same of float32, and of networks that are trained in it."""
 SINGLE = (
@@ -69,7 +78,8 @@ LEFT_OUT = (
     ),
 )
 KEPT = ("bayesian_mf_noise_and_features", "svt accelerated and plain")
-"""Beginnings of cases of others that take long and say what shorter ones say too, or whose solvers have tests of their steps of their own; and which stay."""
+"""Beginnings of cases of others that take long and say what shorter ones say too, or whose solvers
+have tests of their steps of their own; and which stay."""
 NETWORKS = ("autoencoder", "conv_autoencoder", "networks")
 """Beginnings of the names of cases that compute with PyTorch."""
 ELSEWHERE = (
@@ -124,7 +134,9 @@ def told(value: Any, depth: int = 0) -> Any:
     if isinstance(value, (list, tuple)):
         if len(value) > LONG and all(isinstance(v, (int, float, np.number)) for v in value):
             return _sums(np.asarray(value, float))
-        return [told(v, depth + 1) for v in value[:LONG]] + ([len(value)] if len(value) > LONG else [])
+        return [told(v, depth + 1) for v in value[:LONG]] + (
+            [len(value)] if len(value) > LONG else []
+        )
     if dataclasses.is_dataclass(value) and depth < 9:
         return told({f.name: getattr(value, f.name) for f in dataclasses.fields(value)}, depth + 1)
     return type(value).__name__
@@ -143,7 +155,11 @@ def _sums(a: np.ndarray) -> Any:
             float(flat[:1].sum()),
             float(flat[-1:].sum()),
         ]
-        return {"shape": list(a.shape), "gaps": int((~seen).sum()), "single" if single else "sums": sums}
+        return {
+            "shape": list(a.shape),
+            "gaps": int((~seen).sum()),
+            "single" if single else "sums": sums,
+        }
     if a.dtype.kind in "iub":
         flat = a.astype(np.float64).ravel()
         return {
@@ -168,7 +184,10 @@ def path_of(model: Any, heard: Heard) -> dict[str, Any]:
         "note": fit.trace.note,
         "plan": fit.plan,
         "stages": heard.stages,
-        "certificate": {name: certificate[name] for name in ("problem", "kind", "holds", "checks", "facts", "notes")},
+        "certificate": {
+            name: certificate[name]
+            for name in ("problem", "kind", "holds", "checks", "facts", "notes")
+        },
         "factors": arrays,
     }
     for name, _ in inspect.getmembers(type(model), lambda v: isinstance(v, property)):
@@ -180,7 +199,8 @@ def path_of(model: Any, heard: Heard) -> dict[str, Any]:
 
 @contextmanager
 def moved(scale: float) -> Any:
-    """Data that are read meanwhile are multiplied by numbers 1 + ``scale`` z; scale 0: they stay as they are."""
+    """Data that are read meanwhile are multiplied by numbers 1 + ``scale`` z; scale 0: they stay as
+    they are."""
     import eckart.matrix as matrix
 
     kinds = (matrix.Dense, matrix.Observed)
@@ -192,7 +212,11 @@ def moved(scale: float) -> Any:
 
     def dense(self: Any, *more: Any) -> None:
         before[0](self, *more)
-        if isinstance(self.values, np.ndarray) and self.values.dtype == np.float64 and _free(self.values):
+        if (
+            isinstance(self.values, np.ndarray)
+            and self.values.dtype == np.float64
+            and _free(self.values)
+        ):
             object.__setattr__(self, "values", changed(self.values))
 
     def observed(self: Any, *more: Any) -> None:
@@ -225,25 +249,42 @@ def differences(came: Any, wanted: Any, close: float = CLOSE, at: str = "") -> l
             d
             for key in wanted
             for d in differences(
-                came[key], wanted[key], max(close, CLOSE_SINGLE) if key == "single" else close, f"{at}/{key}"
+                came[key],
+                wanted[key],
+                max(close, CLOSE_SINGLE) if key == "single" else close,
+                f"{at}/{key}",
             )
         ]
     if isinstance(wanted, list):
         if not isinstance(came, list) or len(came) != len(wanted):
             return [f"{at}: {came} instead of {wanted}"[:300]]
-        return [d for i, (c, w) in enumerate(zip(came, wanted)) for d in differences(c, w, close, f"{at}/{i}")]
+        return [
+            d
+            for i, (c, w) in enumerate(zip(came, wanted))
+            for d in differences(c, w, close, f"{at}/{i}")
+        ]
     if isinstance(wanted, float) and isinstance(came, float):
-        same = came == wanted or abs(came - wanted) <= close * abs(wanted) + TINY or (came != came and wanted != wanted)
+        same = (
+            came == wanted
+            or abs(came - wanted) <= close * abs(wanted) + TINY
+            or (came != came and wanted != wanted)
+        )
         return [] if same else [f"{at}: {came!r} instead of {wanted!r}"]
     return [] if came == wanted else [f"{at}: {came!r} instead of {wanted!r}"[:300]]
 
 
 def firm(runs: list[Any], close: float = CLOSE) -> Any:
-    """The first of several runs, "~" where the others differ from it by more than a tenth of the tolerance."""
+    """The first of several runs, "~" where the others differ from it by more than a tenth of the
+    tolerance."""
     first = runs[0]
-    if isinstance(first, dict) and all(isinstance(r, dict) and r.keys() == first.keys() for r in runs):
+    if isinstance(first, dict) and all(
+        isinstance(r, dict) and r.keys() == first.keys() for r in runs
+    ):
         return {
-            key: firm([r[key] for r in runs], max(close, CLOSE_SINGLE) if key == "single" else close) for key in first
+            key: firm(
+                [r[key] for r in runs], max(close, CLOSE_SINGLE) if key == "single" else close
+            )
+            for key in first
         }
     if isinstance(first, list) and all(isinstance(r, list) and len(r) == len(first) for r in runs):
         return [firm([r[i] for r in runs], close) for i in range(len(first))]
@@ -321,7 +362,9 @@ def cases() -> dict[str, Callable[[], Any]]:
     all_of_them = {name: of_fit(*fit) for name, fit in FITS.items()}
     all_of_them |= {name: of_saved(make) for name, make in CASES.items()} | MORE
     without = LEFT_OUT if torch else (*LEFT_OUT, *NETWORKS)
-    return {name: do for name, do in all_of_them.items() if not name.startswith(without) or name in KEPT}
+    return {
+        name: do for name, do in all_of_them.items() if not name.startswith(without) or name in KEPT
+    }
 
 
 def run(case: str, scale: float = 0.0) -> Any:
@@ -335,7 +378,13 @@ def recorded() -> dict[str, Any]:
 
 
 def tolerance_of(case: str) -> float:
-    return CLOSE_NETWORK if case.startswith(NETWORKS) else CLOSE_SINGLE if case.startswith(SINGLE) else CLOSE
+    return (
+        CLOSE_NETWORK
+        if case.startswith(NETWORKS)
+        else CLOSE_SINGLE
+        if case.startswith(SINGLE)
+        else CLOSE
+    )
 
 
 def main() -> None:
@@ -349,9 +398,16 @@ def main() -> None:
             kept[name] = firm([first, run(name, 1e-13), run(name, -1e-13)], close)
         if "--firmer" in sys.argv:
             kept[name] = firm([kept[name], first], close)
-        print(f"{seconds:6.2f} s  {name}", differences(first, kept.get(name), close)[:3] or "", flush=True)
+        print(
+            f"{seconds:6.2f} s  {name}",
+            differences(first, kept.get(name), close)[:3] or "",
+            flush=True,
+        )
     if {"--record", "--firmer"} & {*sys.argv}:
-        lines = [f"{json.dumps(name)}: {json.dumps(kept[name], sort_keys=True)}" for name in sorted(cases())]
+        lines = [
+            f"{json.dumps(name)}: {json.dumps(kept[name], sort_keys=True)}"
+            for name in sorted(cases())
+        ]
         FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 

@@ -1,4 +1,5 @@
-"""Every fit that can be resumed from a checkpoint, with small data: for the tests of resuming and for the campaign that kills them."""
+"""Every fit that can be resumed from a checkpoint, with small data: for the tests of resuming and
+for the campaign that kills them."""
 
 from __future__ import annotations
 
@@ -35,7 +36,9 @@ from eckart import (
 
 def groups():
     rng = np.random.default_rng(0)
-    return np.concatenate([rng.standard_normal((40, 3)) + c for c in ([0, 0, 0], [3, 0, 0], [0, 4, 1])])
+    return np.concatenate(
+        [rng.standard_normal((40, 3)) + c for c in ([0, 0, 0], [3, 0, 0], [0, 4, 1])]
+    )
 
 
 def counts():
@@ -48,7 +51,8 @@ def parts(rows=60, n=20):
 
 
 def noisy_parts():
-    """Large enough for a sketch, with noise that it does not see: sweeps on the rows themselves are left to do."""
+    """Large enough for a sketch, with noise that it does not see: sweeps on the rows themselves are
+    left to do."""
     return parts(300, 250) + np.random.default_rng(7).random((300, 250))
 
 
@@ -77,7 +81,10 @@ FITS = {
     "GaussianMixture factor": (of(GaussianMixture, 2, covariance_type="factor", tol=1e-6), groups),
     "GaussianMixture gaps": (of(GaussianMixture, 3, tol=1e-6), holes),
     "Mixture": (of(Mixture, 3, n_init=3, tol=1e-8, family="gaussian diag"), groups),
-    "Mixture bernoulli": (of(Mixture, 3, n_init=2, tol=1e-8, family="bernoulli"), lambda: (counts() > 0) * 1.0),
+    "Mixture bernoulli": (
+        of(Mixture, 3, n_init=2, tol=1e-8, family="bernoulli"),
+        lambda: (counts() > 0) * 1.0,
+    ),
     "PLSA": (of(PLSA, 3, n_init=2), counts),
     "LDA cvb0": (of(LDA, 3, learning_method="cvb0", n_init=2), counts),
     "LDA variational": (of(LDA, 3, learning_method="variational", n_init=2, max_iter=25), counts),
@@ -108,7 +115,10 @@ FITS = {
     "PCA power": (of(PCA, 2, svd_solver="power"), noise),
     "PCA gradient": (of(PCA, 2, svd_solver="gradient", max_iter=100), noise),
     "LinearAutoencoder": (of(LinearAutoencoder, 2, max_iter=60), noise),
-    "LinearAutoencoder adam": (of(LinearAutoencoder, 2, optimizer="adam", tied=True, max_iter=60), noise),
+    "LinearAutoencoder adam": (
+        of(LinearAutoencoder, 2, optimizer="adam", tied=True, max_iter=60),
+        noise,
+    ),
     "LinearAutoencoder batches": (of(LinearAutoencoder, 2, batch_size=10, max_iter=30), noise),
     "LinearAutoencoder gaps": (of(LinearAutoencoder, 2, max_iter=50), holes),
     "ALS": (of(ALS, 2, tol=0.0, max_iter=8, l2=0.1), holes),
@@ -120,10 +130,22 @@ FITS = {
     "ALS held out": (of(ALS, 1, stop="held_out", tol=0.0, max_iter=8), holes),
     "BayesianMF of rank 1": (of(BayesianMF, 1, burn_in=4, n_samples=8), holes),
     "BayesianMF": (of(BayesianMF, 2, burn_in=4, n_samples=8), holes),
-    "BayesianMF heavy": (of(BayesianMF, 2, tails="heavy", noise="both", burn_in=4, n_samples=8), holes),
-    "BayesianMF of signs": (of(BayesianMF, 2, likelihood="probit", burn_in=4, n_samples=8), lambda: (holes() > 0.2) + 0.0 * holes()),
-    "BayesianMF of grades": (of(BayesianMF, 2, likelihood="ordinal", burn_in=4, n_samples=8), lambda: np.clip(np.round(2 * holes()), 0, 3)),
-    "BayesianMF of counts": (of(BayesianMF, 2, likelihood="poisson", burn_in=4, n_samples=8), lambda: np.round(3 * holes())),
+    "BayesianMF heavy": (
+        of(BayesianMF, 2, tails="heavy", noise="both", burn_in=4, n_samples=8),
+        holes,
+    ),
+    "BayesianMF of signs": (
+        of(BayesianMF, 2, likelihood="probit", burn_in=4, n_samples=8),
+        lambda: (holes() > 0.2) + 0.0 * holes(),
+    ),
+    "BayesianMF of grades": (
+        of(BayesianMF, 2, likelihood="ordinal", burn_in=4, n_samples=8),
+        lambda: np.clip(np.round(2 * holes()), 0, 3),
+    ),
+    "BayesianMF of counts": (
+        of(BayesianMF, 2, likelihood="poisson", burn_in=4, n_samples=8),
+        lambda: np.round(3 * holes()),
+    ),
     "SVP": (of(SVP, 2, tol=0.0, max_iter=20), holes),
     "SVT": (of(SVT, tol=1e-12, max_iter=20), holes),
     "SoftImpute": (of(SoftImpute, tau=0.5, tol=1e-5), holes),
@@ -135,15 +157,27 @@ FITS = {
     "PCA gaps, one direction": (of(PCA, 1), holes),
     "SVP of rank 1": (of(SVP, 1, tol=0.0, max_iter=20), holes),
     "PLSA of one topic": (of(PLSA, 1), counts),
-    "GaussianMixture of one column": (of(GaussianMixture, 2, tol=1e-8, n_init=2), lambda: groups()[:, :1]),
+    "GaussianMixture of one column": (
+        of(GaussianMixture, 2, tol=1e-8, n_init=2),
+        lambda: groups()[:, :1],
+    ),
     "TimeFactors of one factor": (of(TimeFactors, 1, burn_in=6, n_samples=10, thin=2), holes),
-    "IncrementalPCA of wide rows": (of(IncrementalPCA, 2, batch_size=10), lambda: np.tile(noise(), 90)),
+    "IncrementalPCA of wide rows": (
+        of(IncrementalPCA, 2, batch_size=10),
+        lambda: np.tile(noise(), 90),
+    ),
     "IncrementalPCA": (of(IncrementalPCA, 2, batch_size=10), noise),
     "LatentDirichletAllocation": (of(LatentDirichletAllocation, 2, max_iter=4), counts),
     "GloVe": (of(GloVe, 2, min_count=1, tol=0.0), words),
     "GloVe adagrad": (of(GloVe, 2, min_count=1, solver="adagrad", max_iter=10), words),
-    "SkipGram exact": (of(SkipGram, 2, min_count=1, sample=None, solver="exact", max_iter=12), words),
-    "SkipGram softmax": (of(SkipGram, 2, min_count=1, sample=None, loss="softmax", bias=True, max_iter=12), words),
+    "SkipGram exact": (
+        of(SkipGram, 2, min_count=1, sample=None, solver="exact", max_iter=12),
+        words,
+    ),
+    "SkipGram softmax": (
+        of(SkipGram, 2, min_count=1, sample=None, loss="softmax", bias=True, max_iter=12),
+        words,
+    ),
     "PMI": (of(PMI, 3, min_count=1, tol=1e-12), words),
     "PMI of counts": (of(PMI, 3, tol=1e-12), lambda: sparse.csr_array(counts().T @ counts())),
     "SLIM": (of(SLIM, l2=1.0, l1=0.1), parts),
@@ -158,5 +192,10 @@ def fitted(model):
     """All that a fit found: arrays by name, the trace, the certificate."""
     arrays = dict(model.fit_.factors.to_state()[0])
     arrays |= model.extra_state() if hasattr(model, "extra_state") else {}
-    told = model.certificate_.to_dict(), model.fit_.trace.values, model.fit_.trace.reason, len(model.fit_.plan)
+    told = (
+        model.certificate_.to_dict(),
+        model.fit_.trace.values,
+        model.fit_.trace.reason,
+        len(model.fit_.plan),
+    )
     return {name: (a.dtype, a.shape, a.tobytes()) for name, a in arrays.items()}, str(told)

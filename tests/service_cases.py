@@ -1,9 +1,11 @@
-"""Cases made from the OpenAPI file by schemathesis, against a real process: no answer is a 5xx, each is as the description says, what it forbids is refused.
+"""Cases made from the OpenAPI file by schemathesis, against a real process: no answer is a 5xx,
+each is as the description says, what it forbids is refused.
 
     python tests/service_cases.py [--cases 20000] [--schemathesis PATH]
 
-Two halves: cases as the generator invents them, valid and invalid ones, and valid ones with ids that the models know (service_hooks.py). Ends with code 1 where
-a check failed or the service did not live through it. ``make test-service`` installs schemathesis into an environment of its own.
+Two halves: cases as the generator invents them, valid and invalid ones, and valid ones with ids
+that the models know (service_hooks.py). Ends with code 1 where a check failed or the service did
+not live through it. ``make test-service`` installs schemathesis into an environment of its own.
 """
 
 from __future__ import annotations
@@ -48,11 +50,20 @@ def started(paths: dict[str, Path], said: Path) -> tuple[subprocess.Popen, int]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    command = [sys.executable, "-c", "from eckart.cli.main import run; run()", "serve", "--port", str(port)]
+    command = [
+        sys.executable,
+        "-c",
+        "from eckart.cli.main import run; run()",
+        "serve",
+        "--port",
+        str(port),
+    ]
     for name, path in paths.items():
         command += ["--model", f"{name}={path}"]
     with said.open("w") as out:
-        process = subprocess.Popen(command, stdout=out, stderr=out, env=os.environ | {"ECKART_LOG": "WARNING"})
+        process = subprocess.Popen(
+            command, stdout=out, stderr=out, env=os.environ | {"ECKART_LOG": "WARNING"}
+        )
     for _ in range(600):
         try:
             urllib.request.urlopen(f"http://127.0.0.1:{port}/ready", timeout=2).read()
@@ -62,14 +73,29 @@ def started(paths: dict[str, Path], said: Path) -> tuple[subprocess.Popen, int]:
     raise SystemExit(f"the service did not start: {said.read_text()}")
 
 
-def asked(program: str, port: int, folder: Path, each: int, *more: str, hooks: bool) -> tuple[int, int]:
+def asked(
+    program: str, port: int, folder: Path, each: int, *more: str, hooks: bool
+) -> tuple[int, int]:
     """The code of schemathesis and the number of its cases."""
-    (folder / "schemathesis.toml").write_text("request-timeout = 60\n[checks]\npositive_data_acceptance.enabled = false\n")  # unknown ids
+    (folder / "schemathesis.toml").write_text(
+        "request-timeout = 60\n[checks]\npositive_data_acceptance.enabled = false\n"
+    )  # unknown ids
     around = os.environ | (
-        {"SCHEMATHESIS_HOOKS": "service_hooks", "PYTHONPATH": str(Path(__file__).parent)} if hooks else {}
+        {"SCHEMATHESIS_HOOKS": "service_hooks", "PYTHONPATH": str(Path(__file__).parent)}
+        if hooks
+        else {}
     )
-    command = [program, "run", f"http://127.0.0.1:{port}/openapi.json", "--max-examples", str(each), *more]
-    done = subprocess.run([*command, "--continue-on-failure"], cwd=folder, env=around, capture_output=True, text=True)
+    command = [
+        program,
+        "run",
+        f"http://127.0.0.1:{port}/openapi.json",
+        "--max-examples",
+        str(each),
+        *more,
+    ]
+    done = subprocess.run(
+        [*command, "--continue-on-failure"], cwd=folder, env=around, capture_output=True, text=True
+    )
     found = re.search(r"([\d,]+) generated", done.stdout)
     if done.returncode:
         print(done.stdout[-6000:], done.stderr[-2000:])
@@ -82,7 +108,9 @@ def main() -> int:
     parser.add_argument("--schemathesis", default=shutil.which("schemathesis"))
     ask = parser.parse_args()
     if ask.schemathesis is None:
-        raise SystemExit("schemathesis is not installed, wanted it on the path; see make test-service")
+        raise SystemExit(
+            "schemathesis is not installed, wanted it on the path; see make test-service"
+        )
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         process, port = started(models(folder), folder / "log")
@@ -98,8 +126,15 @@ def main() -> int:
             counts: dict[str, int] = {}
             for status, count in re.findall(r'status="(\d+)"\} (\d+)', metrics):
                 counts[status] = counts.get(status, 0) + int(count)
-            print(f"{total:,} cases, answers by status: {', '.join(f'{s}: {c:,}' for s, c in sorted(counts.items()))}")
-            failed = bad or any(status >= "500" and status != "503" for status in counts) or process.poll() is not None
+            print(
+                f"{total:,} cases, answers by status: "
+                f"{', '.join(f'{s}: {c:,}' for s, c in sorted(counts.items()))}"
+            )
+            failed = (
+                bad
+                or any(status >= "500" and status != "503" for status in counts)
+                or process.poll() is not None
+            )
             if failed:
                 print((folder / "log").read_text()[-4000:])
             return int(failed)

@@ -1,4 +1,5 @@
-"""Loaded by schemathesis (see service_cases.py): invented ids are replaced by ids that the served models know, so that cases reach the models."""
+"""Loaded by schemathesis (see service_cases.py): invented ids are replaced by ids that the served
+models know, so that cases reach the models."""
 
 from __future__ import annotations
 
@@ -6,11 +7,23 @@ import random
 
 import schemathesis
 
-KNOWN = {"rows": [f"u{i}" for i in range(50)], "columns": list(range(1000, 1300)), "words": [str(i) for i in range(12)]}
+KNOWN = {
+    "rows": [f"u{i}" for i in range(50)],
+    "columns": list(range(1000, 1300)),
+    "words": [str(i) for i in range(12)],
+}
 KINDS = {
-    "rows": "rows", "row": "rows", "columns": "columns", "column": "columns", "candidates": "columns", "exclude": "columns", "words": "words", "a": "words",
-    "b": "words", "c": "words",
-}  # fmt: skip
+    "rows": "rows",
+    "row": "rows",
+    "columns": "columns",
+    "column": "columns",
+    "candidates": "columns",
+    "exclude": "columns",
+    "words": "words",
+    "a": "words",
+    "b": "words",
+    "c": "words",
+}
 
 
 @schemathesis.hook
@@ -24,7 +37,10 @@ def map_body(context, body):
 
 def _known(name, value, rng):
     if name == "X" and isinstance(value, dict):
-        return {part: _known(part, inner, rng) if part != "rows" else inner for part, inner in value.items()}
+        return {
+            part: _known(part, inner, rng) if part != "rows" else inner
+            for part, inner in value.items()
+        }
     if name == "X" and isinstance(value, list) and rng.random() < 0.5:
         wide = rng.choice([5, 300])
         return [[*row, *[None] * wide][:wide] if isinstance(row, list) else row for row in value]
@@ -32,4 +48,8 @@ def _known(name, value, rng):
         return value
     if isinstance(value, list):
         return [rng.choice(KNOWN[KINDS[name]]) for _ in value]
-    return rng.choice(KNOWN[KINDS[name]]) if isinstance(value, (str, int)) and not isinstance(value, bool) else value
+    return (
+        rng.choice(KNOWN[KINDS[name]])
+        if isinstance(value, (str, int)) and not isinstance(value, bool)
+        else value
+    )

@@ -1,14 +1,19 @@
 """The direction of largest variance: a model to copy, complete in one file.
 
-    maximise  u^T C u   over ||u|| = 1,    C = sum_i w_i (x_i - m)(x_i - m)^T,    m the weighted mean
+    maximise  u^T C u   over ||u|| = 1,    C = sum_i w_i (x_i - m)(x_i - m)^T,    m the weighted
+    mean
 
-Method: power iteration, u <- C u / ||C u||; the part of u outside the leading direction shrinks by l_2 / l_1 at each step. What the certificate proves: with
-l = u^T C u and r = C u - l u, some eigenvalue of C lies within ||r|| of l (Weinstein), so (l, u) is an eigenpair up to ``||r|| / l``. This is stationary:
-a start without any part in the leading direction would end at another eigenvector.
+Method: power iteration, u <- C u / ||C u||; the part of u outside the leading direction shrinks by
+l_2 / l_1 at each step. What the certificate proves: with l = u^T C u and r = C u - l u, some
+eigenvalue of C lies within ||r|| of l (Weinstein), so (l, u) is an eigenpair up to ``||r|| / l``.
+This is stationary: a start without any part in the leading direction would end at another
+eigenvector.
 
-A chapter's file has these rooms in this order: the formula above, the options and the pure solver, its evidence, the estimator.
+A chapter's file has these rooms in this order: the formula above, the options and the pure solver,
+its evidence, the estimator.
 
-Reference: R. von Mises and H. Pollaczek-Geiringer, "Praktische Verfahren der Gleichungsauflösung", ZAMM 9 (1929).
+Reference: R. von Mises and H. Pollaczek-Geiringer, "Praktische Verfahren der Gleichungsauflösung",
+ZAMM 9 (1929).
 """
 
 from __future__ import annotations
@@ -29,14 +34,18 @@ from eckart.trace import StopReason, Trace, Watcher, progress, silent
 
 
 class Options(NamedTuple):
-    """What the solver needs, resolved from the estimator's parameters: the user's own are never rewritten."""
+    """What the solver needs, resolved from the estimator's parameters: the user's own are never
+    rewritten."""
 
     tol: float
     max_iter: int
 
 
-def solve(x: Any, options: Options, *, engine: Any, rng: np.random.Generator, watch: Watcher = silent) -> Fit:
-    """The loop: it decides when to stop and keeps the trace. ``x`` is placed; only the engine touches its entries, n and n x 1 numbers come back."""
+def solve(
+    x: Any, options: Options, *, engine: Any, rng: np.random.Generator, watch: Watcher = silent
+) -> Fit:
+    """The loop: it decides when to stop and keeps the trace. ``x`` is placed; only the engine
+    touches its entries, n and n x 1 numbers come back."""
     trace = Trace("relative residual", reason=StopReason.MAX_ITER)
     with engine.at_work():
         moments = engine.column_moments(x)
@@ -58,19 +67,40 @@ def solve(x: Any, options: Options, *, engine: Any, rng: np.random.Generator, wa
         certificate, scatter = certify(x, u, moments.mean, options.tol, engine)
     total = float(np.sum(moments.square))
     rest = max(total - scatter, 0.0) / max(1, (len(u) - 1) * moments.weight)
-    basis = Basis(moments.mean.astype(x.dtype), u.T.astype(x.dtype), np.array([scatter]), total, rest, moments.weight, moments.rows, columns=x.columns)
+    basis = Basis(
+        moments.mean.astype(x.dtype),
+        u.T.astype(x.dtype),
+        np.array([scatter]),
+        total,
+        rest,
+        moments.weight,
+        moments.rows,
+        columns=x.columns,
+    )
     return Fit(basis, certificate, trace, {"engine": engine.name, "solver": "power iteration"})
 
 
-def certify(x: Any, u: np.ndarray, mean: np.ndarray, tol: float, engine: Any) -> tuple[Certificate, float]:
-    """Measured at the returned point, from placed data and factors alone; what was not measured is absent."""
+def certify(
+    x: Any, u: np.ndarray, mean: np.ndarray, tol: float, engine: Any
+) -> tuple[Certificate, float]:
+    """Measured at the returned point, from placed data and factors alone; what was not measured is
+    absent."""
     image = engine.gram_times(x, u, mean).astype(np.float64)
     scatter = float((u.T @ image)[0, 0])
     away = float(np.linalg.norm(image - scatter * u))
     # ten roundings of a sum of n products, where the tolerance asks for less
     limit = max(tol, 10 * len(u) * float(np.finfo(u.dtype).eps))
-    checks = (Check("residual", away / scatter if scatter > 0 else 0.0, limit, "distance from an eigenpair, relative"),)
-    return Certificate("direction of largest variance", "stationary", checks, {"scatter": scatter}), scatter
+    checks = (
+        Check(
+            "residual",
+            away / scatter if scatter > 0 else 0.0,
+            limit,
+            "distance from an eigenpair, relative",
+        ),
+    )
+    return Certificate(
+        "direction of largest variance", "stationary", checks, {"scatter": scatter}
+    ), scatter
 
 
 @dataclass(eq=False, repr=False)
@@ -84,7 +114,8 @@ class LeadingDirection(Estimator):
     max_iter : int
         Most steps.
     random_state, engine, n_threads, verbose
-        Seed of the start; what does the arithmetic; most threads (the result does not depend on it); progress bars.
+        Seed of the start; what does the arithmetic; most threads (the result does not depend on
+        it); progress bars.
 
     Attributes
     ----------

@@ -1,4 +1,5 @@
-"""A few seconds of every verb, for an installed eckart: `make test-wheel` runs this where only the wheel and what it requires are installed.
+"""A few seconds of every verb, for an installed eckart: `make test-wheel` runs this where only the
+wheel and what it requires are installed.
 
 It uses no test package and no optional one, and fails with an assertion that names what went wrong.
 """
@@ -20,14 +21,18 @@ import eckart
 def installed() -> None:
     """It is the wheel that is imported, not a checkout, and one version is told everywhere."""
     folder = Path(eckart.__file__).parent
-    assert "site-packages" in folder.parts, f"eckart was imported from {folder}, wanted an installed wheel"
+    assert "site-packages" in folder.parts, (
+        f"eckart was imported from {folder}, wanted an installed wheel"
+    )
     assert metadata.version("eckart") == eckart.__version__
     assert (folder / "py.typed").is_file()
 
 
 def reduce() -> None:
     rng = np.random.default_rng(0)
-    x = rng.standard_normal((60, 2)) @ rng.standard_normal((2, 8)) + 0.1 * rng.standard_normal((60, 8))
+    x = rng.standard_normal((60, 2)) @ rng.standard_normal((2, 8)) + 0.1 * rng.standard_normal(
+        (60, 8)
+    )
     model = eckart.PCA(2, random_state=0).fit(x)
     assert model.certificate_.holds, model.certificate_.reason
     gappy = np.where(rng.random(x.shape) < 0.2, np.nan, x)
@@ -44,7 +49,9 @@ def complete() -> None:
 
 
 def explain() -> None:
-    counts = eckart.corpus(["sun and moon", "moon and star", "apple and plum", "plum and pear"], stop_words="english")
+    counts = eckart.corpus(
+        ["sun and moon", "moon and star", "apple and plum", "plum and pear"], stop_words="english"
+    )
     assert eckart.LDA(2, random_state=0).fit(counts).transform(counts).shape == (4, 2)
     x = np.concatenate([np.random.default_rng(0).standard_normal((50, 2)) + 9 * c for c in (0, 1)])
     assert len(set(eckart.GaussianMixture(2, random_state=0).fit(x).predict(x))) == 2
@@ -71,7 +78,9 @@ def shell() -> None:
             ["reduce", "x.csv", "-k", "2", "--model", "m.safetensors", "--report", "r.html"],
             ["certify", "m.safetensors", "x.csv"],
         ):
-            done = subprocess.run([str(command), *words], cwd=folder, capture_output=True, text=True)
+            done = subprocess.run(
+                [str(command), *words], cwd=folder, capture_output=True, text=True
+            )
             assert done.returncode == 0, done.stdout + done.stderr
         assert eckart.load(Path(folder) / "m.safetensors").components_.shape == (2, 4)
 

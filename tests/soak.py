@@ -1,11 +1,14 @@
-"""A long run of the service: load, model swaps, killed workers, slow and garbage clients, and memory that must stay flat.
+"""A long run of the service: load, model swaps, killed workers, slow and garbage clients, and
+memory that must stay flat.
 
     python tests/soak.py [--seconds 3600] [--rate 100] [--swaps 100] [--kill-every 60]
 
-Three workers serve. One of the two younger ones is killed each time, so that the oldest lives through the whole run and sees every swap: what a worker
-leaks shows in it. Ends with code 1 where an answer was wrong, where a request failed for another reason than a killed worker, where a tenth of the
-questions was not asked in time, or where the memory of all processes or of the oldest worker grew by more than 1 MB an hour (measured from the end of the
-first fifth on, when caches are full; in runs under ten minutes the growth is printed and not judged).
+Three workers serve. One of the two younger ones is killed each time, so that the oldest lives
+through the whole run and sees every swap: what a worker leaks shows in it. Ends with code 1 where
+an answer was wrong, where a request failed for another reason than a killed worker, where a tenth
+of the questions was not asked in time, or where the memory of all processes or of the oldest worker
+grew by more than 1 MB an hour (measured from the end of the first fifth on, when caches are full;
+in runs under ten minutes the growth is printed and not judged).
 """
 
 from __future__ import annotations
@@ -30,10 +33,14 @@ from eckart import ALS, load
 
 
 def pages(pid: int, kind: str) -> float:
-    """Megabytes of a process: Pss counts a page that n processes share as 1/n of it, Rss counts it whole."""
+    """Megabytes of a process: Pss counts a page that n processes share as 1/n of it, Rss counts it
+    whole."""
     try:
         text = Path(f"/proc/{pid}/smaps_rollup").read_text()
-        return next(int(line.split()[1]) for line in text.splitlines() if line.startswith(f"{kind}:")) / 1024
+        return (
+            next(int(line.split()[1]) for line in text.splitlines() if line.startswith(f"{kind}:"))
+            / 1024
+        )
     except (OSError, StopIteration):  # it has just been killed
         return 0.0
 
@@ -42,7 +49,9 @@ def growth(times: np.ndarray, held: np.ndarray) -> float:
     """Megabytes an hour, from the median of the first third to that of the last."""
     third = max(1, len(held) // 3)
     return float(
-        (np.median(held[-third:]) - np.median(held[:third])) / max(1e-9, (times[-1] - times[0]) * 2 / 3) * 3600
+        (np.median(held[-third:]) - np.median(held[:third]))
+        / max(1e-9, (times[-1] - times[0]) * 2 / 3)
+        * 3600
     )
 
 
@@ -60,7 +69,8 @@ def children(parent: int) -> list[int]:
 
 
 class Load(threading.Thread):
-    """Paced questions, each answer compared with the model's own; a new connection every 200 questions, so that young workers are asked, too."""
+    """Paced questions, each answer compared with the model's own; a new connection every 200
+    questions, so that young workers are asked, too."""
 
     def __init__(self, port: int, rate: float, wanted: dict[str, list[int]], end: float):
         super().__init__(daemon=True)
@@ -129,7 +139,11 @@ def main() -> int:
     rng = np.random.default_rng(0)
     cells = rng.choice(200 * 500, 8000, replace=False)
     ratings = [(f"u{c // 500}", int(c % 500), float(rng.integers(1, 11)) / 2) for c in cells]
-    with tempfile.TemporaryDirectory() as folder, socket.socket() as probe, Path(folder, "log").open("w") as said:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        socket.socket() as probe,
+        Path(folder, "log").open("w") as said,
+    ):
         path = Path(folder, "m.safetensors")
         ALS(8, random_state=0).fit(ratings, rows=0, columns=1, values=2).save(path)
         model = load(path)
@@ -151,7 +165,9 @@ def main() -> int:
             "--slow",
             "3",
         ]
-        server = subprocess.Popen(command, stdout=said, stderr=said, env=os.environ | {"ECKART_LOG": "WARNING"})
+        server = subprocess.Popen(
+            command, stdout=said, stderr=said, env=os.environ | {"ECKART_LOG": "WARNING"}
+        )
         try:
             return _soak(ask, server, port, model, path, wanted)
         finally:
@@ -196,7 +212,13 @@ def _soak(
             os.kill(random.choice(alive[1:]), signal.SIGKILL)
             kills += 1
         if now > ask.seconds / 5 and len(alive) == 3:
-            seen.append((now, sum(pages(pid, "Pss") for pid in (server.pid, *alive)), pages(alive[0], "Rss")))
+            seen.append(
+                (
+                    now,
+                    sum(pages(pid, "Pss") for pid in (server.pid, *alive)),
+                    pages(alive[0], "Rss"),
+                )
+            )
         time.sleep(min(1.0, ask.seconds / 50))
     for thread in load_threads:
         thread.join(60)
@@ -205,15 +227,24 @@ def _soak(
     times, total, old = np.array(seen).T
     grown = [growth(times, held) for held in (total, old)]
     lived = children(server.pid)[0] == oldest
-    print(f"{done:,} answers, {len(wrong)} wrong, {cut} cut by {kills} killed workers, {swaps} swaps")
+    print(
+        f"{done:,} answers, {len(wrong)} wrong, {cut} cut by {kills} killed workers, {swaps} swaps"
+    )
     print(f"all processes {total[-1]:.0f} MB, growing by {grown[0]:+.1f} MB an hour")
     print(
-        f"the oldest worker {old[-1]:.0f} MB, growing by {grown[1]:+.1f} MB an hour{'' if lived else ', BUT IT DIED ON THE WAY'}"
+        f"the oldest worker {old[-1]:.0f} MB, growing by {grown[1]:+.1f} MB an "
+        f"hour{'' if lived else ', BUT IT DIED ON THE WAY'}"
     )
     for line in wrong[:5]:
         print(line)
     short = done + cut < 0.9 * ask.rate * ask.seconds
-    return int(bool(wrong) or not lived or short or cut > 8 * kills or (ask.seconds >= 600 and max(grown) > 1.0))
+    return int(
+        bool(wrong)
+        or not lived
+        or short
+        or cut > 8 * kills
+        or (ask.seconds >= 600 and max(grown) > 1.0)
+    )
 
 
 if __name__ == "__main__":

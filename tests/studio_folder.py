@@ -13,7 +13,8 @@ NUMBERS = ["height", "weight", "age", "speed"]
 
 
 def make(folder: Path) -> Path:
-    """Files: table.csv, ratings.csv, titles.csv, texts.csv, digits.npy, and a model for each room."""
+    """Files: table.csv, ratings.csv, titles.csv, texts.csv, digits.npy, and a model for each
+    room."""
     rng = np.random.default_rng(0)
     _table(folder, rng)
     _ratings(folder, rng)
@@ -39,12 +40,21 @@ def _ratings(folder: Path, rng: Any) -> None:
     u, v = rng.normal(size=(40, 2)), rng.normal(size=(30, 2))
     cells = rng.choice(40 * 30, 500, replace=False)
     value = np.clip(
-        np.rint(2 * (3 + u[cells // 30, 0] * v[cells % 30, 0] + u[cells // 30, 1] * v[cells % 30, 1])) / 2, 0.5, 5
+        np.rint(
+            2 * (3 + u[cells // 30, 0] * v[cells % 30, 0] + u[cells // 30, 1] * v[cells % 30, 1])
+        )
+        / 2,
+        0.5,
+        5,
     )
-    lines = ["user,film,stars", *(f"u{c // 30},{c % 30 + 100},{s}" for c, s in zip(cells.tolist(), value))]
+    lines = [
+        "user,film,stars",
+        *(f"u{c // 30},{c % 30 + 100},{s}" for c, s in zip(cells.tolist(), value)),
+    ]
     (folder / "ratings.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     (folder / "titles.csv").write_text(
-        "film,title\n" + "\n".join(f'{j + 100},"Film, No {j}"' for j in range(30)) + "\n", encoding="utf-8"
+        "film,title\n" + "\n".join(f'{j + 100},"Film, No {j}"' for j in range(30)) + "\n",
+        encoding="utf-8",
     )
     x = observed(str(folder / "ratings.csv"), rows="user", columns="film", values="stars")
     for name, model in (
@@ -53,7 +63,10 @@ def _ratings(folder: Path, rng: Any) -> None:
     ):
         model.fit(x)
         model.fit_.plan.update(
-            {"names": {"rows": "user", "columns": "film", "values": "stars"}, "titles": "titles.csv:film:title"}
+            {
+                "names": {"rows": "user", "columns": "film", "values": "stars"},
+                "titles": "titles.csv:film:title",
+            }
         )
         model.save(folder / f"{name}.safetensors")
 
@@ -76,7 +89,9 @@ def _texts(folder: Path, rng: Any) -> None:
     model.save(folder / "topics.safetensors")
     sentences = [text.rstrip(".").lower().split() for text in documents]
     for name, window in (("words", 5), ("other", 1)):
-        PMI(4, min_count=1, window=window, random_state=0).fit(sentences).save(folder / f"{name}.safetensors")
+        PMI(4, min_count=1, window=window, random_state=0).fit(sentences).save(
+            folder / f"{name}.safetensors"
+        )
 
 
 def _digits(folder: Path, rng: Any) -> None:

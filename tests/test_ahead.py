@@ -1,4 +1,5 @@
-"""Kernels that other processes compile while a first fit is at its first ones: the list is true, and a fit never depends on it."""
+"""Kernels that other processes compile while a first fit is at its first ones: the list is true,
+and a fit never depends on it."""
 
 import importlib
 import inspect
@@ -18,9 +19,13 @@ from eckart.engines.cpu.kernel_names import dispatcher_of, spelled, unspelled
 
 ENGINE = Path(ahead.__file__).parent
 COMPILED = sorted(
-    f"eckart.engines.cpu.{'.'.join(file.relative_to(ENGINE).with_suffix('').parts)}" for file in ENGINE.rglob("*.py") if "@njit" in file.read_text()
+    f"eckart.engines.cpu.{'.'.join(file.relative_to(ENGINE).with_suffix('').parts)}"
+    for file in ENGINE.rglob("*.py")
+    if "@njit" in file.read_text()
 )
-KERNELS = sorted({place for orders in ahead.recorded().values() for order in orders for place, _ in order})
+KERNELS = sorted(
+    {place for orders in ahead.recorded().values() for order in orders for place, _ in order}
+)
 
 
 @pytest.mark.parametrize("place", KERNELS)
@@ -40,9 +45,18 @@ def test_every_model_that_is_recorded_has_kernels():
 
 @pytest.mark.parametrize("module", COMPILED)
 def test_kernels_that_several_files_call_say_how_they_round(module):
-    """Else numba compiles them with the ``fastmath`` of whoever calls first, for all who call later."""
-    borrowed = [k for k in vars(importlib.import_module(module)).values() if isinstance(k, Dispatcher) and k.py_func.__module__ != module]
-    assert [k.__name__ for k in borrowed if "fastmath" not in k.targetoptions and "inline" not in k.targetoptions] == []
+    """Else numba compiles them with the ``fastmath`` of whoever calls first, for all who call
+    later."""
+    borrowed = [
+        k
+        for k in vars(importlib.import_module(module)).values()
+        if isinstance(k, Dispatcher) and k.py_func.__module__ != module
+    ]
+    assert [
+        k.__name__
+        for k in borrowed
+        if "fastmath" not in k.targetoptions and "inline" not in k.targetoptions
+    ] == []
 
 
 def test_a_type_that_cannot_be_spelled_is_refused():
@@ -61,15 +75,30 @@ print(sum(kernel.stats.cache_hits.values()), sum(kernel.stats.cache_misses.value
 
 def test_what_another_process_compiled_is_found(tmp_path):
     model, at, i, kernel = min(
-        ((m, at, i, k) for m, orders in ahead.recorded().items() for at, o in enumerate(orders) for i, k in enumerate(o)),
+        (
+            (m, at, i, k)
+            for m, orders in ahead.recorded().items()
+            for at, o in enumerate(orders)
+            for i, k in enumerate(o)
+        ),
         key=lambda found: len(str(found[3])),  # few arguments: soon compiled
     )
     left = len(ahead.recorded()[model][at]) - i
-    share = f"from eckart.engines.cpu.ahead import compile_share; compile_share({model!r}, {at}, {i}, {left - 1}, {left})"
+    share = (
+        f"from eckart.engines.cpu.ahead import compile_share; compile_share({model!r}, {at}, "
+        f"{i}, {left - 1}, {left})"
+    )
     env = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
     subprocess.run([sys.executable, "-c", share], env=env, check=True, timeout=60)
     code = IN_THE_CACHE.format(kernel=kernel)
-    told = subprocess.run([sys.executable, "-c", code], env=env, check=True, timeout=60, capture_output=True, text=True)
+    told = subprocess.run(
+        [sys.executable, "-c", code],
+        env=env,
+        check=True,
+        timeout=60,
+        capture_output=True,
+        text=True,
+    )
     assert told.stdout.split() == ["1", "0"]
 
 
@@ -95,7 +124,9 @@ def compiling(model: str, place: str, args: list) -> None:
     """What numba says when a kernel is being compiled in a fit of that model."""
     listener = kernel_names._Listener(ahead.send)
     listener.model = model
-    told = SimpleNamespace(data={"dispatcher": dispatcher_of(place), "args": tuple(map(unspelled, args))})
+    told = SimpleNamespace(
+        data={"dispatcher": dispatcher_of(place), "args": tuple(map(unspelled, args))}
+    )
     listener.on_start(told)
     listener.on_start(told)  # the next kernel sends nobody again
 
@@ -107,7 +138,9 @@ def test_the_first_kernel_sends_others_ahead_once(started):
     assert all("compile_share('ALS', 0, 1" in command[-1] for command in started)
 
 
-@pytest.mark.parametrize("reason", ["switch", "one core", "another program", "another model", "the last kernel"])
+@pytest.mark.parametrize(
+    "reason", ["switch", "one core", "another program", "another model", "the last kernel"]
+)
 def test_nobody_is_sent_where_it_would_not_help(started, monkeypatch, reason):
     order = ahead.recorded()["ALS"][0]
     if reason == "switch":
@@ -116,7 +149,10 @@ def test_nobody_is_sent_where_it_would_not_help(started, monkeypatch, reason):
         monkeypatch.setattr(ahead.os, "sched_getaffinity", lambda pid: {0}, raising=False)
     elif reason == "another program":
         monkeypatch.setattr(sys, "executable", "/opt/notebook-app")
-    compiling("PMI" if reason == "another model" else "ALS", *order[-1 if reason == "the last kernel" else 0])
+    compiling(
+        "PMI" if reason == "another model" else "ALS",
+        *order[-1 if reason == "the last kernel" else 0],
+    )
     assert started == []
 
 
@@ -137,4 +173,6 @@ def test_a_fit_goes_on_where_no_process_can_be_started(started, monkeypatch):
 def test_first_fits_compile_what_the_list_says(model):
     listed = [[list(kernel) for kernel in order] for order in ahead.recorded()[model]]
     for order in first_kernels.orders_of(model):
-        assert order in listed, "kernels have changed: python tests/first_kernels.py writes the list anew"
+        assert order in listed, (
+            "kernels have changed: python tests/first_kernels.py writes the list anew"
+        )

@@ -1,4 +1,5 @@
-"""Alternating least squares: the formulas, judged by brute force on small problems, and what happens at the edges."""
+"""Alternating least squares: the formulas, judged by brute force on small problems, and what
+happens at the edges."""
 
 from __future__ import annotations
 
@@ -24,8 +25,13 @@ BARE = {"biases": False, "normalise": None, "l2_power": 0.0}
 
 
 def holes(rng, n=12, m=9, rank=2, share=0.4, noise=0.1, mean=0.0):
-    """A noisy matrix of low rank with NaN where nothing was seen; every row and column keeps an entry."""
-    a = rng.standard_normal((n, rank)) @ rng.standard_normal((rank, m)) + noise * rng.standard_normal((n, m)) + mean
+    """A noisy matrix of low rank with NaN where nothing was seen; every row and column keeps an
+    entry."""
+    a = (
+        rng.standard_normal((n, rank)) @ rng.standard_normal((rank, m))
+        + noise * rng.standard_normal((n, m))
+        + mean
+    )
     gone = rng.random(a.shape) < share
     gone[np.arange(n), np.arange(n) % m] = False
     gone[np.arange(m) % n, np.arange(m)] = False
@@ -56,8 +62,14 @@ def explicit(a, point, l2, power, l2_bias, weights=None):
     miss = np.where(seen, a, 0.0) - (mean + b[:, None] + c[None, :] + u @ v.T)
     rows, columns = seen.sum(axis=1), seen.sum(axis=0)
     value = 0.5 * np.sum(w * miss**2)
-    value += 0.5 * ridges(rows, l2, power) @ (u**2).sum(axis=1) + 0.5 * ridges(columns, l2, power) @ (v**2).sum(axis=1)
-    return value + 0.5 * ridges(rows, l2_bias, power) @ b**2 + 0.5 * ridges(columns, l2_bias, power) @ c**2
+    value += 0.5 * ridges(rows, l2, power) @ (u**2).sum(axis=1) + 0.5 * ridges(
+        columns, l2, power
+    ) @ (v**2).sum(axis=1)
+    return (
+        value
+        + 0.5 * ridges(rows, l2_bias, power) @ b**2
+        + 0.5 * ridges(columns, l2_bias, power) @ c**2
+    )
 
 
 def implicit(r, point, l2, power, alpha, a0, zeros):
@@ -71,14 +83,19 @@ def implicit(r, point, l2, power, alpha, a0, zeros):
     else:
         value = 0.5 * np.sum(np.where(seen, a0 + strength, a0) * (seen - s) ** 2)
     rows, columns = seen.sum(axis=1) + a0 * r.shape[1], seen.sum(axis=0) + a0 * r.shape[0]
-    return value + 0.5 * l2 * rows**power @ (u**2).sum(axis=1) + 0.5 * l2 * columns**power @ (v**2).sum(axis=1)
+    return (
+        value
+        + 0.5 * l2 * rows**power @ (u**2).sum(axis=1)
+        + 0.5 * l2 * columns**power @ (v**2).sum(axis=1)
+    )
 
 
 # ---- the objective
 
 
 @settings(max_examples=25, deadline=None)
-@example(0, (2, 8, 2), 0.0, 0.0, True, False, False)  # one entry in a column: the bias takes all of it
+# one entry in a column: the bias takes all of it
+@example(0, (2, 8, 2), 0.0, 0.0, True, False, False)
 @example(5376, (4, 4, 2), 0.0, 0.5, True, True, True)  # free biases in the thousands
 @given(
     st.integers(0, 2**32 - 1),
@@ -89,7 +106,9 @@ def implicit(r, point, l2, power, alpha, a0, zeros):
     st.booleans(),
     st.booleans(),
 )
-def test_the_objective_is_the_formula_and_falls_every_half_sweep(seed, shape, l2, power, biases, nonnegative, weighted):
+def test_the_objective_is_the_formula_and_falls_every_half_sweep(
+    seed, shape, l2, power, biases, nonnegative, weighted
+):
     rng = np.random.default_rng(seed)
     n, m, k = shape
     a = holes(rng, n, m, mean=1.0)
@@ -107,7 +126,9 @@ def test_the_objective_is_the_formula_and_falls_every_half_sweep(seed, shape, l2
     ).fit(a, weights=w)
     values = np.array(model.fit_.trace.values)
     point = factors(model)
-    rounding = 1e-11 * (np.nansum(a**2) + (sum(np.sum(b**2) for b in point[2:4]) if biases else 0.0))
+    rounding = 1e-11 * (
+        np.nansum(a**2) + (sum(np.sum(b**2) for b in point[2:4]) if biases else 0.0)
+    )
     assert (np.diff(values) <= rounding).all()
     want = explicit(a, point, l2, power, l2, w)
     assert values[-1] == pytest.approx(want, rel=1e-8, abs=rounding)
@@ -130,9 +151,18 @@ def test_the_implicit_objective_is_that_of_all_cells(seed, zeros, power, a0, non
     r = strengths(rng)
     r[0, 0] = 2.0
     model = ALS(
-        3, feedback="implicit", zeros=zeros, l2=0.05, l2_power=power, alpha=1.5, unobserved_weight=a0,
-        nonnegative=nonnegative, max_iter=6, tol=0.0, random_state=0,
-    ).fit(r)  # fmt: skip
+        3,
+        feedback="implicit",
+        zeros=zeros,
+        l2=0.05,
+        l2_power=power,
+        alpha=1.5,
+        unobserved_weight=a0,
+        nonnegative=nonnegative,
+        max_iter=6,
+        tol=0.0,
+        random_state=0,
+    ).fit(r)
     values = np.array(model.fit_.trace.values)
     assert (np.diff(values) <= 1e-10 * values.max()).all()
     want = implicit(r, factors(model), 0.05, power, 1.5, a0, zeros)
@@ -142,9 +172,18 @@ def test_the_implicit_objective_is_that_of_all_cells(seed, zeros, power, a0, non
 
 @pytest.mark.parametrize("zeros", ["all", "unobserved"])
 def test_implicit_rows_are_the_dense_weighted_solutions(rng, zeros):
-    """Given V, each u_i = (sum_j W_ij v_j v_j^T + l I)^-1 sum_j W_ij P_ij v_j over all cells; likewise for columns at the end."""
+    """Given V, each u_i = (sum_j W_ij v_j v_j^T + l I)^-1 sum_j W_ij P_ij v_j over all cells;
+    likewise for columns at the end."""
     r = strengths(rng)
-    model = ALS(3, feedback="implicit", zeros=zeros, l2=0.1, l2_power=0.0, unobserved_weight=1.0, **TO_THE_END).fit(r)
+    model = ALS(
+        3,
+        feedback="implicit",
+        zeros=zeros,
+        l2=0.1,
+        l2_power=0.0,
+        unobserved_weight=1.0,
+        **TO_THE_END,
+    ).fit(r)
     u, v = model.row_factors_, model.column_factors_
     seen = ~np.isnan(r)
     strength = np.where(seen, r, 0.0)
@@ -189,19 +228,33 @@ def test_explicit_against_a_general_minimiser(rng, biases):
 @pytest.mark.parametrize("zeros", ["all", "unobserved"])
 def test_implicit_against_a_general_minimiser(rng, zeros):
     r = strengths(rng, 5, 4)
-    model = ALS(2, feedback="implicit", unobserved_weight=0.1, zeros=zeros, l2=0.2, l2_power=1.0, **TO_THE_END).fit(r)
-    best = best_by_scipy(lambda parts: implicit(r, parts, 0.2, 1.0, 1.0, 0.1, zeros), [(5, 2), (4, 2)])
+    model = ALS(
+        2,
+        feedback="implicit",
+        unobserved_weight=0.1,
+        zeros=zeros,
+        l2=0.2,
+        l2_power=1.0,
+        **TO_THE_END,
+    ).fit(r)
+    best = best_by_scipy(
+        lambda parts: implicit(r, parts, 0.2, 1.0, 1.0, 0.1, zeros), [(5, 2), (4, 2)]
+    )
     assert model.objective_ == pytest.approx(best, rel=1e-5)
 
 
 # ---- rows
 
 
-@pytest.mark.parametrize("options", [{}, {"l2_power": 0.0}, {"biases": True, "normalise": None}, {"nonnegative": True}])
+@pytest.mark.parametrize(
+    "options", [{}, {"l2_power": 0.0}, {"biases": True, "normalise": None}, {"nonnegative": True}]
+)
 def test_columns_are_the_plain_ridge_solution_given_the_rows(rng, options):
     """The last half sweep solved the columns exactly."""
     a = holes(rng)
-    model = ALS(3, **{"l2": 0.1, "biases": False, "max_iter": 7, "tol": 0.0, "random_state": 0, **options}).fit(a)
+    model = ALS(
+        3, **{"l2": 0.1, "biases": False, "max_iter": 7, "tol": 0.0, "random_state": 0, **options}
+    ).fit(a)
     f, norm = model.fit_.factors, model.normaliser_
     y = Observed.from_nan(a) if norm is None else norm.apply(Observed.from_nan(a))
     rule = RidgeRule(0.1, options.get("l2_power", 1.0), model.biases, 0.1, model.nonnegative)
@@ -214,7 +267,9 @@ def test_columns_are_the_plain_ridge_solution_given_the_rows(rng, options):
 
 def test_a_weight_of_two_is_half_the_ridge(rng):
     a = holes(rng)
-    two = ALS(3, l2=0.4, l2_power=0.0, max_iter=20, tol=0.0, random_state=0).fit(a, weights=np.full(a.shape, 2.0))
+    two = ALS(3, l2=0.4, l2_power=0.0, max_iter=20, tol=0.0, random_state=0).fit(
+        a, weights=np.full(a.shape, 2.0)
+    )
     one = ALS(3, l2=0.2, l2_power=0.0, max_iter=20, tol=0.0, random_state=0).fit(a)
     np.testing.assert_allclose(two.row_factors_, one.row_factors_, atol=1e-9)
     assert two.objective_ == pytest.approx(2 * one.objective_)
@@ -253,7 +308,11 @@ def test_weights_in_every_form_are_the_same(rng):
     x = Observed.from_nan(a)
     forms = w, w[~np.isnan(a)], replace(x, data=w[~np.isnan(a)])
     models = [ALS(2, random_state=0).fit(x, weights=form) for form in forms]
-    assert models[0].row_factors_.tobytes() == models[1].row_factors_.tobytes() == models[2].row_factors_.tobytes()
+    assert (
+        models[0].row_factors_.tobytes()
+        == models[1].row_factors_.tobytes()
+        == models[2].row_factors_.tobytes()
+    )
 
 
 @pytest.mark.parametrize(
@@ -280,13 +339,17 @@ def test_weights_that_would_be_ignored_are_refused(rng):
 
 
 @pytest.mark.parametrize(
-    "options", [{"biases": False}, {"feedback": "implicit"}, {"feedback": "implicit", "zeros": "unobserved"}]
+    "options",
+    [{"biases": False}, {"feedback": "implicit"}, {"feedback": "implicit", "zeros": "unobserved"}],
 )
 @pytest.mark.parametrize("steps", [1, 3])
 def test_conjugate_gradients_fall_every_half_sweep_to_the_same_minimum(rng, options, steps):
     a = strengths(rng) if "feedback" in options else holes(rng)
     options = {"l2": 0.1, "random_state": 0, "max_iter": 400, "tol": 1e-10, **options}
-    by_steps, exact = ALS(3, solver="cg", cg_steps=steps, **options).fit(a), ALS(3, solver="cholesky", **options).fit(a)
+    by_steps, exact = (
+        ALS(3, solver="cg", cg_steps=steps, **options).fit(a),
+        ALS(3, solver="cholesky", **options).fit(a),
+    )
     values = np.array(by_steps.fit_.trace.values)
     assert (np.diff(values) <= 1e-9 * values.max()).all()
     assert by_steps.objective_ == pytest.approx(values[-1], rel=1e-8)
@@ -304,8 +367,12 @@ def test_conjugate_gradients_are_refused_where_they_do_not_apply(rng):
 def test_without_ridge_an_exact_matrix_is_found(rng):
     a = rng.standard_normal((20, 2)) @ rng.standard_normal((2, 15))
     b = np.where(rng.random(a.shape) < 0.3, np.nan, a)
-    # without a ridge some starts lead to where factors grow without bound and cancel; the objective, which is 0 at the matrix, tells them
-    models = [ALS(2, l2=0.0, **BARE, **TO_THE_END | {"random_state": start, "max_iter": 200}).fit(b) for start in range(6)]
+    # without a ridge some starts lead to where factors grow without bound and cancel; the
+    # objective, which is 0 at the matrix, tells them
+    models = [
+        ALS(2, l2=0.0, **BARE, **TO_THE_END | {"random_state": start, "max_iter": 200}).fit(b)
+        for start in range(6)
+    ]
     best = min(models, key=lambda model: model.objective_)
     np.testing.assert_allclose(best.fit_.factors.block(slice(None)), a, atol=1e-5)
 
@@ -319,12 +386,20 @@ def test_without_ridge_and_with_too_many_components_rows_are_of_least_norm(rng, 
     for j in range(6):
         part = slice(x.indptr[j], x.indptr[j + 1])
         rows = model.row_factors_[x.indices[part]].astype(float)
-        # directions of 1e-5 of the largest are the data's own in float64, and normal equations lose the square of the condition
+        # directions of 1e-5 of the largest are the data's own in float64, and normal equations lose
+        # the square of the condition
         least = 1e-4 if dtype == np.float32 else 1e-9
-        want, sizes = np.linalg.pinv(rows, rcond=least) @ x.data[part], np.linalg.svd(rows, compute_uv=False)
+        want, sizes = (
+            np.linalg.pinv(rows, rcond=least) @ x.data[part],
+            np.linalg.svd(rows, compute_uv=False),
+        )
         condition = sizes[0] / sizes[sizes > least * sizes[0]].min()
         rounding = 20 * np.finfo(float).eps * condition**2
-        np.testing.assert_allclose(model.column_factors_[j], want, atol=1e-3 if dtype == np.float32 else max(1e-6, rounding))
+        np.testing.assert_allclose(
+            model.column_factors_[j],
+            want,
+            atol=1e-3 if dtype == np.float32 else max(1e-6, rounding),
+        )
 
 
 def test_nonnegative_factors_meet_the_kkt_conditions_and_nnls(rng):
@@ -340,7 +415,9 @@ def test_nonnegative_factors_meet_the_kkt_conditions_and_nnls(rng):
     for j in range(10):
         rows = seen[:, j]
         stacked = np.vstack([u[rows], np.sqrt(0.2) * np.eye(3)])
-        np.testing.assert_allclose(v[j], nnls(stacked, np.append(a[rows, j], np.zeros(3)))[0], atol=1e-4)
+        np.testing.assert_allclose(
+            v[j], nnls(stacked, np.append(a[rows, j], np.zeros(3)))[0], atol=1e-4
+        )
     assert model.certificate_.holds
 
 
@@ -369,7 +446,8 @@ def _set(a, where, value):
 
 @pytest.mark.parametrize("name", EDGES)
 @pytest.mark.parametrize(
-    "options", [{}, {"biases": False}, {"biases": False, "scale": True}, {"l2": 0.0}, {"nonnegative": True}]
+    "options",
+    [{}, {"biases": False}, {"biases": False, "scale": True}, {"l2": 0.0}, {"nonnegative": True}],
 )
 def test_edges_are_defined_and_finite(rng, name, options):
     a = EDGES[name](holes(rng, mean=3.0))
@@ -380,7 +458,9 @@ def test_edges_are_defined_and_finite(rng, name, options):
     assert np.isfinite(model.objective_)
     assert np.isfinite(model.transform(a)).all()
     if name == "all values equal":
-        np.testing.assert_allclose(b, 4.0, rtol=0.4 if options.get("biases", True) and options else 1e-3)
+        np.testing.assert_allclose(
+            b, 4.0, rtol=0.4 if options.get("biases", True) and options else 1e-3
+        )
     if name == "one observation" and not options:
         assert b[2, 3] == pytest.approx(7.0)
 
@@ -388,7 +468,9 @@ def test_edges_are_defined_and_finite(rng, name, options):
 def test_an_empty_row_is_answered_by_mean_and_column_biases(rng):
     a = _set(holes(rng, mean=3.0), np.s_[3], np.nan)
     learned = ALS(2, random_state=0).fit(a)
-    np.testing.assert_allclose(learned.predict(3, np.arange(9)), learned.mean_ + learned.column_biases_)
+    np.testing.assert_allclose(
+        learned.predict(3, np.arange(9)), learned.mean_ + learned.column_biases_
+    )
     taken = ALS(2, biases=False, random_state=0).fit(a)
     np.testing.assert_allclose(taken.predict(3, np.arange(9)), np.nanmean(a, axis=0))
 
@@ -397,7 +479,9 @@ def test_an_empty_row_is_answered_by_mean_and_column_biases(rng):
 @pytest.mark.parametrize("l2", [None, 0.0])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_identity_interactions_with_more_factors_than_rows(feedback, l2, dtype):
-    model = ALS(15, feedback=feedback, l2=l2, random_state=0).fit(sparse.eye(10, format="csr", dtype=dtype))
+    model = ALS(15, feedback=feedback, l2=l2, random_state=0).fit(
+        sparse.eye(10, format="csr", dtype=dtype)
+    )
     assert np.isfinite(model.row_factors_).all()
     assert np.isfinite(model.column_factors_).all()
     assert np.isfinite(model.recommend(n=3, exclude_seen=False).scores).all()
@@ -423,12 +507,30 @@ def test_nothing_observed_and_negative_strengths_are_refused(rng):
 @pytest.mark.parametrize(
     "options",
     [
-        {"n_components": 0}, {"n_components": 2.5}, {"n_components": True}, {"feedback": "both"}, {"stop": "never"}, {"zeros": "some"},
-        {"l2": -1.0}, {"l2": np.nan}, {"l2": "x"}, {"l2_power": -1.0}, {"l2_bias": -1.0}, {"tol": np.inf}, {"max_iter": 0}, {"alpha": -1.0},
-        {"unobserved_weight": np.nan}, {"patience": 0}, {"normalise": "column"}, {"normalise": "none", "biases": False},
-        {"normalise": "row", "feedback": "implicit"}, {"stop": "held_out", "held_out": 1.5}, {"random_state": "seed"}, {"n_threads": 0},
+        {"n_components": 0},
+        {"n_components": 2.5},
+        {"n_components": True},
+        {"feedback": "both"},
+        {"stop": "never"},
+        {"zeros": "some"},
+        {"l2": -1.0},
+        {"l2": np.nan},
+        {"l2": "x"},
+        {"l2_power": -1.0},
+        {"l2_bias": -1.0},
+        {"tol": np.inf},
+        {"max_iter": 0},
+        {"alpha": -1.0},
+        {"unobserved_weight": np.nan},
+        {"patience": 0},
+        {"normalise": "column"},
+        {"normalise": "none", "biases": False},
+        {"normalise": "row", "feedback": "implicit"},
+        {"stop": "held_out", "held_out": 1.5},
+        {"random_state": "seed"},
+        {"n_threads": 0},
     ],
-)  # fmt: skip
+)
 def test_bad_parameters_are_refused_by_name(rng, options):
     a = np.abs(holes(rng))
     with pytest.raises(InputError, match=f"{next(reversed(options))}=|{next(iter(options))}=|by="):
@@ -443,16 +545,25 @@ def test_stops_at_a_critical_point_when_asked(rng):
     assert model.fit_.trace.converged
     assert model.certificate_["relative gradient"] <= 1e-6
     assert (
-        ALS(3, stop="gradient", tol=1e-6, max_iter=2, random_state=0).fit(holes(rng)).fit_.trace.reason.name
+        ALS(3, stop="gradient", tol=1e-6, max_iter=2, random_state=0)
+        .fit(holes(rng))
+        .fit_.trace.reason.name
         == "MAX_ITER"
     )
 
 
 def test_stops_on_held_out_entries_and_keeps_the_best_sweep(rng):
     a = holes(rng, 60, 40, noise=1.0, share=0.4)
-    model = ALS(5, l2=1e-3, biases=False, stop="held_out", held_out=0.2, patience=4, max_iter=200, random_state=0).fit(
-        a
-    )
+    model = ALS(
+        5,
+        l2=1e-3,
+        biases=False,
+        stop="held_out",
+        held_out=0.2,
+        patience=4,
+        max_iter=200,
+        random_state=0,
+    ).fit(a)
     errors = model.held_out_errors_
     assert model.n_iter_ == int(np.argmin(errors)) + 1
     assert len(errors) == model.n_iter_ + 4
@@ -474,7 +585,9 @@ def test_growing_the_rank_keeps_what_was_learned(rng):
     assert model.row_factors_.shape == (40, 6)
     assert (
         eckart.principal_angles(first.row_factors_, old).max()
-        < eckart.principal_angles(ALS(6, l2=0.01, random_state=0, max_iter=1).fit(a).row_factors_, old).max()
+        < eckart.principal_angles(
+            ALS(6, l2=0.01, random_state=0, max_iter=1).fit(a).row_factors_, old
+        ).max()
     )
     with pytest.raises(InputError, match="same rows and columns"):
         model.fit(a[:10])
@@ -482,7 +595,12 @@ def test_growing_the_rank_keeps_what_was_learned(rng):
 
 def test_a_warm_start_to_nonnegative_factors_is_nonnegative(rng):
     a = np.abs(holes(rng))
-    model = ALS(3, warm_start=True, random_state=0).fit(a).set_params(nonnegative=True, max_iter=1).fit(a)
+    model = (
+        ALS(3, warm_start=True, random_state=0)
+        .fit(a)
+        .set_params(nonnegative=True, max_iter=1)
+        .fit(a)
+    )
     assert min(model.row_factors_.min(), model.column_factors_.min()) >= 0
 
 
@@ -517,7 +635,8 @@ def test_an_interrupt_keeps_the_last_whole_sweep(rng, monkeypatch, at, stop):
 @pytest.mark.in_one_piece
 @pytest.mark.parametrize("half", [4, 5, 6])
 def test_an_interrupt_keeps_the_last_half_sweep(rng, monkeypatch, half):
-    """The factors, the trace and the objective belong to one point, wherever a sweep was when it was left."""
+    """The factors, the trace and the objective belong to one point, wherever a sweep was when it
+    was left."""
     a, seen = holes(rng, 40, 30), []
     solve = CpuEngine.ridge_rows
 
@@ -534,7 +653,9 @@ def test_an_interrupt_keeps_the_last_half_sweep(rng, monkeypatch, half):
     assert len(model.fit_.trace) == len(model.fit_.trace.seconds) == half
     assert model.n_iter_ == half // 2
     last = model.fit_.trace.values[-1]
-    assert last * 0.99 < model.objective_ < last * (1 + 1e-6)  # a sweep begins by balancing both sides, at a lower penalty
+    assert (
+        last * 0.99 < model.objective_ < last * (1 + 1e-6)
+    )  # a sweep begins by balancing both sides, at a lower penalty
     if half == 5:
         assert model.objective_ == pytest.approx(last, rel=1e-9)
 
@@ -566,7 +687,9 @@ def nuclear_norm_minimiser(a, tau, steps=20000):
         if np.abs(new - b).max() < 1e-13:
             break
         b = new
-    return b, 0.5 * np.sum(np.where(seen, np.nan_to_num(a) - b, 0.0) ** 2) + tau * np.linalg.svd(b)[1].sum()
+    return b, 0.5 * np.sum(np.where(seen, np.nan_to_num(a) - b, 0.0) ** 2) + tau * np.linalg.svd(b)[
+        1
+    ].sum()
 
 
 def test_the_global_certificate_is_the_nuclear_norm_minimum(rng):
@@ -578,7 +701,8 @@ def test_the_global_certificate_is_the_nuclear_norm_minimum(rng):
     assert model.objective_ == pytest.approx(value, rel=1e-6)
     np.testing.assert_allclose(model.fit_.factors.block(slice(None)), b, atol=1e-3)
     assert model.certificate_["residual norm / ridge"] <= 1 + 1e-3
-    rank_one = ALS(1, l2=0.1, **BARE, **TO_THE_END).fit(a)  # too small a rank: critical, and not called global
+    # too small a rank: critical, and not called global
+    rank_one = ALS(1, l2=0.1, **BARE, **TO_THE_END).fit(a)
     assert rank_one.certificate_.kind == "stationary"
     assert rank_one.certificate_["residual norm / ridge"] > 1.01
 
@@ -602,14 +726,20 @@ CONVEX = {
     "biases": {"normalise": None},
     "normalised": {"biases": False},
     "implicit": {"feedback": "implicit", "l2": 0.3},
-    "implicit, unobserved": {"feedback": "implicit", "l2": 0.3, "zeros": "unobserved", "unobserved_weight": 1.0},
+    "implicit, unobserved": {
+        "feedback": "implicit",
+        "l2": 0.3,
+        "zeros": "unobserved",
+        "unobserved_weight": 1.0,
+    },
 }
 
 
 @pytest.mark.parametrize("name", CONVEX)
 @pytest.mark.parametrize("weighted", [False, True])
 def test_the_duality_gap_bounds_the_best_objective_from_below(rng, name, weighted):
-    """Measured far from the optimum, value x (1 - gap) lies below the best value; at the optimum of full rank the gap closes."""
+    """Measured far from the optimum, value x (1 - gap) lies below the best value; at the optimum of
+    full rank the gap closes."""
     implicit_ = "implicit" in name
     if implicit_ and weighted:
         pytest.skip("implicit feedback takes no weights")
@@ -629,7 +759,8 @@ def test_the_duality_gap_bounds_the_best_objective_from_below(rng, name, weighte
 def test_the_certificate_is_measured_again_from_model_and_data(rng, tmp_path, name):
     a = strengths(rng) if "implicit" in name else holes(rng, mean=1.0)
     model = ALS(3, **CONVEX[name], random_state=0).fit(a)
-    assert model.certify(a) == model.fit_.certificate  # certificate_ adds how the fit does beside biases and mean
+    # certificate_ adds how the fit does beside biases and mean
+    assert model.certify(a) == model.fit_.certificate
     model.save(tmp_path / "m.safetensors")
     back = eckart.load(tmp_path / "m.safetensors")
     assert back.certificate_ == model.certificate_
@@ -638,7 +769,9 @@ def test_the_certificate_is_measured_again_from_model_and_data(rng, tmp_path, na
 
 
 def test_an_unfinished_fit_does_not_claim_to_be_critical(rng):
-    model = ALS(8, l2=1e-4, biases=False, max_iter=1, random_state=0).fit(holes(rng, 60, 40, rank=8, share=0.6))
+    model = ALS(8, l2=1e-4, biases=False, max_iter=1, random_state=0).fit(
+        holes(rng, 60, 40, rank=8, share=0.6)
+    )
     assert not model.certificate_.holds
     assert "relative gradient" in model.certificate_.reason
 
@@ -647,7 +780,14 @@ def test_an_unfinished_fit_does_not_claim_to_be_critical(rng):
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"nonnegative": True}, {"l2": 0.0}, {"feedback": "implicit"}, {"biases": False, "scale": True}]
+    "options",
+    [
+        {},
+        {"nonnegative": True},
+        {"l2": 0.0},
+        {"feedback": "implicit"},
+        {"biases": False, "scale": True},
+    ],
 )
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_seed_and_threads_do_not_change_a_bit(rng, options, dtype):
@@ -658,7 +798,9 @@ def test_seed_and_threads_do_not_change_a_bit(rng, options, dtype):
         assert m.row_factors_.dtype == m.column_factors_.dtype == dtype
         assert m.predict([0, 1], [1, 2]).dtype == dtype
         assert m.transform(a[:3]).dtype == dtype
-        states.add(m.row_factors_.tobytes() + m.column_factors_.tobytes() + str(m.certificate_).encode())
+        states.add(
+            m.row_factors_.tobytes() + m.column_factors_.tobytes() + str(m.certificate_).encode()
+        )
     assert len(states) == 1
 
 
@@ -673,7 +815,8 @@ def test_any_layout_of_the_same_entries_is_the_same_fit(rng):
 
 
 def test_skewed_strengths_are_brought_together(rng):
-    """Plays with a long tail: 3 log(1 + r / median) / mean, in the fit, in folding, in the certificate and in explanations; clicks stay as they are."""
+    """Plays with a long tail: 3 log(1 + r / median) / mean, in the fit, in folding, in the
+    certificate and in explanations; clicks stay as they are."""
     r = strengths(rng, 40, 25)
     plays = np.where(np.isnan(r), np.nan, np.exp(2 * rng.standard_normal(r.shape) + 5))
     median = np.nanmedian(plays)
@@ -688,23 +831,34 @@ def test_skewed_strengths_are_brought_together(rng):
     seen = np.flatnonzero(~np.isnan(plays[0]))
     assert model.explain(0, 1).prediction == pytest.approx(same.explain(0, 1).prediction)
     assert model.explain(0, 1, n=1).shares[0][1] in plays[0, seen]
-    for other in (ALS(3, feedback="implicit", random_state=0).fit(r), ALS(3, feedback="implicit", alpha=2.0, random_state=0).fit(plays)):
+    for other in (
+        ALS(3, feedback="implicit", random_state=0).fit(r),
+        ALS(3, feedback="implicit", alpha=2.0, random_state=0).fit(plays),
+    ):
         assert "strengths" not in other.fit_.plan
 
 
 def test_rows_of_very_many_entries_are_solved_by_their_matrix_beside_conjugate_gradients():
-    """One step of conjugate gradients leaves a row of 100 entries away from its solution; one of 3,000, which would be gathered in every step, is solved."""
+    """One step of conjugate gradients leaves a row of 100 entries away from its solution; one of
+    3,000, which would be gathered in every step, is solved."""
     from eckart.engines.cpu.engine import CpuEngine
     from eckart.engines.protocol import RidgeRule
 
     rng, k = np.random.default_rng(0), 64
     right = (0.3 * rng.standard_normal((4000, k))).astype(np.float32)
     lengths = [100, 3000]
-    indices = np.concatenate([np.sort(rng.choice(4000, n, replace=False)) for n in lengths]).astype(np.int32)
-    x = Observed(np.concatenate([[0], np.cumsum(lengths)]), indices, np.ones(sum(lengths), np.float32), 4000)
+    indices = np.concatenate([np.sort(rng.choice(4000, n, replace=False)) for n in lengths]).astype(
+        np.int32
+    )
+    x = Observed(
+        np.concatenate([[0], np.cumsum(lengths)]), indices, np.ones(sum(lengths), np.float32), 4000
+    )
     engine, rule = CpuEngine(1), RidgeRule(0.01, 1.0, alpha=1.0, extra=40.0)
     base, start = 0.1 * engine.inner(right, right), np.zeros((2, k), np.float32)
-    exact, steps = (engine.ridge_rows(engine.put(x), right, rule, base=base, start=start, cg_steps=n) for n in (0, 1))
+    exact, steps = (
+        engine.ridge_rows(engine.put(x), right, rule, base=base, start=start, cg_steps=n)
+        for n in (0, 1)
+    )
     size = np.linalg.norm(exact.left, axis=1)
     away = np.linalg.norm(steps.left - exact.left, axis=1) / size
     assert away[1] < 1e-5

@@ -1,4 +1,5 @@
-"""ALS under losses: the objective by its formula, minima by brute force, predictions on the scale of the data, and what happens at the edges."""
+"""ALS under losses: the objective by its formula, minima by brute force, predictions on the scale
+of the data, and what happens at the edges."""
 
 from __future__ import annotations
 
@@ -37,8 +38,14 @@ def objective(model, x, weights=None):
     s = f.block(slice(None)).astype(float)
     w = np.ones(x.shape) if weights is None else weights
     value = float(np.sum(w[seen] * loss.value(loss.encode(x[seen]), s[seen])))
-    for side, counts, bias in ((f.left, seen.sum(1), f.row_bias), (f.right, seen.sum(0), f.column_bias)):
-        scale, scale_of_biases = (np.where(counts > 0, counts, 1.0) ** plan[name] for name in ("l2_power", "l2_bias_power"))
+    for side, counts, bias in (
+        (f.left, seen.sum(1), f.row_bias),
+        (f.right, seen.sum(0), f.column_bias),
+    ):
+        scale, scale_of_biases = (
+            np.where(counts > 0, counts, 1.0) ** plan[name]
+            for name in ("l2_power", "l2_bias_power")
+        )
         value += 0.5 * plan["l2"] * float(scale @ (side.astype(float) ** 2).sum(1))
         if bias is not None:
             value += 0.5 * plan["l2_bias"] * float(scale_of_biases @ bias.astype(float) ** 2)
@@ -48,7 +55,8 @@ def objective(model, x, weights=None):
 @pytest.mark.parametrize("loss", LOSSES)
 def test_the_objective_falls_and_is_the_formula(loss):
     x, _ = table(loss)
-    more = {"l2": 1.0, "max_iter": 500} if loss == "absolute" else {"max_iter": 80}  # its corners take many small steps
+    # its corners take many small steps
+    more = {"l2": 1.0, "max_iter": 500} if loss == "absolute" else {"max_iter": 80}
     model = ALS(2, loss=loss, random_state=0, tol=1e-7, **more).fit(x)
     assert model.objective_ == pytest.approx(objective(model, x), rel=1e-6)
     values = np.append(model.fit_.trace.values, model.objective_)
@@ -60,9 +68,12 @@ def test_the_objective_falls_and_is_the_formula(loss):
 
 @pytest.mark.parametrize("loss", ["logistic", "poisson", "huber"])
 def test_a_minimum_by_brute_force(loss):
-    """BFGS from where ALS stopped finds nothing lower, and the gradient that the certificate gives is that of the formula."""
+    """BFGS from where ALS stopped finds nothing lower, and the gradient that the certificate gives
+    is that of the formula."""
     x, _ = table(loss, n=7, m=5, share=0.2, seed=3)
-    model = ALS(1, loss=loss, l2=1.0, l2_power=0.0, l2_bias=0.5, random_state=0, tol=1e-12, max_iter=3000).fit(x)
+    model = ALS(
+        1, loss=loss, l2=1.0, l2_power=0.0, l2_bias=0.5, random_state=0, tol=1e-12, max_iter=3000
+    ).fit(x)
     f, kind = model.fit_.factors, model._loss()
     seen = ~np.isnan(x)
     a = kind.encode(x[seen])
@@ -78,12 +89,31 @@ def test_a_minimum_by_brute_force(loss):
 
 
 def test_a_global_minimum_is_proven_where_the_ridge_is_large():
-    """No matrix of any rank is better: the gap closes, and a random search over full rank finds nothing lower."""
+    """No matrix of any rank is better: the gap closes, and a random search over full rank finds
+    nothing lower."""
     x, _ = table("logistic", n=20, m=10, seed=5)
-    model = ALS(6, loss="logistic", l2=3.0, l2_power=0.0, l2_bias=1.0, random_state=0, tol=1e-12, max_iter=2000).fit(x)
+    model = ALS(
+        6,
+        loss="logistic",
+        l2=3.0,
+        l2_power=0.0,
+        l2_bias=1.0,
+        random_state=0,
+        tol=1e-12,
+        max_iter=2000,
+    ).fit(x)
     assert model.certificate_.kind == "global"
     assert model.certificate_["duality gap"] <= 1e-3
-    other = ALS(10, loss="logistic", l2=3.0, l2_power=0.0, l2_bias=1.0, random_state=7, tol=1e-12, max_iter=2000).fit(x)
+    other = ALS(
+        10,
+        loss="logistic",
+        l2=3.0,
+        l2_power=0.0,
+        l2_bias=1.0,
+        random_state=7,
+        tol=1e-12,
+        max_iter=2000,
+    ).fit(x)
     assert other.objective_ == pytest.approx(model.objective_, rel=1e-3)
 
 
@@ -98,7 +128,8 @@ def test_probabilities_grades_and_rates():
         assert (p < high).all()
         hidden = np.isnan(x)
         plain = np.broadcast_to(np.nanmean(x, axis=0), x.shape)
-        # of the squared error of a yes or no most is its own variance, p (1 - p), which no model takes away
+        # of the squared error of a yes or no most is its own variance, p (1 - p), which no model
+        # takes away
         share = {"logistic": 0.95, "ordered": 0.9, "poisson": 0.75}[loss]
         assert np.mean((p - a)[hidden] ** 2) < share * np.mean((plain - a)[hidden] ** 2)
         assert model.predict(0, 3, unknown="mean")[0] == pytest.approx(p[0, 3])
@@ -116,12 +147,17 @@ def test_probabilities_grades_and_rates():
 
 
 def test_rates_stay_inside_the_counts():
-    """Rates are exponentials: beside the data they would be many times the largest count, and one such cell outweighs all others."""
+    """Rates are exponentials: beside the data they would be many times the largest count, and one
+    such cell outweighs all others."""
     rng = RNG(5)
     size = np.exp(rng.normal(0, 1.6, 40))[:, None] * np.exp(rng.normal(0, 1.6, 30))
-    a = rng.poisson(np.minimum(size, 6.0)).astype(float)  # rates that end where an exponential does not
+    # rates that end where an exponential does not
+    a = rng.poisson(np.minimum(size, 6.0)).astype(float)
     x = np.where((rng.random(a.shape) < 0.4) | (size > 25), np.nan, a)
-    fits = {clip: ALS(2, loss="poisson", clip=clip, random_state=0).fit(x).predict(np.arange(40)) for clip in ("auto", False, (0.5, 3.0))}
+    fits = {
+        clip: ALS(2, loss="poisson", clip=clip, random_state=0).fit(x).predict(np.arange(40))
+        for clip in ("auto", False, (0.5, 3.0))
+    }
     most = np.nanmax(x)
     assert fits[False].max() > most
     np.testing.assert_allclose(fits["auto"], np.minimum(fits[False], most))
@@ -144,7 +180,9 @@ def test_thresholds_are_learned():
 def test_the_default_for_yes_and_no_beats_squares(seed):
     """600 x 120, a third seen: log loss on hidden cells, squares clipped to probabilities."""
     rng = np.random.default_rng(seed)
-    logits = rng.standard_normal((600, 3)) @ rng.standard_normal((3, 120)) + 0.5 * rng.standard_normal((600, 1))
+    logits = rng.standard_normal((600, 3)) @ rng.standard_normal(
+        (3, 120)
+    ) + 0.5 * rng.standard_normal((600, 1))
     truth = rng.random(logits.shape) < 1 / (1 + np.exp(-logits))
     drawn = rng.random(logits.shape)
     seen, rows, columns = np.where(drawn < 0.3, truth, np.nan), *np.nonzero(drawn > 0.8)
@@ -234,11 +272,17 @@ def test_float32_stays():
 def test_what_does_not_fit_is_named():
     x, _ = table("logistic")
     x[2, 2] = 3.0
-    with pytest.raises(InputError, match=r"X holds 3\.0 at row 2, column 2 with loss='logistic', wanted 0 and 1"):
+    with pytest.raises(
+        InputError, match=r"X holds 3\.0 at row 2, column 2 with loss='logistic', wanted 0 and 1"
+    ):
         ALS(2, loss="logistic").fit(x)
-    with pytest.raises(InputError, match="loss='logistic' came, wanted 'squared' with feedback='implicit'"):
+    with pytest.raises(
+        InputError, match="loss='logistic' came, wanted 'squared' with feedback='implicit'"
+    ):
         ALS(2, loss="logistic", feedback="implicit").fit(np.abs(x))
-    with pytest.raises(InputError, match="normalise='column' came, wanted None or 'auto' with loss='poisson'"):
+    with pytest.raises(
+        InputError, match="normalise='column' came, wanted None or 'auto' with loss='poisson'"
+    ):
         ALS(2, loss="poisson", normalise="column", biases=False).fit(np.abs(x))
     with pytest.raises(InputError, match="loss='cubic' came"):
         ALS(2, loss="cubic").fit(x)
@@ -266,4 +310,6 @@ def test_a_loss_in_the_plan_is_the_loss():
     model = ALS(2, loss="huber", random_state=0).fit(x)
     kept = model.fit_.plan["loss"]
     assert loss_from(kept) == model._loss()
-    assert kept["delta"] == pytest.approx(1.345 * 1.4826 * np.median(np.abs(x[~np.isnan(x)] - np.nanmedian(x))))
+    assert kept["delta"] == pytest.approx(
+        1.345 * 1.4826 * np.median(np.abs(x[~np.isnan(x)] - np.nanmedian(x)))
+    )

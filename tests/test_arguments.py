@@ -1,7 +1,10 @@
-"""Every argument of every verb and of every public function, given nonsense: an answer, or one error of ours. Never an error of NumPy or Python.
+"""Every argument of every verb and of every public function, given nonsense: an answer, or one
+error of ours. Never an error of NumPy or Python.
 
-What was found by trying 60 values on all of them is kept small here: the values that once got through to NumPy. ``None``, texts, arrays of no, one and three
-dimensions, objects, and numbers that no machine counts; flags and counts of a wrong type are refused by the annotation beside them (``arguments``).
+What was found by trying 60 values on all of them is kept small here: the values that once got
+through to NumPy. ``None``, texts, arrays of no, one and three dimensions, objects, and numbers that
+no machine counts; flags and counts of a wrong type are refused by the annotation beside them
+(``arguments``).
 """
 
 from __future__ import annotations
@@ -43,8 +46,18 @@ NONSENSE = [
     [None],
     np.full((2, 20), 1e300),
 ]
-OWN = {"get_params", "set_params", "get_metadata_routing", "set_output", "get_feature_names_out", "save", "restore", "extra_state"}
-"""Names, and those of the file format, which have tests of their own; what scikit-learn brings is its own matter, too."""
+OWN = {
+    "get_params",
+    "set_params",
+    "get_metadata_routing",
+    "set_output",
+    "get_feature_names_out",
+    "save",
+    "restore",
+    "extra_state",
+}
+"""Names, and those of the file format, which have tests of their own; what scikit-learn brings is
+its own matter, too."""
 GOOD = {"rows": 0, "columns": 0, "row": 0, "column": 0}
 
 
@@ -58,10 +71,18 @@ def fitted(name):
 def verbs(name):
     for verb in dir(KINDS[name]):
         found = inspect.getattr_static(KINDS[name], verb)
-        if verb.startswith(("_", "set_")) or verb in OWN or not inspect.isfunction(found) or found.__module__.startswith("sklearn"):
+        if (
+            verb.startswith(("_", "set_"))
+            or verb in OWN
+            or not inspect.isfunction(found)
+            or found.__module__.startswith("sklearn")
+        ):
             continue
         for argument in inspect.signature(getattr(KINDS[name], verb)).parameters.values():
-            if argument.name not in ("self", "path", "checkpoint") and argument.kind < argument.VAR_KEYWORD != argument.VAR_POSITIONAL:
+            if (
+                argument.name not in ("self", "path", "checkpoint")
+                and argument.kind < argument.VAR_KEYWORD != argument.VAR_POSITIONAL
+            ):
                 yield verb, argument.name
 
 
@@ -78,7 +99,10 @@ def tried(call, *args, **named):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", KINDS)
 def test_verbs_take_nonsense_or_refuse_it_in_words(name):
-    if name in ("Autoencoder", "ConvAutoencoder", "NetworkClassifier", "NetworkRegressor") and importlib.util.find_spec("torch") is None:
+    if (
+        name in ("Autoencoder", "ConvAutoencoder", "NetworkClassifier", "NetworkRegressor")
+        and importlib.util.find_spec("torch") is None
+    ):
         pytest.skip("torch is not installed")
     data = dict(zip(("X", "y"), given(name)))
     asked = list(verbs(name))
@@ -87,9 +111,14 @@ def test_verbs_take_nonsense_or_refuse_it_in_words(name):
         fits = verb.startswith(("fit", "partial_fit", "update", "complete"))
         model = fitted(name)
         wanted = inspect.signature(getattr(model, verb)).parameters.values()
-        needed = {p.name: data.get(p.name, GOOD.get(p.name, 0)) for p in wanted if p.default is p.empty and p.kind < p.VAR_KEYWORD}
+        needed = {
+            p.name: data.get(p.name, GOOD.get(p.name, 0))
+            for p in wanted
+            if p.default is p.empty and p.kind < p.VAR_KEYWORD
+        }
         needed.pop("args", None)
-        # each argument meets some of the values, all values in turn: a hundred arguments of a class share them
+        # each argument meets some of the values, all values in turn: a hundred arguments of a class
+        # share them
         for value in NONSENSE[at % 5 :: 5]:
             tried(getattr(SMALL[name][0]() if fits else model, verb), **needed | {argument: value})
 
@@ -152,7 +181,11 @@ def test_functions_take_nonsense_or_refuse_it_in_words(name, tmp_path, monkeypat
     call = eckart
     for part in name.split("."):
         call = getattr(call, part)
-    arguments = [p for p in inspect.signature(call).parameters.values() if p.kind < p.VAR_KEYWORD and p.name not in LEFT_OUT]
+    arguments = [
+        p
+        for p in inspect.signature(call).parameters.values()
+        if p.kind < p.VAR_KEYWORD and p.name not in LEFT_OUT
+    ]
     usual = dict(zip([p.name for p in arguments], FUNCTIONS[name]))
     tried(call, **usual)
     for argument in arguments:
@@ -163,7 +196,10 @@ def test_functions_take_nonsense_or_refuse_it_in_words(name, tmp_path, monkeypat
 def test_a_seed_of_any_size_is_one(monkeypatch):
     from eckart.io.models.checkpoint import parameters_of
 
-    told = [parameters_of(eckart.PCA(2, random_state=seed), ())["random_state"] for seed in (3, 10**5000, 10**5000 + 1)]
+    told = [
+        parameters_of(eckart.PCA(2, random_state=seed), ())["random_state"]
+        for seed in (3, 10**5000, 10**5000 + 1)
+    ]
     assert told[0] == "3"
     assert len(set(told)) == 3
 

@@ -1,4 +1,5 @@
-"""Autoencoder and ConvAutoencoder: what they learn, what they do with gaps, and data at the edge."""
+"""Autoencoder and ConvAutoencoder: what they learn, what they do with gaps, and data at the
+edge."""
 
 from __future__ import annotations
 
@@ -18,7 +19,11 @@ from eckart import PCA, Autoencoder, ConvAutoencoder, principal_angles
 torch = pytest.importorskip("torch", reason="networks need PyTorch")
 
 QUICK = {"hidden": [16], "max_iter": 4, "random_state": 0, "n_threads": 1}
-CODERS = [Autoencoder(2, **QUICK), Autoencoder(2, tied=True, **QUICK), ConvAutoencoder(2, channels=(4,), **QUICK)]
+CODERS = [
+    Autoencoder(2, **QUICK),
+    Autoencoder(2, tied=True, **QUICK),
+    ConvAutoencoder(2, channels=(4,), **QUICK),
+]
 
 
 @pytest.fixture(params=CODERS, ids=lambda e: repr(e)[:40])
@@ -44,10 +49,19 @@ def test_without_hidden_layers_it_reaches_the_pca_subspace(rng, optimizer):
         "tol": 0.0,
     }
     model = Autoencoder(
-        3, validation_fraction=0, patience=1500, precision="float64", random_state=0, n_threads=1, **options
+        3,
+        validation_fraction=0,
+        patience=1500,
+        precision="float64",
+        random_state=0,
+        n_threads=1,
+        **options,
     ).fit(x)
     best = PCA(3).fit(x)
-    assert principal_angles(model.fit_.factors.weights["decoder.0.weight"], best.components_.T).max() <= 1e-3
+    assert (
+        principal_angles(model.fit_.factors.weights["decoder.0.weight"], best.components_.T).max()
+        <= 1e-3
+    )
     assert model.reconstruction_error(x) == pytest.approx(best.reconstruction_error(x), rel=1e-3)
     assert model.certificate_["risk / PCA"] == pytest.approx(1, rel=1e-3)
     assert model.certificate_["relative gradient"] < 0.1
@@ -55,13 +69,18 @@ def test_without_hidden_layers_it_reaches_the_pca_subspace(rng, optimizer):
 
 def test_hidden_layers_beat_pca_on_curved_data_and_the_certificate_says_so(rng):
     angle = rng.uniform(0, 2 * np.pi, 600)
-    x = np.column_stack([np.cos(a * angle) for a in (1, 2, 3)] + [np.sin(a * angle) for a in (1, 2, 3)])
+    x = np.column_stack(
+        [np.cos(a * angle) for a in (1, 2, 3)] + [np.sin(a * angle) for a in (1, 2, 3)]
+    )
     model = Autoencoder(2, hidden=[64], max_iter=60, random_state=0, n_threads=1).fit(x)
     c = model.certificate_
     assert c.kind == "stationary"
-    # sixty passes unroll a closed curve of three harmonics more or less: 0.13 to 0.38 of the risk on six seeds
+    # sixty passes unroll a closed curve of three harmonics more or less: 0.13 to 0.38 of the risk
+    # on six seeds
     assert c["held-out risk"] < 0.6 * c["held-out risk by PCA at equal k"]
-    assert c["risk / PCA"] == pytest.approx(c["held-out risk"] / c["held-out risk by PCA at equal k"])
+    assert c["risk / PCA"] == pytest.approx(
+        c["held-out risk"] / c["held-out risk by PCA at equal k"]
+    )
     held = eckart.nn.shell.split_rows(600, 0.1, model.fit_.plan["seed"])[1]
     train = np.setdiff1d(np.arange(600), held)
     assert c["held-out risk"] == pytest.approx(model.reconstruction_error(x[held]))
@@ -89,15 +108,25 @@ def test_init_pca_starts_at_the_error_of_pca(rng, hidden, tied):
     start = model.reconstruction_error(x) / PCA(3).fit(x).reconstruction_error(x)
     assert start < 1.3 if tied and hidden else start == pytest.approx(1, rel=1e-3)
     conv = ConvAutoencoder(
-        3, image=(2, 5), channels=(4,), hidden=[8], init="pca", max_iter=1, learning_rate=1e-9, validation_fraction=0
+        3,
+        image=(2, 5),
+        channels=(4,),
+        hidden=[8],
+        init="pca",
+        max_iter=1,
+        learning_rate=1e-9,
+        validation_fraction=0,
     ).fit(x)
-    assert conv.reconstruction_error(x) == pytest.approx(PCA(3).fit(x).reconstruction_error(x), rel=1e-3)
+    assert conv.reconstruction_error(x) == pytest.approx(
+        PCA(3).fit(x).reconstruction_error(x), rel=1e-3
+    )
 
 
 def test_tied_weights_are_kept_once():
     x = np.random.default_rng(0).standard_normal((50, 8))
     tied, free = (
-        Autoencoder(2, hidden=[4], tied=t, max_iter=2, random_state=0).fit(x).fit_.factors for t in (True, False)
+        Autoencoder(2, hidden=[4], tied=t, max_iter=2, random_state=0).fit(x).fit_.factors
+        for t in (True, False)
     )
     matrices = [w.shape for w in tied.weights.values() if w.ndim == 2]
     assert sorted(matrices) == [(2, 4), (4, 8)]
@@ -118,7 +147,9 @@ def test_denoising_beats_plain_codes_on_noisy_rows(rng):
 def test_bernoulli_gives_probabilities_and_wants_shares(rng):
     p = 1 / (1 + np.exp(-3 * rng.standard_normal((400, 1)) * np.sign(np.arange(10) - 4.5)))
     x = (rng.random(p.shape) < p).astype(float)
-    model = Autoencoder(1, hidden=[16], loss="bernoulli", max_iter=40, random_state=0, n_threads=1).fit(x)
+    model = Autoencoder(
+        1, hidden=[16], loss="bernoulli", max_iter=40, random_state=0, n_threads=1
+    ).fit(x)
     out = model.reconstruct(x)
     assert out.min() >= 0
     assert out.max() <= 1
@@ -129,9 +160,16 @@ def test_bernoulli_gives_probabilities_and_wants_shares(rng):
 
 def test_variational_codes_are_near_normal_and_samples_look_like_data(rng):
     x = planted(rng, rows=1000, n=10, rank=2, noise=0.05)
-    # a weight of 0.02 pulls too little in 40 passes: means of codes up to 0.48 and deviations of 1.42; with 0.1 at most 0.04 and 1.19 on six seeds
+    # a weight of 0.02 pulls too little in 40 passes: means of codes up to 0.48 and deviations of
+    # 1.42; with 0.1 at most 0.04 and 1.19 on six seeds
     model = Autoencoder(
-        2, hidden=[32], variational=0.1, max_iter=40, learning_rate=5e-3, random_state=0, n_threads=1
+        2,
+        hidden=[32],
+        variational=0.1,
+        max_iter=40,
+        learning_rate=5e-3,
+        random_state=0,
+        n_threads=1,
     ).fit(x)
     codes, new = model.transform(x), model.sample(2000, random_state=1)
     assert np.abs(codes.mean(axis=0)).max() < 0.2
@@ -146,10 +184,13 @@ def test_variational_codes_are_near_normal_and_samples_look_like_data(rng):
 
 
 def test_gaps_play_no_part_in_training(x):
-    """What stands under a gap cannot matter: it is not there. An entry that is observed does matter."""
+    """What stands under a gap cannot matter: it is not there. An entry that is observed does
+    matter."""
     holes = x.copy()
     holes[np.random.default_rng(1).random(x.shape) < 0.2] = np.nan
-    models = [Autoencoder(2, **QUICK).fit(given) for given in (holes, eckart.Observed.from_nan(holes))]
+    models = [
+        Autoencoder(2, **QUICK).fit(given) for given in (holes, eckart.Observed.from_nan(holes))
+    ]
     for name, w in models[0].fit_.factors.weights.items():
         np.testing.assert_allclose(w, models[1].fit_.factors.weights[name], atol=2e-5)
     filled = models[0].impute(holes)
@@ -161,9 +202,18 @@ def test_unseen_ratings_are_completed_better_than_by_column_means(rng):
     """AutoRec: rows of an Observed matrix, an absent entry is unknown."""
     truth = 3 + rng.standard_normal((300, 2)) @ rng.standard_normal((2, 40))
     seen = rng.random(truth.shape) < 0.3
-    x = eckart.Observed.from_nan(np.where(seen, truth, np.nan), rows=np.array([f"u{i}" for i in range(300)], object))
+    x = eckart.Observed.from_nan(
+        np.where(seen, truth, np.nan), rows=np.array([f"u{i}" for i in range(300)], object)
+    )
     model = Autoencoder(
-        8, hidden=[64], noise=0.2, corruption="mask", max_iter=60, learning_rate=3e-3, random_state=0, n_threads=1
+        8,
+        hidden=[64],
+        noise=0.2,
+        corruption="mask",
+        max_iter=60,
+        learning_rate=3e-3,
+        random_state=0,
+        n_threads=1,
     ).fit(x)
     names, blocks = zip(*model.complete(x))
     guess = np.concatenate(blocks)
@@ -192,7 +242,9 @@ def test_data_at_the_edge(coder, rng):
     never = planted(rng, rows=30, n=16)
     never[:, 5] = np.nan
     model = clone(coder).fit(never)
-    np.testing.assert_allclose(model.reconstruct(never)[:, 5], np.nanmean(never[:, np.arange(16) != 5]), rtol=1e-6)
+    np.testing.assert_allclose(
+        model.reconstruct(never)[:, 5], np.nanmean(never[:, np.arange(16) != 5]), rtol=1e-6
+    )
     assert model.transform(never).shape == (30, 2)
     blank = clone(coder).fit(np.full((8, 16), np.nan))
     assert np.isfinite(blank.transform(never)).all()
@@ -200,7 +252,9 @@ def test_data_at_the_edge(coder, rng):
     assert large.fit_.plan["batch_size"] == 20
     with pytest.raises(ValueError, match="expecting 16 features"):
         large.transform(np.zeros((2, 15)))
-    with pytest.raises(eckart.InputError, match=r"codes of shape \(2, 3\) came, wanted \(rows, 2\)"):
+    with pytest.raises(
+        eckart.InputError, match=r"codes of shape \(2, 3\) came, wanted \(rows, 2\)"
+    ):
         large.inverse_transform(np.zeros((2, 3)))
     with pytest.raises(eckart.InputError, match="2D array"):
         clone(coder).fit(np.zeros((5, 4, 4)))
@@ -228,9 +282,13 @@ def test_promises(coder, x, tmp_path):
     assert numbers(model) == numbers(back)
     assert np.allclose(model.inverse_transform(model.transform(x)), model.reconstruct(x), atol=1e-6)
     codes = model.transform(x).astype(np.float64)
-    double, single = (model.inverse_transform(codes.astype(kind)) for kind in (np.float64, np.float32))
+    double, single = (
+        model.inverse_transform(codes.astype(kind)) for kind in (np.float64, np.float32)
+    )
     assert (double.dtype, single.dtype) == (np.float64, np.float32)
-    assert (model.inverse_transform(codes + 1e-9 * np.abs(codes).max()) != double).mean() > 0.9  # decoded in the precision of the codes
+    assert (
+        model.inverse_transform(codes + 1e-9 * np.abs(codes).max()) != double
+    ).mean() > 0.9  # decoded in the precision of the codes
     np.testing.assert_allclose(single, double, atol=1e-4)
     risk = 0.5 * np.mean(np.sum((x - model.reconstruct(x)) ** 2, axis=1))
     assert model.reconstruction_error(x) == pytest.approx(risk)
@@ -240,12 +298,17 @@ def test_promises(coder, x, tmp_path):
 
 
 def numbers(model) -> bytes:
-    return b"".join(np.ascontiguousarray(a).tobytes() for _, a in sorted(model.fit_.factors.to_state()[0].items()))
+    return b"".join(
+        np.ascontiguousarray(a).tobytes()
+        for _, a in sorted(model.fit_.factors.to_state()[0].items())
+    )
 
 
 def test_sparse_rows_are_zeros_and_streams_are_read(coder, x):
     x = np.where(np.abs(x) < 2, 0.0, x)
-    whole, thin, blocks = (clone(coder).fit(g) for g in (x, sparse.csr_array(x), iter([x[:50], x[50:]])))
+    whole, thin, blocks = (
+        clone(coder).fit(g) for g in (x, sparse.csr_array(x), iter([x[:50], x[50:]]))
+    )
     for name, w in whole.fit_.factors.weights.items():
         np.testing.assert_allclose(thin.fit_.factors.weights[name], w, atol=2e-5)
         np.testing.assert_array_equal(blocks.fit_.factors.weights[name], w)
@@ -260,9 +323,15 @@ def test_partial_fit_goes_on_and_learns(rng, tmp_path):
     with pytest.raises(ValueError, match="expecting 12 features"):
         model.partial_fit(x[:, :5])
     model.save(tmp_path / "m.safetensors")
-    for whole in (eckart.load(tmp_path / "m.safetensors"), clone(model).set_params(max_iter=40).fit(x)):
+    for whole in (
+        eckart.load(tmp_path / "m.safetensors"),
+        clone(model).set_params(max_iter=40).fit(x),
+    ):
         before = whole.reconstruction_error(x)
-        assert whole.set_params(learning_rate=1e-5).partial_fit(x[:50]).reconstruction_error(x) < 1.05 * before
+        assert (
+            whole.set_params(learning_rate=1e-5).partial_fit(x[:50]).reconstruction_error(x)
+            < 1.05 * before
+        )
 
 
 def test_wrong_parameters_are_named(x):
@@ -299,7 +368,9 @@ def test_wrong_parameters_are_named(x):
 
 @pytest.mark.parametrize("shape", [(4, 4), (2, 8), (1, 16), (2, 4, 2), (16, 1)])
 def test_images_of_any_shape_come_back_in_their_shape(x, shape):
-    model = ConvAutoencoder(2, image=shape, channels=(4, 6), hidden=[], max_iter=2, random_state=0, n_threads=1).fit(x)
+    model = ConvAutoencoder(
+        2, image=shape, channels=(4, 6), hidden=[], max_iter=2, random_state=0, n_threads=1
+    ).fit(x)
     assert model.reconstruct(x).shape == x.shape
     assert model.filters_.shape == (4, 1 if len(shape) == 2 else shape[2], 3, 3)
 
@@ -318,7 +389,8 @@ def test_without_torch_the_classes_answer_with_the_install_line():
     code = (
         "import sys\n"
         "class Hidden:\n    def find_spec(self, name, *_):\n"
-        "        if name.split('.')[0] == 'torch':\n            raise ModuleNotFoundError('hidden', name='torch')\n"
+        "        if name.split('.')[0] == 'torch':\n            raise "
+        "ModuleNotFoundError('hidden', name='torch')\n"
         "sys.meta_path.insert(0, Hidden())\n"
         "import eckart, numpy as np\n"
         "for name in ('Autoencoder', 'ConvAutoencoder', 'NetworkClassifier', 'NetworkRegressor'):\n"
@@ -326,11 +398,14 @@ def test_without_torch_the_classes_answer_with_the_install_line():
         "    except ImportError as e:\n        print(e)\n"
         "print(eckart.PCA(1).fit(np.eye(3)).n_components_)\n"
         "for name in ('Autoencoder', 'ConvAutoencoder', 'NetworkClassifier', 'NetworkRegressor'):\n"
-        "    for verb in ('score', 'certify', 'transform', 'inverse_transform', 'reconstruct', 'predict'):\n"
+        "    for verb in ('score', 'certify', 'transform', 'inverse_transform', "
+        "'reconstruct', 'predict'):\n"
         "        model = getattr(eckart, name)()\n"
-        "        try:\n            count = 2 if 'Network' in name and verb in ('score', 'certify') else 1\n"
+        "        try:\n            count = 2 if 'Network' in name and verb in ('score', "
+        "'certify') else 1\n"
         "            getattr(model, verb, lambda *_: 0)(*[np.eye(3)] * count)\n"
-        "        except Exception as e:\n            assert 'not fitted yet' in str(e), (name, verb, e)"
+        "        except Exception as e:\n            assert 'not fitted yet' in str(e), "
+        "(name, verb, e)"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     lines = out.stdout.strip().splitlines()
@@ -341,8 +416,14 @@ def test_without_torch_the_classes_answer_with_the_install_line():
 
 
 def test_making_a_model_loads_no_torch():
-    code = "import sys, eckart; eckart.Autoencoder(2), eckart.NetworkClassifier(); print('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "False"
+    code = (
+        "import sys, eckart; eckart.Autoencoder(2), eckart.NetworkClassifier(); print('torch' "
+        "in sys.modules)"
+    )
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip()
+        == "False"
+    )
 
 
 def test_a_tampered_description_is_refused(x, tmp_path):
@@ -368,11 +449,21 @@ def test_a_tampered_description_is_refused(x, tmp_path):
 
 
 def test_a_network_that_was_not_trained_fails_its_certificate(x):
-    options = {"hidden": [32], "learning_rate": 1e-12, "max_iter": 1, "random_state": 0, "n_threads": 1}
+    options = {
+        "hidden": [32],
+        "learning_rate": 1e-12,
+        "max_iter": 1,
+        "random_state": 0,
+        "n_threads": 1,
+    }
     c = Autoencoder(3, **options).fit(x).certificate_
     assert not c.holds
     assert "error against trivial" in c.reason
-    assert Autoencoder(3, **{**options, "learning_rate": 3e-3, "max_iter": 40}).fit(x).certificate_.holds
+    assert (
+        Autoencoder(3, **{**options, "learning_rate": 3e-3, "max_iter": 40})
+        .fit(x)
+        .certificate_.holds
+    )
 
 
 def test_impute_leaves_the_zeros_of_a_sparse_matrix(rng):
@@ -399,7 +490,9 @@ def test_certify_knows_the_training_rows(x):
 
 def test_partial_fit_keeps_to_its_weights(x):
     model = Autoencoder(2, hidden=[8], random_state=0).partial_fit(x[:40])
-    with pytest.raises(eckart.InputError, match=r"n_components=3 came, wanted 2, that of the weights"):
+    with pytest.raises(
+        eckart.InputError, match=r"n_components=3 came, wanted 2, that of the weights"
+    ):
         model.set_params(n_components=3).partial_fit(x[40:])
     model.set_params(n_components=2, optimizer="gd").partial_fit(x[40:])
     assert type(model._stream["optimizer"]).__name__ == "SGD"
@@ -408,7 +501,9 @@ def test_partial_fit_keeps_to_its_weights(x):
     for part in (gappy, x):
         model.partial_fit(part)
     assert model.fit_.factors.architecture["rounds"] == 0
-    shares = Autoencoder(2, hidden=[8], loss="bernoulli", random_state=0).partial_fit(np.clip(x, 0, 1))
+    shares = Autoencoder(2, hidden=[8], loss="bernoulli", random_state=0).partial_fit(
+        np.clip(x, 0, 1)
+    )
     with pytest.raises(eckart.InputError, match="numbers from 0 to 1"):
         shares.partial_fit(np.clip(x, 0, 1) + 5)
     with pytest.raises(eckart.InputError, match="noise=inf came, wanted a finite number"):
@@ -416,10 +511,15 @@ def test_partial_fit_keeps_to_its_weights(x):
 
 
 def test_rows_with_gaps_are_judged_by_entries_that_were_hidden(rng):
-    """Ratings of planted rank 3 with noise: a wide network copies what it sees, and the epoch that is kept is one that fills what it does not see."""
-    truth = rng.standard_normal((300, 3)) @ rng.standard_normal((3, 40)) + 0.5 * rng.standard_normal((300, 40))
+    """Ratings of planted rank 3 with noise: a wide network copies what it sees, and the epoch that
+    is kept is one that fills what it does not see."""
+    truth = rng.standard_normal((300, 3)) @ rng.standard_normal(
+        (3, 40)
+    ) + 0.5 * rng.standard_normal((300, 40))
     seen = rng.random(truth.shape) < 0.3
-    model = Autoencoder(40, hidden=[], max_iter=80, n_threads=1, random_state=0).fit(np.where(seen, truth, np.nan))
+    model = Autoencoder(40, hidden=[], max_iter=80, n_threads=1, random_state=0).fit(
+        np.where(seen, truth, np.nan)
+    )
     curve = model.held_out_curve_
     assert curve.argmin() < len(curve) - 1
     assert model.loss_curve_[-1] < model.loss_curve_[curve.argmin()]

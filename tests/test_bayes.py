@@ -1,4 +1,5 @@
-"""Bayesian matrix factorization: conditionals against their formulas, mixing measures on chains of known size, calibrated intervals, same bits."""
+"""Bayesian matrix factorization: conditionals against their formulas, mixing measures on chains of
+known size, calibrated intervals, same bits."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ MOVIELENS = Path(__file__).resolve().parents[2] / "shared" / "data" / "movielens
 
 
 def planted(rng, n=120, m=80, rank=3, share=0.4, noise=0.5):
-    """Observed entries of mean + biases + low rank + noise; the noisy matrix; which cells were seen."""
+    """Observed entries of mean + biases + low rank + noise; the noisy matrix; which cells were
+    seen."""
     a = 3.0 + rng.standard_normal((n, 1)) + 0.5 * rng.standard_normal((1, m))
     a = a + rng.standard_normal((n, rank)) @ rng.standard_normal((rank, m))
     noisy = a + noise * rng.standard_normal((n, m))
@@ -49,7 +51,8 @@ def test_effective_size_of_an_autoregression(rho):
     x = ar1(np.random.default_rng(1), rho)
     exact = x.size * (1 - rho) / (1 + rho)
     assert ess(x) == pytest.approx(exact, rel=0.2)
-    # R^2 is 1 + F / m for halves of m = exact / 8 effective draws, where 7 F has the chi-squared distribution of 7 degrees: above 35 once in 90,000
+    # R^2 is 1 + F / m for halves of m = exact / 8 effective draws, where 7 F has the chi-squared
+    # distribution of 7 degrees: above 35 once in 90,000
     assert split_rhat(x) < np.sqrt(1 + 5 / (exact / 8))
 
 
@@ -75,7 +78,8 @@ def test_rhat_formula():
 
 def test_certificate_of_chains_fails_when_short_or_apart():
     rng = np.random.default_rng(0)
-    # 400 independent draws: an error of 0.05 deviations where 0.2 are allowed; of 120, two cells of 30 can seem to need more by chance
+    # 400 independent draws: an error of 0.05 deviations where 0.2 are allowed; of 120, two cells of
+    # 30 can seem to need more by chance
     cells, noise = rng.standard_normal((2, 200, 30)), rng.standard_normal((2, 200))
     assert certify_chains(cells, noise, problem="p").holds
     assert not certify_chains(cells[:, :5], noise[:, :5], problem="p").holds
@@ -85,12 +89,17 @@ def test_certificate_of_chains_fails_when_short_or_apart():
 
 
 def test_noise_that_moves_warns_and_cells_decide():
-    """The first line tells of it where intervals would be more than a tenth wider or narrower; a slow noise that stays within a hundredth is a plain note."""
+    """The first line tells of it where intervals would be more than a tenth wider or narrower; a
+    slow noise that stays within a hundredth is a plain note."""
     rng = np.random.default_rng(0)
     cells, noise = rng.standard_normal((2, 200, 30)), rng.standard_normal((2, 200))
     quiet, small, large = (
         certify_chains(cells, made, problem="p")
-        for made in (noise, 0.01 * (noise + np.array([[0.0], [2.0]])), noise + np.array([[0.0], [2.0]]))
+        for made in (
+            noise,
+            0.01 * (noise + np.array([[0.0], [2.0]])),
+            noise + np.array([[0.0], [2.0]]),
+        )
     )
     assert all(c.holds for c in (quiet, small, large))
     assert quiet["split R-hat of noise"] < 1.05
@@ -120,7 +129,9 @@ def test_rows_are_drawn_from_their_conditional(scalar):
     mean = np.linalg.solve(g, h + 1.7 * design.T @ (q * w * (a - offset)))
     np.testing.assert_allclose(out.factors.mean(axis=0), mean, atol=0.02)
     np.testing.assert_allclose(np.cov(out.factors.T), np.linalg.inv(g), atol=0.02)
-    np.testing.assert_allclose(out.misfit()[:, 0], ((a - offset - out.factors @ design.T) ** 2) @ (q * w))
+    np.testing.assert_allclose(
+        out.misfit()[:, 0], ((a - offset - out.factors @ design.T) ** 2) @ (q * w)
+    )
     still = draw_rows(CPU, placed, design, offset, p, q, base, h[None], None)
     np.testing.assert_allclose(still.factors[0], mean)
 
@@ -131,7 +142,9 @@ def test_normal_wishart_moments():
     drawn = [normal_wishart(rng, len(u), u.sum(axis=0), u.T @ u, None) for _ in range(1000)]
     m = u.mean(axis=0)
     s = np.eye(2) + (u - m).T @ (u - m) + 100 / 52 * np.outer(m, m)
-    np.testing.assert_allclose(np.mean([d[1] for d in drawn], axis=0), 52 * np.linalg.inv(s), rtol=0.05)
+    np.testing.assert_allclose(
+        np.mean([d[1] for d in drawn], axis=0), 52 * np.linalg.inv(s), rtol=0.05
+    )
     np.testing.assert_allclose(np.mean([d[0] for d in drawn], axis=0), 50 * m / 52, atol=0.02)
     np.testing.assert_allclose(drawn[0][2] @ drawn[0][2].T, drawn[0][1])
 
@@ -154,9 +167,13 @@ def test_features_are_drawn_from_their_conditional(kind, shape):
     shifts = np.concatenate(shifts, axis=1).transpose(1, 0, 2)
     precision = precision[:2, :2]
     inverse = np.linalg.inv(features.T @ features + 0.7 * np.eye(shape[1]))
-    exact = np.einsum("ij,jk,ik->i", features, inverse, features)[:, None] * np.diag(np.linalg.inv(precision))
+    exact = np.einsum("ij,jk,ik->i", features, inverse, features)[:, None] * np.diag(
+        np.linalg.inv(precision)
+    )
     off = np.mean(shifts, axis=0) - features @ inverse @ features.T @ rest
-    assert (np.abs(off) <= 5 * np.sqrt(exact / len(shifts))).all()  # five standard errors: of 160 means, beyond once in ten thousand runs
+    assert (
+        np.abs(off) <= 5 * np.sqrt(exact / len(shifts))
+    ).all()  # five standard errors: of 160 means, beyond once in ten thousand runs
     np.testing.assert_allclose(np.var(shifts, axis=0), exact, rtol=0.25)
     np.testing.assert_allclose(features @ link.weights(), link.now, atol=1e-9)
 
@@ -170,7 +187,8 @@ def test_large_features_are_solved_by_conjugate_gradients():
 def test_planted_matrix_is_recovered_with_calibrated_intervals():
     rng = np.random.default_rng(3)
     x, noisy, seen = planted(rng)
-    # the R-hat of the noise of 80 states after 80 sweeps was 1.10 to 1.15 on three of 19 seeds, and 1.1 is the limit; of these at most 1.04 on the same
+    # the R-hat of the noise of 80 states after 80 sweeps was 1.10 to 1.15 on three of 19 seeds, and
+    # 1.1 is the limit; of these at most 1.04 on the same
     model = BayesianMF(5, n_samples=160, burn_in=200, thin=3, random_state=0).fit(x)
     i, j = np.nonzero(~seen)
     mean, std = model.predict(i, j, return_std=True)
@@ -178,7 +196,8 @@ def test_planted_matrix_is_recovered_with_calibrated_intervals():
     for level in (0.5, 0.9):
         low, high = model.interval(i, j, level)
         assert abs(np.mean((low <= noisy[~seen]) & (noisy[~seen] <= high)) - level) < 0.05
-    # of rank 3 it is 0.252 over ten seeds; two components more than the matrix has take some of it, 0.234 with a deviation of 0.008
+    # of rank 3 it is 0.252 over ten seeds; two components more than the matrix has take some of it,
+    # 0.234 with a deviation of 0.008
     assert model.noise_variance_ == pytest.approx(0.234, abs=0.04)
     assert (std > model.deviation(i, j, noise=False)).all()
     assert model.certificate_.holds
@@ -212,7 +231,10 @@ def test_factors_are_the_mean_of_the_draws():
 def test_threads_do_not_change_a_bit_and_seeds_repeat(noise, features):
     x, *_ = planted(np.random.default_rng(0), 150, 60)
     options = {"noise": noise, "implicit_features": features, "random_state": 5} | SHORT
-    one, two, other = (BayesianMF(3, **(options | more)).fit(x) for more in ({}, {"n_threads": 2}, {"random_state": 6}))
+    one, two, other = (
+        BayesianMF(3, **(options | more)).fit(x)
+        for more in ({}, {"n_threads": 2}, {"random_state": 6})
+    )
     assert np.array_equal(one.fit_.factors.left, two.fit_.factors.left)
     assert not np.array_equal(one.fit_.factors.left, other.fit_.factors.left)
 
@@ -230,10 +252,14 @@ def test_rows_learn_their_noise():
         model = BayesianMF(4, noise=noise, n_samples=30, burn_in=40, thin=1, random_state=0).fit(x)
         error[noise] = np.sqrt(np.mean((model.predict(i, j) - clean[~seen]) ** 2))
     assert error["row"] < 0.9 * error["common"]
-    std = model.deviation(np.arange(100), np.zeros(100, int))  # of one row it is known to a tenth, from 30 entries; of 50 rows well
+    std = model.deviation(
+        np.arange(100), np.zeros(100, int)
+    )  # of one row it is known to a tenth, from 30 entries; of 50 rows well
     assert std[:50].mean() < 0.5
     assert 1.2 < std[50:].mean() < 2.2
-    turned = BayesianMF(4, noise="column", n_samples=30, burn_in=40, thin=1, random_state=0).fit(x.T)
+    turned = BayesianMF(4, noise="column", n_samples=30, burn_in=40, thin=1, random_state=0).fit(
+        x.T
+    )
     assert np.sqrt(np.mean((turned.predict(j, i) - clean[~seen]) ** 2)) < 0.9 * error["common"]
 
 
@@ -242,13 +268,17 @@ def test_who_rated_what_tells_about_the_values():
     rng = np.random.default_rng(0)
     group, kind = np.arange(150) % 2, np.arange(60) % 2
     likes = group[:, None] == kind[None, :]
-    values = np.where(likes, 1.0, -1.0) * rng.uniform(0.5, 1.5, (150, 1)) + 0.7 * rng.standard_normal((150, 60))
+    values = np.where(likes, 1.0, -1.0) * rng.uniform(
+        0.5, 1.5, (150, 1)
+    ) + 0.7 * rng.standard_normal((150, 60))
     seen = rng.random(values.shape) < np.where(likes, 0.12, 0.02)
     x = Observed.from_nan(np.where(seen, values, np.nan))
     i, j = np.nonzero(~seen)
     error = []
     for features in (False, True):
-        model = BayesianMF(2, implicit_features=features, n_samples=40, burn_in=60, thin=2, random_state=0).fit(x)
+        model = BayesianMF(
+            2, implicit_features=features, n_samples=40, burn_in=60, thin=2, random_state=0
+        ).fit(x)
         error.append(np.sqrt(np.mean((model.predict(i, j) - values[~seen]) ** 2)))
     assert error[1] < 0.95 * error[0]
 
@@ -258,7 +288,9 @@ def test_weights_of_zero_take_entries_out():
     x, noisy, seen = planted(rng, 60, 40)
     bad = rng.random(x.nnz) < 0.1
     spoilt = Observed(x.indptr, x.indices, np.where(bad, 100.0, x.data), 40)
-    model = BayesianMF(4, n_samples=40, burn_in=40, thin=2, random_state=0).fit(spoilt, weights=np.where(bad, 0.0, 1.0))
+    model = BayesianMF(4, n_samples=40, burn_in=40, thin=2, random_state=0).fit(
+        spoilt, weights=np.where(bad, 0.0, 1.0)
+    )
     i, j = np.nonzero(~seen)
     assert np.sqrt(np.mean((model.predict(i, j) - noisy[~seen]) ** 2)) < 1.2
 
@@ -287,18 +319,22 @@ def test_a_killed_fit_goes_on_with_the_same_bits(tmp_path, monkeypatch, features
     assert np.array_equal(whole.posterior_.rows.precisions, resumed.posterior_.rows.precisions)
     assert not file.exists()
 
+
 OPEN = SHORT | {"burn_in": None}
 
 
 def agreeing_after(rounds, monkeypatch):
-    """Certificates that hold from the ``rounds``-th on, and chains of 4 sweeps before the first state."""
+    """Certificates that hold from the ``rounds``-th on, and chains of 4 sweeps before the first
+    state."""
     monkeypatch.setattr(gibbs, "BURN_IN", 4)
     seen, measure = [], bayesian_mf.certify
 
     def certify(*given):
         seen.append(1)
         found = measure(*given)
-        return replace(found, checks=(Check("agreement", rounds, len(seen), "rounds that are wanted"),))
+        return replace(
+            found, checks=(Check("agreement", rounds, len(seen), "rounds that are wanted"),)
+        )
 
     monkeypatch.setattr(bayesian_mf, "certify", certify)
 
@@ -313,7 +349,12 @@ def test_chains_that_do_not_agree_go_on_and_count_their_later_half(rounds, like,
     assert np.array_equal(found.fit_.factors.left, asked.fit_.factors.left)
     assert np.array_equal(found.posterior_.alpha, asked.posterior_.alpha)
     assert found.fit_.trace.reason is StopReason.CONVERGED
-    told = "8 sweeps" if rounds == 1 else f"chains went on from 8 to {8 * 2 ** (rounds - 1)} sweeps, of at most 64: they agree now"
+    told = (
+        "8 sweeps"
+        if rounds == 1
+        else f"chains went on from 8 to {8 * 2 ** (rounds - 1)} sweeps, of at most 64: they "
+        "agree now"
+    )
     assert found.fit_.plan["sampling"] == told
     assert "sampling" not in asked.fit_.plan
 
@@ -363,12 +404,19 @@ def test_chains_that_went_on_resume_with_the_same_bits(tmp_path, monkeypatch):
 def test_few_ratings_have_a_certificate_though_their_noise_is_not_settled():
     rng = np.random.default_rng(3)
     seen = rng.random((14, 25)) < 0.66
-    x = Observed.from_nan(np.where(seen, np.rint(np.clip(3 + rng.standard_normal((14, 1)) + rng.standard_normal((14, 25)), 1, 5)), np.nan))
+    x = Observed.from_nan(
+        np.where(
+            seen,
+            np.rint(
+                np.clip(3 + rng.standard_normal((14, 1)) + rng.standard_normal((14, 25)), 1, 5)
+            ),
+            np.nan,
+        )
+    )
     found = BayesianMF(14, random_state=0, burn_in=200, n_threads=1).fit(x)
     assert found.certificate_.holds
     assert found.certificate_["split R-hat of noise"] > 1.1
     assert "the chains differ on the noise" in found.certificate_.notes[-1]
-
 
 
 @pytest.mark.parametrize(("after", "kept"), [(3, 2), (13, 4)])
@@ -392,7 +440,9 @@ def test_an_interrupt_keeps_the_draws_so_far(monkeypatch, after, kept):
 def test_new_rows_and_columns(noise):
     rng = np.random.default_rng(1)
     x, noisy, seen = planted(rng, 120, 50, share=0.5)
-    model = BayesianMF(4, noise=noise, implicit_features=True, n_samples=40, burn_in=60, thin=2, random_state=0).fit(x)
+    model = BayesianMF(
+        4, noise=noise, implicit_features=True, n_samples=40, burn_in=60, thin=2, random_state=0
+    ).fit(x)
     rows = np.where(seen[:20], noisy[:20], np.nan)
     filled = model.transform(rows)
     np.testing.assert_allclose(filled[seen[:20]], noisy[:20][seen[:20]])
@@ -406,7 +456,9 @@ def test_new_rows_and_columns(noise):
     new, old = model.predict([120] * 50, range(50)), model.predict([0] * 50, range(50))
     assert np.sqrt(np.mean((new - old) ** 2)) < 0.4
     assert (model.deviation([120], [0]) > 0).all()
-    model.update(Observed.from_nan(np.vstack([columns[:, :1], [[np.nan]], [[np.nan]]])), axis="columns")
+    model.update(
+        Observed.from_nan(np.vstack([columns[:, :1], [[np.nan]], [[np.nan]]])), axis="columns"
+    )
     assert model.posterior_.columns.bias.shape == (51, 40)
 
 
@@ -420,12 +472,16 @@ def test_saved_models_predict_the_same(tmp_path, dtype):
     again = eckart.load(tmp_path / "m.safetensors")
     for a, b in zip(model.interval([0, 3], [1, 2]), again.interval([0, 3], [1, 2])):
         assert np.array_equal(a, b)
-    assert np.array_equal(model.transform(np.full((1, 20), 2.0)), again.transform(np.full((1, 20), 2.0)))
+    assert np.array_equal(
+        model.transform(np.full((1, 20), 2.0)), again.transform(np.full((1, 20), 2.0))
+    )
 
 
 def test_ratings_are_clipped_to_their_range():
     rng = np.random.default_rng(0)
-    a = np.clip(np.round(3 + 2 * rng.standard_normal((40, 1)) + 2 * rng.standard_normal((1, 30))), 1, 5)
+    a = np.clip(
+        np.round(3 + 2 * rng.standard_normal((40, 1)) + 2 * rng.standard_normal((1, 30))), 1, 5
+    )
     x = Observed.from_nan(np.where(rng.random(a.shape) < 0.5, a, np.nan))
     model = BayesianMF(2, **SHORT, random_state=0).fit(x)
     cells = np.divmod(np.arange(1200), 30)
@@ -449,8 +505,12 @@ def test_exact_and_constant_and_sparse_data():
         assert np.sqrt(np.mean((model.predict(i, j) - a[~seen]) ** 2)) < 0.1
     flat = BayesianMF(2, **SHORT).fit(sparse.csr_array(np.full((6, 5), 7.0)))
     np.testing.assert_allclose(flat.predict([0, 5], [0, 4]), 7.0, atol=0.1)
-    lone = Observed.from_nan(np.array([[1.0, np.nan, np.nan], [np.nan, 2.0, np.nan], [np.nan, np.nan, np.nan]]))
-    assert np.isfinite(BayesianMF(2, implicit_features=True, noise="both", **SHORT).fit(lone).predict(2, 2)).all()
+    lone = Observed.from_nan(
+        np.array([[1.0, np.nan, np.nan], [np.nan, 2.0, np.nan], [np.nan, np.nan, np.nan]])
+    )
+    assert np.isfinite(
+        BayesianMF(2, implicit_features=True, noise="both", **SHORT).fit(lone).predict(2, 2)
+    ).all()
 
 
 @pytest.mark.parametrize(
@@ -483,8 +543,12 @@ def test_wrong_questions_are_answered_in_words():
 @pytest.mark.slow
 @pytest.mark.skipif(not MOVIELENS.is_dir(), reason="MovieLens-100K is not in shared/data")
 def test_movielens_accuracy_and_calibration():
-    train, test = (np.loadtxt(MOVIELENS / f"u1.{part}", dtype=np.int64)[:, :3] for part in ("base", "test"))
-    x = Observed.from_codes(train[:, 0] - 1, train[:, 1] - 1, train[:, 2].astype(float), (943, 1682))
+    train, test = (
+        np.loadtxt(MOVIELENS / f"u1.{part}", dtype=np.int64)[:, :3] for part in ("base", "test")
+    )
+    x = Observed.from_codes(
+        train[:, 0] - 1, train[:, 1] - 1, train[:, 2].astype(float), (943, 1682)
+    )
     model = BayesianMF(8, noise="both", n_samples=60, random_state=0).fit(x)
     i, j = test[:, 0] - 1, test[:, 1] - 1
     low, high = model.interval(i, j)
@@ -495,14 +559,21 @@ def test_movielens_accuracy_and_calibration():
 def test_an_unknown_row_is_what_the_priors_expect_of_one():
     rng = np.random.default_rng(3)
     taste = rng.standard_normal((25, 2))
-    a = 1.0 + (rng.standard_normal((200, 2)) * 0.3 + [1.5, -1.0]) @ taste.T + 0.1 * rng.standard_normal((200, 25))
+    a = (
+        1.0
+        + (rng.standard_normal((200, 2)) * 0.3 + [1.5, -1.0]) @ taste.T
+        + 0.1 * rng.standard_normal((200, 25))
+    )
     table = np.where(rng.random(a.shape) < 0.6, a, np.nan)
     model = BayesianMF(2, n_samples=40, burn_in=60, thin=1, clip=False, random_state=0).fit(table)
-    expected = a.mean(axis=0)  # of a new row: rows like these columns in common, which no bias of a row says
+    # of a new row: rows like these columns in common, which no bias of a row says
+    expected = a.mean(axis=0)
     new = model.predict(np.full(25, 999), np.arange(25), unknown="mean")
     assert np.sqrt(np.mean((new - expected) ** 2)) < 0.15 * expected.std()
     both = model.predict([999, 3], [999, 999], unknown="mean")
-    np.testing.assert_allclose(both[0], expected.mean(), atol=0.6)  # columns are few: their prior mean is known to about std / 5
+    np.testing.assert_allclose(
+        both[0], expected.mean(), atol=0.6
+    )  # columns are few: their prior mean is known to about std / 5
     assert np.isfinite(both).all()
 
 

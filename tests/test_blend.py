@@ -86,11 +86,15 @@ def test_scores_are_the_sum_of_even_rows_of_the_members(model):
     np.testing.assert_allclose(
         np.concatenate([b for _, b in model.complete(keep=False)]), wanted, rtol=1e-9, atol=1e-12
     )
-    np.testing.assert_allclose(model.predict(["u3", "u90"], ["c2", "c20"]), wanted[[3, 90], [2, 20]], rtol=1e-9)
+    np.testing.assert_allclose(
+        model.predict(["u3", "u90"], ["c2", "c20"]), wanted[[3, 90], [2, 20]], rtol=1e-9
+    )
     seen = x.to_scipy().toarray() > 0
     order = np.argsort(-np.where(seen, -np.inf, wanted), axis=1, kind="stable")[:, :4]
     np.testing.assert_array_equal(model.recommend(n=4).positions, order)
-    some = model.recommend("u3", n=3, candidates=["c5", "c6", "c7", "c8"], exclude="c8", exclude_seen=False)
+    some = model.recommend(
+        "u3", n=3, candidates=["c5", "c6", "c7", "c8"], exclude="c8", exclude_seen=False
+    )
     assert set(some.columns[0]) == {"c5", "c6", "c7"}
 
 
@@ -107,7 +111,9 @@ def test_new_rows_have_the_scores_that_fitted_rows_with_the_same_entries_have(mo
 def test_explanations_add_up_and_say_what_each_member_adds(model):
     why = model.explain("u2", "c4", n=100)
     assert why.prediction == pytest.approx(float(model.predict("u2", "c4")[0]), rel=1e-4)
-    assert sum(share for _, _, share in why.shares) + why.base == pytest.approx(why.prediction, rel=1e-6)
+    assert sum(share for _, _, share in why.shares) + why.base == pytest.approx(
+        why.prediction, rel=1e-6
+    )
     assert set(why.parts) == set(MEMBERS)
     assert "in parts: ease" in str(why)
 
@@ -140,7 +146,9 @@ def test_a_given_validation_half_chooses_and_is_part_of_the_final_fit():
         parts.train, validation=parts.test
     )
     assert found.observed_.nnz == x.nnz
-    np.testing.assert_array_equal(found.observed_.to_scipy().toarray() > 0, x.to_scipy().toarray() > 0)
+    np.testing.assert_array_equal(
+        found.observed_.to_scipy().toarray() > 0, x.to_scipy().toarray() > 0
+    )
     assert found.certificate_["hidden entries"] == parts.test.nnz
     assert found.certificate_["ndcg@5 of ease"] > 0
     assert sum(found.shares_.values()) == pytest.approx(1.0)
@@ -162,12 +170,22 @@ def test_a_certificate_fails_with_that_of_a_member(model):
 def test_rows_are_taken_in_without_a_fit():
     x = taken()
     some = replace(
-        x, indptr=x.indptr[:71], indices=x.indices[: x.indptr[70]], data=x.data[: x.indptr[70]], rows=x.rows[:70]
+        x,
+        indptr=x.indptr[:71],
+        indices=x.indices[: x.indptr[70]],
+        data=x.data[: x.indptr[70]],
+        rows=x.rows[:70],
     )
     found = Blend({"ease": EASE(l2=2.0)}, random_state=0).fit(some)
     start = x.indptr[68]
     found.update(
-        replace(x, indptr=x.indptr[68:] - start, indices=x.indices[start:], data=x.data[start:], rows=x.rows[68:])
+        replace(
+            x,
+            indptr=x.indptr[68:] - start,
+            indices=x.indices[start:],
+            data=x.data[start:],
+            rows=x.rows[68:],
+        )
     )
     assert found.observed_.shape == (80, 20)
     assert len(found.recommend("u79", n=3).columns[0]) == 3

@@ -1,4 +1,5 @@
-"""Steps on vectors feel ``NUMBA_BOUNDSCHECK=1`` as plain indexing does: ``make test-bounds`` runs this with kernels compiled anew."""
+"""Steps on vectors feel ``NUMBA_BOUNDSCHECK=1`` as plain indexing does: ``make test-bounds`` runs
+this with kernels compiled anew."""
 
 from __future__ import annotations
 
@@ -47,7 +48,8 @@ def test_rows_beyond_the_end_of_a_gram_matrix_are_refused():
 
 @pytest.mark.parametrize(("j", "t"), [(3, 0), (-1, 0), (0, 2), (0, -1)])
 def test_a_row_outside_is_neither_read_nor_written(j, t):
-    room = np.zeros((4, SIZE))  # two rows in the middle of more: what would be written beyond them is seen
+    # two rows in the middle of more: what would be written beyond them is seen
+    room = np.zeros((4, SIZE))
     with pytest.raises(IndexError, match="outside"):
         pack(np.ones((3, SIZE)), j, room[1:3], t)
     assert not room.any()

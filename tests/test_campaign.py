@@ -18,7 +18,9 @@ SHARES = {"files": 400, "faults": 40, "differential": 15, "stateful": 60, "threa
 @pytest.mark.parametrize("part", SHARES)
 def test_a_share_of_the_campaign(part, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # what breaks is kept in the working directory
-    attempts = importlib.import_module(f"campaign.{part}").attempts(np.random.default_rng(0), tmp_path)
+    attempts = importlib.import_module(f"campaign.{part}").attempts(
+        np.random.default_rng(0), tmp_path
+    )
     with np.errstate(all="ignore"):
         counts = Counter(itertools.islice(attempts, SHARES[part]))
     assert counts.total() == SHARES[part]
@@ -29,7 +31,9 @@ def test_a_share_of_the_campaign(part, tmp_path, monkeypatch):
 @pytest.mark.filterwarnings("ignore")
 def test_kills(tmp_path):
     kills = importlib.import_module("campaign.kills")
-    assert Counter(itertools.islice(kills.saves(np.random.default_rng(0), tmp_path), 10)) == {"save killed": 10}
+    assert Counter(itertools.islice(kills.saves(np.random.default_rng(0), tmp_path), 10)) == {
+        "save killed": 10
+    }
     ended = Counter()
     for word in kills.fits(np.random.default_rng(0), tmp_path):
         ended[word] += 1

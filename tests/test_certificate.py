@@ -19,7 +19,9 @@ ALL = ("eigh", "svd", "power", "randomized", "lanczos", "gradient")
 
 def perturbed(model, components):
     """The same model with other components; variances claimed for them are their true ones."""
-    model.fit_ = replace(model.fit_, factors=replace(model.fit_.factors, components=np.ascontiguousarray(components)))
+    model.fit_ = replace(
+        model.fit_, factors=replace(model.fit_.factors, components=np.ascontiguousarray(components))
+    )
     return model
 
 
@@ -30,7 +32,9 @@ def test_every_solver_is_certified_again_from_model_and_data(solver, rng):
     again = pca.certify(x)
     assert pca.certificate_.holds
     assert again.holds, again
-    assert again["captured variance"] == pytest.approx(pca.certificate_["captured variance"], rel=1e-6)
+    assert again["captured variance"] == pytest.approx(
+        pca.certificate_["captured variance"], rel=1e-6
+    )
     assert again["captured variance"] <= again["upper bound for any k directions"] * (1 + 1e-9)
     exact = np.linalg.eigvalsh(np.cov(x.T, bias=True))[::-1][:3].sum()
     for c in (again, pca.certificate_):
@@ -54,7 +58,10 @@ def test_eigenvectors_that_are_not_the_leading_ones_fail(rng):
         pca = PCA(3).fit(x)
         b = pca.fit_.factors
         pca.fit_ = replace(
-            pca.fit_, factors=replace(b, components=full.components_[chosen], scatter=full.fit_.factors.scatter[chosen])
+            pca.fit_,
+            factors=replace(
+                b, components=full.components_[chosen], scatter=full.fit_.factors.scatter[chosen]
+            ),
         )
         c = pca.certify(x)
         assert not c.holds
@@ -74,7 +81,9 @@ def test_components_that_are_not_orthonormal_fail(rng):
 def test_variances_that_were_changed_fail(rng):
     x = planted(rng, n=15)
     pca = PCA(3).fit(x)
-    pca.fit_ = replace(pca.fit_, factors=replace(pca.fit_.factors, scatter=pca.fit_.factors.scatter * 1.01))
+    pca.fit_ = replace(
+        pca.fit_, factors=replace(pca.fit_.factors, scatter=pca.fit_.factors.scatter * 1.01)
+    )
     assert "Ritz residual" in pca.certify(x).reason
 
 
@@ -145,14 +154,20 @@ def test_remainder_norm_is_below_the_truth_and_its_bound_above(rng):
     v = np.eye(502)[:, :2]
     for seed in range(10):
         xi, beta, _ = remainder_norm(
-            lambda a: values[:, None] * a, v, np.dtype(float), np.random.default_rng(seed), values[2:].sum()
+            lambda a: values[:, None] * a,
+            v,
+            np.dtype(float),
+            np.random.default_rng(seed),
+            values[2:].sum(),
         )
         assert 0.8 * 3 < xi <= 3 + 1e-9
         assert beta >= 3
 
 
 def test_reads_by_name_and_says_what_was_not_measured():
-    c = Certificate("p", "global", (Check("gap", 2.0, 1.0, "too far"),), {"value": 3.0}, ("a note",))
+    c = Certificate(
+        "p", "global", (Check("gap", 2.0, 1.0, "too far"),), {"value": 3.0}, ("a note",)
+    )
     assert not c.holds
     assert c["gap"] == 2.0
     assert c["value"] == 3.0
@@ -167,15 +182,25 @@ def test_reads_by_name_and_says_what_was_not_measured():
 
 @pytest.mark.parametrize("margin", [2.0**-11, 0.0])
 def test_rough_products_of_the_remainder_raise_its_bound(margin):
-    """Rows whose entries were all rounded towards zero have a smaller remainder; with the margin the bound covers that of the rows themselves."""
+    """Rows whose entries were all rounded towards zero have a smaller remainder; with the margin
+    the bound covers that of the rows themselves."""
     x = np.random.default_rng(5).standard_normal((300, 30)) * np.linspace(2, 1, 30)
     rounded = (1 - 2.0**-11) * x
     c, smaller = x.T @ x / 300, rounded.T @ rounded / 300
     values, vectors = np.linalg.eigh(c)
-    v = np.ascontiguousarray(vectors[:, -2:-1])  # the first direction is left out, so that the bound is that of the remainder
+    v = np.ascontiguousarray(
+        vectors[:, -2:-1]
+    )  # the first direction is left out, so that the bound is that of the remainder
     told = certify_subspace(
-        lambda a: c @ a, v.T, values[-2:-1], float(np.trace(c)), rng=np.random.default_rng(0), tol=1e-4, probe=(4, 8),
-        known=(v, c @ v), rough=(lambda a: smaller @ a, margin),
-    )  # fmt: skip
+        lambda a: c @ a,
+        v.T,
+        values[-2:-1],
+        float(np.trace(c)),
+        rng=np.random.default_rng(0),
+        tol=1e-4,
+        probe=(4, 8),
+        known=(v, c @ v),
+        rough=(lambda a: smaller @ a, margin),
+    )
     assert told["remainder norm"] < values[-1]
     assert bool(told["upper bound for any k directions"] >= values[-1]) is (margin > 0)

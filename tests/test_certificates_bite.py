@@ -1,7 +1,10 @@
-"""Every certificate, in one shape: the true answer holds; the answer spoiled a little beyond a limit fails by that check, and names it.
+"""Every certificate, in one shape: the true answer holds; the answer spoiled a little beyond a
+limit fails by that check, and names it.
 
-A case is (a certificate of the true answer, {check: certificates of spoiled answers}). Where a certificate is made from numbers, they are set to 0.9 and to
-1.1 times the limit; where it is measured on data, the answer is spoiled until the number passes its limit by a factor of ten at the most.
+A case is (a certificate of the true answer, {check: certificates of spoiled answers}). Where a
+certificate is made from numbers, they are set to 0.9 and to 1.1 times the limit; where it is
+measured on data, the answer is spoiled until the number passes its limit by a factor of ten at the
+most.
 """
 
 from __future__ import annotations
@@ -36,7 +39,8 @@ def traced(*values, reason=StopReason.CONVERGED):
 
 
 def bites(true, spoiled):
-    """``true`` holds; each of ``spoiled`` fails, by the check it is listed under. Returns the names of the checks."""
+    """``true`` holds; each of ``spoiled`` fails, by the check it is listed under. Returns the names
+    of the checks."""
     assert true.holds, str(true)
     names = {check.name for check in true.checks}
     for name, certificate in spoiled.items():
@@ -70,7 +74,8 @@ LIMITS = {
     "stationary": {"GLOBAL_GAP": 1e-3, "GRADIENT_LIMIT": 0.02},
     "topics": {"GAIN": 1e-3, "DRIFT": 0.1, "CLIMB": 5e-3, "NEWS": 0.02},
 }
-"""What ``holds`` means, in numbers. A limit is a promise: whoever loosens it changes this table, and says why."""
+"""What ``holds`` means, in numbers. A limit is a promise: whoever loosens it changes this table,
+and says why."""
 
 
 @pytest.mark.parametrize("module", LIMITS)
@@ -81,7 +86,9 @@ def test_limits_are_those_promised(module):
 
 def test_ascent():
     def made(gain=0.9e-6, second=-1.0, third=-0.5, tol=1e-6, excused=()):
-        return certify_ascent("p", trace=traced(-2.0, second, third), bound=-0.5, gain=gain, tol=tol, excused=excused)
+        return certify_ascent(
+            "p", trace=traced(-2.0, second, third), bound=-0.5, gain=gain, tol=tol, excused=excused
+        )
 
     fell = made(third=-1.0 - 1.1 * 2 * 1e-9)  # a fall is measured against 1 + |bound|
     assert made(third=-1.0 - 0.9 * 2 * 1e-9).holds
@@ -90,7 +97,9 @@ def test_ascent():
     assert names == {"largest fall", "one more step"}
     assert not made(gain=-1.1e-6).holds
     assert made()["EM steps"] == 2
-    starts = certify_ascent("p", trace=traced(-2.0, -1.0), bound=-1.0, gain=0.0, tol=1e-6, ends=[-1.0, -1.75])
+    starts = certify_ascent(
+        "p", trace=traced(-2.0, -1.0), bound=-1.0, gain=0.0, tol=1e-6, ends=[-1.0, -1.75]
+    )
     assert starts["spread over starts"] == 0.75
     assert made(gain=0.9e-8, tol=0.0).holds
     assert not made(gain=1.1e-8, tol=0.0).holds
@@ -115,15 +124,22 @@ def test_chains(rng):
         },
     )
     assert names == {"split R-hat", "Monte Carlo error", "missing draws"}
-    assert not any(check.name == "missing draws" and not check.passed for check in made(draws=chains.SHORTEST).checks)
+    assert not any(
+        check.name == "missing draws" and not check.passed
+        for check in made(draws=chains.SHORTEST).checks
+    )
 
 
 def test_split_rhat_is_the_textbook_value():
     x = np.array([[1.0, 2.0, 3.0, 4.0], [2.0, 4.0, 6.0, 9.0]])
     halves = np.array([[1.0, 2.0], [3.0, 4.0], [2.0, 4.0], [6.0, 9.0]])
     within, between = halves.var(axis=1, ddof=1).mean(), halves.mean(axis=1).var(ddof=1)
-    assert float(chains.split_rhat(x[..., None])[0]) == pytest.approx(np.sqrt(0.5 + between / within))
-    assert float(chains.ess(np.random.default_rng(0).standard_normal((4, 2000, 1)))[0]) == pytest.approx(8000, rel=0.15)
+    assert float(chains.split_rhat(x[..., None])[0]) == pytest.approx(
+        np.sqrt(0.5 + between / within)
+    )
+    assert float(
+        chains.ess(np.random.default_rng(0).standard_normal((4, 2000, 1)))[0]
+    ) == pytest.approx(8000, rel=0.15)
 
 
 def test_network():
@@ -144,12 +160,15 @@ def test_network():
     assert {"finite", "relative gradient", "error against trivial"} == names
     assert made(gradient=0.9, noise=1.0).holds
     assert not made(gradient=np.inf).holds
-    assert "relative gradient" in made(gradient=1.1, noise=0.0).reason  # batches that agree on a slope
+    # batches that agree on a slope
+    assert "relative gradient" in made(gradient=1.1, noise=0.0).reason
     assert made(gradient=0.9, noise=0.0).holds
     assert not made(against=(1e-3, 0.0, "the mean")).holds
 
 
-@pytest.mark.parametrize(("loss", "limit"), [("frobenius", nonnegative.SQUARE_LIMIT), ("kl", nonnegative.KL_LIMIT)])
+@pytest.mark.parametrize(
+    ("loss", "limit"), [("frobenius", nonnegative.SQUARE_LIMIT), ("kl", nonnegative.KL_LIMIT)]
+)
 def test_parts(loss, limit):
     sums = FactorSums(*(np.zeros(2) for _ in FactorSums._fields))._replace(
         least=0.0, most=np.ones(2), square=np.ones(2)
@@ -159,7 +178,14 @@ def test_parts(loss, limit):
     def made(residuals=(0.9, 0.9), least=0.0, objective=0.5, values=(3.0, 2.0, 1.0), square=1.0):
         factor = sums._replace(least=least, square=np.full(2, square))
         found = nonnegative.Measured(
-            loss, objective, 0.5, tuple(limit * r for r in residuals), (sums, factor), totals, 1.0, np.dtype(float)
+            loss,
+            objective,
+            0.5,
+            tuple(limit * r for r in residuals),
+            (sums, factor),
+            totals,
+            1.0,
+            np.dtype(float),
         )
         return nonnegative.certify_parts(found, traced(*values))
 
@@ -181,7 +207,10 @@ def test_parts(loss, limit):
 
 def test_topics_steps(rng):
     counts = np.vstack(
-        [rng.multinomial(40, p, 30) for p in ([0.4, 0.3, 0.1, 0.1, 0.05, 0.05], [0.05, 0.05, 0.1, 0.1, 0.3, 0.4])]
+        [
+            rng.multinomial(40, p, 30)
+            for p in ([0.4, 0.3, 0.1, 0.1, 0.05, 0.05], [0.05, 0.05, 0.1, 0.1, 0.3, 0.4])
+        ]
     )
     from eckart import PLSA
 
@@ -190,7 +219,9 @@ def test_topics_steps(rng):
     problem = topics_problem(counts, t)
 
     def made(t=t, values=(-3.0, -2.0, -1.99), reason=StopReason.CONVERGED, moves=()):
-        return topics.certify_em(problem, t, trace=traced(*values, reason=reason), tol=1e-6, name="PLSA", moves=moves)
+        return topics.certify_em(
+            problem, t, trace=traced(*values, reason=reason), tol=1e-6, name="PLSA", moves=moves
+        )
 
     moved = replace(t, counts=t.counts * np.exp(0.5 * rng.standard_normal(t.counts.shape)))
     fell = (-3.0, -2.0, -2.0 - 1.1 * 2e-6)
@@ -214,7 +245,11 @@ def topics_problem(counts, t):
     from eckart.io.read import read
 
     return TopicProblem(
-        ENGINE.put(as_counts(read(counts.astype(float)), "PLSA")), ENGINE, t.prior, 0.0, dtype=t.counts.dtype
+        ENGINE.put(as_counts(read(counts.astype(float)), "PLSA")),
+        ENGINE,
+        t.prior,
+        0.0,
+        dtype=t.counts.dtype,
     )
 
 
@@ -224,7 +259,9 @@ def test_topics_of_streams_and_of_chains(rng):
 
     words = np.array([[0.4, 0.3, 0.1, 0.1, 0.05, 0.05], [0.05, 0.05, 0.1, 0.1, 0.3, 0.4]])
     shares = rng.dirichlet([0.2, 0.2], 400)
-    x = as_counts(read(np.vstack([rng.multinomial(60, s @ words) for s in shares]).astype(float)), "LDA")
+    x = as_counts(
+        read(np.vstack([rng.multinomial(60, s @ words) for s in shares]).astype(float)), "LDA"
+    )
     halves = [ENGINE.put(half) for half in every_other(x)]
 
     def of(p):
@@ -241,7 +278,9 @@ def test_topics_of_streams_and_of_chains(rng):
         topics.certify_gibbs(placed, of(words), 0.1, engine=ENGINE),
         {
             "drift": topics.certify_gibbs(placed, of(turned), 0.1, engine=ENGINE),
-            "climb": topics.certify_gibbs(placed, of(np.full((2, 6), 1 / 6) + 1e-3 * words), 0.1, engine=ENGINE),
+            "climb": topics.certify_gibbs(
+                placed, of(np.full((2, 6), 1 / 6) + 1e-3 * words), 0.1, engine=ENGINE
+            ),
         },
     )
 
@@ -256,7 +295,14 @@ def test_subspace(rng):
 
     def made(v=q[:, :k], theta=values[:k], total=whole, extra=(), **how):
         return certify_subspace(
-            lambda a: c @ a, v.T, theta, total, rng=np.random.default_rng(0), tol=tol, extra=extra, **how
+            lambda a: c @ a,
+            v.T,
+            theta,
+            total,
+            rng=np.random.default_rng(0),
+            tol=tol,
+            extra=extra,
+            **how,
         )
 
     allowed = np.sqrt(tol)  # of the residual, / theta_1
@@ -280,18 +326,25 @@ def test_subspace(rng):
     assert 21.0 * (1 - 1e-9) <= proven["upper bound for any k directions"] <= 21.0 * (1 + 1e-3)
     found, spread = np.full(4, 2.0), 3.0
     limit = 20 * np.finfo(float).eps * (1 + 4.0 / spread)
-    assert mean_check(found + np.array([0.9 * limit * spread, 0, 0, 0]), found, spread, np.dtype(float)).passed
-    assert not mean_check(found + np.array([1.3 * limit * spread, 0, 0, 0]), found, spread, np.dtype(float)).passed
+    assert mean_check(
+        found + np.array([0.9 * limit * spread, 0, 0, 0]), found, spread, np.dtype(float)
+    ).passed
+    assert not mean_check(
+        found + np.array([1.3 * limit * spread, 0, 0, 0]), found, spread, np.dtype(float)
+    ).passed
 
 
 def test_the_bound_of_the_remainder():
-    """Between the estimate and a small multiple of it after some steps; the trace where the steps prove nothing."""
+    """Between the estimate and a small multiple of it after some steps; the trace where the steps
+    prove nothing."""
     values = np.concatenate([[10.0, 8.0], np.linspace(3, 0, 500)])
     v, most = np.eye(502)[:, :2], float(values[2:].sum())
 
     def bound(steps, block):
         rng = np.random.default_rng(0)
-        return remainder_norm(lambda a: values[:, None] * a, v, np.dtype(float), rng, most, steps, block)
+        return remainder_norm(
+            lambda a: values[:, None] * a, v, np.dtype(float), rng, most, steps, block
+        )
 
     xi, beta, _ = bound(5, 8)
     assert 3.0 <= beta <= 1.5 * xi  # eps = (log(1.648 sqrt(502) / 0.42) / 9)^2 = 0.25
@@ -300,7 +353,9 @@ def test_the_bound_of_the_remainder():
 
 
 def planted(rng, n=40, m=30, k=2, share=0.6, noise=0.0, sizes=1.0):
-    a = (rng.standard_normal((n, k)) * sizes) @ rng.standard_normal((k, m)) + noise * rng.standard_normal((n, m))
+    a = (rng.standard_normal((n, k)) * sizes) @ rng.standard_normal(
+        (k, m)
+    ) + noise * rng.standard_normal((n, m))
     return a, Observed.from_nan(np.where(rng.random(a.shape) < share, a, np.nan))
 
 
@@ -349,13 +404,20 @@ def test_svp(rng):
     f = SVP(2, tol=1e-6, random_state=0).fit(x).fit_.factors
 
     def made(f=f, tol=1e-3):
-        return svp_certificate(x, f, tol=tol, fitted=1e-6, rng=np.random.default_rng(0), engine=ENGINE)
+        return svp_certificate(
+            x, f, tol=tol, fitted=1e-6, rng=np.random.default_rng(0), engine=ENGINE
+        )
 
     push = 1e-2 * rng.standard_normal(f.left.shape)
     u, s, vt = np.linalg.svd(f.left @ f.right.T, full_matrices=False)
-    second = LowRank(u[:, 1:2] * s[1], vt[1:2].T)  # a stationary point would keep the larger direction
+    # a stationary point would keep the larger direction
+    second = LowRank(u[:, 1:2] * s[1], vt[1:2].T)
     names = bites(
-        made(), {"stationarity": made(LowRank(f.left + push, f.right)), "fixed point": made(second, tol=10.0)}
+        made(),
+        {
+            "stationarity": made(LowRank(f.left + push, f.right)),
+            "fixed point": made(second, tol=10.0),
+        },
     )
     assert names == {"stationarity", "fixed point"}
 
@@ -387,7 +449,8 @@ def test_recovery(rng, monkeypatch):
     assert made(x=few)["verdict"] == "not proven"
     assert made(x=Observed.from_nan(hole))["verdict"] == "disproven"
     assert made(LowRank(f.left * (1 + 0.9e-6), f.right)).holds
-    # the same by Lanczos, where dim T is too large for a dense problem: a free direction is told as one
+    # the same by Lanczos, where dim T is too large for a dense problem: a free direction is told as
+    # one
     exact = made()["smallest eigenvalue on T"]
     monkeypatch.setattr(recovery, "DENSE", 0)
     assert made()["smallest eigenvalue on T"] <= exact * (1 + 1e-9)
@@ -409,7 +472,8 @@ def test_factors(rng):
         assert model.certify(y).holds, str(model.certify(y))
         f = model.fit_.factors
         model.fit_ = replace(
-            model.fit_, factors=replace(f, left=f.left * (1 + 0.2 * rng.standard_normal(f.left.shape)))
+            model.fit_,
+            factors=replace(f, left=f.left * (1 + 0.2 * rng.standard_normal(f.left.shape))),
         )
         if options.get("nonnegative"):
             left = f.left.copy()
@@ -436,7 +500,8 @@ def test_factors(rng):
 
 
 def test_a_converged_als_has_a_gradient_within_its_limit(rng):
-    """CONVERGED is said of a point whose gradient passes the certificate's own limit, whatever the tolerance of the decrease."""
+    """CONVERGED is said of a point whose gradient passes the certificate's own limit, whatever the
+    tolerance of the decrease."""
     for seed in range(6):
         _, x = planted(np.random.default_rng(seed), noise=0.3)
         model = ALS(4, tol=0.5, max_iter=500, random_state=seed).fit(x)
@@ -445,7 +510,11 @@ def test_a_converged_als_has_a_gradient_within_its_limit(rng):
 
 
 TEXT = [
-    list(np.random.default_rng(i).permutation(["a", "b", "c", "d"] if i % 2 else ["x", "y", "z", "a"]))
+    list(
+        np.random.default_rng(i).permutation(
+            ["a", "b", "c", "d"] if i % 2 else ["x", "y", "z", "a"]
+        )
+    )
     for i in range(80)
 ]
 
@@ -460,7 +529,9 @@ def test_glove(rng):
     assert model.certify(TEXT).holds, str(model.certify(TEXT))
     f = model.fit_.factors
     for part in ("vectors", "context", "bias", "context_bias"):
-        noisy = getattr(f, part) + 0.5 * rng.standard_normal(getattr(f, part).shape).astype(f.vectors.dtype)
+        noisy = getattr(f, part) + 0.5 * rng.standard_normal(getattr(f, part).shape).astype(
+            f.vectors.dtype
+        )
         assert "relative gradient is " in spoiled(model, **{part: noisy}).certify(TEXT).reason, part
         spoiled(model, **{part: getattr(f, part)})
 

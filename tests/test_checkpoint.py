@@ -60,7 +60,13 @@ def test_a_killed_run_resumes_to_the_same_bits(data, tmp_path):
     subprocess.run(command, check=True)
     assert not state.exists()  # removed when the pass was complete
     subprocess.run(
-        [*command[:3], str(data), str(tmp_path / "other.safetensors"), str(tmp_path / "whole.safetensors")], check=True
+        [
+            *command[:3],
+            str(data),
+            str(tmp_path / "other.safetensors"),
+            str(tmp_path / "whole.safetensors"),
+        ],
+        check=True,
     )
     resumed, whole = eckart.load(model), eckart.load(tmp_path / "whole.safetensors")
     assert resumed.components_.tobytes() == whole.components_.tobytes()
@@ -73,7 +79,9 @@ def test_a_checkpoint_of_other_work_is_refused(tmp_path):
     path = tmp_path / "state.safetensors"
     Checkpoint(path, {"rows": 10}, seconds=0.0).save({"a": np.ones(2)})
     np.testing.assert_array_equal(Checkpoint(path, {"rows": 10}).load()["a"], np.ones(2))
-    with pytest.raises(eckart.FileError, match=r"checkpoint of other work \(rows is 10, wanted 11\)"):
+    with pytest.raises(
+        eckart.FileError, match=r"checkpoint of other work \(rows is 10, wanted 11\)"
+    ):
         Checkpoint(path, {"rows": 11}).load()
     path.write_bytes(path.read_bytes()[:-3])
     with pytest.raises(eckart.FileError, match="not a complete checkpoint"):
@@ -113,4 +121,5 @@ def test_a_state_that_takes_long_to_write_is_written_less_often(monkeypatch, tmp
             times.append(now[0])
             file.save({"a": np.ones(2)})
     assert times[0] == 10.0
-    assert {b - a for a, b in itertools.pairwise(times)} == {63.0}  # 3 of writing, 20 times that until the next
+    # 3 of writing, 20 times that until the next
+    assert {b - a for a, b in itertools.pairwise(times)} == {63.0}

@@ -50,7 +50,9 @@ def test_a_killed_fit_resumes_to_the_same_bits(tmp_path, rng):
     subprocess.run([*command, "0", "{}"], check=True)
     assert not state.exists()  # removed when the fit was complete
     resumed = eckart.load(model)
-    whole = ALS(4, l2=0.02, max_iter=25, tol=0.0, random_state=0, n_threads=2).fit(np.load(tmp_path / "x.npy"))
+    whole = ALS(4, l2=0.02, max_iter=25, tol=0.0, random_state=0, n_threads=2).fit(
+        np.load(tmp_path / "x.npy")
+    )
     assert_same(resumed, whole)
     assert resumed.n_iter_ == 25
 
@@ -81,8 +83,11 @@ OPTIONS = {
 
 @pytest.mark.parametrize("name", OPTIONS)
 @pytest.mark.parametrize("at", [1, 6, "last"])
-def test_a_fit_stopped_after_any_sweep_resumes_to_the_same_bits(tmp_path, rng, monkeypatch, name, at):
-    """Also when it is stopped after the last sweep, before the model was handed over; and for held-out errors with their best sweep."""
+def test_a_fit_stopped_after_any_sweep_resumes_to_the_same_bits(
+    tmp_path, rng, monkeypatch, name, at
+):
+    """Also when it is stopped after the last sweep, before the model was handed over; and for
+    held-out errors with their best sweep."""
     monkeypatch.setattr(checkpoint, "SECONDS", 0.0)
     a = np.abs(holes(rng, 60, 25, noise=1.0, share=0.4))
     options = {"n_components": 5, "random_state": 0, "max_iter": 12, **OPTIONS[name]}
@@ -138,7 +143,9 @@ def test_a_checkpoint_of_other_work_is_refused(tmp_path, rng, monkeypatch, chang
     path = left_behind(tmp_path, monkeypatch, a)
     w = None if weights is None else np.full(a.shape, weights)
     with pytest.raises(eckart.FileError, match="checkpoint of other work"):
-        ALS(**{"n_components": 2, "random_state": 0, "checkpoint": path, **change}).fit(a, weights=w)
+        ALS(**{"n_components": 2, "random_state": 0, "checkpoint": path, **change}).fit(
+            a, weights=w
+        )
     with pytest.raises(eckart.FileError, match="checkpoint of other work"):
         ALS(2, random_state=0, checkpoint=path).fit(a + 1)
     path.write_bytes(path.read_bytes()[:-3])
@@ -159,7 +166,9 @@ def left_behind(tmp_path, monkeypatch, a):
 
 def test_a_fit_with_a_checkpoint_is_the_same_fit(tmp_path, rng):
     a = holes(rng)
-    assert_same(ALS(2, random_state=0, checkpoint=tmp_path / "s").fit(a), ALS(2, random_state=0).fit(a))
+    assert_same(
+        ALS(2, random_state=0, checkpoint=tmp_path / "s").fit(a), ALS(2, random_state=0).fit(a)
+    )
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(eckart.FileError, match="is not a folder"):
         ALS(2, checkpoint=tmp_path / "nowhere" / "s").fit(a)

@@ -1,4 +1,5 @@
-"""Checkpoints of every model that has them: a changed bit anywhere, a file cut short, other data or other parameters are refused in words, never resumed."""
+"""Checkpoints of every model that has them: a changed bit anywhere, a file cut short, other data or
+other parameters are refused in words, never resumed."""
 
 from __future__ import annotations
 
@@ -50,7 +51,9 @@ def rows(seed=0):
 
 
 def groups(seed=0):
-    return np.random.default_rng(seed).standard_normal((90, 3)) + np.repeat([[0.0], [3.0], [9.0]], 30, axis=0)
+    return np.random.default_rng(seed).standard_normal((90, 3)) + np.repeat(
+        [[0.0], [3.0], [9.0]], 30, axis=0
+    )
 
 
 def counts(seed=0):
@@ -79,20 +82,38 @@ def network(name):
 CASES = {
     "PCA": (lambda **more: PCA(2, svd_solver="eigh", **more), rows, {"center": False}),
     "ALS": (lambda **more: ALS(2, tol=0.0, **{"max_iter": 8, "l2": 0.1} | more), gaps, {"l2": 0.2}),
-    "BayesianMF": (lambda **more: BayesianMF(2, burn_in=4, **{"n_samples": 8} | more), gaps, {"n_samples": 9}),
+    "BayesianMF": (
+        lambda **more: BayesianMF(2, burn_in=4, **{"n_samples": 8} | more),
+        gaps,
+        {"n_samples": 9},
+    ),
     "SVP": (lambda **more: SVP(2, tol=0.0, **{"max_iter": 30} | more), gaps, {"max_iter": 31}),
     "SVT": (lambda **more: SVT(tol=1e-12, **{"max_iter": 30} | more), gaps, {"max_iter": 31}),
-    "SoftImpute": (lambda **more: SoftImpute(**{"tau": 0.5, "tol": 1e-12} | more), gaps, {"tau": 0.6}),
+    "SoftImpute": (
+        lambda **more: SoftImpute(**{"tau": 0.5, "tol": 1e-12} | more),
+        gaps,
+        {"tau": 0.6},
+    ),
     "ExactRecovery": (lambda **more: ExactRecovery(2, **more), gaps, {"n_components": 3}),
     "GloVe": (lambda **more: GloVe(2, min_count=1, tol=0.0, **more), text, {"window": 3}),
-    "SkipGram": (lambda **more: SkipGram(2, min_count=1, **{"sample": None} | more), text, {"window": 3}),
+    "SkipGram": (
+        lambda **more: SkipGram(2, min_count=1, **{"sample": None} | more),
+        text,
+        {"window": 3},
+    ),
     "SkipGram exact": (
-        lambda **more: SkipGram(2, min_count=1, solver="exact", **{"max_iter": 9, "sample": None} | more),
+        lambda **more: SkipGram(
+            2, min_count=1, solver="exact", **{"max_iter": 9, "sample": None} | more
+        ),
         lambda seed=0: text(seed)[:7],
         {"max_iter": 8},
     ),
     "PMI": (lambda **more: PMI(2, **{"shift": 1.0} | more), pair_counts, {"shift": 2.0}),
-    "GaussianMixture": (lambda **more: GaussianMixture(3, **{"tol": 1e-9} | more), groups, {"tol": 1e-8}),
+    "GaussianMixture": (
+        lambda **more: GaussianMixture(3, **{"tol": 1e-9} | more),
+        groups,
+        {"tol": 1e-8},
+    ),
     "Mixture": (lambda **more: Mixture(3, **{"tol": 1e-9} | more), groups, {"tol": 1e-8}),
     "PLSA": (lambda **more: PLSA(3, **{"inner": 2} | more), counts, {"inner": 3}),
     "LDA": (lambda **more: LDA(3, burn_in=9, **{"n_samples": 3} | more), counts, {"n_samples": 4}),
@@ -103,7 +124,11 @@ CASES = {
         lambda seed=0: rows(seed)[:60],
         {"tol": 1e-3},
     ),
-    "LinearAutoencoder": (lambda **more: LinearAutoencoder(2, **{"max_iter": 40} | more), counts, {"max_iter": 41}),
+    "LinearAutoencoder": (
+        lambda **more: LinearAutoencoder(2, **{"max_iter": 40} | more),
+        counts,
+        {"max_iter": 41},
+    ),
     "Autoencoder": (network("Autoencoder"), gaps, {"tol": 0.5}),
 }
 
@@ -177,7 +202,9 @@ def test_other_data_and_other_parameters_are_refused(name, stopped):
 def test_weights_of_rows_belong_to_the_data(stopped):
     path, x = stopped("PCA"), rows()
     with pytest.raises(eckart.FileError, match="another content"):
-        PCA(2, svd_solver="eigh", checkpoint=path, random_state=0).fit(x, sample_weight=np.ones(len(x)))
+        PCA(2, svd_solver="eigh", checkpoint=path, random_state=0).fit(
+            x, sample_weight=np.ones(len(x))
+        )
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet", "npy"])
@@ -220,7 +247,10 @@ def test_the_digest_sees_every_bit_kind_and_order():
 
 
 def test_what_a_killed_save_left_is_removed_by_the_next(tmp_path):
-    script = "import os, sys; from pathlib import Path; from eckart.io.models.whole_files import beside; beside(Path(sys.argv[1])); os._exit(9)"
+    script = (
+        "import os, sys; from pathlib import Path; from eckart.io.models.whole_files import "
+        "beside; beside(Path(sys.argv[1])); os._exit(9)"
+    )
     target = tmp_path / "m.safetensors"
     assert subprocess.run([sys.executable, "-c", script, target], check=False).returncode == 9
     (left,) = os.listdir(tmp_path)
@@ -231,5 +261,7 @@ def test_what_a_killed_save_left_is_removed_by_the_next(tmp_path):
 
 
 def test_a_checkpoint_that_is_no_name_of_a_file_is_refused_in_words():
-    with pytest.raises(eckart.InputError, match="checkpoint=5 came, wanted None or the name of a file"):
+    with pytest.raises(
+        eckart.InputError, match="checkpoint=5 came, wanted None or the name of a file"
+    ):
         ALS(1, checkpoint=5).fit(gaps())

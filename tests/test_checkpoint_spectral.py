@@ -1,4 +1,5 @@
-"""SVP, SVT, SoftImpute and ExactRecovery go on from their checkpoint, with the same bits as a fit that was not killed."""
+"""SVP, SVT, SoftImpute and ExactRecovery go on from their checkpoint, with the same bits as a fit
+that was not killed."""
 
 from __future__ import annotations
 
@@ -38,7 +39,8 @@ def plain(dtype=np.float64):
 
 
 def spiky(seed=149):
-    """Heavy tails and few entries: projections exchange directions here, which they hardly ever do."""
+    """Heavy tails and few entries: projections exchange directions here, which they hardly ever
+    do."""
     rng = np.random.default_rng(seed)
     rng.integers(1, 4)
     n, m, share = int(rng.integers(8, 22)), int(rng.integers(8, 22)), rng.uniform(0.15, 0.9)
@@ -64,11 +66,17 @@ CASES = {
     "soft-impute at the limit": (SoftImpute(tau=0.5, path=3, max_iter=20), noisy),
     "soft-impute in single precision": (SoftImpute(tau=3.0, debias=True), single),
     "proximal steps": (SoftImpute(tau=3.0, method="proximal", tol=1e-2), noisy),
-    "proximal steps along a path": (SoftImpute(tau=3.0, method="proximal", path=3, tol=1e-1), noisy),
+    "proximal steps along a path": (
+        SoftImpute(tau=3.0, method="proximal", path=3, tol=1e-1),
+        noisy,
+    ),
     "proximal steps in single precision": (SoftImpute(tau=3.0, method="proximal", tol=0.1), single),
     "exact": (ExactRecovery(2), plain),
     "exact of rank one": (ExactRecovery(1), lambda: planted(1, 30, 25, 1, share=0.4, noise=0.0)[1]),
-    "exact, second attempt": (ExactRecovery(1), lambda: planted(0, 12, 10, 1, share=0.6, noise=0.1)[1]),
+    "exact, second attempt": (
+        ExactRecovery(1),
+        lambda: planted(0, 12, 10, 1, share=0.6, noise=0.1)[1],
+    ),
 }
 for model, _ in CASES.values():
     model.set_params(random_state=0, n_threads=1)
@@ -88,7 +96,8 @@ class Killed(Exception):
 
 
 class Runs:
-    """Fits that are kept at every step; ``states`` are those that were written, ``killed_at`` ends a fit after so many of them."""
+    """Fits that are kept at every step; ``states`` are those that were written, ``killed_at`` ends
+    a fit after so many of them."""
 
     def __init__(self, monkeypatch, folder):
         self.patch, self.path = monkeypatch, folder / "s"
@@ -127,7 +136,8 @@ def runs(monkeypatch, tmp_path):
     ],
 )
 def test_a_fit_killed_over_and_over_ends_with_the_same_bits(runs, tmp_path, name):
-    """Killed after two writings (of which the first is the state it began from), resumed, killed again: a short fit after every step."""
+    """Killed after two writings (of which the first is the state it began from), resumed, killed
+    again: a short fit after every step."""
     check_all_moments(runs, CASES[name][0], CASES[name][1]())
     assert list(tmp_path.iterdir()) == []
 
@@ -154,7 +164,8 @@ def test_a_value_of_tau_that_is_only_passed_is_left_after_the_same_rounds(runs, 
 
 @pytest.mark.slow
 def test_every_stage_of_soft_impute_is_resumed(runs):
-    """While tau is chosen, along the path, while the shrinkage is taken back: at the first and the last moment of each."""
+    """While tau is chosen, along the path, while the shrinkage is taken back: at the first and the
+    last moment of each."""
     model, data = CASES["soft-impute with tau chosen, path and debias"]
     a = data()
     whole = runs.fit(model, a)
@@ -270,10 +281,16 @@ def test_a_file_that_is_no_checkpoint_is_refused(runs):
         SVP(2, checkpoint=runs.path / "s").fit(data())
 
 
-@pytest.mark.parametrize("seed", ["generator", *(pytest.param(s, marks=pytest.mark.slow) for s in (None, "old"))])
+@pytest.mark.parametrize(
+    "seed", ["generator", *(pytest.param(s, marks=pytest.mark.slow) for s in (None, "old"))]
+)
 def test_any_random_state_resumes(runs, seed):
-    """Without a seed the draws go on from the file: the resumed fit ends where the killed one would have."""
-    kinds = {"generator": np.random.Generator(np.random.MT19937(3)), "old": np.random.RandomState(3)}
+    """Without a seed the draws go on from the file: the resumed fit ends where the killed one would
+    have."""
+    kinds = {
+        "generator": np.random.Generator(np.random.MT19937(3)),
+        "old": np.random.RandomState(3),
+    }
     model, data = SoftImpute(random_state=kinds.get(seed)), small()
     assert runs.fit(model, data, killed_at=12) is None
     kept = runs.path.read_bytes()

@@ -1,4 +1,5 @@
-"""What implicit feedback takes by default: the weight of what was not observed, ridges, and the method of ``eckart complete --feedback implicit``."""
+"""What implicit feedback takes by default: the weight of what was not observed, ridges, and the
+method of ``eckart complete --feedback implicit``."""
 
 from pathlib import Path
 
@@ -28,11 +29,16 @@ def purchases(rows, columns, mean, tastes, seed=0):
 def ndcg(model, parts, at=10):
     rows = np.flatnonzero(parts.test.row_counts())
     fitted = model.fit(parts.train)
-    return ranking(fitted.recommend(rows, n=at).positions, parts.test.to_scipy()[rows], at, ("ndcg",)).mean["ndcg"]
+    return ranking(
+        fitted.recommend(rows, n=at).positions, parts.test.to_scipy()[rows], at, ("ndcg",)
+    ).mean["ndcg"]
 
 
 def popular(parts, at=10):
-    rows, counts = np.flatnonzero(parts.test.row_counts()), parts.train.column_counts().astype(float)
+    rows, counts = (
+        np.flatnonzero(parts.test.row_counts()),
+        parts.train.column_counts().astype(float),
+    )
     seen = parts.train.to_scipy().toarray()[rows] > 0
     lists = np.argsort(-np.where(seen, -np.inf, counts[None]), axis=1, kind="stable")[:, :at]
     return ranking(lists, parts.test.to_scipy()[rows], at, ("ndcg",)).mean["ndcg"]
@@ -45,7 +51,9 @@ def data(tmp_path_factory):
     lines = [f"u{i},p{j}" for i, j in zip(np.repeat(np.arange(120), x.row_counts()), x.indices)]
     (folder / "log.csv").write_text("\n".join(["user,page", *lines, *lines[:40]]) + "\n")
     hours = np.exp(np.random.default_rng(0).normal(3.0, 1.5, len(lines)))
-    (folder / "hours.csv").write_text("\n".join(["user,page,hours", *(f"{line},{h:.2f}" for line, h in zip(lines, hours))]) + "\n")
+    (folder / "hours.csv").write_text(
+        "\n".join(["user,page,hours", *(f"{line},{h:.2f}" for line, h in zip(lines, hours))]) + "\n"
+    )
     return folder
 
 
@@ -55,7 +63,11 @@ def test_the_default_is_near_the_best_of_a_grid(mean):
     parts = split(purchases(500, 300, mean, 1.0), 0.2, random_state=0)
     how = {"feedback": "implicit", "random_state": 0, "max_iter": 15, "tol": 1e-3}
     fill = parts.train.nnz / (500 * 300)
-    best = max(ndcg(ALS(16, unobserved_weight=c * fill, l2=l2, **how), parts) for c in (3.0, 10.0) for l2 in (0.01, 0.03, 0.1, 0.3))
+    best = max(
+        ndcg(ALS(16, unobserved_weight=c * fill, l2=l2, **how), parts)
+        for c in (3.0, 10.0)
+        for l2 in (0.01, 0.03, 0.1, 0.3)
+    )
     found = ALS(16, feedback="implicit", random_state=0)
     assert ndcg(found, parts) > 0.95 * best
     assert fill < found.fit_.plan["unobserved_weight"] < 81 * fill
@@ -69,7 +81,9 @@ def test_where_everybody_buys_everything_lists_are_no_worse_than_popularity():
 
 def test_what_is_given_is_taken():
     x = purchases(60, 40, 6, 1.0)
-    plan = ALS(4, feedback="implicit", unobserved_weight=0.2, l2=0.05, random_state=0).fit(x).fit_.plan
+    plan = (
+        ALS(4, feedback="implicit", unobserved_weight=0.2, l2=0.05, random_state=0).fit(x).fit_.plan
+    )
     assert (plan["unobserved_weight"], plan["l2"]) == (0.2, 0.05)
     assert "l2_reason" not in plan
     few = ALS(2, feedback="implicit", random_state=0).fit(np.where(np.eye(5) > 0, 1.0, np.nan))
@@ -81,7 +95,9 @@ def test_new_rows_have_the_codes_of_the_chosen_weight(tmp_path):
     model = ALS(4, feedback="implicit", random_state=0, tol=1e-12, max_iter=300).fit(x)
     model.save(tmp_path / "m.safetensors")
     for one in (model, load(tmp_path / "m.safetensors")):
-        np.testing.assert_allclose(one.fold_in(x), model.row_factors_, rtol=0, atol=1e-3 * np.abs(model.row_factors_).max())
+        np.testing.assert_allclose(
+            one.fold_in(x), model.row_factors_, rtol=0, atol=1e-3 * np.abs(model.row_factors_).max()
+        )
         assert one.certify(x).holds
 
 
@@ -98,9 +114,22 @@ def test_ease_chooses_its_ridge():
 
 def test_tune_tries_weights_and_the_ridge_of_ease():
     x = purchases(150, 60, 8, 1.0)
-    found = tune(x, model=ALS(feedback="implicit"), n_components=4, l2=[0.03, 0.3], unobserved_weight=[0.5, 0.05], random_state=0)
-    assert {(t.l2, t.unobserved_weight) for t in found.table} == {(a, b) for a in (0.03, 0.3) for b in (0.05, 0.5)}
-    assert found.best["unobserved_weight"] == found.model.unobserved_weight == found.table[found.chosen].unobserved_weight
+    found = tune(
+        x,
+        model=ALS(feedback="implicit"),
+        n_components=4,
+        l2=[0.03, 0.3],
+        unobserved_weight=[0.5, 0.05],
+        random_state=0,
+    )
+    assert {(t.l2, t.unobserved_weight) for t in found.table} == {
+        (a, b) for a in (0.03, 0.3) for b in (0.05, 0.5)
+    }
+    assert (
+        found.best["unobserved_weight"]
+        == found.model.unobserved_weight
+        == found.table[found.chosen].unobserved_weight
+    )
     assert set(found.to_table()["unobserved_weight"]) == {0.05, 0.5}
     assert "unobserved" in str(found)
     assert tune(x, model=EASE(), random_state=0, metric="ndcg").best["l2"] > 0
@@ -109,14 +138,18 @@ def test_tune_tries_weights_and_the_ridge_of_ease():
 
 
 def test_the_shell_chooses_among_all_recommenders_and_tells(eckart_):
-    code, out, err = eckart_("complete", *CLICKS, "--model", "m.safetensors", "--report", "r.html", "--held-out", 0)
+    code, out, err = eckart_(
+        "complete", *CLICKS, "--model", "m.safetensors", "--report", "r.html", "--held-out", 0
+    )
     assert code == 0
     assert "40 of" in err
     assert "repeat a pair: they are counted" in err
     method = next(line for line in out.splitlines() if line.startswith("method "))
     for name in ("als", "ease", "slim", "gf-cf", "blend", "popularity", "within a budget of 60 s"):
         assert name in method
-    assert "takes at most 60 s" in next(line for line in out.splitlines() if line.startswith("methods"))
+    assert "takes at most 60 s" in next(
+        line for line in out.splitlines() if line.startswith("methods")
+    )
     model = load("m.safetensors")
     assert "had the best lists" in model.fit_.plan["method"]
     assert "had the best lists" in Path("r.html").read_text()
@@ -144,7 +177,19 @@ def test_models_with_weights_between_columns_have_a_report(eckart_, method):
 
 
 def test_amounts_get_a_note(eckart_):
-    words = ("complete", "hours.csv", "--rows", "user", "--columns", "page", "--values", "hours", "--method", "biases", "-q")
+    words = (
+        "complete",
+        "hours.csv",
+        "--rows",
+        "user",
+        "--columns",
+        "page",
+        "--values",
+        "hours",
+        "--method",
+        "biases",
+        "-q",
+    )
     _, _, err = eckart_(*words)
     assert "say --feedback implicit" in err
     assert "logarithm" in err
@@ -158,12 +203,18 @@ def test_als_is_tuned_only_where_it_may_be_the_best(monkeypatch):
 
     monkeypatch.setattr(module, "FAR", -1e9)
     rng = np.random.default_rng(0)
-    a = rng.standard_normal((30, 2)) @ rng.standard_normal((2, 20)) + 0.3 * rng.standard_normal((30, 20))
+    a = rng.standard_normal((30, 2)) @ rng.standard_normal((2, 20)) + 0.3 * rng.standard_normal(
+        (30, 20)
+    )
     a[rng.random(a.shape) < 0.5] = np.nan
     kinds = {"als": ALS, "bayes": BayesianMF}
 
     def build(method, part, **more):
-        return module.biases_only(random_state=0) if method == "biases" else kinds[method](random_state=0, **more)
+        return (
+            module.biases_only(random_state=0)
+            if method == "biases"
+            else kinds[method](random_state=0, **more)
+        )
 
     found = module.compare(Observed.from_nan(a), build, 2, budget=5.0)
     assert found.tuning is None

@@ -1,4 +1,5 @@
-"""The command line: files in, files out, one line and exit code 2 on bad input, never a traceback."""
+"""The command line: files in, files out, one line and exit code 2 on bad input, never a
+traceback."""
 
 from __future__ import annotations
 
@@ -26,7 +27,9 @@ def data(tmp_path_factory):
     """A folder with one table as CSV, Parquet and .npy."""
     folder = tmp_path_factory.mktemp("data")
     rng = np.random.default_rng(0)
-    x = rng.standard_normal((60, 6)) * [9, 5, 1, 1, 1, 1] @ rng.standard_normal((6, 6))  # not so flat that no component stands out
+    x = (
+        rng.standard_normal((60, 6)) * [9, 5, 1, 1, 1, 1] @ rng.standard_normal((6, 6))
+    )  # not so flat that no component stands out
     frame = pd.DataFrame(x, columns=COLUMNS)
     frame.insert(0, "id", [f"r{i}" for i in range(60)])
     frame["kind"] = list("uvw") * 20
@@ -78,11 +81,14 @@ def test_reduce_writes_everything(eckart_):
 @pytest.mark.parametrize("ending", ["csv", "arrow", "npy", "parquet"])
 def test_codes_in_every_format(eckart_, ending):
     assert eckart_("reduce", "x.npy", "-k", 3, "--out", f"o.{ending}", "-q") == (0, "", "")
-    np.testing.assert_array_equal(read(f"o.{ending}").values, PCA(3).fit_transform(np.load("x.npy")))
+    np.testing.assert_array_equal(
+        read(f"o.{ending}").values, PCA(3).fit_transform(np.load("x.npy"))
+    )
 
 
 @pytest.mark.parametrize(
-    ("k", "given"), [("2", 2), ("+2", 2), ("0", 0), ("6", 6), ("0.9", 0.9), ("auto", "auto"), ("mle", "mle")]
+    ("k", "given"),
+    [("2", 2), ("+2", 2), ("0", 0), ("6", 6), ("0.9", 0.9), ("auto", "auto"), ("mle", "mle")],
 )
 def test_components(eckart_, k, given):
     components = PCA(given).fit(np.load("x.npy")).n_components_
@@ -141,10 +147,14 @@ def test_bad_components(refused, k):
 def test_bad_input_is_one_line_and_code_2(refused, words, said):
     before = {name: Path(name).read_bytes() for name in os.listdir(".")}
     assert said in refused(*words)
-    assert {name: Path(name).read_bytes() for name in os.listdir(".")} == before, "a refused command changed a file"
+    assert {name: Path(name).read_bytes() for name in os.listdir(".")} == before, (
+        "a refused command changed a file"
+    )
 
 
-@pytest.mark.parametrize("content", [b"", b"a,b\n", b"a,b\n1,2\n3\n", b"\x00\x01", b"\xff\xfe", b"a,a\n1,2\n"])
+@pytest.mark.parametrize(
+    "content", [b"", b"a,b\n", b"a,b\n1,2\n3\n", b"\x00\x01", b"\xff\xfe", b"a,a\n1,2\n"]
+)
 def test_bad_files_are_one_line_and_code_2(refused, content):
     with open("bad.csv", "wb") as out:
         out.write(content)
@@ -153,7 +163,18 @@ def test_bad_files_are_one_line_and_code_2(refused, content):
 
 def test_labels_colour_the_map_and_are_not_data(eckart_):
     code, out, err = eckart_(
-        "reduce", "x.csv", "-k", 2, "--only", "a,b,c", "--labels", "kind", "--report", "r.html", "--out", "o.csv"
+        "reduce",
+        "x.csv",
+        "-k",
+        2,
+        "--only",
+        "a,b,c",
+        "--labels",
+        "kind",
+        "--report",
+        "r.html",
+        "--out",
+        "o.csv",
     )
     assert (code, err) == (0, "")
     assert "60 rows x 3 columns" in out
@@ -161,7 +182,20 @@ def test_labels_colour_the_map_and_are_not_data(eckart_):
     assert list(written.columns) == ["row", "kind", "component 1", "component 2"]
     assert list(written["kind"]) == list("uvw") * 20
     assert list(written["row"]) == list(range(60))
-    code, _, err = eckart_("reduce", "x.csv", "-k", 2, "--only", "a,b,c", "--labels", "kind", "--index", "id", "--out", "o.parquet")
+    code, _, err = eckart_(
+        "reduce",
+        "x.csv",
+        "-k",
+        2,
+        "--only",
+        "a,b,c",
+        "--labels",
+        "kind",
+        "--index",
+        "id",
+        "--out",
+        "o.parquet",
+    )
     assert (code, err) == (0, "")
     joined = pd.read_parquet("o.parquet").merge(pd.read_csv("x.csv"), on="id")
     assert (joined["kind_x"] == joined["kind_y"]).all()
@@ -218,7 +252,10 @@ def test_images_gaps_and_options(eckart_):
 
 
 def test_certify_holds_fails_and_refuses(eckart_, refused):
-    assert eckart_("reduce", "x.csv", "-k", 2, "--only", "a,b,c", "--model", "m.safetensors", "-q")[0] == 0
+    assert (
+        eckart_("reduce", "x.csv", "-k", 2, "--only", "a,b,c", "--model", "m.safetensors", "-q")[0]
+        == 0
+    )
     code, out, err = eckart_("certify", "m.safetensors", "x.csv")
     assert (code, err) == (0, "")
     assert "HOLDS" in out
@@ -248,7 +285,16 @@ def test_certify_of_names_with_commas_and_spaces(eckart_):
 def test_plan_estimates_before_running(eckart_):
     code, out, err = eckart_("plan", "x.npy", "-k", 2)
     assert (code, err) == (0, "")
-    for word in ("60 rows x 6 columns", "chosen", "estimate", "passes", "MiB", "eigh", "randomized", "lanczos"):
+    for word in (
+        "60 rows x 6 columns",
+        "chosen",
+        "estimate",
+        "passes",
+        "MiB",
+        "eigh",
+        "randomized",
+        "lanczos",
+    ):
         assert word in out
 
 
@@ -260,14 +306,24 @@ def test_a_plan_is_of_what_would_be_done(eckart_):
     assert told["solver"] == "em"
     assert eckart_("reduce", "one-gap.npy", "-k", 2, "--model", "m.safetensors")[0] == 0
     assert load("m.safetensors").fit_.plan["solver"] == "em"
-    assert "lanczos was asked for, which takes complete rows" in eckart_("plan", "one-gap.npy", "-k", 2, "--solver", "lanczos")[1]
-    assert "lanczos was asked for, which takes complete rows" in eckart_("reduce", "one-gap.npy", "-k", 2, "--solver", "lanczos")[1]
-    pd.DataFrame({"user": [1, 1, 2] * 9, "movie": range(27), "rating": [1.0, 2.0, 3.0] * 9}).to_csv("triples.csv", index=False)
+    assert (
+        "lanczos was asked for, which takes complete rows"
+        in eckart_("plan", "one-gap.npy", "-k", 2, "--solver", "lanczos")[1]
+    )
+    assert (
+        "lanczos was asked for, which takes complete rows"
+        in eckart_("reduce", "one-gap.npy", "-k", 2, "--solver", "lanczos")[1]
+    )
+    pd.DataFrame({"user": [1, 1, 2] * 9, "movie": range(27), "rating": [1.0, 2.0, 3.0] * 9}).to_csv(
+        "triples.csv", index=False
+    )
     code, _, err = eckart_("plan", "triples.csv")
     assert code != 0
     assert "eckart plan complete triples.csv --rows user --columns movie --values rating" in err
     others = json.loads(eckart_("plan", "x.npy", "-k", 2, "--json")[1])["solvers"]
-    assert max(each["seconds"] for each in others.values()) < 5, "60 rows are no work for any solver"
+    assert max(each["seconds"] for each in others.values()) < 5, (
+        "60 rows are no work for any solver"
+    )
     np.save("long.npy", np.random.default_rng(0).normal(size=(4000, 40)))
     others = json.loads(eckart_("plan", "long.npy", "-k", 5, "--json")[1])["solvers"]
     assert others["power"]["passes"] == 1, "its steps are products with the 40 x 40 covariance"
@@ -287,10 +343,25 @@ def test_patterns(eckart_):
 def test_streamed_files_give_the_same_codes_and_a_report(eckart_, monkeypatch):
     import eckart.io.read as door
 
-    assert eckart_("reduce", "x.parquet", "-k", 2, "--only", ",".join(COLUMNS), "--out", "a.npy", "-q")[0] == 0
+    assert (
+        eckart_(
+            "reduce", "x.parquet", "-k", 2, "--only", ",".join(COLUMNS), "--out", "a.npy", "-q"
+        )[0]
+        == 0
+    )
     monkeypatch.setattr(door, "IN_MEMORY_BYTES", 0)
     code, _, err = eckart_(
-        "reduce", "x.parquet", "-k", 2, "--only", ",".join(COLUMNS), "--out", "b.npy", "--report", "r.html", "-q"
+        "reduce",
+        "x.parquet",
+        "-k",
+        2,
+        "--only",
+        ",".join(COLUMNS),
+        "--out",
+        "b.npy",
+        "--report",
+        "r.html",
+        "-q",
     )
     assert (code, err) == (0, "")
     np.testing.assert_allclose(np.load("a.npy"), np.load("b.npy"), atol=1e-10)
@@ -320,7 +391,11 @@ def test_a_bug_is_one_line_too(eckart_, monkeypatch):
 
 @pytest.mark.parametrize(
     ("error", "code"),
-    [(MemoryError("too much"), 2), (PermissionError(13, "Permission denied"), 2), (KeyboardInterrupt(), 130)],
+    [
+        (MemoryError("too much"), 2),
+        (PermissionError(13, "Permission denied"), 2),
+        (KeyboardInterrupt(), 130),
+    ],
 )
 def test_the_system_says_no(eckart_, monkeypatch, error, code):
     def fail(*a, **k):
@@ -342,7 +417,9 @@ def program(*words, **more):
 
 def test_as_a_program(data, tmp_path):
     done = subprocess.run(
-        program("reduce", data / "x.npy", "-k", 2, "--out", tmp_path / "o.csv"), capture_output=True, text=True
+        program("reduce", data / "x.npy", "-k", 2, "--out", tmp_path / "o.csv"),
+        capture_output=True,
+        text=True,
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert read(tmp_path / "o.csv").shape == (60, 2)
@@ -356,10 +433,14 @@ def test_interrupt_ends_with_130_and_leaves_no_file(tmp_path):
     """A pass over 40 GB (of a hole in a file, which takes no room), stopped on its way."""
     rows = 10 * 2**24
     with open(tmp_path / "big.npy", "wb") as out:
-        np.lib.format.write_array_header_1_0(out, {"descr": "<f4", "fortran_order": False, "shape": (rows, 64)})
+        np.lib.format.write_array_header_1_0(
+            out, {"descr": "<f4", "fortran_order": False, "shape": (rows, 64)}
+        )
         out.truncate(out.tell() + rows * 256)
     command = program("reduce", tmp_path / "big.npy", "-k", 1, "--out", tmp_path / "o.csv")
-    usual = signal.signal(signal.SIGINT, signal.SIG_DFL)  # a job in the background of a shell ignores interrupts, and so would its child
+    usual = signal.signal(
+        signal.SIGINT, signal.SIG_DFL
+    )  # a job in the background of a shell ignores interrupts, and so would its child
     job = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     signal.signal(signal.SIGINT, usual)
     try:
@@ -376,7 +457,8 @@ def test_interrupt_ends_with_130_and_leaves_no_file(tmp_path):
 
 
 def test_nothing_but_errors_goes_to_standard_error(data, tmp_path):
-    """No warning of our own making reaches the user, named columns, labels and a report included."""
+    """No warning of our own making reaches the user, named columns, labels and a report
+    included."""
     words = [
         "--only",
         "a,b,c",
@@ -387,11 +469,21 @@ def test_nothing_but_errors_goes_to_standard_error(data, tmp_path):
         "--model",
         tmp_path / "m.safetensors",
     ]
-    done = subprocess.run(program("reduce", data / "x.csv", "-k", 2, *words), capture_output=True, text=True)
+    done = subprocess.run(
+        program("reduce", data / "x.csv", "-k", 2, *words), capture_output=True, text=True
+    )
     assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_the_engine_is_chosen_by_name(refused):
-    assert "--engine abacus came, wanted auto, cpu, plain" in refused("reduce", "data.csv", "--engine", "abacus").replace("=", " ").replace("'", "")
+    assert "--engine abacus came, wanted auto, cpu, plain" in refused(
+        "reduce", "data.csv", "--engine", "abacus"
+    ).replace("=", " ").replace("'", "")
     for verb in ("complete", "explain", "embed"):
-        assert "abacus" in refused(verb, "data.csv", "--engine", "abacus", *(("--index", "id") if verb == "complete" else ()))
+        assert "abacus" in refused(
+            verb,
+            "data.csv",
+            "--engine",
+            "abacus",
+            *(("--index", "id") if verb == "complete" else ()),
+        )

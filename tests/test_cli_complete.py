@@ -1,4 +1,5 @@
-"""eckart complete, recommend and certify of a completion: files in, files out, real ids, one line and exit code 2 on bad input."""
+"""eckart complete, recommend and certify of a completion: files in, files out, real ids, one line
+and exit code 2 on bad input."""
 
 from __future__ import annotations
 
@@ -29,7 +30,9 @@ def table(users, movies, seed=0, share=0.5):
     """Ratings of rank 2 with biases: a frame of the entries seen, and the whole truth."""
     rng = np.random.default_rng(seed)
     n, m = len(users), len(movies)
-    truth = 3 + rng.standard_normal((n, 1)) + rng.standard_normal((n, 2)) @ rng.standard_normal((2, m))
+    truth = (
+        3 + rng.standard_normal((n, 1)) + rng.standard_normal((n, 2)) @ rng.standard_normal((2, m))
+    )
     seen = rng.random((n, m)) < share
     seen[np.arange(n), np.arange(n) % m] = True
     seen[np.arange(m) % n, np.arange(m)] = True
@@ -114,12 +117,15 @@ def test_complete_writes_everything(done):
 def test_held_out_error_is_that_of_a_fit_that_did_not_see_it(done):
     from eckart.report.held_out import judge
 
-    table(USERS, MOVIES, share=0.8)[0].to_csv("most.csv", index=False)  # three entries for each number of the model, so that it beats the biases
+    table(USERS, MOVIES, share=0.8)[0].to_csv(
+        "most.csv", index=False
+    )  # three entries for each number of the model, so that it beats the biases
     out = done("complete", "most.csv", *LONG, "-k", 2, "--l2", 0.05, "--held-out", 0.2, "--seed", 3)
     held = judge(ALS(2, l2=0.05, random_state=3).fit, observed("most.csv", **NAMES), 0.2, 3)
     for line in held.lines():
         assert line in out
-    # by the mean absolute error: a cell of a row with few entries may be far off, and biases are a third of the variance alone
+    # by the mean absolute error: a cell of a row with few entries may be far off, and biases are a
+    # third of the variance alone
     assert held.scores["model"]["MAE"] < held.scores["mean only"]["MAE"]
     out = done("complete", "r.csv", *LONG, "-k", 2, "--l2", 0.05, "--held-out", 0)
     assert "held out" not in out
@@ -128,7 +134,12 @@ def test_held_out_error_is_that_of_a_fit_that_did_not_see_it(done):
 
 def test_a_loss_gives_chances(ran):
     with open("yes.csv", "w", encoding="utf-8") as file:
-        rows = [f"p{i},q{j},{(i * 7 + j * 3 + i * j) % 5 > 1:d}" for i in range(30) for j in range(8) if (i + j) % 4]
+        rows = [
+            f"p{i},q{j},{(i * 7 + j * 3 + i * j) % 5 > 1:d}"
+            for i in range(30)
+            for j in range(8)
+            if (i + j) % 4
+        ]
         file.write("\n".join(["person,question,yes", *rows]))
     ask = (
         "yes.csv",
@@ -154,7 +165,9 @@ def test_a_loss_gives_chances(ran):
 
 
 def test_auto_says_why(ran):
-    out = ran("complete", "r.csv", *LONG, "--l2", 0.01, "--model", "n.safetensors", "--report", "r.html")
+    out = ran(
+        "complete", "r.csv", *LONG, "--l2", 0.01, "--model", "n.safetensors", "--report", "r.html"
+    )
     model = load("n.safetensors")
     assert model.l2 == 0.01
     assert f"rank {model.n_components}," in out
@@ -163,7 +176,9 @@ def test_auto_says_why(ran):
 
 
 def test_a_fit_that_was_cut_short_says_so_and_ends_with_1(eckart_):
-    code, out, err = eckart_("complete", "r.csv", *LONG, "-k", 6, "--l2", 0.001, "--max-iter", 2, "--held-out", 0)
+    code, out, err = eckart_(
+        "complete", "r.csv", *LONG, "-k", 6, "--l2", 0.001, "--max-iter", 2, "--held-out", 0
+    )
     assert (code, err) == (1, "")
     assert "DOES NOT HOLD: relative gradient" in out
     assert "raise --max-iter above 2" in out
@@ -201,7 +216,20 @@ def _cells(x):
 
 
 def test_output_larger_than_a_block_is_the_same(done, monkeypatch):
-    done("complete", "r.csv", *LONG, "-k", 2, "--l2", 0.05, "--held-out", 0, "--out", "one.parquet", "-q")
+    done(
+        "complete",
+        "r.csv",
+        *LONG,
+        "-k",
+        2,
+        "--l2",
+        0.05,
+        "--held-out",
+        0,
+        "--out",
+        "one.parquet",
+        "-q",
+    )
     done("complete", "wide.npy", "-k", 2, "--l2", 0.05, "--held-out", 0, "--out", "one.npy", "-q")
     monkeypatch.setattr(cells_of, "BLOCK_BYTES", 500)  # three rows a block
     for cells in ("all", "unobserved"):
@@ -227,21 +255,40 @@ def test_output_larger_than_a_block_is_the_same(done, monkeypatch):
     assert len(rest) + len(seen) == len(one)
     done("complete", "wide.npy", "-k", 2, "--l2", 0.05, "--held-out", 0, "--out", "many.npy", "-q")
     # BLAS sums the last block, a single row, in another order
-    np.testing.assert_allclose(np.load("one.npy"), np.load("many.npy"), rtol=16 * np.finfo(float).eps)
+    np.testing.assert_allclose(
+        np.load("one.npy"), np.load("many.npy"), rtol=16 * np.finfo(float).eps
+    )
 
 
 def test_pairs_keep_their_order_and_may_repeat(done, refused):
-    pairs = pd.DataFrame({"user": [USERS[5], USERS[0], USERS[5]], "movie": [MOVIES[1], MOVIES[19], MOVIES[1]]})
+    pairs = pd.DataFrame(
+        {"user": [USERS[5], USERS[0], USERS[5]], "movie": [MOVIES[1], MOVIES[19], MOVIES[1]]}
+    )
     pairs.to_csv("p.csv", index=False)
     pairs.to_parquet("p.parquet", index=False)
     model = load("m.safetensors")
     for name in ("p.csv", "p.parquet"):
         done(
-            "complete", "r.csv", *LONG, "-k", 2, "--l2", 0.05, "--held-out", 0, "--pairs", name, "--out", "o.csv", "-q"
+            "complete",
+            "r.csv",
+            *LONG,
+            "-k",
+            2,
+            "--l2",
+            0.05,
+            "--held-out",
+            0,
+            "--pairs",
+            name,
+            "--out",
+            "o.csv",
+            "-q",
         )
         back = pd.read_csv("o.csv")
         pd.testing.assert_frame_equal(back[["user", "movie"]], pairs)
-        np.testing.assert_allclose(back["rating"], model.predict(pairs["user"], pairs["movie"]), rtol=1e-6)
+        np.testing.assert_allclose(
+            back["rating"], model.predict(pairs["user"], pairs["movie"]), rtol=1e-6
+        )
     pairs.loc[1, "movie"] = "film zz"
     pairs.to_csv("p.csv", index=False)
     ask = (
@@ -269,7 +316,20 @@ def test_pairs_keep_their_order_and_may_repeat(done, refused):
 
 def test_many_cells_are_refused_with_advice(done, refused, monkeypatch):
     monkeypatch.setattr(cells_of, "UNASKED_CELLS", 700)
-    ask = ("complete", "r.csv", *LONG, "-k", 2, "--l2", 0.05, "--held-out", 0, "-q", "--out", "o.parquet")
+    ask = (
+        "complete",
+        "r.csv",
+        *LONG,
+        "-k",
+        2,
+        "--l2",
+        0.05,
+        "--held-out",
+        0,
+        "-q",
+        "--out",
+        "o.parquet",
+    )
     line = refused(*ask)
     for words in ("40 x 20 = 800 cells", "--pairs", "--model", "--cells all"):
         assert words in line
@@ -283,7 +343,18 @@ def test_many_cells_are_refused_with_advice(done, refused, monkeypatch):
 
 def test_wide_tables_keep_columns_and_row_labels(done, refused):
     out = done(
-        "complete", "wide.csv", "--index", "user", "-k", 2, "--l2", 0.05, "--out", "o.csv", "--model", "n.safetensors"
+        "complete",
+        "wide.csv",
+        "--index",
+        "user",
+        "-k",
+        2,
+        "--l2",
+        0.05,
+        "--out",
+        "o.csv",
+        "--model",
+        "n.safetensors",
     )
     assert "40 rows x 20 columns" in out
     before, after = pd.read_csv("wide.csv"), pd.read_csv("o.csv")
@@ -291,14 +362,18 @@ def test_wide_tables_keep_columns_and_row_labels(done, refused):
     assert after["user"].tolist() == before["user"].tolist()
     assert after.notna().all().all()
     seen = before.notna()
-    np.testing.assert_array_equal(after.to_numpy()[seen.to_numpy()], before.to_numpy()[seen.to_numpy()])
+    np.testing.assert_array_equal(
+        after.to_numpy()[seen.to_numpy()], before.to_numpy()[seen.to_numpy()]
+    )
     assert load("n.safetensors").fit_.plan["names"] == {"index": "user"}
     assert done("certify", "n.safetensors", "wide.csv").startswith("Certificate: HOLDS")
     listed = done("recommend", "n.safetensors", "--row", USERS[0], "-n", 1)
     assert listed.split()[:4] == ["user", "rank", "column", "score"]
     done("complete", "wide.npy", "-k", 2, "--l2", 0.05, "--held-out", 0, "--out", "o.npy", "-q")
     assert np.load("o.npy").shape == (40, 20)
-    assert "wide table" in refused("complete", "wide.csv", "--index", "user", "--cells", "all", "--out", "o.csv")
+    assert "wide table" in refused(
+        "complete", "wide.csv", "--index", "user", "--cells", "all", "--out", "o.csv"
+    )
 
 
 def test_positions_delimiters_and_no_header(done):
@@ -320,7 +395,9 @@ def test_positions_delimiters_and_no_header(done):
         "-q",
     )
     assert list(pd.read_csv("o.csv").columns) == ["row", "column", "value"]
-    np.testing.assert_array_equal(load("n.safetensors").fit_.factors.left, load("m.safetensors").fit_.factors.left)
+    np.testing.assert_array_equal(
+        load("n.safetensors").fit_.factors.left, load("m.safetensors").fit_.factors.left
+    )
     assert "HOLDS" in done("certify", "n.safetensors", "bare.txt")
 
 
@@ -328,7 +405,18 @@ def test_duplicates(done, refused):
     line = refused("complete", "twice.csv", *LONG, "-k", 2, "--l2", 0.05)
     assert "say --duplicates last, mean or sum" in line
     done(
-        "complete", "twice.csv", *LONG, "-k", 2, "--l2", 0.05, "--duplicates", "mean", "--model", "n.safetensors", "-q"
+        "complete",
+        "twice.csv",
+        *LONG,
+        "-k",
+        2,
+        "--l2",
+        0.05,
+        "--duplicates",
+        "mean",
+        "--model",
+        "n.safetensors",
+        "-q",
     )
     a, b = load("n.safetensors"), load("m.safetensors")
     np.testing.assert_allclose(a.fit_.factors.left, b.fit_.factors.left)
@@ -336,7 +424,18 @@ def test_duplicates(done, refused):
 
 
 def test_implicit_feedback_is_judged_by_its_lists(done):
-    ask = ("complete", "r.csv", "--rows", "user", "--columns", "movie", "--feedback", "implicit", "-k", 3)
+    ask = (
+        "complete",
+        "r.csv",
+        "--rows",
+        "user",
+        "--columns",
+        "movie",
+        "--feedback",
+        "implicit",
+        "-k",
+        3,
+    )
     out = done(*ask, "--model", "n.safetensors", "--report", "r.html", "--out", "o.parquet")
     for words in ("recall@20", "NDCG@20", "most popular"):
         assert words in out
@@ -358,10 +457,14 @@ def test_bayes_answers_through_the_same_door(done):
 def test_every_method_answers_through_the_same_door(eckart_, method, components):
     kind = verb.METHODS[method]
     ask = ("complete", "r.csv", *LONG, "--method", method, "-k", components, "--held-out", 0.1)
-    code, out, err = eckart_(*ask, "--model", "n.safetensors", "--out", "o.parquet", "--report", "r.html")
+    code, out, err = eckart_(
+        *ask, "--model", "n.safetensors", "--out", "o.parquet", "--report", "r.html"
+    )
     if code == 2:
         assert components == "2"
-        assert f"--components 2 came with --method {method}" in err, "a method without a rank says so"
+        assert f"--components 2 came with --method {method}" in err, (
+            "a method without a rank says so"
+        )
         return
     assert (code, err) == (int("DOES NOT HOLD" in out), "")
     assert "RMSE" in out
@@ -394,14 +497,18 @@ def test_what_is_taken_out_before_the_fit(done):
 @pytest.mark.slow
 def test_a_checkpoint_is_gone_when_the_fit_is_done(eckart_):
     before = set(os.listdir("."))
-    assert eckart_("complete", "r.csv", *LONG, "-k", 2, "--l2", 0.05, "--checkpoint", "state.ckpt", "-q")[0] in (0, 1)
+    assert eckart_(
+        "complete", "r.csv", *LONG, "-k", 2, "--l2", 0.05, "--checkpoint", "state.ckpt", "-q"
+    )[0] in (0, 1)
     assert eckart_("complete", "r.csv", *LONG, "--checkpoint", "state.ckpt", "-q")[0] in (0, 1)
     assert set(os.listdir(".")) == before
 
 
 @pytest.mark.parametrize(("cells", "held"), [(1, "nothing"), (3, "nothing")])
 def test_a_handful_of_entries(done, cells, held):
-    pd.DataFrame({"user": range(cells), "movie": range(cells), "rating": 2.5}).to_csv("few.csv", index=False)
+    pd.DataFrame({"user": range(cells), "movie": range(cells), "rating": 2.5}).to_csv(
+        "few.csv", index=False
+    )
     out = done(
         "complete",
         "few.csv",
@@ -439,7 +546,18 @@ def test_ids_as_dates(done, refused):
     frame["user"] = frame["user"].astype("datetime64[s]")
     frame.to_parquet("days.parquet", index=False)
     done(
-        "complete", "days.parquet", *LONG, "-k", 1, "--l2", 0.05, "--model", "n.safetensors", "--out", "o.parquet", "-q"
+        "complete",
+        "days.parquet",
+        *LONG,
+        "-k",
+        1,
+        "--l2",
+        0.05,
+        "--model",
+        "n.safetensors",
+        "--out",
+        "o.parquet",
+        "-q",
     )
     lines = done("recommend", "n.safetensors", "--row", "2024-05-03", "-n", 2).splitlines()
     assert lines[1].startswith("2024-05-03")
@@ -458,13 +576,20 @@ def test_recommend_one_row_by_its_id(done):
     assert lines[0].split() == ["user", "rank", "movie", "score", "observations"]
     model = load("m.safetensors")
     want = [(int(u), r, c, f"{s:.4f}") for u, r, c, s in model.recommend(int(USERS[4]), 3)]
-    got = [(int(w[0]), int(w[1]), " ".join(w[2:-2]), w[-2]) for w in (line.split() for line in lines[1:])]
+    got = [
+        (int(w[0]), int(w[1]), " ".join(w[2:-2]), w[-2])
+        for w in (line.split() for line in lines[1:])
+    ]
     assert got == want
     seen = set(pd.read_csv("r.csv").query(f"user == {USERS[4]}")["movie"])
     assert not seen & {c for _, _, c, _ in got}
-    both = done("recommend", "m.safetensors", "--row", USERS[4], "--row", USERS[1], "-n", 1).splitlines()
+    both = done(
+        "recommend", "m.safetensors", "--row", USERS[4], "--row", USERS[1], "-n", 1
+    ).splitlines()
     assert [line.split()[0] for line in both[1:]] == [str(USERS[4]), str(USERS[1])]
-    every = done("recommend", "m.safetensors", "--row", USERS[4], "-n", 99, "--include-seen").splitlines()
+    every = done(
+        "recommend", "m.safetensors", "--row", USERS[4], "-n", 99, "--include-seen"
+    ).splitlines()
     assert len(every) == 21
 
 
@@ -473,8 +598,11 @@ def test_recommend_everybody_in_blocks(done, monkeypatch):
 
     done("recommend", "m.safetensors", "--all", "-n", 4, "--out", "one.parquet")
     monkeypatch.setattr(module, "BLOCK_ROWS", 7)
-    want = load("m.safetensors").recommend(None, 4).to_table()  # four for each row, or as many as it has not seen
-    assert f"many.csv ({len(want['row'])} rows)" in done("recommend", "m.safetensors", "--all", "-n", 4, "--out", "many.csv")
+    # four for each row, or as many as it has not seen
+    want = load("m.safetensors").recommend(None, 4).to_table()
+    assert f"many.csv ({len(want['row'])} rows)" in done(
+        "recommend", "m.safetensors", "--all", "-n", 4, "--out", "many.csv"
+    )
     one, many = pd.read_parquet("one.parquet"), pd.read_csv("many.csv")
     assert list(one.columns) == ["user", "rank", "movie", "score", "observations"]
     pd.testing.assert_frame_equal(one, many, check_dtype=False, check_exact=False)
@@ -495,7 +623,15 @@ def test_rows_and_candidates_from_files(done, form):
         pd.DataFrame({"x": [1, 2], "user": rows}).to_parquet("rows.parquet")
         pd.DataFrame({"movie": movies}).to_parquet("movies.parquet")
     end = ".parquet" if form == "parquet" else ""
-    ask = ("recommend", "m.safetensors", "--rows-file", f"rows{end}", "--candidates", f"movies{end}", "--include-seen")
+    ask = (
+        "recommend",
+        "m.safetensors",
+        "--rows-file",
+        f"rows{end}",
+        "--candidates",
+        f"movies{end}",
+        "--include-seen",
+    )
     lines = done(*ask).splitlines()[1:]
     assert [int(line.split()[0]) for line in lines] == [rows[0]] * 3 + [rows[1]] * 3
     assert {" ".join(line.split()[2:4]) for line in lines} == set(movies)
@@ -503,12 +639,19 @@ def test_rows_and_candidates_from_files(done, form):
 
 def test_similar_and_why(done):
     model = load("m.safetensors")
-    lines = done("recommend", "m.safetensors", "--column", "film c", "--similar", "-n", 2).splitlines()
+    lines = done(
+        "recommend", "m.safetensors", "--column", "film c", "--similar", "-n", 2
+    ).splitlines()
     assert lines[0].split() == ["movie", "rank", "similar_movie", "cosine"]
     want = [c for _, _, c, _ in model.similar(columns="film c", n=2)]
     assert [" ".join(line.split()[3:5]) for line in lines[1:]] == want
-    assert done("recommend", "m.safetensors", "--row", USERS[0], "--similar", "-n", 1).split()[2] == "similar_user"
-    told = done("recommend", "m.safetensors", "--row", USERS[0], "--explain", "film c", "-n", 3).splitlines()
+    assert (
+        done("recommend", "m.safetensors", "--row", USERS[0], "--similar", "-n", 1).split()[2]
+        == "similar_user"
+    )
+    told = done(
+        "recommend", "m.safetensors", "--row", USERS[0], "--explain", "film c", "-n", 3
+    ).splitlines()
     why = model.explain(int(USERS[0]), "film c", 3)
     assert told[0].startswith(f"user {USERS[0]}, movie film c: {why.prediction:.4g}")
     assert 4 <= len(told) <= 6
@@ -516,7 +659,13 @@ def test_similar_and_why(done):
 
 
 def test_new_rows_are_folded_in(done, refused):
-    new = pd.DataFrame({"user": [9001, 9001, 9002], "movie": ["film a", "film b", "film c"], "rating": [5.0, 1.0, 3.0]})
+    new = pd.DataFrame(
+        {
+            "user": [9001, 9001, 9002],
+            "movie": ["film a", "film b", "film c"],
+            "rating": [5.0, 1.0, 3.0],
+        }
+    )
     new.to_csv("new.csv", index=False)
     lines = done("recommend", "m.safetensors", "--new", "new.csv", "-n", 2).splitlines()
     assert [line.split()[0] for line in lines[1:]] == ["9001", "9001", "9002", "9002"]
@@ -524,7 +673,18 @@ def test_new_rows_are_folded_in(done, refused):
     assert [" ".join(line.split()[2:4]) for line in lines[1:]] == want["column"].tolist()
     new.columns = ["who", "what", "stars"]
     new.to_csv("other.csv", index=False)
-    ask = ("--new", "other.csv", "--rows", "who", "--columns", "what", "--values", "stars", "--out", "o.parquet")
+    ask = (
+        "--new",
+        "other.csv",
+        "--rows",
+        "who",
+        "--columns",
+        "what",
+        "--values",
+        "stars",
+        "--out",
+        "o.parquet",
+    )
     assert "o.parquet (20 rows)" in done("recommend", "m.safetensors", *ask)
     new.loc[0, "what"] = "film zz"
     new.to_csv("other.csv", index=False)
@@ -536,7 +696,9 @@ def test_new_rows_are_folded_in(done, refused):
 
 
 def test_certify_a_completion(eckart_, done, refused):
-    assert done("certify", "m.safetensors", "r.csv") == done("certify", "m.safetensors", "r.parquet")
+    assert done("certify", "m.safetensors", "r.csv") == done(
+        "certify", "m.safetensors", "r.parquet"
+    )
     frame = pd.read_csv("r.csv")
     frame.rename(columns={"user": "who"}).to_csv("renamed.csv", index=False)
     assert "--rows user" in refused("certify", "m.safetensors", "renamed.csv")
@@ -572,13 +734,25 @@ def test_certify_finds_rows_by_id_not_by_order(done):
     ("words", "said"),
     [
         (["complete", "nope.csv", *LONG], "nope.csv does not exist"),
-        (["complete", "r.csv", "--rows", "zz", "--columns", "movie", "--values", "rating"], "--rows zz"),
-        (["complete", "r.csv", "--rows", "user", "--columns", "movie", "--values", "zz"], "--values zz"),
+        (
+            ["complete", "r.csv", "--rows", "zz", "--columns", "movie", "--values", "rating"],
+            "--rows zz",
+        ),
+        (
+            ["complete", "r.csv", "--rows", "user", "--columns", "movie", "--values", "zz"],
+            "--values zz",
+        ),
         (["complete", "r.csv", "--rows", "user"], "--columns"),
         (["complete", "r.csv", "--values", "rating"], "--rows"),
         (["complete", "r.csv", "--rows", "user", "--columns", "movie"], "--values"),
-        (["complete", "r.csv", "--rows", "user", "--columns", "user", "--values", "rating"], "different columns"),
-        (["complete", "r.csv", "--rows", "user", "--columns", "rating", "--values", "movie"], "movie"),
+        (
+            ["complete", "r.csv", "--rows", "user", "--columns", "user", "--values", "rating"],
+            "different columns",
+        ),
+        (
+            ["complete", "r.csv", "--rows", "user", "--columns", "rating", "--values", "movie"],
+            "movie",
+        ),
         (["complete", "r.csv", *LONG, "--index", "user"], "--index"),
         (["complete", "r.csv", *LONG, "-k", "0"], "--components"),
         (["complete", "r.csv", *LONG, "-k", "half"], "'half'"),
@@ -586,7 +760,10 @@ def test_certify_finds_rows_by_id_not_by_order(done):
         (["complete", "r.csv", *LONG, "--feedback", "loud"], "loud"),
         (["complete", "r.csv", *LONG, "--normalise", "all"], "--normalise"),
         (["complete", "r.csv", *LONG, "-k", "2", "--l2", "-1"], "l2"),
-        (["complete", "r.csv", *LONG, "--method", "bayes", "--l2", "1"], "--l2 1.0 came with --method bayes"),
+        (
+            ["complete", "r.csv", *LONG, "--method", "bayes", "--l2", "1"],
+            "--l2 1.0 came with --method bayes",
+        ),
         (["complete", "r.csv", *LONG, "--held-out", "1.5"], "--held-out"),
         (["complete", "r.csv", *LONG, "--held-out", "nan"], "--held-out"),
         (["complete", "r.csv", *LONG, "--duplicates", "first"], "--duplicates"),
@@ -597,7 +774,10 @@ def test_certify_finds_rows_by_id_not_by_order(done):
         (["complete", "r.csv", *LONG, "--out", "o.npy"], "o.npy"),
         (["complete", "r.csv", *LONG, "--out", "no/o.csv"], "not a folder"),
         (["complete", "r.csv", *LONG, "--out", "r.csv"], "the data itself"),
-        (["complete", "r.csv", *LONG, "--pairs", "pairs.csv", "--out", "pairs.csv"], "the data itself"),
+        (
+            ["complete", "r.csv", *LONG, "--pairs", "pairs.csv", "--out", "pairs.csv"],
+            "the data itself",
+        ),
         (["complete", "r.csv", *LONG, "--pairs", "nope.csv", "--out", "o.csv"], "nope.csv"),
         (["complete", "r.csv", *LONG, "--pairs", "pairs.csv"], "--out"),
         (["complete", "r.csv", *LONG, "--cells", "some", "--out", "o.csv"], "--cells"),
@@ -621,7 +801,10 @@ def test_certify_finds_rows_by_id_not_by_order(done):
         (["recommend", "m.safetensors", "--column", "film a"], "--similar"),
         (["recommend", "m.safetensors", "--column", "film z", "--similar"], "'film z'"),
         (["recommend", "m.safetensors", "--all", "--similar", "--out", "o.csv"], "--similar"),
-        (["recommend", "m.safetensors", "--explain", "film a", "--all", "--out", "o.csv"], "--explain"),
+        (
+            ["recommend", "m.safetensors", "--explain", "film a", "--all", "--out", "o.csv"],
+            "--explain",
+        ),
         (["recommend", "m.safetensors", "--row", "300", "--explain", "film z"], "'film z'"),
         (["recommend", "m.safetensors", "--rows-file", "nope"], "nope"),
         (["recommend", "m.safetensors", "--row", "300", "--candidates", "nope"], "nope"),
@@ -635,7 +818,14 @@ def test_bad_input_is_one_line_and_code_2(refused, words, said):
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"user,movie,rating\n", b"user,movie,rating\n1,2\n", b"\x00\xff", b"user,movie,rating\n1,2,x\n"]
+    "content",
+    [
+        b"",
+        b"user,movie,rating\n",
+        b"user,movie,rating\n1,2\n",
+        b"\x00\xff",
+        b"user,movie,rating\n1,2,x\n",
+    ],
 )
 def test_bad_files_are_one_line_and_code_2(refused, content):
     Path("bad.csv").write_bytes(content)
@@ -697,7 +887,9 @@ def test_as_a_program(data, tmp_path):
     finished = subprocess.run([str(w) for w in told], capture_output=True, text=True)
     assert (finished.returncode, finished.stderr) == (0, "")
     finished = subprocess.run(
-        [*command, "recommend", str(data / "m.safetensors"), "--row", "1"], capture_output=True, text=True
+        [*command, "recommend", str(data / "m.safetensors"), "--row", "1"],
+        capture_output=True,
+        text=True,
     )
     assert (finished.returncode, finished.stdout) == (2, "")
     assert finished.stderr.startswith("eckart: error: row 1 came")
@@ -722,7 +914,18 @@ def test_yes_and_no_try_the_logistic_loss(ran):
     yes = (rng.random(len(i)) < 1 / (1 + np.exp(-logits[i, j]))).astype(int)
     lines = [f"{a},{b},{c}" for a, b, c in zip(i, j, yes, strict=True)]
     Path("yes.csv").write_text("\n".join(["u,m,rating", *lines]) + "\n")
-    out = ran("complete", "yes.csv", "--rows", "u", "--columns", "m", "--values", "rating", "--model", "y.safetensors")
+    out = ran(
+        "complete",
+        "yes.csv",
+        "--rows",
+        "u",
+        "--columns",
+        "m",
+        "--values",
+        "rating",
+        "--model",
+        "y.safetensors",
+    )
     assert "logistic" in load("y.safetensors").fit_.plan["method"]
     assert "logistic" in out
 
@@ -736,7 +939,11 @@ def test_gains_within_a_standard_error_are_not_taken(seed, gain, entries):
     error = away.std(ddof=1) / np.sqrt(entries)
     assert choose(squares) == ("bayes" if away.mean() > error else "biases")
     assert choose({"biases": squares["biases"]}) == "biases"
-    better = {"biases": squares["biases"], "als": squares["biases"] - 1.0, "bayes": squares["biases"] - 1.0 - 1e-9}
+    better = {
+        "biases": squares["biases"],
+        "als": squares["biases"] - 1.0,
+        "bayes": squares["biases"] - 1.0 - 1e-9,
+    }
     assert choose(better) == "bayes"  # als and bayes have one form: the better of them
 
 
@@ -746,22 +953,44 @@ def test_a_plan_takes_few_sweeps(ran, monkeypatch):
     monkeypatch.setattr(gibbs.Chain, "sweep", lambda self: sweeps.append(1) or sweep(self))
     monkeypatch.setattr("eckart.complete.compare.tune", None)
     assert "estimate" in ran("complete", "r.csv", *LONG, "--plan")
-    assert 0 < len(sweeps) <= 2 * 3 * (sum((complete_plan.FEW, complete_plan.MORE)) + 2)  # both fits, to load, to time, and to time again
+    assert (
+        0 < len(sweeps) <= 2 * 3 * (sum((complete_plan.FEW, complete_plan.MORE)) + 2)
+    )  # both fits, to load, to time, and to time again
 
 
-@pytest.mark.parametrize(("method", "sweep", "wanted"), [
-    ("bayes", 0.001, 2 * (0.1 + 0.8)),  # the fit that is measured and the fit to everything, 800 sweeps each
-    ("auto", 0.001, 2 * (0.1 + 0.8) + 4 * (0.5 + (0.1 + 0.2) + 13 * 0.04)),  # four rounds: biases, 200 sweeps, and the fits of tuning
-    ("auto", 1.0, 2 * 0.04 + 4 * (0.5 + 13 * 0.04)),  # draws beyond the budget are left out
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("method", "sweep", "wanted"),
+    [
+        # the fit that is measured and the fit to everything, 800 sweeps each
+        ("bayes", 0.001, 2 * (0.1 + 0.8)),
+        (
+            "auto",
+            0.001,
+            2 * (0.1 + 0.8) + 4 * (0.5 + (0.1 + 0.2) + 13 * 0.04),
+        ),  # four rounds: biases, 200 sweeps, and the fits of tuning
+        ("auto", 1.0, 2 * 0.04 + 4 * (0.5 + 13 * 0.04)),  # draws beyond the budget are left out
+    ],
+)
 def test_a_plan_adds_up_what_will_be_done(method, sweep, wanted, monkeypatch, data):
     x = observed(data / "r.csv", **NAMES)
 
     def timed(x, work):
         model = inspect.getclosurevars(work).nonlocals["model"]
         draws = isinstance(model, BayesianMF)
-        own = 0.1 + sweep * sweeps_of(model) if draws else 0.01 if model.max_iter == complete_plan.SWEPT else 0.5
-        return {"seconds": own + 0.25, "loading": 0.25, "compiling": 0.0, "measured_rows": 4, "rows": 40}
+        own = (
+            0.1 + sweep * sweeps_of(model)
+            if draws
+            else 0.01
+            if model.max_iter == complete_plan.SWEPT
+            else 0.5
+        )
+        return {
+            "seconds": own + 0.25,
+            "loading": 0.25,
+            "compiling": 0.0,
+            "measured_rows": 4,
+            "rows": 40,
+        }
 
     monkeypatch.setattr(complete_plan, "estimate", timed)
 
@@ -774,7 +1003,19 @@ def test_a_plan_adds_up_what_will_be_done(method, sweep, wanted, monkeypatch, da
 
 
 def test_a_rank_alone_chooses_the_ridge(ran):
-    out = ran("complete", "r.csv", *LONG, "-k", 2, "--method", "als", "--held-out", 0, "--model", "n.safetensors")
+    out = ran(
+        "complete",
+        "r.csv",
+        *LONG,
+        "-k",
+        2,
+        "--method",
+        "als",
+        "--held-out",
+        0,
+        "--model",
+        "n.safetensors",
+    )
     assert "ridge" in out
     assert load("n.safetensors").n_components == 2
     assert load("n.safetensors").l2 is not None
@@ -782,7 +1023,9 @@ def test_a_rank_alone_chooses_the_ridge(ran):
 
 def test_beware_names_the_command(ran):
     rng = np.random.default_rng(0)
-    noise = pd.DataFrame([(i, j, rng.normal()) for i in range(30) for j in range(12)], columns=list(LONG[1::2]))
+    noise = pd.DataFrame(
+        [(i, j, rng.normal()) for i in range(30) for j in range(12)], columns=list(LONG[1::2])
+    )
     noise.to_csv("noise.csv", index=False)
     out = ran("complete", "noise.csv", *LONG, "-k", 8, "--l2", 1e-6)
     assert "beware" in out
@@ -791,31 +1034,71 @@ def test_beware_names_the_command(ran):
 
 def test_beware_of_lists_names_a_command_that_runs(ran):
     """It had named --method auto without --feedback implicit, which is refused."""
-    Path("clicks.csv").write_text("user,item\n" + "".join(f"u{i},x\nu{i},y\nu{i},x\n" for i in range(6)))
+    Path("clicks.csv").write_text(
+        "user,item\n" + "".join(f"u{i},x\nu{i},y\nu{i},x\n" for i in range(6))
+    )
     clicks = ("--rows", "user", "--columns", "item")
-    out = ran("complete", "clicks.csv", *clicks, "--feedback", "implicit", "--duplicates", "sum", "--method", "als")
+    out = ran(
+        "complete",
+        "clicks.csv",
+        *clicks,
+        "--feedback",
+        "implicit",
+        "--duplicates",
+        "sum",
+        "--method",
+        "als",
+    )
     line = next(line for line in out.splitlines() if line.startswith("beware"))
     assert "the lists are no better than that of the most popular columns" in line
     words = line.split("run: eckart ")[1].split()
-    assert words == ["complete", "clicks.csv", *clicks, "--duplicates", "sum", "--feedback", "implicit", "--method", "ease"]
+    assert words == [
+        "complete",
+        "clicks.csv",
+        *clicks,
+        "--duplicates",
+        "sum",
+        "--feedback",
+        "implicit",
+        "--method",
+        "ease",
+    ]
     assert "certificate holds" in ran(*words)
 
 
 def test_biases_alone(done):
-    done("complete", "r.csv", *LONG, "--method", "biases", "--held-out", 0, "--model", "n.safetensors", "-q")
+    done(
+        "complete",
+        "r.csv",
+        *LONG,
+        "--method",
+        "biases",
+        "--held-out",
+        0,
+        "--model",
+        "n.safetensors",
+        "-q",
+    )
     model = load("n.safetensors")
     assert np.abs(model.row_factors_ @ model.column_factors_.T).max() < 1e-6
     assert model.certificate_.holds
 
 
-def test_every_verb_that_computes_does_so_on_the_engine_that_is_asked_for(ran, refused, monkeypatch):
+def test_every_verb_that_computes_does_so_on_the_engine_that_is_asked_for(
+    ran, refused, monkeypatch
+):
     from eckart.engines.plain import PlainEngine
 
     used = []
     for name in ("put", "top_columns"):
         original = getattr(PlainEngine, name)
         monkeypatch.setattr(
-            PlainEngine, name, lambda self, *a, original=original, **more: (used.append(1), original(self, *a, **more))[1]
+            PlainEngine,
+            name,
+            lambda self, *a, original=original, **more: (
+                used.append(1),
+                original(self, *a, **more),
+            )[1],
         )
     for command in (
         ("certify", "m.safetensors", "r.csv"),

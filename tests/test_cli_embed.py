@@ -1,4 +1,5 @@
-"""eckart embed and certify of what it saves: text in, files of vectors, models and reports out; one line and exit code 2 on bad input."""
+"""eckart embed and certify of what it saves: text in, files of vectors, models and reports out; one
+line and exit code 2 on bad input."""
 
 from __future__ import annotations
 
@@ -20,21 +21,29 @@ SPACE = ["comet", "galaxy", "moon", "orbit", "planet", "star"]
 def sentences(count=400, seed=0):
     """Texts mostly about fruit, or mostly about space."""
     rng = np.random.default_rng(seed)
-    words = [rng.choice((FRUIT, SPACE)[(i + (rng.random() < 0.15)) % 2]) for i in np.repeat(np.arange(count), 7)]
+    words = [
+        rng.choice((FRUIT, SPACE)[(i + (rng.random() < 0.15)) % 2])
+        for i in np.repeat(np.arange(count), 7)
+    ]
     lines = ["The " + " ".join(part) for part in np.reshape(words, (count, 7))]
     return [line + (" Zebra!" if i < 3 else "") for i, line in enumerate(lines)]
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """A folder with the same texts as lines, compressed, JSONL and CSV; with bytes that are no text; baskets of items with spaces."""
+    """A folder with the same texts as lines, compressed, JSONL and CSV; with bytes that are no
+    text; baskets of items with spaces."""
     folder = tmp_path_factory.mktemp("texts")
     texts = sentences()
     (folder / "t.txt").write_text("\n".join(texts) + "\n", encoding="utf-8")
     (folder / "t.txt.gz").write_bytes(gzip.compress((folder / "t.txt").read_bytes()))
     pd.DataFrame({"id": range(len(texts)), "body": texts}).to_csv(folder / "t.csv", index=False)
-    (folder / "t.jsonl").write_text("\n".join(json.dumps({"text": t}) for t in texts), encoding="utf-8")
-    (folder / "bad.txt").write_bytes(b"\xff apple\n" + (folder / "t.txt").read_bytes() + b"plum \xfe\xfe plum\n")
+    (folder / "t.jsonl").write_text(
+        "\n".join(json.dumps({"text": t}) for t in texts), encoding="utf-8"
+    )
+    (folder / "bad.txt").write_bytes(
+        b"\xff apple\n" + (folder / "t.txt").read_bytes() + b"plum \xfe\xfe plum\n"
+    )
     (folder / "baskets.txt").write_text("oat milk,rye bread\nrye bread,oat milk,tea\n" * 20)
     (folder / "one.txt").write_text("so\n\nso\n")
     (folder / "empty.txt").write_text("")
@@ -52,8 +61,19 @@ METHODS = {
 @pytest.mark.parametrize("method", METHODS)
 def test_text_to_vectors_model_and_report(ran, done, method):
     out = ran(
-        "embed", "t.txt", "--method", method, "--model", "m.safetensors", *QUICK, *METHODS[method], "--out", "v.txt", "--report", "r.html",
-    )  # fmt: skip
+        "embed",
+        "t.txt",
+        "--method",
+        method,
+        "--model",
+        "m.safetensors",
+        *QUICK,
+        *METHODS[method],
+        "--out",
+        "v.txt",
+        "--report",
+        "r.html",
+    )
     for words in (
         "400 sentences",
         "13 words in the vocabulary",
@@ -79,7 +99,14 @@ def test_text_to_vectors_model_and_report(ran, done, method):
     np.testing.assert_array_equal(v.vectors, model.vectors_.vectors.astype(np.float32))
     assert v.words[0] == "the"
     page = Page(Path("r.html").read_text(encoding="utf-8"))
-    for words in ("Embed: t.txt", "Words and their neighbours", "A map of words", "certificate", "words read", "3,203"):
+    for words in (
+        "Embed: t.txt",
+        "Words and their neighbours",
+        "A map of words",
+        "certificate",
+        "words read",
+        "3,203",
+    ):
         assert words in page.text
     again = done("certify", "m.safetensors", "t.txt")
     assert again.startswith("Certificate: HOLDS")
@@ -109,7 +136,18 @@ def test_a_folder_of_files_and_its_lines(done):
     for i in range(4):
         Path(f"texts/{i}.txt").write_text("\n".join(lines[100 * i : 100 * (i + 1)]))
     assert "4 sentences" in done("embed", "texts", "--method", "pmi", *QUICK)
-    out = done("embed", "texts", "--method", "pmi", "--lines", *QUICK, "--out", "b.vec", "--model", "m.safetensors")
+    out = done(
+        "embed",
+        "texts",
+        "--method",
+        "pmi",
+        "--lines",
+        *QUICK,
+        "--out",
+        "b.vec",
+        "--model",
+        "m.safetensors",
+    )
     assert "400 sentences" in out
     done("embed", "t.txt", "--method", "pmi", *QUICK, "--out", "a.vec")
     assert Path("a.vec").read_bytes() == Path("b.vec").read_bytes()
@@ -119,7 +157,13 @@ def test_a_folder_of_files_and_its_lines(done):
 
 @pytest.mark.parametrize(
     ("out", "words"),
-    [("v.txt", ()), ("v.vec.gz", ()), ("v.bin", ()), ("v.safetensors", ()), ("v.txt", ("--format", "glove"))],
+    [
+        ("v.txt", ()),
+        ("v.vec.gz", ()),
+        ("v.bin", ()),
+        ("v.safetensors", ()),
+        ("v.txt", ("--format", "glove")),
+    ],
 )
 def test_every_format_is_read_again(done, out, words):
     done("embed", "t.txt", "--method", "pmi", *QUICK, "--out", out, *words)
@@ -132,7 +176,9 @@ def test_every_format_is_read_again(done, out, words):
 
 
 def test_bytes_that_are_no_text_are_refused_or_replaced_and_counted(done, refused):
-    assert "byte 0xff at offset 0" in refused("embed", "bad.txt", "--method", "pmi", *QUICK, "--out", "v.txt")
+    assert "byte 0xff at offset 0" in refused(
+        "embed", "bad.txt", "--method", "pmi", *QUICK, "--out", "v.txt"
+    )
     out = done(
         "embed",
         "bad.txt",
@@ -149,7 +195,9 @@ def test_bytes_that_are_no_text_are_refused_or_replaced_and_counted(done, refuse
     assert "3 characters for bytes that were no text" in out
     assert "bytes that were no text" in Page(Path("r.html").read_text()).text
     assert load("m.safetensors").fit_.plan["text"] == {"undecodable": "replace"}
-    assert "HOLDS" in done("certify", "m.safetensors", "bad.txt"), "a model remembers how its text was read"
+    assert "HOLDS" in done("certify", "m.safetensors", "bad.txt"), (
+        "a model remembers how its text was read"
+    )
     assert "'error' or 'replace'" in refused("embed", "bad.txt", "--undecodable", "ignore")
 
 
@@ -161,23 +209,43 @@ def test_items_with_spaces(done, refused):
 
 
 def test_baskets_are_understood_without_an_option(done):
-    """Thirty-two items of four kinds, of which baskets hold three times as many as chance: passes of skip-gram over few words found none of them."""
+    """Thirty-two items of four kinds, of which baskets hold three times as many as chance: passes
+    of skip-gram over few words found none of them."""
     rng = np.random.default_rng(0)
     kind = np.arange(32) % 4
     chance = np.where(kind == rng.integers(0, 4, 4000)[:, None], 3.0, 1.0)
     baskets = [rng.choice(32, 3, replace=False, p=row / row.sum()) for row in chance]
-    Path("shop.txt").write_text("\n".join(",".join(f"item {i}" for i in basket) for basket in baskets))
+    Path("shop.txt").write_text(
+        "\n".join(",".join(f"item {i}" for i in basket) for basket in baskets)
+    )
     out = done("embed", "shop.txt", "--tokenizer", "[^,]+", "--out", "shop.safetensors")
     assert "pmi" in out
     v = read_vectors("shop.safetensors")
     assert v.vectors.shape == (32, 32)
-    near = [[kind[int(n.split()[1])] == kind[i] for n, _ in v.neighbours(f"item {i}", 3)] for i in range(32)]
+    near = [
+        [kind[int(n.split()[1])] == kind[i] for n, _ in v.neighbours(f"item {i}", 3)]
+        for i in range(32)
+    ]
     assert np.mean(near) > 0.8
 
 
 def test_capitals_the_vocabulary_and_the_cache(done):
     Path("kept").mkdir()
-    words = ("embed", "t.txt", "--method", "pmi", "-k", 3, "--keep-case", "--min-count", 3, "--max-words", 5, "--cache", "kept")
+    words = (
+        "embed",
+        "t.txt",
+        "--method",
+        "pmi",
+        "-k",
+        3,
+        "--keep-case",
+        "--min-count",
+        3,
+        "--max-words",
+        5,
+        "--cache",
+        "kept",
+    )
     out = done(*words, "--out", "v.txt")
     assert "5 words in the vocabulary" in out
     assert read_vectors("v.txt").words[0] == "The"
@@ -233,7 +301,10 @@ def test_a_killed_or_interrupted_command_goes_on_from_its_checkpoint(ran, eckart
     assert not Path("c.safetensors").exists()
 
 
-@pytest.mark.parametrize("how", [("--method", "pmi"), ("--solver", "exact"), ("--method", "glove", "--solver", "adagrad")])
+@pytest.mark.parametrize(
+    "how",
+    [("--method", "pmi"), ("--solver", "exact"), ("--method", "glove", "--solver", "adagrad")],
+)
 def test_every_method_goes_on_from_its_checkpoint(how, eckart_, monkeypatch):
     from eckart.io.models.checkpoint import Checkpoint
 
@@ -262,7 +333,11 @@ def test_every_method_goes_on_from_its_checkpoint(how, eckart_, monkeypatch):
     [
         (("none.txt",), "none.txt does not exist"),
         (("t.txt", "--method", "cbow"), "skipgram, pmi, glove"),
-        (("t.txt", "--model", "word2vec"), "wanted a file that ends in .safetensors; the kind of model is --method skipgram, pmi, glove"),
+        (
+            ("t.txt", "--model", "word2vec"),
+            "wanted a file that ends in .safetensors; the kind of model is --method "
+            "skipgram, pmi, glove",
+        ),
         (("t.txt", "--model", "pmi", "--method", "skipgram"), "one kind of model"),
         (("t.txt", "--out", "v.csv"), "v.csv ends in '.csv'"),
         (("t.txt", "--out", "t.txt"), "the data itself"),
@@ -288,7 +363,7 @@ def test_every_method_goes_on_from_its_checkpoint(how, eckart_, monkeypatch):
         (("t.txt", "--tokenizer", "("), "regular expression"),
         (("t.txt", "--threads", 0), "--threads 0"),
     ],
-)  # fmt: skip
+)
 def test_bad_input_is_refused_in_one_line(refused, words, error):
     assert error in refused("embed", *words)
 

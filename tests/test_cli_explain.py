@@ -1,4 +1,5 @@
-"""eckart explain and certify of what it saves: text, counts and tables in, shares, models and reports out; one line and exit code 2 on bad input."""
+"""eckart explain and certify of what it saves: text, counts and tables in, shares, models and
+reports out; one line and exit code 2 on bad input."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ SPACE = ["comet", "galaxy", "moon", "orbit", "planet", "star"]
 
 
 def sentences(count=120, seed=0):
-    """Texts about fruit, about space, or both, with words of no meaning between; and their labels."""
+    """Texts about fruit, about space, or both, with words of no meaning between; and their
+    labels."""
     rng = np.random.default_rng(seed)
     texts, labels = [], []
     for i in range(count):
@@ -36,7 +38,9 @@ def data(tmp_path_factory):
     folder = tmp_path_factory.mktemp("texts")
     texts, labels = sentences()
     (folder / "t.txt").write_text("\n".join(texts) + "\n", encoding="utf-8")
-    frame = pd.DataFrame({"id": [f"d{i}" for i in range(len(texts))], "body": texts, "about": labels})
+    frame = pd.DataFrame(
+        {"id": [f"d{i}" for i in range(len(texts))], "body": texts, "about": labels}
+    )
     frame.to_csv(folder / "t.csv", index=False)
     frame.to_parquet(folder / "t.parquet", index=False)
     rows = [json.dumps({"name": n, "text": t}) for n, t in zip(frame["id"], texts)]
@@ -49,9 +53,14 @@ def data(tmp_path_factory):
     centres = np.array([[0.0, 0.0, 5.0], [6.0, 6.0, 0.0]])
     kind = np.arange(80) % 2
     values = centres[kind] + rng.standard_normal((80, 3))
-    table = pd.DataFrame(values, columns=["height", "width", "depth"]).assign(kind=np.array(["a", "b"])[kind])
+    table = pd.DataFrame(values, columns=["height", "width", "depth"]).assign(
+        kind=np.array(["a", "b"])[kind]
+    )
     table.to_csv(folder / "x.csv", index=False)
-    np.save(folder / "parts.npy", rng.random((40, 2)) @ rng.random((2, 12)) + 0.01 * rng.random((40, 12)))
+    np.save(
+        folder / "parts.npy",
+        rng.random((40, 2)) @ rng.random((2, 12)) + 0.01 * rng.random((40, 12)),
+    )
     return folder
 
 
@@ -62,9 +71,23 @@ def topics_of(out):
 
 def test_text_to_topics_model_shares_and_report(done):
     out = done(
-        "explain", "t.csv", "--text", "body", "--index", "id", "-k", 2, "--out", "s.parquet", "--model", "m.safetensors",
-        "--report", "r.html", "--max-iter", 100,
-    )  # fmt: skip
+        "explain",
+        "t.csv",
+        "--text",
+        "body",
+        "--index",
+        "id",
+        "-k",
+        2,
+        "--out",
+        "s.parquet",
+        "--model",
+        "m.safetensors",
+        "--report",
+        "r.html",
+        "--max-iter",
+        100,
+    )
     found = topics_of(out)
     assert len(found) == 2
     for words in found:
@@ -83,7 +106,9 @@ def test_text_to_topics_model_shares_and_report(done):
     assert shares["id"].tolist() == [f"d{i}" for i in range(120)]
     p = shares[["topic 1", "topic 2"]].to_numpy()
     np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-6)
-    assert (p[0::3].argmax(axis=1) != p[1::3].argmax(axis=1)).all(), "fruit is one topic and space the other"
+    assert (p[0::3].argmax(axis=1) != p[1::3].argmax(axis=1)).all(), (
+        "fruit is one topic and space the other"
+    )
     model = load("m.safetensors")
     assert model.fit_.plan["text"] == {"text": "body", "index": "id", "rules": {}}
     assert set(model.fit_.plan["held_out"]["perplexity"]) == {"model", "word frequencies"}
@@ -116,7 +141,9 @@ def test_a_folder_of_files(ran):
     (Path("docs") / "sub").mkdir(parents=True)
     for i, text in enumerate(texts):
         (Path("docs") / ("sub" if i % 2 else ".") / f"{i:02d}.txt").write_text(text)
-    out = ran("explain", "docs", "-k", 2, "--held-out", 0, "--out", "s.csv", "--model", "m.safetensors")
+    out = ran(
+        "explain", "docs", "-k", 2, "--held-out", 0, "--out", "s.csv", "--model", "m.safetensors"
+    )
     assert "90 documents" in out
     assert pd.read_csv("s.csv")["row"].tolist()[0] == "00.txt"
     ran("certify", "m.safetensors", "docs")
@@ -124,15 +151,50 @@ def test_a_folder_of_files(ran):
 
 def test_words_are_chosen_as_asked(done):
     Path("stop.txt").write_text("apple\nmoon\n")
-    few = done("explain", "t.txt", "-k", 1, "--stop-words", "stop.txt", "--held-out", 0, "--top", 30, "--max-df", 1.0)
+    few = done(
+        "explain",
+        "t.txt",
+        "-k",
+        1,
+        "--stop-words",
+        "stop.txt",
+        "--held-out",
+        0,
+        "--top",
+        30,
+        "--max-df",
+        1.0,
+    )
     assert {"the", "and", "plum"} <= set(topics_of(few)[0])
     assert not {"apple", "moon"} & set(topics_of(few)[0])
     none = done(
-        "explain", "t.txt", "-k", 1, "--stop-words", "none", "--held-out", 0, "--max-df", 1.0, "--max-features", 3
+        "explain",
+        "t.txt",
+        "-k",
+        1,
+        "--stop-words",
+        "none",
+        "--held-out",
+        0,
+        "--max-df",
+        1.0,
+        "--max-features",
+        3,
     )
     assert "3 words in the vocabulary" in none
     rule = done(
-        "explain", "t.txt", "-k", 1, "--tokenizer", "p[a-z]+", "--held-out", 0, "--top", 30, "--model", "m.safetensors"
+        "explain",
+        "t.txt",
+        "-k",
+        1,
+        "--tokenizer",
+        "p[a-z]+",
+        "--held-out",
+        0,
+        "--top",
+        30,
+        "--model",
+        "m.safetensors",
     )
     assert {"peach", "plum", "planet", "pple"} <= set(topics_of(rule)[0])
     assert load("m.safetensors").fit_.plan["text"]["rules"] == {"tokenizer": "p[a-z]+"}
@@ -168,7 +230,17 @@ def test_a_mixture_of_a_table(done):
     assert page.count("<img") >= 2
     assert "HOLDS" in done("certify", "m.safetensors", "x.csv")
     diag = done(
-        "explain", "x.csv", "--method", "mixture", "-k", 2, "--only", "height,width", "--covariance", "diag", "-q"
+        "explain",
+        "x.csv",
+        "--method",
+        "mixture",
+        "-k",
+        2,
+        "--only",
+        "height,width",
+        "--covariance",
+        "diag",
+        "-q",
     )
     assert diag == ""
 
@@ -192,7 +264,9 @@ def test_other_families_and_a_number_of_components_by_bic(done, refused):
     )
     assert "Mixture in" in out
     done("certify", "m.safetensors", "c.npz")
-    assert "--components" in refused("explain", "c.npz", "--method", "mixture", "--family", "multinomial")
+    assert "--components" in refused(
+        "explain", "c.npz", "--method", "mixture", "--family", "multinomial"
+    )
     assert "--family" in refused("explain", "t.txt", "--family", "bernoulli", "-k", 2)
 
 
@@ -218,9 +292,13 @@ def test_topics_are_guided_chosen_and_learned_as_asked(done, refused):
     assert load("m.safetensors").fit_.plan["method"] == "cvb0"
     done("certify", "m.safetensors", "t.txt")
     Path("guide.txt").write_text("zebra\n")
-    assert "zebra" in refused("explain", "t.txt", "-k", 2, "--seed-words", "guide.txt", "--held-out", 0)
+    assert "zebra" in refused(
+        "explain", "t.txt", "-k", 2, "--seed-words", "guide.txt", "--held-out", 0
+    )
     Path("guide.txt").write_text("\n\n")
-    assert "guide.txt holds no word" in refused("explain", "t.txt", "-k", 2, "--seed-words", "guide.txt")
+    assert "guide.txt holds no word" in refused(
+        "explain", "t.txt", "-k", 2, "--seed-words", "guide.txt"
+    )
     out = done("explain", "t.txt", "-k", "auto", "--held-out", 0, "--learning", "cvb0")
     assert out.count("topics: perplexity") == 5
     assert len(topics_of(out)) in (5, 10, 20, 40, 80) or "topics are next to empty" in out
@@ -279,22 +357,42 @@ def test_bad_input_is_refused_in_one_line(refused, words, error):
 
 def test_few_documents_have_none_to_spare(done, refused):
     Path("few.txt").write_text("apple pear apple\npear plum pear\n")
-    assert "too few documents" in done("explain", "few.txt", "-k", 1, "--min-df", 1, "--max-df", 1.0)
-    assert "--held-out" in refused("explain", "few.txt", "-k", 1, "--min-df", 1, "--max-df", 1.0, "--held-out", 0.3)
+    assert "too few documents" in done(
+        "explain", "few.txt", "-k", 1, "--min-df", 1, "--max-df", 1.0
+    )
+    assert "--held-out" in refused(
+        "explain", "few.txt", "-k", 1, "--min-df", 1, "--max-df", 1.0, "--held-out", 0.3
+    )
 
 
 def test_the_kind_of_model_may_be_called_model(eckart_, refused):
     code, out, err = eckart_(
-        "explain", "t.csv", "--text", "body", "--model", "plsa", "--model", "m.safetensors", "-k", 2, "--held-out", 0
+        "explain",
+        "t.csv",
+        "--text",
+        "body",
+        "--model",
+        "plsa",
+        "--model",
+        "m.safetensors",
+        "-k",
+        2,
+        "--held-out",
+        0,
     )
     assert code == ("DOES NOT HOLD" in out)
-    assert err == "eckart: note: --model plsa is taken as --method plsa; --model is the file to save the model in\n"
+    assert err == (
+        "eckart: note: --model plsa is taken as --method plsa; --model is the file to "
+        "save the model in\n"
+    )
     assert "PLSA" in out
     assert type(load("m.safetensors")).__name__ == "PLSA"
     assert "wanted one kind of model" in refused(
         "explain", "t.csv", "--text", "body", "--model", "lda", "--method", "nmf"
     )
-    assert "ends in .safetensors" in refused("explain", "t.csv", "--text", "body", "--model", "ldaa")
+    assert "ends in .safetensors" in refused(
+        "explain", "t.csv", "--text", "body", "--model", "ldaa"
+    )
 
 
 def test_few_documents_have_few_topics(eckart_, tmp_path, monkeypatch):

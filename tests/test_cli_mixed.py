@@ -1,4 +1,5 @@
-"""eckart complete of tables with categories, yes/no and dates: taken by itself, written whole in its own types."""
+"""eckart complete of tables with categories, yes/no and dates: taken by itself, written whole in
+its own types."""
 
 from __future__ import annotations
 
@@ -30,15 +31,22 @@ def data(tmp_path_factory):
     mask = np.hstack([np.zeros((120, 1), bool), rng.random((120, 4)) < 0.15])
     whole.to_csv(folder / "whole.csv", index=False)
     whole.mask(pd.DataFrame(mask, columns=whole.columns)).to_csv(folder / "gaps.csv", index=False)
-    whole.mask(pd.DataFrame(mask, columns=whole.columns)).fillna({"town": "unknown", "size": -9}).to_csv(
-        folder / "marks.csv", index=False
-    )
+    whole.mask(pd.DataFrame(mask, columns=whole.columns)).fillna(
+        {"town": "unknown", "size": -9}
+    ).to_csv(folder / "marks.csv", index=False)
     return folder
 
 
 def test_a_mixed_table_is_filled_by_itself(eckart_):
     code, out, err = eckart_(
-        "complete", "gaps.csv", "--out", "filled.csv", "--model", "m.safetensors", "--report", "r.html"
+        "complete",
+        "gaps.csv",
+        "--out",
+        "filled.csv",
+        "--model",
+        "m.safetensors",
+        "--report",
+        "r.html",
     )
     assert code == 0, err
     assert "mixed table" in out
@@ -48,16 +56,24 @@ def test_a_mixed_table_is_filled_by_itself(eckart_):
     assert not filled.isna().any().any()
     for name in ("town", "smokes"):
         hidden = gaps[name].isna()
-        # the sign of z + 0.3 e is that of z, and of what sizes and weights say of it, with a chance of about 0.88; four deviations of so many cells
+        # the sign of z + 0.3 e is that of z, and of what sizes and weights say of it, with a chance
+        # of about 0.88; four deviations of so many cells
         least = 0.88 - 4 * np.sqrt(0.88 * 0.12 / hidden.sum())
         assert (filled[name][hidden].astype(str) == whole[name][hidden].astype(str)).mean() > least
         assert (filled[name][~hidden].astype(str) == whole[name][~hidden].astype(str)).all()
     assert eckart.load("m.safetensors").losses_["town"] == "multinomial"
     page = Path("r.html").read_text("utf-8")
-    rows = dict(re.findall(r"<tr><td[^>]*>(\w+)</td><td[^>]*>(squared|multinomial|logistic)</td>", page))
+    rows = dict(
+        re.findall(r"<tr><td[^>]*>(\w+)</td><td[^>]*>(squared|multinomial|logistic)</td>", page)
+    )
     assert rows["town"] == "multinomial"
     assert rows["smokes"] == "logistic"
-    for words in ("What the other columns say of each", "What goes together", "How the rank was chosen", "Evidence"):
+    for words in (
+        "What the other columns say of each",
+        "What goes together",
+        "How the rank was chosen",
+        "Evidence",
+    ):
         assert words in page
 
 
@@ -84,15 +100,20 @@ def test_marks_and_an_index(eckart_):
 
 
 def test_the_plan_is_that_of_the_mixed_table(eckart_, data):
-    code, out, err = eckart_("complete", "gaps.csv", "--index", "name", "--plan", "--json", "--out", "planned.csv")
+    code, out, err = eckart_(
+        "complete", "gaps.csv", "--index", "name", "--plan", "--json", "--out", "planned.csv"
+    )
     plan = json.loads(out)["plan"]
-    assert (code, err, plan["rows"], plan["measured_rows"]) == (0, "", 120, 120)  # no column is said to be left out
+    # no column is said to be left out
+    assert (code, err, plan["rows"], plan["measured_rows"]) == (0, "", 120, 120)
     assert plan["seconds"] > 0
     assert not (data / "planned.csv").exists()
 
 
 def test_other_methods_stay_and_options_of_theirs_are_refused(eckart_):
-    code, _, err = eckart_("complete", "gaps.csv", "--method", "als", "-k", "1", "--out", "numbers.csv")
+    code, _, err = eckart_(
+        "complete", "gaps.csv", "--method", "als", "-k", "1", "--out", "numbers.csv"
+    )
     assert code in (0, 1), err
     assert "left out of gaps.csv" in err
     code, _, err = eckart_("complete", "gaps.csv", "--method", "mixed", "--held-out", "0.1")
@@ -101,11 +122,14 @@ def test_other_methods_stay_and_options_of_theirs_are_refused(eckart_):
 
 
 def test_numbers_in_different_units_have_a_scale_each(eckart_):
-    """Row biases over columns of different units say nothing: biases and factors in the units of the data were worse than column means."""
+    """Row biases over columns of different units say nothing: biases and factors in the units of
+    the data were worse than column means."""
     rng = np.random.default_rng(1)
     z = rng.standard_normal((150, 1))
     whole = pd.DataFrame(
-        np.array([50, 1e3, 0.2, 7]) + z * [9, 300, 0.02, -1] + rng.standard_normal((150, 4)) * [5, 150, 0.01, 0.5],
+        np.array([50, 1e3, 0.2, 7])
+        + z * [9, 300, 0.02, -1]
+        + rng.standard_normal((150, 4)) * [5, 150, 0.01, 0.5],
         columns=["age", "income", "share", "grade"],
     )
     gaps = whole.mask(rng.random(whole.shape) < 0.15).assign(empty=np.nan)
@@ -127,12 +151,17 @@ def test_numbers_in_different_units_have_a_scale_each(eckart_):
 
 
 def test_gaps_among_words_as_other_programs_write_them(eckart_, tmp_path, monkeypatch):
-    """R writes NA for every gap, also among texts; it was a level of its own there, and gaps were filled with it."""
+    """R writes NA for every gap, also among texts; it was a level of its own there, and gaps were
+    filled with it."""
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
     size = rng.standard_normal(120)
     frame = pd.DataFrame(
-        {"size": size, "weight": 3 * size + rng.standard_normal(120), "sex": np.where(size > 0, "male", "female")}
+        {
+            "size": size,
+            "weight": 3 * size + rng.standard_normal(120),
+            "sex": np.where(size > 0, "male", "female"),
+        }
     )
     frame["ward"] = np.where(rng.random(120) < 0.5, "None", "B")
     frame.loc[::10, "sex"] = None

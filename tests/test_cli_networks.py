@@ -33,8 +33,29 @@ def conv():
 
 
 def test_reduce_by_an_autoencoder_writes_everything(done):
-    words = ["reduce", "images.npy", "--method", "autoencoder", "--components", 4, "--epochs", 3, "--hidden", "32,16"]
-    out = done(*words, "--threads", 1, "--report", "r.html", "--model", "m.safetensors", "--out", "codes.npy")
+    words = [
+        "reduce",
+        "images.npy",
+        "--method",
+        "autoencoder",
+        "--components",
+        4,
+        "--epochs",
+        3,
+        "--hidden",
+        "32,16",
+    ]
+    out = done(
+        *words,
+        "--threads",
+        1,
+        "--report",
+        "r.html",
+        "--model",
+        "m.safetensors",
+        "--out",
+        "codes.npy",
+    )
     x = np.load("images.npy")
     want = Autoencoder(4, hidden=[32, 16], init="pca", **QUICK).fit(x)
     model = eckart.load("m.safetensors")
@@ -52,15 +73,42 @@ def test_reduce_by_an_autoencoder_writes_everything(done):
 
 
 def test_reduce_by_convolutions_shows_filters(done):
-    done("reduce", "images.npy", "--method", "conv-autoencoder", "-k", 2, "--epochs", 1, "--report", "r.html", "--quiet")
+    done(
+        "reduce",
+        "images.npy",
+        "--method",
+        "conv-autoencoder",
+        "-k",
+        2,
+        "--epochs",
+        1,
+        "--report",
+        "r.html",
+        "--quiet",
+    )
     assert "What the first layer sees" in Path("r.html").read_text()
 
 
 def test_the_engine_of_a_network_is_asked_for_as_that_of_other_models(done, refused):
-    words = ["reduce", "images.npy", "--method", "autoencoder", "-k", 2, "--hidden", "4", "--epochs", 2, "--threads", 1]
+    words = [
+        "reduce",
+        "images.npy",
+        "--method",
+        "autoencoder",
+        "-k",
+        2,
+        "--hidden",
+        "4",
+        "--epochs",
+        2,
+        "--threads",
+        1,
+    ]
     done(*words, "--engine", "cpu", "--model", "m.safetensors")
     assert eckart.load("m.safetensors").fit_.plan["engine_reason"] == "asked for"
-    assert "wanted 'auto', 'cpu' or 'cuda': networks run in PyTorch" in refused(*words, "--engine", "plain")
+    assert "wanted 'auto', 'cpu' or 'cuda': networks run in PyTorch" in refused(
+        *words, "--engine", "plain"
+    )
     assert "leave one of them out" in refused(*words, "--engine", "cpu", "--device", "cuda")
 
 
@@ -70,9 +118,15 @@ def test_what_does_not_belong_together_is_refused(refused, data, tmp_path):
     )
     assert "--hidden [3] came with --method pca" in refused("reduce", "images.npy", "--hidden", "3")
     assert "wanted pca, autoencoder" in refused("reduce", "images.npy", "--method", "forest")
-    assert "one kind of model" in refused("reduce", "images.npy", "--method", "pca", "--model", "autoencoder")
-    assert "a number, for an autoencoder" in refused("reduce", "images.npy", "--method", "autoencoder", "-k", "0.9")
-    assert "widths separated by commas" in refused("reduce", "images.npy", "--method", "autoencoder", "--hidden", "a,b")
+    assert "one kind of model" in refused(
+        "reduce", "images.npy", "--method", "pca", "--model", "autoencoder"
+    )
+    assert "a number, for an autoencoder" in refused(
+        "reduce", "images.npy", "--method", "autoencoder", "-k", "0.9"
+    )
+    assert "widths separated by commas" in refused(
+        "reduce", "images.npy", "--method", "autoencoder", "--hidden", "a,b"
+    )
     x = load_digits().data[:50]
     NetworkClassifier(hidden=[4], **QUICK).fit(x, np.arange(50) % 2).save("c.safetensors")
     assert "needs answers y" in refused("certify", "c.safetensors", "images.npy")
@@ -96,7 +150,9 @@ def test_pictures_take_axes_and_show_what_they_should(conv):
     lines = plots.loss_curves(conv).lines
     np.testing.assert_array_equal(lines[0].get_ydata(), conv.loss_curve_)
     np.testing.assert_array_equal(lines[1].get_ydata(), conv.held_out_curve_)
-    figure = plots.code_maps({"PCA": x[:, :2], "net": conv.transform(x)}, load_digits().target[:300])
+    figure = plots.code_maps(
+        {"PCA": x[:, :2], "net": conv.transform(x)}, load_digits().target[:300]
+    )
     assert [a.get_title(loc="left") for a in figure.axes] == ["PCA", "net"]
     dense = Autoencoder(2, hidden=[4], **QUICK).fit(x[:40])
     with pytest.raises(eckart.InputError, match="has no convolution"):

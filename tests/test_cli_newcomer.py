@@ -1,4 +1,5 @@
-"""The first hour in the shell: input that is not what it seems, files as people have them, one JSON object, exit codes, a log."""
+"""The first hour in the shell: input that is not what it seems, files as people have them, one JSON
+object, exit codes, a log."""
 
 from __future__ import annotations
 
@@ -26,14 +27,21 @@ def data(tmp_path_factory):
     user, movie = np.nonzero(rng.random((30, 12)) < 0.6)
     stars = np.clip(np.round(2 * (3 + taste[user, movie])) / 2, 0.5, 5)
     ratings = pd.DataFrame(
-        {"userId": user + 1, "movieId": 10 * movie + 5, "rating": stars, "timestamp": 964980000 + np.arange(len(user))}
+        {
+            "userId": user + 1,
+            "movieId": 10 * movie + 5,
+            "rating": stars,
+            "timestamp": 964980000 + np.arange(len(user)),
+        }
     )
     ratings.to_csv(folder / "ratings.csv", index=False)
     ratings.to_csv(folder / "u.data", index=False, header=False, sep="\t")
-    pd.DataFrame({"movieId": 10 * np.arange(12) + 5, "title": [f"Film, the {j}th" for j in range(12)]}).to_csv(
-        folder / "movies.csv", index=False
+    pd.DataFrame(
+        {"movieId": 10 * np.arange(12) + 5, "title": [f"Film, the {j}th" for j in range(12)]}
+    ).to_csv(folder / "movies.csv", index=False)
+    x = rng.standard_normal((40, 2)) @ rng.standard_normal((2, 4)) + 0.1 * rng.standard_normal(
+        (40, 4)
     )
-    x = rng.standard_normal((40, 2)) @ rng.standard_normal((2, 4)) + 0.1 * rng.standard_normal((40, 4))
     x /= x.std(axis=0)  # columns of another size have a note of their own
     people = pd.DataFrame(x.round(3), columns=["height", "weight", "age", "income"])
     people.insert(0, "name", [f"p{i}" for i in range(40)])
@@ -43,7 +51,8 @@ def data(tmp_path_factory):
     people.to_json(folder / "people.jsonl", orient="records", lines=True)
     words = ["apple pear plum fruit tree", "moon star orbit rocket space"]
     records = [
-        f"<DOC>\n<DOCNO> A{i} </DOCNO>\n<TEXT>\n{words[i % 2]}\n {words[i % 2]}\n</TEXT>\n</DOC>" for i in range(30)
+        f"<DOC>\n<DOCNO> A{i} </DOCNO>\n<TEXT>\n{words[i % 2]}\n {words[i % 2]}\n</TEXT>\n</DOC>"
+        for i in range(30)
     ]
     (folder / "ap.txt").write_text("\n".join(records))
     return folder
@@ -63,11 +72,15 @@ def test_ratings_without_rows_are_refused_with_the_line_to_run(refused, done, ve
 
 def test_ratings_without_names_are_recognised_by_their_ids(refused):
     line = refused("complete", "u.data", "--delimiter", "tab", "--no-header")
-    assert "eckart complete u.data --rows 0 --columns 1 --values 2 --delimiter tab --no-header" in line
+    assert (
+        "eckart complete u.data --rows 0 --columns 1 --values 2 --delimiter tab --no-header" in line
+    )
 
 
 def test_columns_that_were_chosen_are_not_doubted(done):
-    assert "to 1 component " in done("reduce", "ratings.csv", "--only", "userId,movieId,rating", "--no-scale", "-k", 1)
+    assert "to 1 component " in done(
+        "reduce", "ratings.csv", "--only", "userId,movieId,rating", "--no-scale", "-k", 1
+    )
 
 
 def test_a_table_without_a_gap_has_nothing_to_complete(refused):
@@ -84,7 +97,9 @@ def test_more_components_than_there_are_rows_or_columns(refused):
     assert "--components=5000 came, wanted at most 12 for 30 rows x 12 columns" in refused(
         "complete", "ratings.csv", *LONG, "-k", 5000
     )
-    assert "wanted at most 4" in refused("reduce", "people.csv", "--only", "height,weight,age,income", "-k", 50)
+    assert "wanted at most 4" in refused(
+        "reduce", "people.csv", "--only", "height,weight,age,income", "-k", 50
+    )
     assert "wanted at most 30, the number of documents" in refused(
         "explain", "ap.txt", "--split-documents", "</DOC>", "-k", 1000
     )
@@ -93,11 +108,31 @@ def test_more_components_than_there_are_rows_or_columns(refused):
 def test_records_with_markup_are_divided_as_asked(refused, ran):
     for verb in ("explain", "embed"):
         assert "say --split-documents '</DOC>' to" in refused(verb, "ap.txt")
-    out = ran("explain", "ap.txt", "--split-documents", "</DOC>", "-k", 2, "--out", "shares.csv", "--held-out", 0)
+    out = ran(
+        "explain",
+        "ap.txt",
+        "--split-documents",
+        "</DOC>",
+        "-k",
+        2,
+        "--out",
+        "shares.csv",
+        "--held-out",
+        0,
+    )
     assert "30 documents, 10 words in the vocabulary" in out, "tags are no words"
     assert list(pd.read_csv("shares.csv")["row"]) == [f"A{i}" for i in range(30)]
     assert "30 sentences" in ran(
-        "embed", "ap.txt", "--split-documents", "</DOC>", "--method", "pmi", "-k", 2, "--min-count", 1
+        "embed",
+        "ap.txt",
+        "--split-documents",
+        "</DOC>",
+        "--method",
+        "pmi",
+        "-k",
+        2,
+        "--min-count",
+        1,
     )
 
 
@@ -107,7 +142,9 @@ def test_a_word_among_numbers_is_asked_about(refused, done):
     cells[1] = "?"
     text[5] = ",".join(cells)
     Path("odd.csv").write_text("\n".join(text) + "\n")
-    assert "column 'height' of odd.csv holds '?' among numbers; say --missing '?'" in refused("reduce", "odd.csv")
+    assert "column 'height' of odd.csv holds '?' among numbers; say --missing '?'" in refused(
+        "reduce", "odd.csv"
+    )
     out = done("reduce", "odd.csv", "--missing", "?", "--exclude", "name,born,town", "-k", 1)
     assert "1 entry missing" in out
 
@@ -119,7 +156,9 @@ def test_text_and_dates_are_left_out_with_a_note(eckart_):
     code, out, err = eckart_("reduce", "people.csv", "-k", 2, "--model", "m.safetensors")
     assert code == 0
     assert "40 rows x 4 columns" in out
-    assert err.startswith("eckart: note: left out of people.csv: name (text), born (date), town (text)")
+    assert err.startswith(
+        "eckart: note: left out of people.csv: name (text), born (date), town (text)"
+    )
     assert list(load("m.safetensors").feature_names_in_) == ["height", "weight", "age", "income"]
     code, _, err = eckart_("reduce", "people.csv", "-k", 2, "--strict")
     assert (code, err.count("\n")) == (2, 1)
@@ -141,7 +180,9 @@ def test_a_column_that_only_counts_the_rows_is_left_out_with_a_note(eckart_):
 
 def test_the_same_table_from_lines_of_json_and_standard_input(eckart_, done, monkeypatch):
     def codes(*words):
-        code, _, err = eckart_("reduce", *words, "-k", 2, "--exclude", "name,born,town", "--out", "o.npy", "-q")
+        code, _, err = eckart_(
+            "reduce", *words, "-k", 2, "--exclude", "name,born,town", "--out", "o.npy", "-q"
+        )
         assert (code, err) == (0, "")
         return np.load("o.npy")
 
@@ -185,10 +226,14 @@ def test_a_folder_of_images(done, refused):
 
 
 def test_marks_that_stand_for_missing_entries(done):
-    x = np.round(np.random.default_rng(2).random((30, 2)) @ np.random.default_rng(3).random((2, 8)) + 1, 3)
+    x = np.round(
+        np.random.default_rng(2).random((30, 2)) @ np.random.default_rng(3).random((2, 8)) + 1, 3
+    )
     holes = np.random.default_rng(4).random(x.shape) < 0.3
     pd.DataFrame(np.where(holes, 0, x), columns=list("abcdefgh")).to_csv("zeros.csv", index=False)
-    pd.DataFrame(np.where(holes, np.nan, x), columns=list("abcdefgh")).to_csv("empty.csv", index=False)
+    pd.DataFrame(np.where(holes, np.nan, x), columns=list("abcdefgh")).to_csv(
+        "empty.csv", index=False
+    )
     ask = ("--method", "biases", "--held-out", 0, "-q", "--out")
     done("complete", "zeros.csv", "--missing", 0, *ask, "a.csv")
     done("complete", "empty.csv", *ask, "b.csv")
@@ -214,18 +259,40 @@ def test_titles_stand_beside_ids(done, ran, refused):
         "--report",
         "page.html",
     )
-    assert "Film, the" in Path("page.html").read_text().split("A few recommendations")[1].split("</table>")[0]
-    ran("complete", "ratings.csv", *LONG, "--method", "als", "-k", 2, "--held-out", 0, "-q", "--model", "bare.safetensors")
+    assert (
+        "Film, the"
+        in Path("page.html").read_text().split("A few recommendations")[1].split("</table>")[0]
+    )
+    ran(
+        "complete",
+        "ratings.csv",
+        *LONG,
+        "--method",
+        "als",
+        "-k",
+        2,
+        "--held-out",
+        0,
+        "-q",
+        "--model",
+        "bare.safetensors",
+    )
     for words in (["m.safetensors"], ["bare.safetensors", "--titles", "movies.csv:movieId:title"]):
         lines = done("recommend", *words, "--row", 1, "-n", 2).splitlines()
         assert lines[0].split() == ["userId", "rank", "movieId", "title", "score", "observations"]
         movie = int(lines[1].split()[2])
         assert f"Film, the {(movie - 5) // 10}th" in lines[1]
-        assert f"{movie} (Film, the {(movie - 5) // 10}th)" in done("recommend", *words, "--row", 1, "--explain", movie)
+        assert f"{movie} (Film, the {(movie - 5) // 10}th)" in done(
+            "recommend", *words, "--row", 1, "--explain", movie
+        )
         assert "Film, the" in done("recommend", *words, "--column", 5, "--similar", "-n", 1)
     assert "title" not in done("recommend", "bare.safetensors", "--row", 1)
-    assert "FILE:ID:TITLE" in refused("recommend", "bare.safetensors", "--row", 1, "--titles", "movies.csv")
-    assert "'name'" in refused("recommend", "bare.safetensors", "--row", 1, "--titles", "movies.csv:movieId:name")
+    assert "FILE:ID:TITLE" in refused(
+        "recommend", "bare.safetensors", "--row", 1, "--titles", "movies.csv"
+    )
+    assert "'name'" in refused(
+        "recommend", "bare.safetensors", "--row", 1, "--titles", "movies.csv:movieId:name"
+    )
 
 
 # ---- answers for programs
@@ -238,21 +305,30 @@ def one_object(out):
 
 def test_json_is_one_object_of_every_verb(eckart_, done):
     table = ("--exclude", "name,born,town")
-    told = one_object(done("reduce", "people.csv", *table, "-k", 2, "--model", "p.safetensors", "--json"))
+    told = one_object(
+        done("reduce", "people.csv", *table, "-k", 2, "--model", "p.safetensors", "--json")
+    )
     assert told["command"] == "reduce"
     assert told["data"] == {"file": "people.csv", "rows": 40, "columns": 4, "kind": "Dense"}
     assert told["certificate"]["holds"] is True
     assert told["written"] == {"model": "p.safetensors"}
     assert told["exit"] == 0
-    code, out, _ = eckart_("complete", "ratings.csv", *LONG, "-k", 2, "--model", "m.safetensors", "--json")
+    code, out, _ = eckart_(
+        "complete", "ratings.csv", *LONG, "-k", 2, "--model", "m.safetensors", "--json"
+    )
     told = one_object(out)
-    assert code == told["exit"] == int(not told["certificate"]["holds"])  # of few ratings chains may not agree within their budget
+    assert (
+        code == told["exit"] == int(not told["certificate"]["holds"])
+    )  # of few ratings chains may not agree within their budget
     assert set(told["held_out"]) == {"model", "biases only", "mean only"}
     assert told["parameters"]["n_components"] == 2
     told = one_object(done("recommend", "m.safetensors", "--row", 1, "-n", 2, "--json"))
     assert [line["rank"] for line in told["list"]] == [1, 2]
     assert told["ordered_by"] in ("chance", "prediction")
-    assert one_object(done("certify", "p.safetensors", "people.csv", "--json"))["certificate"]["holds"] is True
+    assert (
+        one_object(done("certify", "p.safetensors", "people.csv", "--json"))["certificate"]["holds"]
+        is True
+    )
     assert one_object(done("plan", "people.csv", *table, "--json"))["command"] == "plan"
     code, out, err = eckart_("reduce", "nope.csv", "--json")
     assert code == 2
@@ -261,7 +337,19 @@ def test_json_is_one_object_of_every_verb(eckart_, done):
 
 
 def test_a_certificate_that_does_not_hold_is_the_exit_code(eckart_):
-    ask = ("complete", "ratings.csv", *LONG, "-k", 4, "--l2", 0.001, "--max-iter", 1, "--held-out", 0)
+    ask = (
+        "complete",
+        "ratings.csv",
+        *LONG,
+        "-k",
+        4,
+        "--l2",
+        0.001,
+        "--max-iter",
+        1,
+        "--held-out",
+        0,
+    )
     code, out, _ = eckart_(*ask, "--model", "a.safetensors", "--json")
     assert code == 1
     assert one_object(out)["certificate"]["holds"] is False
@@ -274,7 +362,9 @@ def test_a_certificate_that_does_not_hold_is_the_exit_code(eckart_):
 
 
 def test_the_log_has_what_was_said_and_more(eckart_):
-    code, out, err = eckart_("reduce", "people.csv", "-k", 2, "--only", "age,income", "-v", "--log", "run.log")
+    code, out, err = eckart_(
+        "reduce", "people.csv", "-k", 2, "--only", "age,income", "-v", "--log", "run.log"
+    )
     assert code == 0
     log = Path("run.log").read_text()
     for words in ("reduce people.csv", "reading people.csv", "certificate holds", "exit code 0"):
@@ -288,15 +378,20 @@ def test_the_older_words_are_taken_with_a_note(eckart_):
     code, _, err = eckart_("reduce", "people.csv", "-k", 1, "--columns", "age,income", "-q")
     assert (code, err) == (
         0,
-        "eckart: note: --columns age,income is taken as --only age,income, which is its name here\n",
+        "eckart: note: --columns age,income is taken as --only age,income, which is its "
+        "name here\n",
     )
 
 
 def test_as_a_module_and_with_completion():
-    done = subprocess.run([sys.executable, "-m", "eckart", "--help"], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "eckart", "--help"], capture_output=True, text=True
+    )
     assert done.returncode == 0
     assert "--install-completion" in done.stdout
-    of_a_verb = subprocess.run([sys.executable, "-m", "eckart", "complete", "--help"], capture_output=True, text=True)
+    of_a_verb = subprocess.run(
+        [sys.executable, "-m", "eckart", "complete", "--help"], capture_output=True, text=True
+    )
     for said in (done.stdout, of_a_verb.stdout):
         assert "--help" in said
         assert not re.search("<str>|<bool>|<int>|<float>|BOOLEAN", said)
@@ -332,7 +427,19 @@ def test_every_verb_that_fits_has_a_plan_and_fits_nothing(done):
         ask,
         ("reduce", "people.csv", "--exclude", "name,born,town", "--plan"),
         ("explain", "ap.txt", "--split-documents", "</DOC>", "-k", 2, "--plan"),
-        ("embed", "ap.txt", "--split-documents", "</DOC>", "--method", "pmi", "-k", 2, "--min-count", 1, "--plan"),
+        (
+            "embed",
+            "ap.txt",
+            "--split-documents",
+            "</DOC>",
+            "--method",
+            "pmi",
+            "-k",
+            2,
+            "--min-count",
+            1,
+            "--plan",
+        ),
     ):
         assert "for the fit, measured on all rows" in done(*words)
     assert not Path("m.safetensors").exists()
@@ -345,20 +452,37 @@ def test_every_verb_that_fits_has_a_plan_and_fits_nothing(done):
 
 
 def test_decimal_commas_are_found(done):
-    """Semicolons and decimal commas, with a mark of byte order: what a spreadsheet writes in much of Europe."""
+    """Semicolons and decimal commas, with a mark of byte order: what a spreadsheet writes in much
+    of Europe."""
     people = pd.read_csv("people.csv")
     people.to_csv("büro.csv", sep=";", decimal=",", index=False, encoding="utf-8-sig")
     for name in ("people.csv", "büro.csv"):
-        done("reduce", name, "--index", "name", "--exclude", "born,town", "-k", 2, "--out", f"{name}.codes.csv", "-q")
+        done(
+            "reduce",
+            name,
+            "--index",
+            "name",
+            "--exclude",
+            "born,town",
+            "-k",
+            2,
+            "--out",
+            f"{name}.codes.csv",
+            "-q",
+        )
     codes = [pd.read_csv(f"{name}.codes.csv") for name in ("people.csv", "büro.csv")]
     pd.testing.assert_frame_equal(*codes)
     pd.read_csv("ratings.csv").to_csv("noten.csv", sep=";", decimal=",", index=False)
     done("complete", "noten.csv", *LONG, "-k", 2, "--held-out", 0, "--model", "n.safetensors", "-q")
-    assert set(np.unique(load("n.safetensors").observed_.data)) == set(pd.read_csv("ratings.csv")["rating"])
+    assert set(np.unique(load("n.safetensors").observed_.data)) == set(
+        pd.read_csv("ratings.csv")["rating"]
+    )
 
 
 def test_a_table_without_a_clear_component_has_an_answer_all_the_same(eckart_):
-    pd.DataFrame({"a": [1.0, 2, 3], "b": [2.0, 4, 7], "empty": np.nan}).to_csv("tiny.csv", index=False)
+    pd.DataFrame({"a": [1.0, 2, 3], "b": [2.0, 4, 7], "empty": np.nan}).to_csv(
+        "tiny.csv", index=False
+    )
     code, out, err = eckart_("reduce", "tiny.csv", "--out", "codes.csv")
     assert code == 0, err
     assert "the first 2 are kept" in err
@@ -378,15 +502,21 @@ def test_columns_of_one_name_are_named(refused, tmp_path, monkeypatch):
     assert "if the first line is a title, take it out" in refused("reduce", "title.csv")
 
 
-@pytest.mark.parametrize("cells", [("1,200", "13,400", "900"), ("$5", "$1,000.50", "$7"), ("1 200 €", "3 €", "9 €")])
+@pytest.mark.parametrize(
+    "cells", [("1,200", "13,400", "900"), ("$5", "$1,000.50", "$7"), ("1 200 €", "3 €", "9 €")]
+)
 def test_numbers_for_the_eye_are_told_from_text(eckart_, refused, tmp_path, monkeypatch, cells):
     """A spreadsheet writes 1,200: the column was left out as text, without a word of why."""
     monkeypatch.chdir(tmp_path)
-    Path("eye.csv").write_text("city,people\n" + "".join(f'C{i},"{cell}"\n' for i, cell in enumerate(cells)))
+    Path("eye.csv").write_text(
+        "city,people\n" + "".join(f'C{i},"{cell}"\n' for i, cell in enumerate(cells))
+    )
     line = refused("reduce", "eye.csv")
     assert f"people (numbers written like '{cells[0]}')" in line
     assert f"{cells[0].strip('$% €').replace(',', '').replace(' ', '')} for '{cells[0]}'" in line
-    Path("beside.csv").write_text("a,b,people\n" + "".join(f'{i},{i * i % 5},"{cell}"\n' for i, cell in enumerate(cells)))
+    Path("beside.csv").write_text(
+        "a,b,people\n" + "".join(f'{i},{i * i % 5},"{cell}"\n' for i, cell in enumerate(cells))
+    )
     code, _, err = eckart_("reduce", "beside.csv")
     assert code == 0
     assert "save the file with plain digits" in err
@@ -394,19 +524,51 @@ def test_numbers_for_the_eye_are_told_from_text(eckart_, refused, tmp_path, monk
 
 def test_encodings_and_numbers_for_people_in_the_shell(eckart_, refused, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    rows = "".join(f'Ort{i}é,"{1000 + 37 * i % 900:,}",{i * i % 7}.5,{i % 9} %\n' for i in range(30))
+    rows = "".join(
+        f'Ort{i}é,"{1000 + 37 * i % 900:,}",{i * i % 7}.5,{i % 9} %\n' for i in range(30)
+    )
     Path("alt.csv").write_bytes(("größe,menge,b,share\n" + rows).encode("cp1252"))
     line = refused("reduce", "alt.csv", "--index", "größe")
     assert "byte 0xf6 at offset 2, line 1" in line
     assert "'cp1252'" in line
-    code, out, err = eckart_("reduce", "alt.csv", "--index", "größe", "--encoding", "cp1252", "-k", 2, "--out", "codes.csv")
+    code, out, err = eckart_(
+        "reduce",
+        "alt.csv",
+        "--index",
+        "größe",
+        "--encoding",
+        "cp1252",
+        "-k",
+        2,
+        "--out",
+        "codes.csv",
+    )
     assert code == 0
     assert "30 rows x 3 columns" in out + err
     assert "Ort0é" in Path("codes.csv").read_text(encoding="utf-8")
     Path("wide.csv").write_bytes(("größe,menge,b,share\n" + rows).encode("utf-16"))
     assert eckart_("reduce", "wide.csv", "--index", "größe", "-k", 2)[0] == 0
-    Path("long.csv").write_bytes(("wer,was,wie\n" + "".join(f"ü{i % 9},å{i % 7},{i % 5}\n" for i in range(63))).encode("cp1252"))
-    long = ("--rows", "wer", "--columns", "was", "--values", "wie", "--method", "als", "-k", 1, "--held-out", 0, "--duplicates", "last")
+    Path("long.csv").write_bytes(
+        ("wer,was,wie\n" + "".join(f"ü{i % 9},å{i % 7},{i % 5}\n" for i in range(63))).encode(
+            "cp1252"
+        )
+    )
+    long = (
+        "--rows",
+        "wer",
+        "--columns",
+        "was",
+        "--values",
+        "wie",
+        "--method",
+        "als",
+        "-k",
+        1,
+        "--held-out",
+        0,
+        "--duplicates",
+        "last",
+    )
     assert "'cp1252'" in refused("complete", "long.csv", *long)
     assert eckart_("complete", "long.csv", *long, "--encoding", "cp1252")[0] == 0
 
@@ -416,5 +578,14 @@ def test_errors_of_large_and_small_units_stand_apart():
 
     x = observed([("a", "b", 1.0)], rows=0, columns=1, values=2)
     for unit in (1e9, 1.0, 1e-7):
-        lines = HeldOut(x, x, {"model": {"RMSE": 1.2345 * unit, "MAE": unit}, "mean only": {"RMSE": 55.5 * unit, "MAE": 44.4 * unit}}).lines()
-        assert [float(cell) for cell in lines[1].split()[1:]] == pytest.approx([1.2345 * unit, unit], rel=1e-3)
+        lines = HeldOut(
+            x,
+            x,
+            {
+                "model": {"RMSE": 1.2345 * unit, "MAE": unit},
+                "mean only": {"RMSE": 55.5 * unit, "MAE": 44.4 * unit},
+            },
+        ).lines()
+        assert [float(cell) for cell in lines[1].split()[1:]] == pytest.approx(
+            [1.2345 * unit, unit], rel=1e-3
+        )

@@ -1,4 +1,5 @@
-"""Every verb with --checkpoint, killed after some states and run again: the model file holds the arrays of a command that was left alone."""
+"""Every verb with --checkpoint, killed after some states and run again: the model file holds the
+arrays of a command that was left alone."""
 
 from __future__ import annotations
 
@@ -12,14 +13,31 @@ from eckart.complete.items import slim
 from eckart.io.models.checkpoint import Checkpoint
 
 LONG = ("--rows", "user", "--columns", "item", "--values", "value")
-WORDS = ["apple", "plum", "pear", "moon", "star", "night", "north", "south", "river", "stone", "glass", "paper"]
+WORDS = [
+    "apple",
+    "plum",
+    "pear",
+    "moon",
+    "star",
+    "night",
+    "north",
+    "south",
+    "river",
+    "stone",
+    "glass",
+    "paper",
+]
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     folder, rng = tmp_path_factory.mktemp("data"), np.random.default_rng(0)
-    cells = [(i, j, int(rng.integers(1, 6))) for i in range(40) for j in range(20) if rng.random() < 0.5]
-    (folder / "r.csv").write_text("user,item,value\n" + "\n".join(f"u{i},i{j},{v}" for i, j, v in cells))
+    cells = [
+        (i, j, int(rng.integers(1, 6))) for i in range(40) for j in range(20) if rng.random() < 0.5
+    ]
+    (folder / "r.csv").write_text(
+        "user,item,value\n" + "\n".join(f"u{i},i{j},{v}" for i, j, v in cells)
+    )
     x = np.abs(rng.standard_normal((60, 8)))
     np.savetxt(folder / "x.csv", x, delimiter=",", header="a,b,c,d,e,f,g,h", comments="")
     (folder / "t.txt").write_text("\n".join(" ".join(rng.choice(WORDS, 5)) for _ in range(80)))
@@ -47,7 +65,8 @@ QUICK = ("slim", "lanczos", "plsa")
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
-    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in COMMANDS]
+    "name",
+    [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in COMMANDS],
 )
 def test_a_killed_command_goes_on_to_the_same_arrays(name, eckart_, monkeypatch):
     if name == "autoencoder":
@@ -76,7 +95,17 @@ def test_a_killed_command_goes_on_to_the_same_arrays(name, eckart_, monkeypatch)
 
 
 def test_a_closed_form_has_no_checkpoint(eckart_):
-    words = ("complete", "r.csv", *LONG, "--method", "ease", "--feedback", "implicit", "--checkpoint", "state")
+    words = (
+        "complete",
+        "r.csv",
+        *LONG,
+        "--method",
+        "ease",
+        "--feedback",
+        "implicit",
+        "--checkpoint",
+        "state",
+    )
     code, _, told = eckart_(*words)
     assert code == 2
     assert "--checkpoint state came with --method ease" in told

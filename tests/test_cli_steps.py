@@ -1,4 +1,5 @@
-"""Commands that choose and measure before they fit, killed in any of these: run again, the words and the model are those of a command that was left alone."""
+"""Commands that choose and measure before they fit, killed in any of these: run again, the words
+and the model are those of a command that was left alone."""
 
 from __future__ import annotations
 
@@ -21,7 +22,20 @@ from eckart.io.models.checkpoint import Checkpoint
 
 LONG = ("--rows", "user", "--columns", "item", "--values", "value")
 AUTO = ("complete", "r.csv", *LONG, "-k", 1)
-WORDS = ["apple", "plum", "pear", "moon", "star", "night", "north", "south", "river", "stone", "glass", "paper"]
+WORDS = [
+    "apple",
+    "plum",
+    "pear",
+    "moon",
+    "star",
+    "night",
+    "north",
+    "south",
+    "river",
+    "stone",
+    "glass",
+    "paper",
+]
 TOPICS = ("explain", "t.txt", "--method", "lda", "-k", "auto", "--max-iter", 10)
 
 
@@ -29,9 +43,15 @@ TOPICS = ("explain", "t.txt", "--method", "lda", "-k", "auto", "--max-iter", 10)
 def data(tmp_path_factory):
     folder, rng = tmp_path_factory.mktemp("data"), np.random.default_rng(0)
     for name in ("r", "other"):
-        a = 12 + rng.standard_normal((30, 1)) @ rng.standard_normal((1, 16)) + 0.2 * rng.standard_normal((30, 16))
+        a = (
+            12
+            + rng.standard_normal((30, 1)) @ rng.standard_normal((1, 16))
+            + 0.2 * rng.standard_normal((30, 16))
+        )
         cells = [(i, j, a[i, j]) for i in range(30) for j in range(16) if rng.random() < 0.6]
-        (folder / f"{name}.csv").write_text("user,item,value\n" + "\n".join(f"u{i},i{j},{v:.3f}" for i, j, v in cells))
+        (folder / f"{name}.csv").write_text(
+            "user,item,value\n" + "\n".join(f"u{i},i{j},{v:.3f}" for i, j, v in cells)
+        )
     (folder / "t.txt").write_text("\n".join(" ".join(rng.choice(WORDS, 6)) for _ in range(60)))
     (folder / "u.csv").write_text("user,age\n" + "\n".join(f"u{i},{20 + i}" for i in range(30)))
     (folder / "v.csv").write_text("user,age\n" + "\n".join(f"u{i},{21 + i}" for i in range(30)))
@@ -53,7 +73,9 @@ def few_draws(monkeypatch):
 def said(out):
     """What a command printed, without times."""
     out = re.sub(r"\n  .*choosing and measuring took .*", "", out)
-    return re.sub(r"in [\d.e+-]+ s\b", "in some seconds", out).replace("whole.safetensors", "m.safetensors")
+    return re.sub(r"in [\d.e+-]+ s\b", "in some seconds", out).replace(
+        "whole.safetensors", "m.safetensors"
+    )
 
 
 def bits(name):
@@ -97,7 +119,9 @@ QUICK = ("the final fit",)
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("place", [p if p in QUICK else pytest.param(p, marks=pytest.mark.slow) for p in PLACES])
+@pytest.mark.parametrize(
+    "place", [p if p in QUICK else pytest.param(p, marks=pytest.mark.slow) for p in PLACES]
+)
 def test_a_killed_command_says_and_finds_the_same(place, eckart_, monkeypatch):
     words, name, count = PLACES[place]
     whole = eckart_(*words, "--model", "whole.safetensors")
@@ -117,7 +141,9 @@ def test_what_was_measured_is_not_fitted_again(eckart_, monkeypatch):
     killed(eckart_, monkeypatch, "state", 3, words)
     fits, fit = [], BayesianMF.fit
     monkeypatch.setattr(
-        BayesianMF, "fit", lambda self, *a, **more: fits.append(self.checkpoint) or fit(self, *a, **more)
+        BayesianMF,
+        "fit",
+        lambda self, *a, **more: fits.append(self.checkpoint) or fit(self, *a, **more),
     )
     eckart_(*words, "--checkpoint", "state")
     assert [path.name for path in fits] == ["state"]
@@ -129,7 +155,9 @@ def test_topics_that_were_tried_are_not_fitted_again(eckart_, monkeypatch):
     words = (*TOPICS, "-q", "--model", "m.safetensors")
     killed(eckart_, monkeypatch, "state", 2, words)
     fits, fit = [], LDA.fit
-    monkeypatch.setattr(LDA, "fit", lambda self, *a, **more: fits.append(self.checkpoint) or fit(self, *a, **more))
+    monkeypatch.setattr(
+        LDA, "fit", lambda self, *a, **more: fits.append(self.checkpoint) or fit(self, *a, **more)
+    )
     eckart_(*words, "--checkpoint", "state")
     assert [path.name for path in fits] == ["state"]
 
@@ -138,13 +166,20 @@ def test_topics_that_were_tried_are_not_fitted_again(eckart_, monkeypatch):
 def test_steps_of_other_data_or_options_and_damaged_ones_are_refused(eckart_, refused, monkeypatch):
     words = ("--model", "m.safetensors", "--checkpoint", "state")
     killed(eckart_, monkeypatch, "state.held-out.bayes", 2, (*AUTO, "--model", "m.safetensors"))
-    assert "other work (its data have another content)" in refused("complete", "other.csv", *AUTO[2:], *words)
+    assert "other work (its data have another content)" in refused(
+        "complete", "other.csv", *AUTO[2:], *words
+    )
     assert "seed is '0', wanted '1'" in refused(*AUTO, "--seed", 1, *words)
     assert "rank is '1', wanted '2'" in refused(*AUTO[:-1], 2, *words)
     assert "held out is '0.1', wanted '0.2'" in refused(*AUTO, "--held-out", 0.2, *words)
     assert "method is 'auto', wanted 'als'" in refused(*AUTO, "--method", "als", *words)
     sound = Path("state.steps").read_bytes()
-    for damaged in (sound[:-1], sound[: len(sound) // 2], sound[:-9] + bytes([sound[-9] ^ 1]) + sound[-8:], b""):
+    for damaged in (
+        sound[:-1],
+        sound[: len(sound) // 2],
+        sound[:-9] + bytes([sound[-9] ^ 1]) + sound[-8:],
+        b"",
+    ):
         Path("state.steps").write_bytes(damaged)
         assert "state.steps is not a complete checkpoint" in refused(*AUTO, *words)
 
@@ -154,7 +189,9 @@ def test_steps_of_other_data_or_options_and_damaged_ones_are_refused(eckart_, re
 def test_steps_with_other_attributes_are_refused(eckart_, refused, monkeypatch):
     words = (*AUTO, "--method", "als", "--row-features")
     killed(eckart_, monkeypatch, "state", 1, (*words, "u.csv:user", "--model", "m.safetensors"))
-    assert "attributes is" in refused(*words, "v.csv:user", "--model", "m.safetensors", "--checkpoint", "state")
+    assert "attributes is" in refused(
+        *words, "v.csv:user", "--model", "m.safetensors", "--checkpoint", "state"
+    )
 
 
 @pytest.mark.slow
@@ -170,10 +207,22 @@ def test_a_plan_leaves_a_checkpoint_alone(eckart_, monkeypatch):
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="there is no SIGKILL here")
 @pytest.mark.parametrize("steps", [1, 3, 5])
 def test_a_process_that_was_killed(steps, data, tmp_path):
-    command = [sys.executable, "-m", "eckart", *map(str, AUTO[:1]), str(data / "r.csv"), *map(str, AUTO[2:]), "--model"]
-    whole = subprocess.run([*command, "whole.safetensors"], cwd=tmp_path, capture_output=True, text=True)
+    command = [
+        sys.executable,
+        "-m",
+        "eckart",
+        *map(str, AUTO[:1]),
+        str(data / "r.csv"),
+        *map(str, AUTO[2:]),
+        "--model",
+    ]
+    whole = subprocess.run(
+        [*command, "whole.safetensors"], cwd=tmp_path, capture_output=True, text=True
+    )
     again = [*command, "m.safetensors", "--checkpoint", "state"]
-    child = subprocess.Popen(again, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    child = subprocess.Popen(
+        again, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     seen, last, end = 0, None, time.monotonic() + 120
     while seen < steps and time.monotonic() < end:
         try:

@@ -1,4 +1,5 @@
-"""eckart neighbours and analogy: files of vectors in, lists out; one line and exit code 2 on bad input."""
+"""eckart neighbours and analogy: files of vectors in, lists out; one line and exit code 2 on bad
+input."""
 
 from __future__ import annotations
 
@@ -42,7 +43,9 @@ def test_neighbours_from_every_format(done, file):
 
 
 def test_neighbours_of_several_words_without_some(done):
-    rows = table(done("neighbours", "v.txt", "king", "tea", "-n", 1, "--without", "man", "--without", "new"))
+    rows = table(
+        done("neighbours", "v.txt", "king", "tea", "-n", 1, "--without", "man", "--without", "new")
+    )
     assert rows[0] == ["word", "rank", "neighbour", "cosine"]
     assert [(r[0], r[2]) for r in rows[1:]] == [("king", "queen"), ("tea", "woman")]
 
@@ -89,7 +92,10 @@ def test_a_word_that_came_twice_is_said(eckart_):
 @pytest.mark.parametrize(
     ("words", "match"),
     [
-        (("neighbours", "v.txt", "kings"), "word 'kings' came, wanted one of the 6 words; near ones are 'king'"),
+        (
+            ("neighbours", "v.txt", "kings"),
+            "word 'kings' came, wanted one of the 6 words; near ones are 'king'",
+        ),
         (("neighbours", "none.txt", "king"), "does not exist"),
         (("neighbours", "broken.txt", "a"), "line 3: 'b 1' holds 1 numbers, wanted a word and 2"),
         (("neighbours", "v.txt", "king", "-n", 0), "-n=0"),
@@ -100,9 +106,12 @@ def test_a_word_that_came_twice_is_said(eckart_):
         (("neighbours", "v.txt"), "Missing argument 'WORDS'"),
         (("analogy", "v.txt", "man", "king", "x"), "word 'x'"),
         (("analogy", "v.txt", "man", "king"), "Missing argument"),
-        (("analogy", "v.txt", "man", "king", "woman", "--method", "minus"), "--method='minus' came, wanted add or multiply"),
+        (
+            ("analogy", "v.txt", "man", "king", "woman", "--method", "minus"),
+            "--method='minus' came, wanted add or multiply",
+        ),
     ],
-)  # fmt: skip
+)
 def test_bad_input_is_one_line(refused, words, match):
     assert match in refused(*words)
 
@@ -111,7 +120,9 @@ def test_a_model_of_another_chapter_is_refused(refused):
     from eckart import PCA
 
     PCA(1).fit(V).save("m.safetensors")
-    assert "holds a PCA, wanted a model of embeddings" in refused("neighbours", "m.safetensors", "king")
+    assert "holds a PCA, wanted a model of embeddings" in refused(
+        "neighbours", "m.safetensors", "king"
+    )
 
 
 def test_help_tells_both(done):

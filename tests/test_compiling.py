@@ -1,4 +1,5 @@
-"""How kernels are compiled: what kernels call is code to be linked alone, what Python calls is executable, cached, and gives the numbers of plain Python."""
+"""How kernels are compiled: what kernels call is code to be linked alone, what Python calls is
+executable, cached, and gives the numbers of plain Python."""
 
 from __future__ import annotations
 
@@ -36,7 +37,10 @@ def sum_of_cubes(x):
 def test_kernels_that_call_kernels_give_the_numbers_of_plain_python():
     x = np.arange(5.0)
     assert sum_of_cubes(x) == sum(v**3 for v in x)
-    kinds = [type(next(iter(kernel.overloads.values())).library) for kernel in (cube, cubes, sum_of_cubes)]
+    kinds = [
+        type(next(iter(kernel.overloads.values())).library)
+        for kernel in (cube, cubes, sum_of_cubes)
+    ]
     assert kinds == [compiling._Part, compiling._Part, compiling._Whole]
     assert gc.isenabled()
 
@@ -64,14 +68,18 @@ def test_what_was_compiled_by_one_process_is_loaded_by_the_next(tmp_path):
         """)
     )
     said = [
-        subprocess.run([sys.executable, "kernels.py"], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+        subprocess.run(
+            [sys.executable, "kernels.py"], cwd=tmp_path, capture_output=True, text=True, check=True
+        ).stdout
         for _ in range(2)
     ]
     assert said == ["negative 2.0 0\n", "negative 2.0 1\n"]
 
 
 def test_an_old_numba_is_named_with_what_to_install():
-    with pytest.raises(ImportError, match=r"needs numba >= 0.63, found 0.60.0; pip install --upgrade numba"):
+    with pytest.raises(
+        ImportError, match=r"needs numba >= 0.63, found 0.60.0; pip install --upgrade numba"
+    ):
         compiling._check_numba("0.60.0")
     compiling._check_numba("0.63.0")
     compiling._check_numba("1.0.0rc1")

@@ -1,4 +1,5 @@
-"""What a fitted completion model can do: real ids, new rows and columns, blocks, files, scikit-learn's manners."""
+"""What a fitted completion model can do: real ids, new rows and columns, blocks, files,
+scikit-learn's manners."""
 
 from __future__ import annotations
 
@@ -67,7 +68,11 @@ def test_predictions_are_in_the_units_of_the_data(rng, options):
         want = score + f.mean
         want += (f.row_bias[:, None] + f.column_bias) if options["biases"] else 0.0
     else:
-        norm, _ = normalise(Observed.from_nan(a), options.get("normalise", "column"), scale=options.get("scale", False))
+        norm, _ = normalise(
+            Observed.from_nan(a),
+            options.get("normalise", "column"),
+            scale=options.get("scale", False),
+        )
         want = norm.invert(score, np.arange(12)[:, None], np.arange(9))
     np.testing.assert_allclose(f.block(slice(None)), want)
     i, j = np.nonzero(np.ones(a.shape))
@@ -100,7 +105,9 @@ def test_ids_of_every_kind(rng, rows, columns):
     if rows == "date":
         assert model.predict(dt.date(2020, 1, 4), j[0]) == bare.predict(1, 0)
     with pytest.raises(InputError, match="row"):
-        model.predict({"text": "nobody", "int": 101, "date": np.datetime64("1999-01-01")}[rows], j[0])
+        model.predict(
+            {"text": "nobody", "int": 101, "date": np.datetime64("1999-01-01")}[rows], j[0]
+        )
 
 
 def test_unknown_ids(rng):
@@ -150,7 +157,9 @@ def test_the_full_history_of_a_fitted_row_folds_in_to_the_fitted_row(rng, option
     np.testing.assert_allclose(model.predict(a[3:5]), model.predict([3, 4]), atol=2e-4)
     filled = model.transform(a[:4])
     np.testing.assert_array_equal(filled[~np.isnan(a[:4])], a[:4][~np.isnan(a[:4])])
-    np.testing.assert_allclose(filled[np.isnan(a[:4])], model.predict(np.arange(4))[np.isnan(a[:4])], atol=2e-4)
+    np.testing.assert_allclose(
+        filled[np.isnan(a[:4])], model.predict(np.arange(4))[np.isnan(a[:4])], atol=2e-4
+    )
 
 
 @pytest.mark.parametrize("zeros", ["all", "unobserved"])
@@ -158,12 +167,16 @@ def test_the_full_history_of_a_fitted_row_folds_in_to_the_fitted_row(rng, option
 def test_implicit_rows_fold_in_to_the_fitted_rows(rng, zeros, nonnegative):
     r = strengths(rng)
     options = {"stop": "gradient", "tol": 1e-5, "max_iter": 1000, "random_state": 0}
-    model = ALS(2, feedback="implicit", zeros=zeros, nonnegative=nonnegative, l2=0.05, **options).fit(r)
+    model = ALS(
+        2, feedback="implicit", zeros=zeros, nonnegative=nonnegative, l2=0.05, **options
+    ).fit(r)
     np.testing.assert_allclose(model.fold_in(r), model.row_factors_, atol=1e-3)
     np.testing.assert_allclose(model.fold_in(r, axis="columns"), model.column_factors_, atol=1e-3)
 
 
-@pytest.mark.parametrize("options", [o for o in NORMALISERS if o.get("normalise") not in ("both", "bias")], ids=str)
+@pytest.mark.parametrize(
+    "options", [o for o in NORMALISERS if o.get("normalise") not in ("both", "bias")], ids=str
+)
 def test_columns_fold_in_like_rows(rng, options):
     """(With "both" and "bias" the rows were normalised after, or together with, the columns.)"""
     a = holes(rng, mean=3.0)
@@ -181,7 +194,9 @@ def test_an_update_with_the_complete_history_changes_nothing(rng, options):
     model = ALS(2, l2=0.1, **TIGHT, **options).fit(x)
     before = model.fit_.factors.block(slice(None))
     some = Observed.from_nan(a[[7, 2]], x.rows[[7, 2]], x.columns)
-    np.testing.assert_allclose(model.update(some).fit_.factors.block(slice(None)), before, atol=3e-4)
+    np.testing.assert_allclose(
+        model.update(some).fit_.factors.block(slice(None)), before, atol=3e-4
+    )
     assert model.observed_.nnz == x.nnz
     np.testing.assert_array_equal(model.observed_.to_scipy().toarray(), x.to_scipy().toarray())
     part = Observed.from_nan(a[:, [1, 4]], x.rows, x.columns[[1, 4]])
@@ -191,7 +206,9 @@ def test_an_update_with_the_complete_history_changes_nothing(rng, options):
         return
     model.update(part, axis="columns")
     after = model.fit_.factors.block(slice(None))
-    np.testing.assert_allclose(np.delete(after, [1, 4], axis=1), np.delete(before, [1, 4], axis=1), atol=3e-4)
+    np.testing.assert_allclose(
+        np.delete(after, [1, 4], axis=1), np.delete(before, [1, 4], axis=1), atol=3e-4
+    )
     if options.get("normalise") not in ("both", "bias"):
         np.testing.assert_allclose(after, before, atol=1e-3)
 
@@ -200,15 +217,22 @@ def test_an_update_with_the_complete_history_changes_nothing(rng, options):
 def test_updates_take_in_new_rows_and_new_columns(rng, options, tmp_path):
     x, a = labelled(rng, "text", "text", n=14, m=11, mean=3.0, share=0.2)
     old = Observed.from_nan(a[:12, :9], x.rows[:12], x.columns[:9])
-    model = ALS(3, random_state=0, **options).fit(old)  # rank 2 and a mean: a third factor where nothing else takes the mean in
+    model = ALS(3, random_state=0, **options).fit(
+        old
+    )  # rank 2 and a mean: a third factor where nothing else takes the mean in
     kept = model.predict(list(x.rows[:12]))
     changed = a[[3, 12, 13], :9].copy()
     changed[0] = 5.0
     model.update(Observed.from_nan(changed, x.rows[[3, 12, 13]], x.columns[:9]))
     assert model.fit_.factors.shape == (14, 9)
-    np.testing.assert_array_equal(np.delete(model.predict(list(x.rows[:12])), 3, axis=0), np.delete(kept, 3, axis=0))
+    np.testing.assert_array_equal(
+        np.delete(model.predict(list(x.rows[:12])), 3, axis=0), np.delete(kept, 3, axis=0)
+    )
     assert np.abs(model.predict("r03", list(x.columns[:9])) - kept[3]).max() > 0.05
-    assert np.abs(model.predict("r13", list(x.columns[:9])) - a[13, :9])[~np.isnan(a[13, :9])].mean() < 1.0
+    assert (
+        np.abs(model.predict("r13", list(x.columns[:9])) - a[13, :9])[~np.isnan(a[13, :9])].mean()
+        < 1.0
+    )
     assert model.observed_.shape == (14, 9)
     if not (options.get("normalise") == "both" and options.get("scale")):
         model.update(Observed.from_nan(a[:, 9:], x.rows, x.columns[9:]), axis="columns")
@@ -283,7 +307,10 @@ def test_save_and_load_give_the_same_bits(rng, tmp_path, kinds, options):
         one, two = getattr(model.fit_.factors, part), getattr(back.fit_.factors, part)
         assert (one is None) == (two is None)
         assert one is None or (list(one) == list(two) and np.asarray(one).dtype == two.dtype)
-    assert back.fit_.factors.block(slice(None)).tobytes() == model.fit_.factors.block(slice(None)).tobytes()
+    assert (
+        back.fit_.factors.block(slice(None)).tobytes()
+        == model.fit_.factors.block(slice(None)).tobytes()
+    )
     assert back.transform(a).tobytes() == model.transform(a).tobytes()
     assert back.certificate_ == model.certificate_
     assert back.fit_.plan == model.fit_.plan
@@ -295,7 +322,9 @@ def test_save_and_load_give_the_same_bits(rng, tmp_path, kinds, options):
 
 @pytest.fixture(scope="module")
 def fitted():
-    return ALS(2, biases=False, scale=True, normalise="both", random_state=0).fit(holes(np.random.default_rng(0)))
+    return ALS(2, biases=False, scale=True, normalise="both", random_state=0).fit(
+        holes(np.random.default_rng(0))
+    )
 
 
 def test_a_truncated_or_changed_file_is_refused(fitted, tmp_path):
@@ -321,7 +350,9 @@ HOSTILE = {
     "flat": lambda a: a.update(left=a["left"][0].copy()),
     "bias": lambda a: a.update(row_bias=a["row_bias"][:3].copy()),
     "scale": lambda a: a.update(column_scale=a["column_scale"][:3].copy()),
-    "normaliser": lambda a: a.update({"normaliser.row_offset": a["normaliser.row_offset"][:3].copy()}),
+    "normaliser": lambda a: a.update(
+        {"normaliser.row_offset": a["normaliser.row_offset"][:3].copy()}
+    ),
     "no entries": lambda a: a.pop("observed.data"),
     "fewer rows of entries": lambda a: a.update(
         {"observed.indptr": np.append(a["observed.indptr"][:5], a["observed.indptr"][-1:])}
@@ -382,7 +413,9 @@ def test_frames_come_out_as_frames(rng):
     assert list(out.index) == list(frame.index)
     assert not out.isna().any().any()
     assert list(model.feature_names_in_) == list(frame.columns)
-    np.testing.assert_array_equal(model.predict("u3", ["a", "c"]), model.predict(["u3", "u3"], ["a", "c"]))
+    np.testing.assert_array_equal(
+        model.predict("u3", ["a", "c"]), model.predict(["u3", "u3"], ["a", "c"])
+    )
     with pytest.raises(ValueError, match="feature names should match"):
         model.transform(frame.rename(columns={"a": "z"}))
     with pytest.raises(ValueError, match="feature names should match"):
@@ -422,9 +455,12 @@ def test_a_model_that_is_not_fitted_says_so(rng):
 # ---- splits and measures
 
 
-@pytest.mark.parametrize("options", [{}, {"biases": False}, {"biases": False, "normalise": None}, {"l2": 0.0}])
+@pytest.mark.parametrize(
+    "options", [{}, {"biases": False}, {"biases": False, "normalise": None}, {"l2": 0.0}]
+)
 def test_folds_with_rows_that_are_cold_give_finite_errors(rng, options):
-    """Rows of one entry are in a test and in no training set: predicted by the mean, counted, never NaN."""
+    """Rows of one entry are in a test and in no training set: predicted by the mean, counted, never
+    NaN."""
     a = holes(rng, 30, 9)
     a[10:] = np.nan
     a[np.arange(10, 30), np.arange(20) % 9] = 1.0
@@ -465,7 +501,11 @@ def test_sparse_matrices_and_triples_are_the_same_fit(rng):
     twice = pd.concat([table, table.iloc[:1].assign(score=9.0)])
     with pytest.raises(InputError, match=r"twice|more than once|again|duplicates"):
         ALS(2).fit(twice, rows="who", columns="what", values="score")
-    last = ALS(2, random_state=0).fit(twice, rows="who", columns="what", values="score", duplicates="last")
+    last = ALS(2, random_state=0).fit(
+        twice, rows="who", columns="what", values="score", duplicates="last"
+    )
     assert last.observed_.data.max() == 9.0
-    stored = sparse.csr_array((np.array([0.0, 2.0]), (np.array([0, 1]), np.array([0, 1]))), shape=(2, 2))
+    stored = sparse.csr_array(
+        (np.array([0.0, 2.0]), (np.array([0, 1]), np.array([0, 1]))), shape=(2, 2)
+    )
     assert ALS(1, random_state=0).fit(stored).observed_.nnz == 2  # a stored zero is an observation

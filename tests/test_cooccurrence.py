@@ -17,7 +17,9 @@ from eckart.embed.sequences import Sequences
 from eckart.engines import engine_named
 from eckart.engines.protocol import CountRows
 
-texts = st.lists(st.lists(st.sampled_from("abcdefg"), max_size=15), min_size=1, max_size=8).filter(any)
+texts = st.lists(st.lists(st.sampled_from("abcdefg"), max_size=15), min_size=1, max_size=8).filter(
+    any
+)
 WEIGHTS = {
     "harmonic": lambda d, window: Fraction(1, d),
     "flat": lambda d, window: Fraction(1),
@@ -38,9 +40,16 @@ def brute(sentences, words, window, weighting, sides="both"):
 
 
 @settings(max_examples=60, deadline=None)
-@given(texts, st.integers(1, 22), st.sampled_from(sorted(WEIGHTS)), st.sampled_from(["both", "left", "right"]))
+@given(
+    texts,
+    st.integers(1, 22),
+    st.sampled_from(sorted(WEIGHTS)),
+    st.sampled_from(["both", "left", "right"]),
+)
 def test_agrees_with_a_brute_force_count(sentences, window, weighting, sides):
-    counts = cooccurrence(sentences, min_count=1, window=window, weighting=weighting, sides=sides, n_threads=1)
+    counts = cooccurrence(
+        sentences, min_count=1, window=window, weighting=weighting, sides=sides, n_threads=1
+    )
     want = brute(sentences, counts.columns, window, weighting, sides)
     got = counts.to_scipy().toarray()
     if weighting == "harmonic" and window > 20:
@@ -51,7 +60,8 @@ def test_agrees_with_a_brute_force_count(sentences, window, weighting, sides):
 
 
 def glove_tool(lines, vocabulary, window):
-    """The loop of GloVe's cooccur.c with its usual options (symmetric, distance weighting): words in a ring, only those to the left are looked at."""
+    """The loop of GloVe's cooccur.c with its usual options (symmetric, distance weighting): words
+    in a ring, only those to the left are looked at."""
     number = {w: i for i, w in enumerate(vocabulary)}
     table = np.zeros((len(vocabulary), len(vocabulary)))
     for line in lines:
@@ -75,7 +85,9 @@ def test_gives_the_counts_of_the_glove_tool(rng):
     lines = [" ".join(rng.choice(words, size=size, p=zipf(30))) for size in rng.integers(0, 60, 40)]
     counts = cooccurrence(lines, window=15, min_count=12)
     assert 3 < len(counts.columns) < 30
-    np.testing.assert_allclose(counts.to_scipy().toarray(), glove_tool(lines, counts.columns, 15), rtol=1e-12)
+    np.testing.assert_allclose(
+        counts.to_scipy().toarray(), glove_tool(lines, counts.columns, 15), rtol=1e-12
+    )
 
 
 def zipf(n):
@@ -131,7 +143,9 @@ def test_memory_is_bounded(large):
 
 
 def test_two_sides_are_symmetric_and_one_side_is_half(large):
-    both, left, right = (cooccurrence(large, sides=side).to_scipy() for side in ("both", "left", "right"))
+    both, left, right = (
+        cooccurrence(large, sides=side).to_scipy() for side in ("both", "left", "right")
+    )
     assert abs(both - both.T).max() == 0
     assert abs(left - right.T).max() == 0
     assert abs(both - (left + right)).max() < 1e-9
@@ -151,7 +165,8 @@ def test_windows_close_over_dropped_words_and_stop_at_the_end_of_a_line():
 
 def test_one_word_and_nothing():
     assert cooccurrence(["a"], min_count=1).to_scipy().toarray().tolist() == [[0.0]]
-    assert cooccurrence(["a a a"], min_count=1).to_scipy().toarray().tolist() == [[5.0]]  # 4 at distance 1, 2 halves
+    # 4 at distance 1, 2 halves
+    assert cooccurrence(["a a a"], min_count=1).to_scipy().toarray().tolist() == [[5.0]]
 
 
 def test_wrong_arguments_are_named():
@@ -163,11 +178,17 @@ def test_wrong_arguments_are_named():
     ):
         with pytest.raises(InputError, match=words):
             cooccurrence(["a b"], min_count=1, **how)
-    bad = Sequences(np.array([0, 5], np.int32), np.array([0, 2]), np.array(["a"], object), np.array([2]))
+    bad = Sequences(
+        np.array([0, 5], np.int32), np.array([0, 2]), np.array(["a"], object), np.array([2])
+    )
     with pytest.raises(InputError, match="ids are 0 to 5, wanted positions in 1 words"):
         cooccurrence(bad)
     with pytest.raises(InputError, match="pointers do not cut"):
-        cooccurrence(Sequences(np.array([0], np.int32), np.array([0, 2]), np.array(["a"], object), np.array([2])))
+        cooccurrence(
+            Sequences(
+                np.array([0], np.int32), np.array([0, 2]), np.array(["a"], object), np.array([2])
+            )
+        )
 
 
 def test_the_result_is_counts_for_every_model(large):

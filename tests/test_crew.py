@@ -1,4 +1,5 @@
-"""The crew: every part is done once, by any number of threads, callers and processes, and interrupts leave nobody behind."""
+"""The crew: every part is done once, by any number of threads, callers and processes, and
+interrupts leave nobody behind."""
 
 from __future__ import annotations
 
@@ -123,10 +124,14 @@ def test_without_a_crew_threads_of_python_do_the_same(monkeypatch):
         assert by.max() < threads
 
 
-@pytest.mark.skipif(sys.platform == "win32" or not hasattr(signal, "SIGINT"), reason="needs POSIX signals")
+@pytest.mark.skipif(
+    sys.platform == "win32" or not hasattr(signal, "SIGINT"), reason="needs POSIX signals"
+)
 def test_interrupts_leave_nobody_at_work():
     script = Path(__file__).with_name("interrupted_crew.py")
-    done = subprocess.run([sys.executable, str(script), "1.5"], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        [sys.executable, str(script), "1.5"], capture_output=True, text=True, timeout=60, check=True
+    )
     runs, interrupted, wrong, working = map(int, done.stdout.split())
     assert runs > 10
     assert interrupted > 10
@@ -150,9 +155,13 @@ def test_thin_products_are_those_of_numpy(rows, columns, width, dtype, seed):
     near = {"rtol": 50 * np.finfo(dtype).eps, "atol": 50 * np.finfo(dtype).eps * (rows + 10)}
     for threads in (1, 3):
         np.testing.assert_allclose(thin.inner(q, v, None, threads), q.T @ v, **near)
-        np.testing.assert_allclose(thin.inner(q, v, weights, threads), q.T @ (v * weights[:, None]), **near)
+        np.testing.assert_allclose(
+            thin.inner(q, v, weights, threads), q.T @ (v * weights[:, None]), **near
+        )
         np.testing.assert_allclose(thin.outer(q, s, None, 1.0, threads), q @ s, **near)
-        np.testing.assert_allclose(thin.outer(q, s, v, -0.5, threads), q @ s - dtype(0.5) * v, **near)
+        np.testing.assert_allclose(
+            thin.outer(q, s, v, -0.5, threads), q @ s - dtype(0.5) * v, **near
+        )
         out, square = thin.outer_inner(q, s, None, threads)
         np.testing.assert_allclose(out, q @ s, **near)
         np.testing.assert_allclose(square, out.T @ out, **near)
@@ -167,9 +176,20 @@ def test_thin_products_are_those_of_numpy(rows, columns, width, dtype, seed):
 
 def test_thin_products_have_the_same_bits_on_any_number_of_threads():
     rng = np.random.default_rng(0)
-    q, v = rng.standard_normal((40_000, 24)).astype(np.float32), rng.standard_normal((40_000, 16)).astype(np.float32)
+    q, v = (
+        rng.standard_normal((40_000, 24)).astype(np.float32),
+        rng.standard_normal((40_000, 16)).astype(np.float32),
+    )
     assert len({thin.inner(q, v, None, threads).tobytes() for threads in THREADS}) == 1
-    assert len({b"".join(a.tobytes() for a in thin.outer_inner(v, 0.7, q, threads)) for threads in THREADS}) == 1
+    assert (
+        len(
+            {
+                b"".join(a.tobytes() for a in thin.outer_inner(v, 0.7, q, threads))
+                for threads in THREADS
+            }
+        )
+        == 1
+    )
 
 
 @pytest.mark.parametrize("rows", [9, 40_001], ids=["one range", "many"])
@@ -184,7 +204,9 @@ def test_a_product_in_its_own_place_is_the_same_to_the_bit(rows, dtype):
         assert inside[0] is own
         assert [a.tobytes() for a in inside] == [a.tobytes() for a in fresh]
     narrow, own = thin.outer_inner(v, s[:, :7], None, 2), v.copy()
-    np.testing.assert_array_equal(thin.outer_inner(own, s[:, :7], None, 2, inside=True)[0], narrow[0])
+    np.testing.assert_array_equal(
+        thin.outer_inner(own, s[:, :7], None, 2, inside=True)[0], narrow[0]
+    )
     np.testing.assert_array_equal(own, v)  # a narrower product has no place in it
     orth(own, None, 2)
     np.testing.assert_array_equal(own, v)
@@ -192,7 +214,8 @@ def test_a_product_in_its_own_place_is_the_same_to_the_bit(rows, dtype):
 
 @njit(nogil=True, cache=True)
 def unpack(part, who, nested, records, out):
-    """Arrays inside tuples and records are taken out again, which counts references where arrays own their memory."""
+    """Arrays inside tuples and records are taken out again, which counts references where arrays
+    own their memory."""
     (a, b), c = nested
     for _ in range(20):
         some, own = (a, b)[0], records.indptr
@@ -202,11 +225,14 @@ def unpack(part, who, nested, records, out):
 
 
 def test_arrays_inside_tuples_are_lent():
-    """What counted their references when they came from Python is gone by the time a thread takes them; a kernel that counted there would destroy memory."""
+    """What counted their references when they came from Python is gone by the time a thread takes
+    them; a kernel that counted there would destroy memory."""
     for seed in range(300):
         a, b, c = np.random.default_rng(seed).random((3, 64))
         out = np.empty(64)
-        run_parts(unpack, 64, (((a.copy(), b.copy()), c), Rows(np.arange(64.0), np.full(1, 0.5)), out), 4)
+        run_parts(
+            unpack, 64, (((a.copy(), b.copy()), c), Rows(np.arange(64.0), np.full(1, 0.5)), out), 4
+        )
         np.testing.assert_array_equal(out, a + b + c * 0.5 + np.arange(64.0))
         garbage = [np.random.default_rng(i).random(9) for i in range(50)]
     assert garbage
@@ -236,11 +262,14 @@ def test_few_threads_and_many_give_the_same_bits(model, monkeypatch):
     x = rng.random((900, 120)) + 0.1
     monkeypatch.setattr(mixtures, "WORTH", 0)
     calls = []
-    monkeypatch.setattr(mixtures, "run_parts", lambda *given: (calls.append(given), crew.run_parts(*given)))
+    monkeypatch.setattr(
+        mixtures, "run_parts", lambda *given: (calls.append(given), crew.run_parts(*given))
+    )
     if isinstance(model, GaussianMixture):
         x = np.tile(x[:, :5], (5, 1)).astype(np.float32)
     elif not isinstance(model, NMF):
-        x = Observed.from_nan(np.where(rng.random(x.shape) < 0.7, x, np.nan))  # several ranges of rows
+        # several ranges of rows
+        x = Observed.from_nan(np.where(rng.random(x.shape) < 0.7, x, np.nan))
     found = []
     for few in (0, 99):
         for module in (schedule, evidence, residual_gram, mixtures, crew):
@@ -253,7 +282,9 @@ def test_few_threads_and_many_give_the_same_bits(model, monkeypatch):
             if isinstance(model, GaussianMixture)
             else (fit.fit_.factors.left, fit.fit_.factors.right)
         )
-        found.append((b"".join(np.ascontiguousarray(a).tobytes() for a in arrays), fit.certificate_.facts))
+        found.append(
+            (b"".join(np.ascontiguousarray(a).tobytes() for a in arrays), fit.certificate_.facts)
+        )
     assert found[0][0] == found[1][0]
     assert found[0][1] == found[1][1]
     assert bool(calls) == isinstance(model, GaussianMixture)
@@ -261,7 +292,8 @@ def test_few_threads_and_many_give_the_same_bits(model, monkeypatch):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_weighted_rows_of_a_mixture_by_the_crew(dtype, monkeypatch):
-    """Rows in memory of either precision, weighted or not, turned or not: the sums of threads of Python, to the bit."""
+    """Rows in memory of either precision, weighted or not, turned or not: the sums of threads of
+    Python, to the bit."""
     from eckart.engines import engine_named
     from eckart.engines.cpu.mixtures import crew_sums as mixtures
     from eckart.engines.protocol.mixtures import Gaussians
@@ -269,7 +301,9 @@ def test_weighted_rows_of_a_mixture_by_the_crew(dtype, monkeypatch):
 
     rng = np.random.default_rng(1)
     x, w = rng.standard_normal((2000, 4)).astype(dtype), rng.random(2000)
-    theta = Gaussians("diag", np.full(3, 1 / 3), rng.standard_normal((3, 4)), rng.random((3, 4)) + 0.5)
+    theta = Gaussians(
+        "diag", np.full(3, 1 / 3), rng.standard_normal((3, 4)), rng.random((3, 4)) + 0.5
+    )
     monkeypatch.setattr(mixtures, "WORTH", 0)
     for values in (x, np.asfortranarray(x)):
         for weights in (None, w):
@@ -279,7 +313,11 @@ def test_weighted_rows_of_a_mixture_by_the_crew(dtype, monkeypatch):
                 placed = engine_named("cpu", 3).put(Dense(values), weights)
                 sums = [engine_named("cpu", 3).gaussian_statistics(placed, theta) for _ in range(2)]
                 found += [
-                    [np.asarray(value).tobytes() for value in vars(own).values() if not isinstance(value, str)]
+                    [
+                        np.asarray(value).tobytes()
+                        for value in vars(own).values()
+                        if not isinstance(value, str)
+                    ]
                     for own in sums  # the first looks for gaps
                 ]
                 assert placed.checked
@@ -295,7 +333,9 @@ def test_the_crew_looks_once_for_gaps_and_leaves_rows_with_gaps_alone(monkeypatc
     rng = np.random.default_rng(1)
     x = rng.standard_normal((2000, 4))
     x[7, 2] = np.nan
-    theta = Gaussians("diag", np.full(3, 1 / 3), rng.standard_normal((3, 4)), rng.random((3, 4)) + 0.5)
+    theta = Gaussians(
+        "diag", np.full(3, 1 / 3), rng.standard_normal((3, 4)), rng.random((3, 4)) + 0.5
+    )
     monkeypatch.setattr(mixtures, "WORTH", 0)
     looks, real, found = [], mixtures.largest, []
     monkeypatch.setattr(mixtures, "largest", lambda *given: (looks.append(1), real(*given))[1])
@@ -303,7 +343,13 @@ def test_the_crew_looks_once_for_gaps_and_leaves_rows_with_gaps_alone(monkeypatc
         monkeypatch.setattr(mixtures, "FEW", few)
         placed = engine_named("cpu", 3).put(Dense(x))
         sums = [engine_named("cpu", 3).gaussian_statistics(placed, theta) for _ in range(2)][1]
-        found.append([np.asarray(value).tobytes() for value in vars(sums).values() if not isinstance(value, str)])
+        found.append(
+            [
+                np.asarray(value).tobytes()
+                for value in vars(sums).values()
+                if not isinstance(value, str)
+            ]
+        )
         assert not placed.checked
     assert found[0] == found[1]
     assert len(looks) == 1
@@ -316,7 +362,9 @@ def test_partial_sums_are_added_up_in_one_order(count, dtype):
     parts = [rng.standard_normal((300, 211)).astype(dtype) for _ in range(count)]
     found = [thin.tree_sum([part.copy() for part in parts], threads) for threads in THREADS]
     assert len({total.tobytes() for total in found}) == 1
-    np.testing.assert_allclose(found[0], np.sum(parts, axis=0), atol=50 * count * np.finfo(dtype).eps)
+    np.testing.assert_allclose(
+        found[0], np.sum(parts, axis=0), atol=50 * count * np.finfo(dtype).eps
+    )
 
 
 def test_columns_are_written_between_others():
@@ -331,7 +379,8 @@ def test_columns_are_written_between_others():
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_many_biases_by_the_crew(threads, monkeypatch):
-    """Sums of a kernel against those of NumPy: rows without entries and rows whose entries weigh nothing have no bias."""
+    """Sums of a kernel against those of NumPy: rows without entries and rows whose entries weigh
+    nothing have no bias."""
     from eckart.engines import engine_named
     from eckart.engines.cpu.ridge import schedule
     from eckart.engines.protocol import RidgeRule

@@ -1,4 +1,5 @@
-"""Kernels of the engine in PyTorch: how rows are cut for them and, where Triton is installed, each under its interpreter. On a GPU: ``make test-gpu``."""
+"""Kernels of the engine in PyTorch: how rows are cut for them and, where Triton is installed, each
+under its interpreter. On a GPU: ``make test-gpu``."""
 
 from __future__ import annotations
 
@@ -47,12 +48,16 @@ def test_pieces_cover_every_entry_once_and_end_in_their_row(counts, limit):
 
 
 @pytest.mark.skipif(
-    find_spec("triton") is None, reason="Triton is not installed; on a GPU `make test-gpu` runs the kernels themselves"
+    find_spec("triton") is None,
+    reason="Triton is not installed; on a GPU `make test-gpu` runs the kernels themselves",
 )
 def test_every_kernel_gives_what_torch_gives():
     script = Path(__file__).parent / "engines" / "interpreted.py"
     done = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, env={**os.environ, "TRITON_INTERPRET": "1"}
+        [sys.executable, str(script)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "TRITON_INTERPRET": "1"},
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert "DIFFERENT" not in done.stdout, done.stdout
@@ -92,7 +97,10 @@ def test_a_small_component_far_from_the_origin_keeps_its_digits():
     rng = np.random.default_rng(2)
     x = np.concatenate([1e6 + 1e-3 * rng.standard_normal((100, 2)), rng.standard_normal((100, 2))])
     theta = Gaussians(
-        "diag", np.array([0.5, 0.5]), np.array([[1e6, 1e6], [0.0, 0.0]]), np.array([[1e-6, 1e-6], [1.0, 1.0]])
+        "diag",
+        np.array([0.5, 0.5]),
+        np.array([[1e6, 1e6], [0.0, 0.0]]),
+        np.array([[1e-6, 1e-6], [1.0, 1.0]]),
     )
     engine = made(1, "cpu")
     got = engine.gaussian_statistics(engine.put(Dense(x)), theta)

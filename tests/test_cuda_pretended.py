@@ -1,5 +1,6 @@
-"""The engine in PyTorch, and networks, on a card that is not there: what CUDA refuses, what crosses between sweeps, what a fit waits for. All models and all
-contract tests on it: ``python tests/gpu.py pretended``."""
+"""The engine in PyTorch, and networks, on a card that is not there: what CUDA refuses, what crosses
+between sweeps, what a fit waits for. All models and all contract tests on it: ``python tests/gpu.py
+pretended``."""
 
 from __future__ import annotations
 
@@ -31,19 +32,29 @@ ROWS, COLUMNS = 61, 37
 
 def ratings(dtype=np.float64):
     rng = np.random.default_rng(0)
-    x = 3 + rng.standard_normal((ROWS, 2)) @ rng.standard_normal((2, COLUMNS)) + 0.1 * rng.standard_normal((ROWS, COLUMNS))
+    x = (
+        3
+        + rng.standard_normal((ROWS, 2)) @ rng.standard_normal((2, COLUMNS))
+        + 0.1 * rng.standard_normal((ROWS, COLUMNS))
+    )
     x[rng.random(x.shape) < 0.4] = np.nan
     return np.abs(x).astype(dtype)
 
 
 def counts():
     rng = np.random.default_rng(1)
-    return sparse.csr_array(rng.poisson(rng.gamma(0.5, 1.0, (ROWS, 3)) @ rng.gamma(0.5, 1.0, (3, COLUMNS)) + 0.05).astype(float))
+    return sparse.csr_array(
+        rng.poisson(
+            rng.gamma(0.5, 1.0, (ROWS, 3)) @ rng.gamma(0.5, 1.0, (3, COLUMNS)) + 0.05
+        ).astype(float)
+    )
 
 
 def dense():
     rng = np.random.default_rng(2)
-    return rng.gamma(0.5, 1.0, (ROWS, 3)) @ rng.gamma(0.5, 1.0, (3, COLUMNS)) + 0.1 * rng.random((ROWS, COLUMNS))
+    return rng.gamma(0.5, 1.0, (ROWS, 3)) @ rng.gamma(0.5, 1.0, (3, COLUMNS)) + 0.1 * rng.random(
+        (ROWS, COLUMNS)
+    )
 
 
 def test_the_card_refuses_what_cuda_refuses():
@@ -51,7 +62,12 @@ def test_the_card_refuses_what_cuda_refuses():
         here, there = torch.ones(3, 3), torch.ones(3, 3, device="cuda")
         assert there.is_cuda
         assert there.device == torch.device("cuda:0")
-        for do in (lambda: there + here, lambda: here @ there, lambda: torch.cat([here, there]), lambda: torch.where(there > 0, here, there)):
+        for do in (
+            lambda: there + here,
+            lambda: here @ there,
+            lambda: torch.cat([here, there]),
+            lambda: torch.where(there > 0, here, there),
+        ):
             with pytest.raises(RuntimeError, match="at least two devices"):
                 do()
         with pytest.raises(RuntimeError, match="not implemented"):
@@ -64,13 +80,15 @@ def test_the_card_refuses_what_cuda_refuses():
         with pytest.raises(AssertionError, match="nobody waits"):
             there.to("cpu", non_blocking=True)
         assert not card.moves
-        assert isinstance(there * torch.tensor(2.0), CardTensor)  # a single number of the host is taken
+        # a single number of the host is taken
+        assert isinstance(there * torch.tensor(2.0), CardTensor)
         assert float((there[:, 0] + 1).sum()) == 6.0
         assert card.waits.total() == 1
         there[1:] = here[1:]
         assert there[torch.tensor([True, False, True], device="cuda")].shape == (2, 3)
         np.testing.assert_array_equal(there.cpu().numpy(), np.ones((3, 3)))
-    assert [move.way for move in card.moves] == ["up", "up", "down"]  # rows, the yes and no for each, all of it
+    # rows, the yes and no for each, all of it
+    assert [move.way for move in card.moves] == ["up", "up", "down"]
     assert card.waits.total() == 3
 
 
@@ -106,15 +124,32 @@ def test_rows_stream_through_locked_memory(monkeypatch, memory):
 
 
 CHOSEN = (
-    "PCA eigh", "PCA randomized", "PCA sparse", "LinearAutoencoder", "ALS implicit", "ALS nonnegative", "GaussianMixture", "Mixture bernoulli", "PLSA",
-    "LDA cvb0", "LDA online", "NMF", "NMF kl dense", "NMF gaps", "GloVe als", "PMI", "EASE", "MixedTable",
-)  # fmt: skip
+    "PCA eigh",
+    "PCA randomized",
+    "PCA sparse",
+    "LinearAutoencoder",
+    "ALS implicit",
+    "ALS nonnegative",
+    "GaussianMixture",
+    "Mixture bernoulli",
+    "PLSA",
+    "LDA cvb0",
+    "LDA online",
+    "NMF",
+    "NMF kl dense",
+    "NMF gaps",
+    "GloVe als",
+    "PMI",
+    "EASE",
+    "MixedTable",
+)
 """Those that are quick; the others are in the test below or in ``tests/gpu.py pretended``."""
 
 
 @pytest.mark.parametrize("case", CHOSEN)
 def test_models_fit_on_the_card(case):
-    """Not one tensor of the host in an operation on the card: answers are those of CPU tensors, or good ones of another start."""
+    """Not one tensor of the host in an operation on the card: answers are those of CPU tensors, or
+    good ones of another start."""
     name, options, kind, verbs = CASES[case]
     x = data()[kind]
     with PretendedCard() as card:
@@ -125,39 +160,113 @@ def test_models_fit_on_the_card(case):
         answers = [np.asarray(getattr(model, verb)(x)) for verb in verbs]
     assert model.fit_.plan["engine"] == "cuda"
     assert all(np.isfinite(a).all() for a in answers)
-    assert model.certificate_.holds == getattr(eckart, name)(**{**model.get_params(), "engine": made(1, "cpu")}).fit(x).certificate_.holds
-    assert card.waits.total() or case == "MixedTable"  # a model that is not written for the GPU copies nothing
+    assert (
+        model.certificate_.holds
+        == getattr(eckart, name)(**{**model.get_params(), "engine": made(1, "cpu")})
+        .fit(x)
+        .certificate_.holds
+    )
+    # a model that is not written for the GPU copies nothing
+    assert card.waits.total() or case == "MixedTable"
 
 
 BOTH = ROWS, COLUMNS, ROWS + 1, COLUMNS + 1
 SWEEPS = {
-    # a model that makes so many sweeps, data, sizes of arrays that stay on the card (beside those of all entries), waits of a sweep at the most
+    # a model that makes so many sweeps, data, sizes of arrays that stay on the card (beside those
+    # of all entries), waits of a sweep at the most
     "ALS": (lambda n: eckart.ALS(3, max_iter=n, tol=0.0), ratings, BOTH, 40),
-    "ALS float32": (lambda n: eckart.ALS(3, max_iter=n, tol=0.0), lambda: ratings(np.float32), BOTH, 40),
-    "ALS implicit": (lambda n: eckart.ALS(3, max_iter=n, tol=0.0, feedback="implicit"), counts, BOTH, 40),
+    "ALS float32": (
+        lambda n: eckart.ALS(3, max_iter=n, tol=0.0),
+        lambda: ratings(np.float32),
+        BOTH,
+        40,
+    ),
+    "ALS implicit": (
+        lambda n: eckart.ALS(3, max_iter=n, tol=0.0, feedback="implicit"),
+        counts,
+        BOTH,
+        40,
+    ),
     "ALS huber": (lambda n: eckart.ALS(3, max_iter=n, tol=0.0, loss="huber"), ratings, BOTH, 16),
-    "ALS poisson": (lambda n: eckart.ALS(3, max_iter=n, tol=0.0, loss="poisson"), lambda: np.round(ratings()), BOTH, 20),
-    "BayesianMF": (lambda n: eckart.BayesianMF(2, n_samples=1, burn_in=n, thin=1, n_chains=1), ratings, BOTH, 9),
+    "ALS poisson": (
+        lambda n: eckart.ALS(3, max_iter=n, tol=0.0, loss="poisson"),
+        lambda: np.round(ratings()),
+        BOTH,
+        20,
+    ),
+    "BayesianMF": (
+        lambda n: eckart.BayesianMF(2, n_samples=1, burn_in=n, thin=1, n_chains=1),
+        ratings,
+        BOTH,
+        9,
+    ),
     "NMF": (lambda n: eckart.NMF(3, max_iter=n, tol=0.0, init="random"), dense, (ROWS,), 4),
     "NMF gaps": (lambda n: eckart.NMF(3, max_iter=n, tol=0.0, init="random"), ratings, BOTH, 2),
-    "ALS nonnegative": (lambda n: eckart.ALS(3, max_iter=n, tol=0.0, nonnegative=True), ratings, BOTH, 40),
-    "NMF kl": (lambda n: eckart.NMF(3, max_iter=n, tol=0.0, init="random", beta_loss="kl"), counts, BOTH, 2),  # each half asks once whether rows move
-    "NMF kl dense": (lambda n: eckart.NMF(3, max_iter=n, tol=0.0, init="random", beta_loss="kl"), dense, (ROWS,), 2),
-    "LDA cvb0": (lambda n: eckart.LDA(3, learning_method="cvb0", max_iter=n, tol=0.0), counts, (ROWS,), 4),
-    "LDA gibbs": (lambda n: eckart.LDA(3, max_iter=2, burn_in=n, n_samples=1, learning_method="gibbs"), counts, (ROWS, int(counts().sum())), 3),  # two chains
+    "ALS nonnegative": (
+        lambda n: eckart.ALS(3, max_iter=n, tol=0.0, nonnegative=True),
+        ratings,
+        BOTH,
+        40,
+    ),
+    "NMF kl": (
+        lambda n: eckart.NMF(3, max_iter=n, tol=0.0, init="random", beta_loss="kl"),
+        counts,
+        BOTH,
+        2,
+    ),  # each half asks once whether rows move
+    "NMF kl dense": (
+        lambda n: eckart.NMF(3, max_iter=n, tol=0.0, init="random", beta_loss="kl"),
+        dense,
+        (ROWS,),
+        2,
+    ),
+    "LDA cvb0": (
+        lambda n: eckart.LDA(3, learning_method="cvb0", max_iter=n, tol=0.0),
+        counts,
+        (ROWS,),
+        4,
+    ),
+    "LDA gibbs": (
+        lambda n: eckart.LDA(3, max_iter=2, burn_in=n, n_samples=1, learning_method="gibbs"),
+        counts,
+        (ROWS, int(counts().sum())),
+        3,
+    ),  # two chains
     "PLSA": (lambda n: eckart.PLSA(3, max_iter=n, tol=0.0), counts, (ROWS,), 3),
-    "GaussianMixture": (lambda n: eckart.GaussianMixture(2, max_iter=n, tol=0.0), dense, (ROWS,), 1),
-    "GaussianMixture gaps": (lambda n: eckart.GaussianMixture(2, max_iter=n, tol=0.0), ratings, (ROWS,), 1),
-    "GaussianMixture gaps full": (lambda n: eckart.GaussianMixture(2, max_iter=n, tol=0.0, covariance_type="full"), ratings, (ROWS,), 1),
-    "GaussianMixture factor": (lambda n: eckart.GaussianMixture(2, max_iter=n, tol=0.0, covariance_type="factor"), ratings, (ROWS,), 1),
+    "GaussianMixture": (
+        lambda n: eckart.GaussianMixture(2, max_iter=n, tol=0.0),
+        dense,
+        (ROWS,),
+        1,
+    ),
+    "GaussianMixture gaps": (
+        lambda n: eckart.GaussianMixture(2, max_iter=n, tol=0.0),
+        ratings,
+        (ROWS,),
+        1,
+    ),
+    "GaussianMixture gaps full": (
+        lambda n: eckart.GaussianMixture(2, max_iter=n, tol=0.0, covariance_type="full"),
+        ratings,
+        (ROWS,),
+        1,
+    ),
+    "GaussianMixture factor": (
+        lambda n: eckart.GaussianMixture(2, max_iter=n, tol=0.0, covariance_type="factor"),
+        ratings,
+        (ROWS,),
+        1,
+    ),
     "PCA gaps": (lambda n: eckart.PCA(2, max_iter=n, tol=0.0), ratings, (ROWS,), 3),
 }
 
 
 @pytest.mark.parametrize("case", SWEEPS)
 def test_nothing_tall_crosses_between_sweeps(case, monkeypatch):
-    """Twice as many sweeps copy no more arrays with as many rows as the data has rows or columns: those that cross do so at the start and at the end."""
-    monkeypatch.setattr("eckart.engines.cpu.topics.chain.EXACT_TOKENS", 0)  # small corpora are the CPU engine's
+    """Twice as many sweeps copy no more arrays with as many rows as the data has rows or columns:
+    those that cross do so at the start and at the end."""
+    # small corpora are the CPU engine's
+    monkeypatch.setattr("eckart.engines.cpu.topics.chain.EXACT_TOKENS", 0)
     make, given, sizes, most = SWEEPS[case]
     x, tall, waits = given(), [], []
     sizes = *sizes, int(np.isfinite(x).sum()) if isinstance(x, np.ndarray) else x.nnz
@@ -182,11 +291,14 @@ def test_a_tensor_on_the_card_is_taken_where_it_lies():
         assert not card.tall(ROWS)
         found = fetched(codes)
     assert model.fit_.plan["engine"] == "cuda"
-    np.testing.assert_allclose(found, eckart.PCA(2, random_state=0, svd_solver="eigh").fit_transform(x), atol=1e-10)
+    np.testing.assert_allclose(
+        found, eckart.PCA(2, random_state=0, svd_solver="eigh").fit_transform(x), atol=1e-10
+    )
 
 
 def test_rows_with_gaps_travel_once(monkeypatch):
-    """The look at them that finds a gap, and the mixture that takes them with it, share one copy."""
+    """The look at them that finds a gap, and the mixture that takes them with it, share one
+    copy."""
     monkeypatch.setattr("eckart.explain.mixtures.starts.SAMPLE_ROWS", 16)
     monkeypatch.setattr("eckart.explain.mixtures.starts.SAMPLE_BYTES", 0)
     x = np.random.default_rng(3).standard_normal((200, 8))
@@ -209,7 +321,10 @@ def test_a_mixture_of_rows_on_the_card_fetches_a_sample_alone(monkeypatch, gaps)
         card.moves.clear()
         model = eckart.GaussianMixture(2, random_state=0, engine=made(1, "cuda")).fit(rows)
         assert not card.tall(200), card.said()
-    assert model.certificate_.holds == eckart.GaussianMixture(2, random_state=0, engine="cpu").fit(x).certificate_.holds
+    assert (
+        model.certificate_.holds
+        == eckart.GaussianMixture(2, random_state=0, engine="cpu").fit(x).certificate_.holds
+    )
 
 
 class Watched(PretendedCard):
@@ -223,34 +338,48 @@ class Watched(PretendedCard):
 
 
 def test_rows_without_entries_share_one_matrix():
-    """A matrix for each of them would take gigabytes: 3,000 rows of 200 numbers have room in a few megabytes beside the draws."""
+    """A matrix for each of them would take gigabytes: 3,000 rows of 200 numbers have room in a few
+    megabytes beside the draws."""
     rows, k = 3000, 200
     rng = np.random.default_rng(4)
-    x = Observed(np.minimum(np.arange(rows + 1), 3), np.array([0, 1, 0]), np.array([1.0, -1.0, 2.0]), 2)
+    x = Observed(
+        np.minimum(np.arange(rows + 1), 3), np.array([0, 1, 0]), np.array([1.0, -1.0, 2.0]), 2
+    )
     v, noise, base = rng.standard_normal((2, k)), rng.standard_normal((rows, k)), np.eye(k) + 0.1
     with Watched() as card:
         engine = made(1, "cuda")
-        got = engine.get(engine.ridge_rows(engine.put(x), v, RidgeRule(0.0), base=base, noise=noise, prior=np.ones((1, k))).left)
+        got = engine.get(
+            engine.ridge_rows(
+                engine.put(x), v, RidgeRule(0.0), base=base, noise=noise, prior=np.ones((1, k))
+            ).left
+        )
     root = np.linalg.inv(np.linalg.cholesky(base))
-    np.testing.assert_allclose(got[3:], root.T @ root @ np.ones(k) + noise[3:] @ root, rtol=1e-4, atol=1e-4)  # in float32, where a bound allows it
+    np.testing.assert_allclose(
+        got[3:], root.T @ root @ np.ones(k) + noise[3:] @ root, rtol=1e-4, atol=1e-4
+    )  # in float32, where a bound allows it
     assert 0 < card.largest <= 2 * rows * k
 
 
 def test_sums_of_many_blocks_are_not_held_until_the_last():
-    """A hundred blocks of three rows with gaps: nothing larger is made than what the answer and the entries take."""
+    """A hundred blocks of three rows with gaps: nothing larger is made than what the answer and the
+    entries take."""
     rng = np.random.default_rng(6)
     x = rng.standard_normal((300, 12))
     x[rng.random(x.shape) < 0.3] = np.nan
     with Watched() as card:
         engine = made(1, "cuda")
         engine.room.chunk = 3 * 8 * (8 * 12 + 6 * 20 * 20 + 1)
-        stats = engine.gap_statistics(engine.put(Observed.from_nan(x)), rng.standard_normal((12, 20)), np.zeros(12), 0.5)
+        stats = engine.gap_statistics(
+            engine.put(Observed.from_nan(x)), rng.standard_normal((12, 20)), np.zeros(12), 0.5
+        )
     assert 0 < card.largest <= 2 * stats.gram.size
 
 
 def of_benchmarks(name):
     """A script of the benchmarks under a name of its own: tests/gpu.py may be loaded as ``gpu``."""
-    spec = importlib.util.spec_from_file_location(f"benchmarks_{name}", Path(__file__).parents[1] / "benchmarks" / f"{name}.py")
+    spec = importlib.util.spec_from_file_location(
+        f"benchmarks_{name}", Path(__file__).parents[1] / "benchmarks" / f"{name}.py"
+    )
     module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -267,10 +396,13 @@ def test_the_script_for_a_card_names_works_that_there_are(monkeypatch):
 @pytest.mark.parametrize(
     ("name", "more"),
     [
-        ("Autoencoder", {"hidden": [8], "noise": 0.3}), ("Autoencoder", {"hidden": [8], "precision": "float64", "weight_decay": 1e-3}),
-        ("ConvAutoencoder", {"image": (4, 4), "channels": (4,)}), ("NetworkClassifier", {"hidden": [8], "dropout": 0.2}), ("NetworkRegressor", {"hidden": [8]}),
+        ("Autoencoder", {"hidden": [8], "noise": 0.3}),
+        ("Autoencoder", {"hidden": [8], "precision": "float64", "weight_decay": 1e-3}),
+        ("ConvAutoencoder", {"image": (4, 4), "channels": (4,)}),
+        ("NetworkClassifier", {"hidden": [8], "dropout": 0.2}),
+        ("NetworkRegressor", {"hidden": [8]}),
     ],
-)  # fmt: skip
+)
 def test_networks_train_on_the_card(monkeypatch, name, more):
     """Step by step, since CUDA graphs need a real one."""
     from eckart.nn import steps, train
@@ -279,7 +411,11 @@ def test_networks_train_on_the_card(monkeypatch, name, more):
     rng = np.random.default_rng(5)
     x = (rng.standard_normal((120, 3)) @ rng.standard_normal((3, 16))).astype(np.float32)
     y = x[:, 0] > 0 if name == "NetworkClassifier" else x[:, 0]
-    given = (x, y.astype(int) if name == "NetworkClassifier" else y) if name.startswith("Network") else (x,)
+    given = (
+        (x, y.astype(int) if name == "NetworkClassifier" else y)
+        if name.startswith("Network")
+        else (x,)
+    )
     options = {"precision": "float32", "compile": False, "random_state": 0, "max_iter": 4, **more}
     if "coder" in name:
         options = {"n_components": 2, **options}
@@ -287,7 +423,9 @@ def test_networks_train_on_the_card(monkeypatch, name, more):
     for device in ("cuda", "cuda", "cpu"):
         with PretendedCard():
             model = getattr(eckart, name)(**options, device=device).fit(*given)
-            answers = np.asarray(getattr(model, "predict" if name.startswith("Network") else "transform")(x))
+            answers = np.asarray(
+                getattr(model, "predict" if name.startswith("Network") else "transform")(x)
+            )
         fits.append((model.loss_curve_.tolist(), answers))
     assert fits[0][0] == fits[1][0]
     np.testing.assert_array_equal(fits[0][1], fits[1][1])
@@ -297,13 +435,21 @@ def test_networks_train_on_the_card(monkeypatch, name, more):
 
 @pytest.mark.parametrize("optimizer", ["adam", "heavy_ball", "nesterov", "adagrad"])
 def test_a_killed_network_goes_on_on_the_card(monkeypatch, tmp_path, optimizer):
-    """What its file holds comes back to the card: the same curve and weights as without the kill."""
+    """What its file holds comes back to the card: the same curve and weights as without the
+    kill."""
     from eckart.nn import steps, train
 
     monkeypatch.setattr(train, "steps_of", steps.Steps)
     monkeypatch.setattr(checkpoint, "SECONDS", 0.0)
     x = (np.random.default_rng(6).standard_normal((120, 3)) @ np.ones((3, 8))).astype(np.float32)
-    options = {"hidden": [8], "max_iter": 5, "precision": "float32", "compile": False, "random_state": 0, "noise": 0.2}
+    options = {
+        "hidden": [8],
+        "max_iter": 5,
+        "precision": "float32",
+        "compile": False,
+        "random_state": 0,
+        "noise": 0.2,
+    }
     options |= {"device": "cuda", "optimizer": optimizer}
     epoch = train._epoch
 
@@ -313,7 +459,13 @@ def test_a_killed_network_goes_on_on_the_card(monkeypatch, tmp_path, optimizer):
     with PretendedCard():
         whole = eckart.Autoencoder(2, **options).fit(x)
         with monkeypatch.context() as m:
-            m.setattr(train, "_epoch", lambda steps, order, recipe, at, fall: stopped() if at == 3 else epoch(steps, order, recipe, at, fall))
+            m.setattr(
+                train,
+                "_epoch",
+                lambda steps, order, recipe, at, fall: (
+                    stopped() if at == 3 else epoch(steps, order, recipe, at, fall)
+                ),
+            )
             with pytest.raises(MemoryError):
                 eckart.Autoencoder(2, **options, checkpoint=tmp_path / "state").fit(x)
         seen = []

@@ -27,7 +27,9 @@ def test_singular_values_have_another_way(gives_up, shape, full, dtype):
     u, s, vt = decompositions.svd(a, full_matrices=full)
     k = min(shape)
     assert u.shape == (shape[0], shape[0] if full else k)
-    bound = 10 * max(shape) * np.finfo(dtype).eps * s[0]  # backward stable: a modest polynomial of the size, times eps ||A||
+    bound = (
+        10 * max(shape) * np.finfo(dtype).eps * s[0]
+    )  # backward stable: a modest polynomial of the size, times eps ||A||
     np.testing.assert_allclose((u[:, :k] * s) @ vt[:k], a, rtol=0, atol=bound)
     np.testing.assert_allclose(decompositions.svd(a, compute_uv=False), s, rtol=1e-5)
     assert (np.diff(s) <= 0).all()
@@ -51,7 +53,11 @@ def test_what_is_not_finite_is_still_an_error(gives_up, name):
 
 def test_a_fit_ends_as_usual_where_divide_and_conquer_gives_up(monkeypatch):
     rng = np.random.default_rng(0)
-    x = np.where(rng.random((40, 30)) < 0.5, np.nan, rng.standard_normal((40, 3)) @ rng.standard_normal((3, 30)))
+    x = np.where(
+        rng.random((40, 30)) < 0.5,
+        np.nan,
+        rng.standard_normal((40, 3)) @ rng.standard_normal((3, 30)),
+    )
     usual = SoftImpute(tau=2.0, random_state=0).fit(x)
     for name in ("svd", "eigh", "eigvalsh"):
         monkeypatch.setattr(np.linalg, name, refuse)

@@ -1,4 +1,5 @@
-"""Heavy packages stand aside until they are used, and are then the packages themselves, whole and loaded once."""
+"""Heavy packages stand aside until they are used, and are then the packages themselves, whole and
+loaded once."""
 
 from __future__ import annotations
 
@@ -17,7 +18,9 @@ def loaded(name):
 
 
 def _run(code):
-    done = subprocess.run([sys.executable, "-c", WATCHED + code], capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-c", WATCHED + code], capture_output=True, text=True, timeout=120
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -94,5 +97,8 @@ else:
 
 
 def test_a_library_that_imports_eckart_is_left_alone():
-    code = "import sys, eckart, eckart.cli.main; assert not any(type(f).__name__ == 'Finder' for f in sys.meta_path)"
+    code = (
+        "import sys, eckart, eckart.cli.main; assert not any(type(f).__name__ == 'Finder' for f "
+        "in sys.meta_path)"
+    )
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0

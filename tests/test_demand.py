@@ -1,4 +1,5 @@
-"""Lists by the chance of being taken up and liked: the formula, what it is for, and when it is not used."""
+"""Lists by the chance of being taken up and liked: the formula, what it is for, and when it is not
+used."""
 
 from __future__ import annotations
 
@@ -14,13 +15,16 @@ from eckart.metrics import ranking
 
 
 def chosen_by_people(seed=0, n=300, m=120, hide=0.2):
-    """Ratings 1 to 5 of what people of three tastes meet: popular things, of their taste, and seldom what they dislike; and likes that were hidden."""
+    """Ratings 1 to 5 of what people of three tastes meet: popular things, of their taste, and
+    seldom what they dislike; and likes that were hidden."""
     rng = np.random.default_rng(seed)
     taste, kind = rng.integers(3, size=n), rng.integers(3, size=m)
     match = taste[:, None] == kind
     popular = rng.pareto(1.0, m) + 0.05
     met = rng.random((n, m)) < np.minimum(0.9, 0.12 * popular * np.where(match, 1.5, 0.15))
-    value = np.clip(np.round(3 + match + 0.5 * rng.standard_normal(m) + 0.8 * rng.standard_normal((n, m))), 1, 5)
+    value = np.clip(
+        np.round(3 + match + 0.5 * rng.standard_normal(m) + 0.8 * rng.standard_normal((n, m))), 1, 5
+    )
     hidden = met & (value >= 4) & (rng.random((n, m)) < hide)
     return Observed.from_nan(np.where(met & ~hidden, value, np.nan)), hidden
 
@@ -56,7 +60,9 @@ def test_the_lists_are_the_sorted_formula(people, model):
 
 
 @pytest.mark.parametrize(
-    "estimator", [ALS(4), BayesianMF(4, n_samples=10, burn_in=20, thin=1), SoftImpute()], ids=lambda e: type(e).__name__
+    "estimator",
+    [ALS(4), BayesianMF(4, n_samples=10, burn_in=20, thin=1), SoftImpute()],
+    ids=lambda e: type(e).__name__,
 )
 def test_hidden_likes_are_found_and_rare_columns_do_not_lead(people, estimator):
     x, hidden = people
@@ -68,13 +74,16 @@ def test_hidden_likes_are_found_and_rare_columns_do_not_lead(people, estimator):
     ours = fitted.recommend(rows)
     by_stars = fitted.recommend(rows, by="prediction")
     score = [
-        ranking(lists, relevant, 10, ("ndcg",)).mean["ndcg"] for lists in (ours.positions, popular, by_stars.positions)
+        ranking(lists, relevant, 10, ("ndcg",)).mean["ndcg"]
+        for lists in (ours.positions, popular, by_stars.positions)
     ]
     assert score[0] > 1.1 * max(score[1:])
     assert ours.scores.max() <= 5
     assert ours.scores.min() >= 1
     rare = np.flatnonzero(x.column_counts() < 5)
-    assert np.bincount(ours.positions.ravel(), minlength=x.n_columns)[rare].max() <= 0.01 * len(rows)
+    assert np.bincount(ours.positions.ravel(), minlength=x.n_columns)[rare].max() <= 0.01 * len(
+        rows
+    )
 
 
 def test_at_random_means_by_prediction():
@@ -115,7 +124,9 @@ def test_saved_with_its_lists(people, model, tmp_path):
 
 def test_new_rows_get_about_what_fitted_rows_get(people, model):
     x, _ = people
-    some = replace(x, indptr=x.indptr[:21], indices=x.indices[: x.indptr[20]], data=x.data[: x.indptr[20]])
+    some = replace(
+        x, indptr=x.indptr[:21], indices=x.indices[: x.indptr[20]], data=x.data[: x.indptr[20]]
+    )
     new, old = model.recommend(X=some, n=10), model.recommend(np.arange(20), n=10)
     same = [len(set(a) & set(b)) for a, b in zip(new.positions.tolist(), old.positions.tolist())]
     assert np.mean(same) > 8.5

@@ -1,4 +1,5 @@
-"""Blocks of rows on a device: every model has the answer of blocks on the processors. The device is that of CPU tensors; a GPU differs by its name alone."""
+"""Blocks of rows on a device: every model has the answer of blocks on the processors. The device is
+that of CPU tensors; a GPU differs by its name alone."""
 
 from __future__ import annotations
 
@@ -31,7 +32,9 @@ SEQUENTIAL = ("LDA gibbs", "GloVe adagrad", "SkipGram")
 
 def fitted(case, inner):
     name, options, kind, verbs = CASES[case]
-    model = getattr(eckart, name)(**options).set_params(random_state=0, engine=BlocksEngine(1, Here(inner), cut=3))
+    model = getattr(eckart, name)(**options).set_params(
+        random_state=0, engine=BlocksEngine(1, Here(inner), cut=3)
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # few iterations: some do not converge
         model.fit(data()[kind])
@@ -42,27 +45,43 @@ def fitted(case, inner):
 def test_every_model_has_the_answer_of_blocks_on_the_processors(case, monkeypatch):
     done = []
     whole = blocks.DeviceBlocks._there
-    monkeypatch.setattr(blocks.DeviceBlocks, "_there", lambda self, name, *rest: (done.append(name), whole(self, name, *rest))[1])
-    (there, answers), (here, wanted) = fitted(case, blocks.DeviceBlocks(1, "cpu")), fitted(case, CpuEngine(1))
+    monkeypatch.setattr(
+        blocks.DeviceBlocks,
+        "_there",
+        lambda self, name, *rest: (done.append(name), whole(self, name, *rest))[1],
+    )
+    (there, answers), (here, wanted) = (
+        fitted(case, blocks.DeviceBlocks(1, "cpu")),
+        fitted(case, CpuEngine(1)),
+    )
     assert there.certificate_.holds == here.certificate_.holds
     for got, want in zip(answers, wanted):
         # other sums of the same numbers, at an optimum or after few steps of batches
-        np.testing.assert_allclose(got, want, rtol=0, atol=(1e-4 if case == "MiniBatchNMF" else 1e-5) * np.abs(want).max())
+        np.testing.assert_allclose(
+            got, want, rtol=0, atol=(1e-4 if case == "MiniBatchNMF" else 1e-5) * np.abs(want).max()
+        )
     assert bool(done) == (case not in ALONE)
 
 
 ALONE = ("MixedTable", "MixedTable huber", "SkipGram exact")
-"""What has no primitive that is spread over blocks: columns of a table, and a small matrix of all pairs."""
+"""What has no primitive that is spread over blocks: columns of a table, and a small matrix of all
+pairs."""
 
 
 def test_a_block_is_moved_once_and_goes_with_its_owner(monkeypatch):
     engine, moves = blocks.DeviceBlocks(1, "cpu"), []
     move = held.Held._look
-    monkeypatch.setattr(held.Held, "_look", lambda self, whole: (moves.append(len(whole)), move(self, whole))[1])
-    first, second = (engine.put(Dense(np.random.default_rng(seed).random((50 + seed, 4)))) for seed in (0, 1))
+    monkeypatch.setattr(
+        held.Held, "_look", lambda self, whole: (moves.append(len(whole)), move(self, whole))[1]
+    )
+    first, second = (
+        engine.put(Dense(np.random.default_rng(seed).random((50 + seed, 4)))) for seed in (0, 1)
+    )
     for _ in range(3):
         for block in (first, second):
-            np.testing.assert_allclose(engine.times(block, v=np.eye(4), mean=None), block.matrix.array)
+            np.testing.assert_allclose(
+                engine.times(block, v=np.eye(4), mean=None), block.matrix.array
+            )
     assert moves == [50, 51]
     kept = engine._held[id(first)][1]
     assert kept.resident is not None
@@ -73,7 +92,8 @@ def test_a_block_is_moved_once_and_goes_with_its_owner(monkeypatch):
 
 def test_a_place_in_memory_that_is_used_again_is_another_block():
     engine, found = blocks.DeviceBlocks(1, "cpu"), []
-    for seed in range(20):  # each is freed before the next is made, most of them where the last one lay
+    # each is freed before the next is made, most of them where the last one lay
+    for seed in range(20):
         x = engine.put(Dense(np.full((30, 2), float(seed))))
         found.append(engine.times(x, v=np.eye(2), mean=None)[0, 0])
         del x

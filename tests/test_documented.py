@@ -16,7 +16,10 @@ def section(doc, name):
     entries = {}
     for line, after in zip(lines, [*lines[1:], ""]):
         if not line.startswith(" "):
-            entries |= {one.strip().lstrip("*"): after.startswith(" ") for one in line.partition(" :")[0].split(",")}
+            entries |= {
+                one.strip().lstrip("*"): after.startswith(" ")
+                for one in line.partition(" :")[0].split(",")
+            }
     return entries if found else {}
 
 
@@ -32,7 +35,9 @@ def public():
                     yield f"{name}.{verb}", function, True
 
 
-@pytest.mark.parametrize(("name", "thing", "answers"), [pytest.param(*one, id=one[0]) for one in public()])
+@pytest.mark.parametrize(
+    ("name", "thing", "answers"), [pytest.param(*one, id=one[0]) for one in public()]
+)
 def test_parameters_and_answers_are_described(name, thing, answers):
     signature, doc = inspect.signature(thing), inspect.getdoc(thing) or ""
     told = section(doc, "Parameters")
@@ -40,5 +45,9 @@ def test_parameters_and_answers_are_described(name, thing, answers):
         if parameter not in ("self", "cls") and not parameter.startswith("_"):
             assert told.get(parameter), f"{name} does not say what {parameter} is"
     returned = str(signature.return_annotation).strip("'")
-    if answers and returned != "None" and not returned.startswith(("Iterator", "collections.abc.Iterator")):
+    if (
+        answers
+        and returned != "None"
+        and not returned.startswith(("Iterator", "collections.abc.Iterator"))
+    ):
         assert section(doc, "Returns"), f"{name} does not say what it returns"

@@ -1,4 +1,5 @@
-"""In place of scikit-learn: what its users' fingers know. ``make test-dropin`` runs scikit-learn's own tests; here is what those do not ask."""
+"""In place of scikit-learn: what its users' fingers know. ``make test-dropin`` runs scikit-learn's
+own tests; here is what those do not ask."""
 
 from __future__ import annotations
 
@@ -49,7 +50,12 @@ RIVALS = {
 }
 POSITIVE = np.random.default_rng(0).gamma(0.5, 2.0, (40, 8)) + 0.01
 COUNTS = np.random.default_rng(1).poisson(1.0, (40, 12)).astype(float)
-TEXTS = ["red apple ripe plum", "moon star night moon", "ripe red plum apple", "star near the moon"] * 6
+TEXTS = [
+    "red apple ripe plum",
+    "moon star night moon",
+    "ripe red plum apple",
+    "star near the moon",
+] * 6
 
 
 def estimators():
@@ -83,9 +89,19 @@ def test_a_model_that_is_not_fitted_says_so(kind):
             with pytest.raises(NotFittedError, match="not fitted"):
                 getattr(model, name)
             assert not hasattr(model, name)
-    for verb in ("transform", "predict", "score_samples", "inverse_transform", "predict_proba", "impute", "perplexity"):
+    for verb in (
+        "transform",
+        "predict",
+        "score_samples",
+        "inverse_transform",
+        "predict_proba",
+        "impute",
+        "perplexity",
+    ):
         if hasattr(model, verb):
-            args = (0, 1) if verb == "predict" and hasattr(kind, "recommend") else (np.ones((2, 3)),)
+            args = (
+                (0, 1) if verb == "predict" and hasattr(kind, "recommend") else (np.ones((2, 3)),)
+            )
             with pytest.raises(NotFittedError):
                 getattr(model, verb)(*args)
 
@@ -94,7 +110,12 @@ def test_a_model_that_is_not_fitted_says_so(kind):
 def test_fitted_attributes_refuse_or_take_but_never_ignore(kind):
     model = kind()
     for name, thing in inspect.getmembers(kind):
-        if isinstance(thing, property) and name.endswith("_") and not name.startswith("_") and thing.fset is None:
+        if (
+            isinstance(thing, property)
+            and name.endswith("_")
+            and not name.startswith("_")
+            and thing.fset is None
+        ):
             with pytest.raises(AttributeError, match="cannot be set"):
                 setattr(model, name, 1.0)
 
@@ -158,7 +179,9 @@ def test_a_pca_from_stored_arrays(whiten):
     assert model.certify(POSITIVE).holds
     fitted.components_ = -fitted.components_
     np.testing.assert_allclose(
-        fitted.transform(POSITIVE), -PCA(2, whiten=whiten).fit(POSITIVE).transform(POSITIVE), atol=1e-10
+        fitted.transform(POSITIVE),
+        -PCA(2, whiten=whiten).fit(POSITIVE).transform(POSITIVE),
+        atol=1e-10,
     )
     fitted.singular_values_ = 2 * stored.singular_values_
     np.testing.assert_allclose(fitted.explained_variance_, 4 * stored.explained_variance_)
@@ -178,7 +201,10 @@ EARLY = [
     (LDA(2, learning_method="variational", max_iter=2, random_state=0), COUNTS),
     (ALS(2, max_iter=1, random_state=0), np.where(POSITIVE > 3, np.nan, POSITIVE)),
     (SVT(max_iter=2, random_state=0), np.where(POSITIVE > 3, np.nan, POSITIVE)),
-    (SoftImpute(tau=0.5, max_iter=1, tol=1e-12, random_state=0), np.where(POSITIVE > 3, np.nan, POSITIVE)),
+    (
+        SoftImpute(tau=0.5, max_iter=1, tol=1e-12, random_state=0),
+        np.where(POSITIVE > 3, np.nan, POSITIVE),
+    ),
     (PCA(2, svd_solver="power", max_iter=1, tol=1e-9, random_state=0), POSITIVE),
     (PCA(2, max_iter=1, tol=1e-12, random_state=0), np.where(POSITIVE > 3, np.nan, POSITIVE)),
     (LinearAutoencoder(2, max_iter=2, random_state=0), POSITIVE),
@@ -187,13 +213,16 @@ EARLY = [
 ]
 
 
-@pytest.mark.parametrize(("model", "x"), EARLY, ids=lambda v: repr(v)[:60] if hasattr(v, "fit") else "")
+@pytest.mark.parametrize(
+    ("model", "x"), EARLY, ids=lambda v: repr(v)[:60] if hasattr(v, "fit") else ""
+)
 def test_a_fit_that_stops_early_warns_and_one_that_was_asked_to_does_not(model, x):
     with pytest.warns(ConvergenceWarning, match=r"maximum number of iterations.*raise max_iter"):
         clone(model).fit(x)
     with warnings.catch_warnings():
         warnings.simplefilter("error", ConvergenceWarning)
-        clone(model).set_params(tol=0.0).fit(x)  # without a tolerance, max_iter is what was asked for
+        # without a tolerance, max_iter is what was asked for
+        clone(model).set_params(tol=0.0).fit(x)
 
 
 def test_the_global_seed_counts_where_no_other_is_given():
@@ -221,7 +250,9 @@ def test_no_step_at_all():
     assert start.lower_bounds_ == []
     np.testing.assert_allclose(start.means_, POSITIVE[:2])
     for method in ("batch", "online", "cvb0"):
-        assert LDA(3, learning_method=method, max_iter=0, random_state=0).fit(COUNTS).components_.shape == (3, 12)
+        assert LDA(3, learning_method=method, max_iter=0, random_state=0).fit(
+            COUNTS
+        ).components_.shape == (3, 12)
 
 
 def test_scores_are_in_the_precision_of_the_data():
@@ -260,8 +291,12 @@ def test_truncated_svd_means_what_scikit_learn_means(rng, algorithm, kind, tmp_p
     np.testing.assert_allclose(np.abs(model.components_ @ vt[:4].T), np.eye(4), atol=1e-6)
     codes = model.transform(kind(x))
     np.testing.assert_allclose(model.explained_variance_, codes.var(axis=0), rtol=1e-8)
-    np.testing.assert_allclose(model.explained_variance_ratio_, codes.var(axis=0) / x.var(axis=0).sum(), rtol=1e-8)
-    np.testing.assert_allclose(model.inverse_transform(codes), (u[:, :4] * s[:4]) @ vt[:4], atol=1e-6)
+    np.testing.assert_allclose(
+        model.explained_variance_ratio_, codes.var(axis=0) / x.var(axis=0).sum(), rtol=1e-8
+    )
+    np.testing.assert_allclose(
+        model.inverse_transform(codes), (u[:, :4] * s[:4]) @ vt[:4], atol=1e-6
+    )
     assert model.certificate_.holds
     assert model.certify(kind(x)).holds
     model.save(tmp_path / "m.safetensors")
@@ -288,16 +323,22 @@ def test_the_bound_of_lda_under_its_long_name():
     assert model.score(COUNTS) == pytest.approx(rival.score(COUNTS), rel=1e-3)
     assert model.perplexity(COUNTS) == pytest.approx(rival.perplexity(COUNTS), rel=5e-3)
     assert model.bound_ == model.perplexity(COUNTS)
-    loose = LatentDirichletAllocation(3, random_state=0, max_iter=200, evaluate_every=2, perp_tol=0.5).fit(COUNTS)
+    loose = LatentDirichletAllocation(
+        3, random_state=0, max_iter=200, evaluate_every=2, perp_tol=0.5
+    ).fit(COUNTS)
     assert loose.n_iter_ < 50
     assert LDA(3, n_jobs=2, random_state=0).fit(COUNTS).n_batch_iter_ > 0
     counted = model.transform(COUNTS, normalize=False)
-    np.testing.assert_allclose(counted / counted.sum(axis=1, keepdims=True), model.transform(COUNTS))
+    np.testing.assert_allclose(
+        counted / counted.sum(axis=1, keepdims=True), model.transform(COUNTS)
+    )
     np.testing.assert_allclose(counted.sum(axis=1), COUNTS.sum(axis=1) + 1)
 
 
 def test_lines_on_standard_output(capsys):
-    LatentDirichletAllocation(2, max_iter=3, evaluate_every=1, perp_tol=0, verbose=1, random_state=0).fit(COUNTS)
+    LatentDirichletAllocation(
+        2, max_iter=3, evaluate_every=1, perp_tol=0, verbose=1, random_state=0
+    ).fit(COUNTS)
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 3
     assert all("perplexity" in line for line in lines)
@@ -313,9 +354,12 @@ def test_tensors_in_tensors_out(kind):
     pca, gaussians = PCA(2, whiten=True).fit(x), GaussianMixture(2, random_state=0).fit(x)
     codes = pca.transform(x)
     answers = {
-        "transform": (pca, codes), "fit_transform": (pca, pca.fit_transform(x)), "score_samples": (pca, pca.score_samples(x)),
-        "predict_proba": (gaussians, gaussians.predict_proba(x)), "predict": (gaussians, gaussians.predict(x)),
-    }  # fmt: skip
+        "transform": (pca, codes),
+        "fit_transform": (pca, pca.fit_transform(x)),
+        "score_samples": (pca, pca.score_samples(x)),
+        "predict_proba": (gaussians, gaussians.predict_proba(x)),
+        "predict": (gaussians, gaussians.predict(x)),
+    }
     for name, (model, answer) in answers.items():
         assert isinstance(answer, torch.Tensor), name
         np.testing.assert_allclose(answer.numpy(), getattr(model, name)(x.numpy()), err_msg=name)
@@ -331,7 +375,9 @@ def test_fitted_attributes_are_tensors_where_the_data_were(kind, tmp_path):
     x = torch.tensor(POSITIVE, dtype=getattr(torch, kind))
     names = {
         PCA(2): "components_ mean_ explained_variance_ explained_variance_ratio_ singular_values_",
-        GaussianMixture(2, random_state=0): "weights_ means_ covariances_ precisions_ precisions_cholesky_",
+        GaussianMixture(
+            2, random_state=0
+        ): "weights_ means_ covariances_ precisions_ precisions_cholesky_",
     }
     for model, attributes in names.items():
         model.fit(x)
@@ -344,7 +390,9 @@ def test_fitted_attributes_are_tensors_where_the_data_were(kind, tmp_path):
         again = pickle.loads(pickle.dumps(model))
         assert isinstance(getattr(again, attributes.split()[0]), torch.Tensor)
         model.save(tmp_path / "m.eckart")
-        assert isinstance(getattr(eckart.load(tmp_path / "m.eckart"), attributes.split()[0]), np.ndarray)
+        assert isinstance(
+            getattr(eckart.load(tmp_path / "m.eckart"), attributes.split()[0]), np.ndarray
+        )
         model.fit(x.numpy())
         assert isinstance(getattr(model, attributes.split()[0]), np.ndarray)
 
@@ -362,12 +410,20 @@ def test_fitted_attributes_are_tensors_where_the_data_were(kind, tmp_path):
 )
 def test_mini_batches_end_no_higher_than_those_of_scikit_learn(beta, size):
     rng = np.random.default_rng(3)
-    x = rng.gamma(0.5, 1.0, (200, 3)) @ rng.gamma(0.5, 1.0, (3, 12)) * rng.gamma(20, 0.05, (200, 12)) + 0.01
+    x = (
+        rng.gamma(0.5, 1.0, (200, 3))
+        @ rng.gamma(0.5, 1.0, (3, 12))
+        * rng.gamma(20, 0.05, (200, 12))
+        + 0.01
+    )
     ours = MiniBatchNMF(3, batch_size=size, beta_loss=beta, random_state=0, max_iter=50).fit(x)
-    theirs = decomposition.MiniBatchNMF(3, batch_size=size, beta_loss=beta, random_state=0, max_iter=50).fit(x)
+    theirs = decomposition.MiniBatchNMF(
+        3, batch_size=size, beta_loss=beta, random_state=0, max_iter=50
+    ).fit(x)
     full = NMF(3, beta_loss=beta, random_state=0, max_iter=500).fit(x)
     assert ours.reconstruction_err_ <= 1.01 * theirs.reconstruction_err_
-    # errors are roots of the divergence, whose stochastic part fades by forget_factor only: a twentieth above the best at the most
+    # errors are roots of the divergence, whose stochastic part fades by forget_factor only: a
+    # twentieth above the best at the most
     assert ours.reconstruction_err_ <= 1.05 * full.reconstruction_err_
     assert ours.certificate_.holds
     assert ours.n_steps_ >= ours.n_iter_ >= 1
@@ -383,7 +439,8 @@ def test_mini_batches_go_on_forget_and_weigh_rows():
         model.partial_fit(two)
     assert model.n_steps_ == steps + 20
     codes = model.transform(two)
-    # what came before is forgotten; from the parts of other rows some starts end at an optimum of their own (0.11 at most on 16 seeds)
+    # what came before is forgotten; from the parts of other rows some starts end at an optimum of
+    # their own (0.11 at most on 16 seeds)
     assert np.linalg.norm(two - codes @ model.components_) < 0.2 * np.linalg.norm(two)
     keeps = MiniBatchNMF(2, batch_size=80, forget_factor=1.0, random_state=0).fit(one)
     for _ in range(8):
@@ -394,15 +451,20 @@ def test_mini_batches_go_on_forget_and_weigh_rows():
     heavy = np.r_[np.ones(40), np.full(40, 3.0)]
     twice = np.r_[one[:40], np.repeat(one[40:], 3, axis=0)]
     w, h = rng.random((80, 2)) + 0.1, rng.random((2, 9)) + 0.1
-    a, b = (MiniBatchNMF(2, batch_size=500, init="custom", tol=1e-6, max_iter=300) for _ in range(2))
+    a, b = (
+        MiniBatchNMF(2, batch_size=500, init="custom", tol=1e-6, max_iter=300) for _ in range(2)
+    )
     a.fit(one, sample_weight=heavy, W=w, H=h)
     b.fit(twice, W=np.r_[w[:40], np.repeat(w[40:], 3, axis=0)], H=h)
-    assert np.allclose(a.components_, b.components_, rtol=1e-3, atol=1e-4)  # from one start they take the same steps
+    # from one start they take the same steps
+    assert np.allclose(a.components_, b.components_, rtol=1e-3, atol=1e-4)
     for bad in ({"W": None}, {"weights": np.ones((80, 9))}):
         with pytest.raises(ValueError, match=r"custom|weights"):
             MiniBatchNMF(2, init="custom").fit(one, **bad)
     begun = MiniBatchNMF(2, init="custom").partial_fit(one, H=a.components_)
-    assert np.linalg.norm(one - begun.transform(one) @ begun.components_) < 0.05 * np.linalg.norm(one)
+    assert np.linalg.norm(one - begun.transform(one) @ begun.components_) < 0.05 * np.linalg.norm(
+        one
+    )
     with pytest.raises(ValueError, match="H of shape"):
         MiniBatchNMF(2, init="custom").partial_fit(one, H=a.components_[:1])
     gaps = one.copy()
@@ -413,13 +475,19 @@ def test_mini_batches_go_on_forget_and_weigh_rows():
 
 @pytest.mark.parametrize("loss", ["frobenius", "kullback-leibler", "itakura-saito"])
 def test_parts_that_the_first_batch_does_not_use_stay_alive(loss):
-    """Rows come in groups of one part each, and then nothing at all: the divergences can never leave a zero again."""
+    """Rows come in groups of one part each, and then nothing at all: the divergences can never
+    leave a zero again."""
     rng = np.random.default_rng(0)
-    x = np.kron(np.eye(4), np.ones((5, 6))) * rng.uniform(1, 2, (20, 1)) + (0.01 if loss == "itakura-saito" else 0.0)
+    x = np.kron(np.eye(4), np.ones((5, 6))) * rng.uniform(1, 2, (20, 1)) + (
+        0.01 if loss == "itakura-saito" else 0.0
+    )
     x = np.concatenate([x, np.zeros((5, 24))]) if loss != "itakura-saito" else x
-    model = MiniBatchNMF(4, beta_loss=loss, batch_size=5, random_state=0, init="random", max_iter=20).fit(x)
+    model = MiniBatchNMF(
+        4, beta_loss=loss, batch_size=5, random_state=0, init="random", max_iter=20
+    ).fit(x)
     rebuilt = model.inverse_transform(model.transform(x))
-    # one random start of a divergence in six ends where two groups share a part, half of the norm: the best of several is taken
+    # one random start of a divergence in six ends where two groups share a part, half of the norm:
+    # the best of several is taken
     assert np.linalg.norm(x - rebuilt) < 0.1 * np.linalg.norm(x)
     assert (model.components_.sum(axis=1) > 1e-3 * model.components_.sum()).all()
     # the same checks, from the data alone: H of a stochastic method is a fact there too
@@ -429,12 +497,15 @@ def test_parts_that_the_first_batch_does_not_use_stay_alive(loss):
 
 @pytest.mark.parametrize("loss", ["frobenius", "kl", "beta"])
 def test_a_stream_knows_its_first_rows(loss):
-    """The statistics that a first batch fades are those of the first rows at their W and H, in place of all rows; H is as it was."""
+    """The statistics that a first batch fades are those of the first rows at their W and H, in
+    place of all rows; H is as it was."""
     rng = np.random.default_rng(6)
     x, w, h = rng.gamma(1.0, 1.0, (9, 5)) + 0.1, rng.random((9, 2)) + 0.1, rng.random((5, 2)) + 0.1
     beta = {"frobenius": 2.0, "kl": 1.0, "beta": 0.0}[loss]
     engine = engine_named("plain")
-    options = Options(2, loss, "mm" if loss != "frobenius" else "hals", None, 1e-3, 5, Penalties(), 1, beta)
+    options = Options(
+        2, loss, "mm" if loss != "frobenius" else "hals", None, 1e-3, 5, Penalties(), 1, beta
+    )
     found = known(sides_of(engine.put(Dense(x)), options, engine), w, h, 2.5)
     s = w @ h.T
     square, cross = {
@@ -449,7 +520,8 @@ def test_a_stream_knows_its_first_rows(loss):
 
 
 def test_batches_end_when_there_is_nothing_to_gain():
-    """Noise alone: a pass that lowers the average by less than a share ``tol`` is no improvement."""
+    """Noise alone: a pass that lowers the average by less than a share ``tol`` is no
+    improvement."""
     x = np.random.default_rng(0).random((300, 20))
     few = MiniBatchNMF(4, random_state=0).fit(x)
     many = MiniBatchNMF(4, random_state=0, tol=0.0, max_no_improvement=None, max_iter=60).fit(x)

@@ -1,4 +1,5 @@
-"""The one EM loop, on a problem small enough to follow by hand: weights of two coins of known bias; and the evidence of a climb."""
+"""The one EM loop, on a problem small enough to follow by hand: weights of two coins of known bias;
+and the evidence of a climb."""
 
 from __future__ import annotations
 
@@ -34,7 +35,10 @@ class Coins:
         self.calls += 1
         if self.calls == self.interrupt_at:
             raise KeyboardInterrupt
-        one, two = theta * np.where(self.heads, 0.9, 0.1), (1 - theta) * np.where(self.heads, 0.2, 0.8)
+        one, two = (
+            theta * np.where(self.heads, 0.9, 0.1),
+            (1 - theta) * np.where(self.heads, 0.2, 0.8),
+        )
         return merged(Sums(float(np.log(o + t)), 1.0, float(o / (o + t))) for o, t in zip(one, two))
 
     def maximise(self, s):
@@ -51,7 +55,11 @@ def test_it_climbs_to_the_maximum_and_the_trace_is_that_of_the_returned_point():
     assert found.theta == pytest.approx(5 / 7, abs=1e-4)
     assert (np.diff(found.trace.values) > -1e-15).all()
     assert found.trace.reason is StopReason.CONVERGED
-    assert found.bound == found.trace.values[-1] == pytest.approx(Coins(HEADS).expect(found.theta).bound / 10)
+    assert (
+        found.bound
+        == found.trace.values[-1]
+        == pytest.approx(Coins(HEADS).expect(found.theta).bound / 10)
+    )
 
 
 def test_the_limit_counts_steps_of_maximisation():
@@ -87,9 +95,13 @@ def test_a_sound_climb_is_taken_before_a_higher_one():
 
 
 def test_the_best_of_several_climbs():
-    best, ends = best_of([lambda _, s=s: climb(Coins(HEADS), s, tol=0.0, max_iter=2) for s in (0.1, 0.7, 0.4)])
+    best, ends = best_of(
+        [lambda _, s=s: climb(Coins(HEADS), s, tol=0.0, max_iter=2) for s in (0.1, 0.7, 0.4)]
+    )
     assert best.bound == max(ends) == ends[1]
-    best, ends = best_of([lambda _: climb(Coins(HEADS, interrupt_at=2), 0.5), lambda _: pytest.fail("went on")])
+    best, ends = best_of(
+        [lambda _: climb(Coins(HEADS, interrupt_at=2), 0.5), lambda _: pytest.fail("went on")]
+    )
     assert best.trace.reason is StopReason.INTERRUPTED
     assert len(ends) == 1
 
@@ -116,7 +128,8 @@ def test_evidence_of_a_climb_fails_where_it_should():
 
 
 def test_one_small_rise_before_larger_ones_is_no_end():
-    """A bound that pauses and goes on: the climb goes on with it, and ends where the step after the last is small as well."""
+    """A bound that pauses and goes on: the climb goes on with it, and ends where the step after the
+    last is small as well."""
     bounds = [0.0, 1.0, 1.0005, 2.0, 2.5, 2.5005, 2.5006, 2.5006]
 
     class Pausing:

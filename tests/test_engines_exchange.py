@@ -1,4 +1,5 @@
-"""Every estimator runs on any engine: here on ``plain``, in a process that cannot import ``engines.cpu`` at all."""
+"""Every estimator runs on any engine: here on ``plain``, in a process that cannot import
+``engines.cpu`` at all."""
 
 from __future__ import annotations
 
@@ -17,7 +18,9 @@ from exchange import CASES
 def outcomes(tmp_path_factory):
     folder = tmp_path_factory.mktemp("exchange")
     script = Path(__file__).parent / "engines" / "exchange.py"
-    done = subprocess.run([sys.executable, script, folder], capture_output=True, check=True, text=True)
+    done = subprocess.run(
+        [sys.executable, script, folder], capture_output=True, check=True, text=True
+    )
     return dict(json.loads(line) for line in done.stdout.splitlines())
 
 

@@ -1,4 +1,5 @@
-"""Observations larger than the memory they may take: shards on the disk, the same matrix and the same answers."""
+"""Observations larger than the memory they may take: shards on the disk, the same matrix and the
+same answers."""
 
 from __future__ import annotations
 
@@ -53,7 +54,9 @@ def test_shards_hold_the_same_matrix(files, small, name):
         np.testing.assert_array_equal(getattr(parts, field), getattr(whole, field), err_msg=field)
     turned, columns = ObservedParts(parts.parts.turned), whole.transposed()
     for field in ("indptr", "indices", "data"):
-        np.testing.assert_array_equal(getattr(turned, field), getattr(columns, field), err_msg=field)
+        np.testing.assert_array_equal(
+            getattr(turned, field), getattr(columns, field), err_msg=field
+        )
 
 
 @pytest.mark.parametrize("feedback", [pytest.param("explicit", marks=pytest.mark.slow), "implicit"])
@@ -64,7 +67,9 @@ def test_als_has_the_same_answer_and_says_where_it_worked(files, small, feedback
     assert "shards of the disk" in parts.fit_.plan["engine_reason"]
     np.testing.assert_allclose(parts.objective_, whole.objective_, rtol=1e-5)
     assert parts.certificate_.holds == whole.certificate_.holds
-    assert [line[2] for line in parts.recommend("u5", n=3)] == [line[2] for line in whole.recommend("u5", n=3)]
+    assert [line[2] for line in parts.recommend("u5", n=3)] == [
+        line[2] for line in whole.recommend("u5", n=3)
+    ]
     (ids, block), (_, wanted) = (next(iter(m.complete(["u5", "u7"]))) for m in (parts, whole))
     assert ids.tolist() == ["u5", "u7"]
     np.testing.assert_allclose(block, wanted, atol=2e-3)
@@ -72,7 +77,8 @@ def test_als_has_the_same_answer_and_says_where_it_worked(files, small, feedback
 
 @pytest.mark.parametrize("room", [None, 4000])
 def test_als_chooses_the_ridge_of_shards_as_of_the_whole(tmp_path, small, monkeypatch, room):
-    """On all rows where they are few, on the same sample of rows where they are many, with the same bits for any number of threads."""
+    """On all rows where they are few, on the same sample of rows where they are many, with the same
+    bits for any number of threads."""
     from eckart.complete.factors import hidden_share
 
     if room is not None:
@@ -81,7 +87,9 @@ def test_als_chooses_the_ridge_of_shards_as_of_the_whole(tmp_path, small, monkey
     users, items = rng.integers(0, 300, 9000), rng.integers(0, 60, 9000)
     left, right = rng.standard_normal((300, 2)), rng.standard_normal((60, 2))
     values = ((left[users] * right[items]).sum(1) + 0.5 * rng.standard_normal(9000)).round(3)
-    frame = pd.DataFrame({"user": users, "item": items, "rating": values}).drop_duplicates(["user", "item"])
+    frame = pd.DataFrame({"user": users, "item": items, "rating": values}).drop_duplicates(
+        ["user", "item"]
+    )
     frame.to_csv(tmp_path / "r.csv", index=False)
     make = lambda threads: eckart.ALS(2, max_iter=3, tol=0.0, random_state=0, n_threads=threads)  # noqa: E731
     whole = make(1).fit(eckart.read(tmp_path / "r.csv", **HOW)).fit_.plan
@@ -119,7 +127,10 @@ def test_shards_go_with_the_last_who_reads_them(files, small):
             lambda t: t.assign(rating=t["rating"].where(t.index != 777)),
             r"column 'rating' has nan at row 777 of .*r.parquet",
         ),
-        (lambda t: t.assign(user=t["user"].where(t.index != 777)), "column 'user' has no value at row 777"),
+        (
+            lambda t: t.assign(user=t["user"].where(t.index != 777)),
+            "column 'user' has no value at row 777",
+        ),
     ],
     ids=["twice", "no value", "no id"],
 )
@@ -137,7 +148,10 @@ def test_a_bad_table_leaves_nothing_behind(table, small, tmp_path, monkeypatch, 
 def test_duplicates_are_merged_as_in_memory(table, small, tmp_path):
     pd.concat([table, table.iloc[:50].assign(rating=9.0)]).to_parquet(tmp_path / "r.parquet")
     for rule in ("last", "mean", "sum"):
-        a, b = (eckart.read(tmp_path / "r.parquet", **HOW, duplicates=rule, memory=m) for m in ("1GB", "500KB"))
+        a, b = (
+            eckart.read(tmp_path / "r.parquet", **HOW, duplicates=rule, memory=m)
+            for m in ("1GB", "500KB")
+        )
         np.testing.assert_array_equal(a.data, b.data, err_msg=rule)
 
 
@@ -158,7 +172,9 @@ def test_a_fit_does_not_read_all_shards_at_once(tmp_path, monkeypatch):
         "r": rng.integers(1, 6, 960).astype(float),
     }
     path = tmp_path / "r.csv"
-    path.write_text("u,i,r\n" + "\n".join(f"{u},{i},{r}" for u, i, r in zip(*table.values())) + "\n")
+    path.write_text(
+        "u,i,r\n" + "\n".join(f"{u},{i},{r}" for u, i, r in zip(*table.values())) + "\n"
+    )
 
     def refuse(self):
         raise AssertionError("all entries were read into memory")
@@ -172,29 +188,40 @@ def test_a_fit_does_not_read_all_shards_at_once(tmp_path, monkeypatch):
 
 
 def test_a_sweep_holds_the_factors_of_the_rows_twice(tmp_path, small):
-    """Old and new, or new and turned for the kernel; what the last sweep, the start or the caller held on the way is gone."""
+    """Old and new, or new and turned for the kernel; what the last sweep, the start or the caller
+    held on the way is gone."""
     users, k = 60_000, 64
     rng = np.random.default_rng(0)
     table = {"user": np.repeat(np.arange(users), 2), "item": rng.integers(0, 40, (users, 2))}
     table["item"][:, 1] += 40  # no pair twice
-    frame = pd.DataFrame({"user": table["user"], "item": table["item"].ravel(), "rating": np.ones(2 * users, np.float32)})
+    frame = pd.DataFrame(
+        {
+            "user": table["user"],
+            "item": table["item"].ravel(),
+            "rating": np.ones(2 * users, np.float32),
+        }
+    )
     frame.to_parquet(tmp_path / "r.parquet")
     x = eckart.read(tmp_path / "r.parquet", **HOW, memory="2MB")
     assert len(x.parts.lengths) > 5
     model = eckart.ALS(k, feedback="implicit", random_state=0, max_iter=3, tol=0.0)
-    eckart.ALS(k, feedback="implicit", random_state=0, max_iter=1, tol=0.0).fit(x)  # what compiling takes is not on the bill
+    eckart.ALS(k, feedback="implicit", random_state=0, max_iter=1, tol=0.0).fit(
+        x
+    )  # what compiling takes is not on the bill
     tracemalloc.start()
     try:
         model.fit(x)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    # 2.45 to 2.85 were measured, with counts and ridges of the rows and the blocks of all threads beside; 3.4 to 4.4 before
+    # 2.45 to 2.85 were measured, with counts and ridges of the rows and the blocks of all threads
+    # beside; 3.4 to 4.4 before
     assert peak < 3.15 * (users * k * 4)
 
 
 def test_topics_of_documents_are_held_once(table, small, tmp_path):
-    """A pass over shards puts the new topics of a block of documents in the place of the old, if the engine made these, and nowhere else."""
+    """A pass over shards puts the new topics of a block of documents in the place of the old, if
+    the engine made these, and nowhere else."""
     table.to_parquet(tmp_path / "r.parquet")
     docs = eckart.read(tmp_path / "r.parquet", **HOW, memory="500KB", absent="zero")
     engine = BlocksEngine(2)
@@ -220,12 +247,22 @@ def test_a_table_of_documents_and_words_is_read_as_counts(table, small, tmp_path
     from eckart.matrix_blocks import CountsParts, _Parted
 
     table.to_parquet(tmp_path / "r.parquet")
-    whole, shards = (eckart.read(tmp_path / "r.parquet", **HOW, memory=m, absent="zero") for m in ("1GB", "500KB"))
+    whole, shards = (
+        eckart.read(tmp_path / "r.parquet", **HOW, memory=m, absent="zero")
+        for m in ("1GB", "500KB")
+    )
     assert type(whole) is Counts
     assert isinstance(shards, CountsParts)
-    monkeypatch.setattr(_Parted, "_whole", property(lambda self: pytest.fail("all entries were read into memory")))
-    for model in (eckart.LDA(2, learning_method="cvb0", max_iter=3), eckart.NMF(2, max_iter=3), eckart.PLSA(2, max_iter=3)):
+    monkeypatch.setattr(
+        _Parted, "_whole", property(lambda self: pytest.fail("all entries were read into memory"))
+    )
+    for model in (
+        eckart.LDA(2, learning_method="cvb0", max_iter=3),
+        eckart.NMF(2, max_iter=3),
+        eckart.PLSA(2, max_iter=3),
+    ):
         model.set_params(random_state=0)
         a, b = (model.fit(x).components_.copy() for x in (whole, shards))
-        # sums of single precision in another order, then three steps from a start near a saddle, where differences grow (about 1e-4 of the largest on 25 seeds)
+        # sums of single precision in another order, then three steps from a start near a saddle,
+        # where differences grow (about 1e-4 of the largest on 25 seeds)
         np.testing.assert_allclose(b, a, rtol=0, atol=2e-3 * np.abs(a).max())

@@ -1,4 +1,5 @@
-"""The same rows with gaps through every door: an array, a frame, sparse observations, blocks, an iterator, and files give one answer."""
+"""The same rows with gaps through every door: an array, a frame, sparse observations, blocks, an
+iterator, and files give one answer."""
 
 from __future__ import annotations
 
@@ -43,7 +44,18 @@ def doors(x, folder):
     }
 
 
-DOORS = ["array", "float order", "np.matrix", "frame", "observed", "blocks", "npy", "mapped", "csv", "parquet"]
+DOORS = [
+    "array",
+    "float order",
+    "np.matrix",
+    "frame",
+    "observed",
+    "blocks",
+    "npy",
+    "mapped",
+    "csv",
+    "parquet",
+]
 
 
 @pytest.fixture(scope="module")
@@ -66,12 +78,17 @@ def test_pca_fits_the_same_model(opened, judged, door):
 @pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize("verb", ["transform", "impute", "score_samples", "spe"])
 def test_pca_answers_the_same(opened, judged, table, door, verb):
-    got, wanted = np.asarray(getattr(judged, verb)(opened[door]())), np.asarray(getattr(judged, verb)(table))
+    got, wanted = (
+        np.asarray(getattr(judged, verb)(opened[door]())),
+        np.asarray(getattr(judged, verb)(table)),
+    )
     assert np.isfinite(wanted).all()
     np.testing.assert_allclose(got, wanted, rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize("door", ["array", "np.matrix", "frame", "observed", "blocks", "npy", "csv"])
+@pytest.mark.parametrize(
+    "door", ["array", "np.matrix", "frame", "observed", "blocks", "npy", "csv"]
+)
 def test_a_mixture_fits_the_same_model(opened, table, door):
     models = [
         GaussianMixture(2, covariance_type="diag", random_state=0, max_iter=5, tol=0.0).fit(x)
@@ -113,12 +130,17 @@ def test_threads_do_not_change_a_bit_of_a_fit(kind, solver):
     answers = set()
     for threads in (1, 2, 3, 5, 16):
         model = PCA(4, svd_solver=solver, random_state=0, n_threads=threads, max_iter=20).fit(x)
-        answers.add(model.components_.tobytes() + model.singular_values_.tobytes() + str(model.certificate_).encode())
+        answers.add(
+            model.components_.tobytes()
+            + model.singular_values_.tobytes()
+            + str(model.certificate_).encode()
+        )
     assert len(answers) == 1
 
 
 def test_a_frame_whose_names_repeat_is_compared_by_position():
-    """fit took such a frame, and transform of the same one ended with an error of another package."""
+    """fit took such a frame, and transform of the same one ended with an error of another
+    package."""
     x = np.random.default_rng(0).normal(size=(30, 3))
     frame = pd.DataFrame(x, columns=["a", "a", "b"])
     np.testing.assert_allclose(PCA(2).fit(frame).transform(frame), PCA(2).fit_transform(x))

@@ -1,4 +1,5 @@
-"""Every public function and estimator on the same entries in memory, in a file in parts and in a Dask collection: the same answer, or a refusal."""
+"""Every public function and estimator on the same entries in memory, in a file in parts and in a
+Dask collection: the same answer, or a refusal."""
 
 from __future__ import annotations
 
@@ -22,8 +23,12 @@ KEEP = {"max_iter": 3}
 def table():
     """Ratings of people and films, some 8 % of the cells, sorted as all sources read them."""
     rng = np.random.default_rng(0)
-    frame = pd.DataFrame({"u": rng.integers(0, 60, 900), "i": rng.integers(0, 40, 900)}).drop_duplicates()
-    return frame.assign(r=rng.integers(1, 6, len(frame)).astype(float)).sort_values(["u", "i"], ignore_index=True)
+    frame = pd.DataFrame(
+        {"u": rng.integers(0, 60, 900), "i": rng.integers(0, 40, 900)}
+    ).drop_duplicates()
+    return frame.assign(r=rng.integers(1, 6, len(frame)).astype(float)).sort_values(
+        ["u", "i"], ignore_index=True
+    )
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +40,10 @@ def sources(table, tmp_path_factory):
     table.to_csv(file, index=False)
     least, entry_shards.LEAST_SHARD = entry_shards.LEAST_SHARD, 2**10
     try:
-        found = {"array": eckart.read(file, **HOW, memory="1GB"), "file in parts": eckart.read(file, **HOW, memory="20kB")}
+        found = {
+            "array": eckart.read(file, **HOW, memory="1GB"),
+            "file in parts": eckart.read(file, **HOW, memory="20kB"),
+        }
     finally:
         entry_shards.LEAST_SHARD = least
     dask = pytest.importorskip("dask.dataframe")
@@ -46,14 +54,21 @@ def sources(table, tmp_path_factory):
 
 
 CALLS = {
-    **{f"normalise {by}": (lambda x, by=by: eckart.normalise(x, by)[1]) for by in ("column", "row", "both", "global", "bias")},
-    "split": lambda x: eckart.split(x, 0.1, random_state=0), "split by row": lambda x: eckart.split(x, 0.1, by="row"),
-    "folds": lambda x: list(eckart.folds(x, 3, random_state=0)), "recovery": lambda x: eckart.recovery(x, 2),
+    **{
+        f"normalise {by}": (lambda x, by=by: eckart.normalise(x, by)[1])
+        for by in ("column", "row", "both", "global", "bias")
+    },
+    "split": lambda x: eckart.split(x, 0.1, random_state=0),
+    "split by row": lambda x: eckart.split(x, 0.1, by="row"),
+    "folds": lambda x: list(eckart.folds(x, 3, random_state=0)),
+    "recovery": lambda x: eckart.recovery(x, 2),
     "randomized_svd": lambda x: eckart.randomized_svd(x, 2),
-    "power_method": eckart.power_method, "tune": lambda x: eckart.tune(x, n_components=[1], l2=[1.0], folds=2, random_state=0),
+    "power_method": eckart.power_method,
+    "tune": lambda x: eckart.tune(x, n_components=[1], l2=[1.0], folds=2, random_state=0),
     "compare": lambda x: eckart.compare(x, random_state=0),
-    "read": lambda x: eckart.read(x), "metrics.ranking": lambda x: eckart.metrics.ranking(np.zeros((60, 2), int), x, 2),
-}  # fmt: skip
+    "read": lambda x: eckart.read(x),
+    "metrics.ranking": lambda x: eckart.metrics.ranking(np.zeros((60, 2), int), x, 2),
+}
 MODELS = {
     "ALS": eckart.ALS(2, l2=0.5, random_state=0, **KEEP),
     "ALS implicit": eckart.ALS(2, feedback="implicit", random_state=0, **KEEP),
@@ -83,10 +98,15 @@ MODELS = {
     "SkipGram": eckart.SkipGram(2),
 }
 VERBS = {
-    "certify": lambda m, x: m.certify(x), "predict": lambda m, x: m.predict([1, 2], [1, 2]), "recommend": lambda m, x: m.recommend([1, 2], 3),
-    "similar": lambda m, x: m.similar(columns=[1], n=3), "explain": lambda m, x: m.explain(1, 2), "transform": lambda m, x: m.transform(x),
-    "update": lambda m, x: m.update(x), "complete": lambda m, x: next(iter(m.complete([1, 2]))),
-}  # fmt: skip
+    "certify": lambda m, x: m.certify(x),
+    "predict": lambda m, x: m.predict([1, 2], [1, 2]),
+    "recommend": lambda m, x: m.recommend([1, 2], 3),
+    "similar": lambda m, x: m.similar(columns=[1], n=3),
+    "explain": lambda m, x: m.explain(1, 2),
+    "transform": lambda m, x: m.transform(x),
+    "update": lambda m, x: m.update(x),
+    "complete": lambda m, x: next(iter(m.complete([1, 2]))),
+}
 
 
 def _answered(do, *given):
@@ -109,7 +129,10 @@ LONG = ("ExactRecovery", "LinearAutoencoder")  # hundreds of passes over the par
 
 
 @pytest.mark.parametrize("kind", KINDS[1:])
-@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in MODELS])
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in MODELS],
+)
 @pytest.mark.parametrize("absent", ["unknown", "zero"])
 def test_models_fit_or_refuse_in_words(sources, name, kind, absent):
     from eckart.matrix_blocks import as_counts
@@ -152,7 +175,9 @@ def test_rows_of_parts_come_as_they_are(sources):
 
     whole, parts = (list(row_parts(sources[k], 7)) for k in ("array", "file in parts"))
     for field in ("indices", "data", "rows"):
-        np.testing.assert_array_equal(*(np.concatenate([getattr(p, field) for p in each]) for each in (whole, parts)))
+        np.testing.assert_array_equal(
+            *(np.concatenate([getattr(p, field) for p in each]) for each in (whole, parts))
+        )
     assert all(isinstance(p, Observed) and not isinstance(p, ObservedParts) for p in parts)
 
 
@@ -161,9 +186,12 @@ def test_a_matrix_with_unknown_entries_has_no_products(sources):
         eckart.randomized_svd(sources["array"], 2)
 
 
-@pytest.mark.parametrize("method", [["--method", "als", "-k", "2"], pytest.param([], marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "method", [["--method", "als", "-k", "2"], pytest.param([], marks=pytest.mark.slow)]
+)
 def test_the_shell_completes_what_is_larger_than_the_memory(table, tmp_path, monkeypatch, method):
-    """The default path of ``eckart complete FILE``, with a tenth held out, on shards of the disk."""
+    """The default path of ``eckart complete FILE``, with a tenth held out, on shards of the
+    disk."""
     from typer.testing import CliRunner
 
     from eckart.cli.main import app
@@ -172,14 +200,33 @@ def test_the_shell_completes_what_is_larger_than_the_memory(table, tmp_path, mon
     table.to_csv(tmp_path / "r.csv", index=False)
     monkeypatch.setattr(entry_shards, "LEAST_SHARD", 2**10)
     monkeypatch.setattr(long_tables, "memory_of", lambda *_: 20_000)
-    words = ["complete", str(tmp_path / "r.csv"), "--rows", "u", "--columns", "i", "--values", "r", "--model", str(tmp_path / "m.safetensors"), *method]
+    words = [
+        "complete",
+        str(tmp_path / "r.csv"),
+        "--rows",
+        "u",
+        "--columns",
+        "i",
+        "--values",
+        "r",
+        "--model",
+        str(tmp_path / "m.safetensors"),
+        *method,
+    ]
     run = CliRunner().invoke(app, words, catch_exceptions=False)
     assert run.exit_code in (0, 1), run.output
     assert "held out" in run.output.lower() or "held-out" in run.output.lower(), run.output
     assert eckart.load(tmp_path / "m.safetensors").predict(1, 1).shape == (1,)
 
 
-@pytest.mark.parametrize("make", [lambda: eckart.PCA(2), lambda: eckart.TruncatedSVD(2, random_state=0), lambda: eckart.NMF(2, random_state=0, max_iter=5)])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: eckart.PCA(2),
+        lambda: eckart.TruncatedSVD(2, random_state=0),
+        lambda: eckart.NMF(2, random_state=0, max_iter=5),
+    ],
+)
 def test_shards_of_counts_are_one_matrix_for_every_model(tmp_path, make):
     from scipy import sparse
 
@@ -188,7 +235,9 @@ def test_shards_of_counts_are_one_matrix_for_every_model(tmp_path, make):
     shards = eckart.shards(tmp_path / "*.npz")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        np.testing.assert_allclose(make().fit(shards).components_, make().fit(x).components_, atol=1e-6)
+        np.testing.assert_allclose(
+            make().fit(shards).components_, make().fit(x).components_, atol=1e-6
+        )
     eckart.write_shards([sparse.eye(3)], tmp_path, name="z")
     with pytest.raises(InputError, match="wanted the same number in each"):
         make().fit(eckart.shards(tmp_path / "*.npz"))

@@ -14,7 +14,8 @@ from test_soft_impute import ODD, planted, random_observed, whole
 
 
 def hard(seed, n=150, k=3, oversampling=2.0, kappa=10.0):
-    """A rank-k matrix with the given condition number, seen at oversampling x degrees of freedom entries, at least k in every row and column."""
+    """A rank-k matrix with the given condition number, seen at oversampling x degrees of freedom
+    entries, at least k in every row and column."""
     rng = np.random.default_rng(seed)
     u, v = (np.linalg.qr(rng.standard_normal((n, k)))[0] for _ in range(2))
     a = (u * np.linspace(kappa, 1, k) * n) @ v.T
@@ -40,7 +41,9 @@ def test_most_instances_at_twice_the_degrees_of_freedom():
     good = 0
     for seed in range(4):
         a, x = hard(seed, oversampling=2.0)
-        good += np.linalg.norm(whole(ExactRecovery(3, random_state=0).fit(x)) - a) < 1e-6 * np.linalg.norm(a)
+        good += np.linalg.norm(
+            whole(ExactRecovery(3, random_state=0).fit(x)) - a
+        ) < 1e-6 * np.linalg.norm(a)
     assert good >= 3
 
 
@@ -60,7 +63,9 @@ def test_too_few_entries_are_told():
     model = ExactRecovery(12, random_state=0, max_iter=40, attempts=1).fit(x)
     assert not model.certificate_.holds
     assert model.certificate_["verdict"] in ("disproven", "not proven")
-    if model.certificate_["verdict"] == "not proven":  # the entries fit: a rank that is too high says nothing about the matrix
+    if (
+        model.certificate_["verdict"] == "not proven"
+    ):  # the entries fit: a rank that is too high says nothing about the matrix
         assert "give n_components" in model.certificate_.notes[0]
 
 
@@ -87,7 +92,9 @@ def test_threads_seed_precision():
     assert small.certificate_.holds
 
 
-@pytest.mark.parametrize("x", [ODD[name] for name in ("equal", "one", "empty row and column", "zeros")])
+@pytest.mark.parametrize(
+    "x", [ODD[name] for name in ("equal", "one", "empty row and column", "zeros")]
+)
 @pytest.mark.parametrize("k", [1, 7])
 def test_odd_data_has_a_defined_answer(x, k):
     model = ExactRecovery(k, random_state=0, max_iter=100).fit(x)
@@ -100,7 +107,11 @@ def test_tangent_coordinates_are_an_isometry_and_adjoint():
     x, rng = random_observed(0, 20, 15, 0.4), np.random.default_rng(0)
     u, v = (np.linalg.qr(rng.standard_normal((n, 2)))[0] for n in (20, 15))
     t = Tangent(Sampling(x, engine_named()), u, v)
-    g = t.inside(Coordinates(rng.standard_normal((2, 2)), rng.standard_normal((20, 2)), rng.standard_normal((15, 2))))
+    g = t.inside(
+        Coordinates(
+            rng.standard_normal((2, 2)), rng.standard_normal((20, 2)), rng.standard_normal((15, 2))
+        )
+    )
     left, right = t.factors(g)
     assert g.dot(g) == pytest.approx(np.sum((left @ right.T) ** 2))
     assert g.dot(t.adjoint(x.data)) == pytest.approx(float(t.forward(g) @ x.data))
@@ -115,7 +126,11 @@ def test_retraction_is_the_best_rank_k_approximation():
     rng = np.random.default_rng(0)
     u, v = (np.linalg.qr(rng.standard_normal((n, 2)))[0] for n in (12, 9))
     t = Tangent(Sampling(random_observed(0, 12, 9), engine_named()), u, v)
-    g = t.inside(Coordinates(rng.standard_normal((2, 2)), rng.standard_normal((12, 2)), rng.standard_normal((9, 2))))
+    g = t.inside(
+        Coordinates(
+            rng.standard_normal((2, 2)), rng.standard_normal((12, 2)), rng.standard_normal((9, 2))
+        )
+    )
     left, right = t.factors(Coordinates(np.diag([3.0, 2.0]) + g.m, g.x, g.y))
     a, s, bt = np.linalg.svd(left @ right.T)
     w, found, z = t.retract(np.array([3.0, 2.0]), g)

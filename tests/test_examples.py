@@ -43,7 +43,10 @@ def numbers(pattern: str, text: str) -> list[float]:
 def test_every_example_is_tested():
     names = {path.name for path in FOLDER.rglob("*.py")}
     reduce = {"plot_autoencoder.py", "plot_choose_k.py", "plot_digits.py", "plot_missing.py"}
-    completions = "cold_start compare item_response mixed_table path phase photograph rank recommend saddle series"
+    completions = (
+        "cold_start compare item_response mixed_table path phase photograph rank recommend "
+        "saddle series"
+    )
     complete = {f"plot_{name}.py" for name in completions.split()}
     explain = {f"plot_{name}.py" for name in ("mixture", "parts", "topics")}
     embed = {f"plot_{name}.py" for name in ("baskets", "pmi_optimum", "words")}
@@ -89,7 +92,9 @@ def test_demo_finds_what_it_says_and_writes_a_self_contained_report(run, tmp_pat
     (psnr,) = numbers(r"restored with PSNR # dB", out)
     assert psnr > 26
     assert (tmp_path / "out" / "photograph.png").stat().st_size > 10_000
-    topics = [set(line.split("%")[1].split()) for line in out.splitlines() if line.startswith("topic ")]
+    topics = [
+        set(line.split("%")[1].split()) for line in out.splitlines() if line.startswith("topic ")
+    ]
     assert len(topics) == 15
     for words in (
         {"distribution", "test"},
@@ -98,7 +103,11 @@ def test_demo_finds_what_it_says_and_writes_a_self_contained_report(run, tmp_pat
         {"random", "generator"},
     ):
         assert any(words <= topic for topic in topics), f"no topic holds {words}"
-    ours, plain = numbers(r"perplexity # on \d+ words of documents that a fit has not seen, # by word frequencies", out)
+    ours, plain = numbers(
+        r"perplexity # on \d+ words of documents that a fit has not seen, # by word "
+        r"frequencies",
+        out,
+    )
     assert ours < 0.6 * plain
     assert "column is to columns" in out
     assert "sinh is to cosh" in out
@@ -187,7 +196,8 @@ def test_a_photograph_is_restored_better_from_patches(run):
     out, figures = run("plot_photograph.py")
     assert figures == 3
     blank, rows, patches = (
-        numbers(rf"{name} +PSNR # dB", out)[0] for name in ("mean colour", "rows of pixels", "patches")
+        numbers(rf"{name} +PSNR # dB", out)[0]
+        for name in ("mean colour", "rows of pixels", "patches")
     )
     assert blank + 8 < rows
     assert rows + 2 < patches
@@ -201,7 +211,9 @@ def test_the_rank_rises_along_the_path_and_debiasing_helps_at_the_true_one(run):
     assert "Certificate: HOLDS (global)" in out
     lines = [
         tuple(map(float, line))
-        for line in re.findall(r"tau +([\d.]+) +rank +(\d+) +error ([\d.]+) +debiased ([\d.]+)", out)
+        for line in re.findall(
+            r"tau +([\d.]+) +rank +(\d+) +error ([\d.]+) +debiased ([\d.]+)", out
+        )
     ]
     taus, ranks, shrunk, debiased = zip(*lines)
     assert list(taus) == sorted(taus, reverse=True)
@@ -216,7 +228,8 @@ def test_too_many_factors_harm_als_and_not_the_bayesian_model(run):
     assert figures == 2
     assert "chosen: {'n_components': 4" in out
     small, tuned, bayes = (
-        numbers(rf"{name} +# +# +# +# +#", out) for name in ("ALS, ridge 0.005", "ALS, ridge tuned", "Bayesian")
+        numbers(rf"{name} +# +# +# +# +#", out)
+        for name in ("ALS, ridge 0.005", "ALS, ridge tuned", "Bayesian")
     )
     assert small[4] > 1.3 * small[2]
     assert tuned[4] < small[4]
@@ -232,7 +245,9 @@ def test_item_response_covers_abilities_and_difficulties(run):
     assert found < 0.7 * plain
     assert "certificate holds: True" in out
     for name in ("ability", "difficulty"):
-        assert 62 <= numbers(rf"{name}: #% of the true values", out)[0] <= 100  # 20 questions: a deviation of 7 %, four of them from 90 %
+        assert (
+            62 <= numbers(rf"{name}: #% of the true values", out)[0] <= 100
+        )  # 20 questions: a deviation of 7 %, four of them from 90 %
     assert out.count("discrimination") == 5
 
 
@@ -260,7 +275,11 @@ def test_recommendations_follow_planted_tastes_and_are_explained(run):
 def test_recommenders_are_compared_on_the_same_hidden_entries(run):
     out, figures = run("plot_compare.py")
     assert figures == 1
-    lines = [line.split() for line in out.splitlines() if re.match(r"(slim|ease|gf-cf|als|blend|popularity) ", line)]
+    lines = [
+        line.split()
+        for line in out.splitlines()
+        if re.match(r"(slim|ease|gf-cf|als|blend|popularity) ", line)
+    ]
     ndcg = {line[0]: float(line[1]) for line in lines}
     assert len(ndcg) == 6
     assert min(ndcg["slim"], ndcg["ease"], ndcg["gf-cf"], ndcg["blend"]) > 1.5 * ndcg["popularity"]
@@ -283,7 +302,9 @@ def test_topics_of_documentation_follow_its_packages(run):
     out, figures = run("plot_topics.py")
     assert figures == 4
     assert re.search(r"1\d{3} documents, \d+ words", out)
-    inside, chance = numbers(r"#% of the functions lie in the commonest subpackage of their topic, #% would", out)
+    inside, chance = numbers(
+        r"#% of the functions lie in the commonest subpackage of their topic, #% would", out
+    )
     assert inside > 1.8 * chance
     assert re.search(r"a new text: \d+% topic \d+ \(.*\), 7 words dropped", out)
     found = [numbers(rf"{k} topics: perplexity #, coherence #", out) for k in (4, 8, 16, 32)]
@@ -309,7 +330,8 @@ def test_parts_are_local_and_hidden_pixels_are_filled(run):
     assert "Certificate: HOLDS (stationary)" in out
     parts, components = numbers(r"empty pixels +#% of a part, #% of a component", out)
     assert parts > 50
-    swimmers = "256 images" in out  # where the faces are not on this machine; most of their pixels are always empty
+    # where the faces are not on this machine; most of their pixels are always empty
+    swimmers = "256 images" in out
     assert swimmers or 1.5 * components < 50
     ours, best = numbers(r"error +# from parts, # from components", out)
     assert best < ours < 2 * best + (0.1 if swimmers else 0.05)
@@ -339,7 +361,14 @@ def test_products_of_baskets_find_their_errand(run):
     inside, chance = numbers(r"the five nearest are of the same errand: #%, by chance #%", out)
     assert inside > 80 > 3 * chance
     proposed = out.split("with flour A, eggs B, milk: ")[1].splitlines()[0].split(", ")
-    assert {product[:-2] for product in proposed} <= {"flour", "sugar", "yeast", "butter", "eggs", "vanilla"}
+    assert {product[:-2] for product in proposed} <= {
+        "flour",
+        "sugar",
+        "yeast",
+        "butter",
+        "eggs",
+        "vanilla",
+    }
     assert "mop A: mop A" in out
     assert numbers(r"skip-gram #%, PMI #%", out)[1] > 90
 
@@ -354,7 +383,10 @@ def test_skip_gram_reaches_shifted_pmi(run):
         assert far < 0.01
         assert loss == pytest.approx(bound, abs=2e-6)
     assert numbers(r"stochastic, r = 1: largest \|score - PMI\| #", out)[0] < 0.2
-    gaps = [float(g) for g in re.findall(r"\d+: ([\d.e+-]+)", out.split("gap by k: ")[1].splitlines()[0])]
+    gaps = [
+        float(g)
+        for g in re.findall(r"\d+: ([\d.e+-]+)", out.split("gap by k: ")[1].splitlines()[0])
+    ]
     assert gaps == sorted(gaps, reverse=True)
     assert gaps[-1] < 1e-6 < 1e-3 < gaps[0]
     assert numbers(r"PMI by SVD: largest \|score - PMI\| #", out)[0] < 0.01

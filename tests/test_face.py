@@ -50,7 +50,11 @@ def named_checks() -> set[str]:
     names = set()
     for path in (ROOT / "src" / "eckart").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            called = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Check"
+            called = (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Name)
+                and node.func.id == "Check"
+            )
             if called and node.args and isinstance(node.args[0], ast.Constant):
                 names.add(node.args[0].value)
     return names - {"gap"}  # of a doctest
@@ -67,7 +71,9 @@ def test_the_page_on_failing_certificates_names_every_check():
 def test_dependency_groups_say_what_the_extras_say():
     told = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     groups, extras = told["dependency-groups"], told["project"]["optional-dependencies"]
-    flat = {name: [one for one in wanted if isinstance(one, str)] for name, wanted in groups.items()}
+    flat = {
+        name: [one for one in wanted if isinstance(one, str)] for name, wanted in groups.items()
+    }
     assert sorted(flat["test"] + flat["lint"]) == sorted(extras["dev"])
     assert sorted(flat["docs"]) == sorted(extras["docs"])
 
@@ -75,7 +81,7 @@ def test_dependency_groups_say_what_the_extras_say():
 def test_the_version_is_written_once():
     told = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     assert "version" in told["project"]["dynamic"]
-    assert f'__version__ = "{eckart.__version__}"' in (ROOT / "src" / "eckart" / "__init__.py").read_text(
-        encoding="utf-8"
-    )
+    assert f'__version__ = "{eckart.__version__}"' in (
+        ROOT / "src" / "eckart" / "__init__.py"
+    ).read_text(encoding="utf-8")
     assert "\nversion:" not in (ROOT / "CITATION.cff").read_text(encoding="utf-8")

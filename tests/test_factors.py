@@ -1,4 +1,5 @@
-"""Factors by their definitions, and every refusal of what a file may hold: one sound example of each class, spoiled in one place."""
+"""Factors by their definitions, and every refusal of what a file may hold: one sound example of
+each class, spoiled in one place."""
 
 from __future__ import annotations
 
@@ -26,7 +27,14 @@ IDS = np.array(["a", "b", "c", "d", "e"], dtype=object)
 
 def basis(**other):
     components = np.eye(3)[:2]
-    held = {"total": 14.0, "noise": 0.5, "weight": 5.0, "rows": 5, "centered": True, "tail_shape": None}
+    held = {
+        "total": 14.0,
+        "noise": 0.5,
+        "weight": 5.0,
+        "rows": 5,
+        "centered": True,
+        "tail_shape": None,
+    }
     return Basis(np.array([1.0, 2.0, 3.0]), components, np.array([8.0, 4.0]), **(held | other))
 
 
@@ -36,7 +44,11 @@ def lowrank(**other):
 
 def embedding(**other):
     whole = Embedding(
-        A, context=A[::-1].copy(), bias=np.arange(4.0), context_bias=10 * np.arange(4.0), counts=np.arange(4)
+        A,
+        context=A[::-1].copy(),
+        bias=np.arange(4.0),
+        context_bias=10 * np.arange(4.0),
+        counts=np.arange(4),
     )
     return replace(whole, **other)
 
@@ -47,19 +59,28 @@ def topics(**other):
 
 def items(**other):
     whole = {
-        "indptr": np.array([0, 1, 3, 3]), "indices": np.array([2, 0, 1]), "data": np.ones(3), "left": np.ones((3, 2)), "right": np.ones((3, 2)),
+        "indptr": np.array([0, 1, 3, 3]),
+        "indices": np.array([2, 0, 1]),
+        "data": np.ones(3),
+        "left": np.ones((3, 2)),
+        "right": np.ones((3, 2)),
         "multipliers": np.ones(3),
-    }  # fmt: skip
+    }
     return ItemWeights(2, 3, **(whole | other))
 
 
 def mixed(**other):
-    return replace(MixedColumns(2, np.ones((3, 1)), np.zeros(3), np.ones(3), columns=IDS[:2]), **other)
+    return replace(
+        MixedColumns(2, np.ones((3, 1)), np.zeros(3), np.ones(3), columns=IDS[:2]), **other
+    )
 
 
 def network(**other):
     weights = {"a": np.ones((2, 2), np.float32)}
-    return replace(Network(weights, {"kind": "coder"}, np.zeros(2), np.ones(2), 2, classes=IDS[:2], rows=3), **other)
+    return replace(
+        Network(weights, {"kind": "coder"}, np.zeros(2), np.ones(2), 2, classes=IDS[:2], rows=3),
+        **other,
+    )
 
 
 def components(family="gaussian diag", **other):
@@ -70,12 +91,26 @@ def components(family="gaussian diag", **other):
 def series(**other):
     rng = np.random.default_rng(3)
     s, n, t, k, p = 4, 2, 6, 2, 3
-    own = np.stack([rng.uniform(0.1, 0.9, (s, n)), rng.uniform(0.5, 2, (s, n)), rng.uniform(0.1, 0.4, (s, n))], axis=2)
+    own = np.stack(
+        [rng.uniform(0.1, 0.9, (s, n)), rng.uniform(0.5, 2, (s, n)), rng.uniform(0.1, 0.4, (s, n))],
+        axis=2,
+    )
     whole = Series(
-        rng.standard_normal((n, t)), rng.uniform(0.5, 1, (n, t)), np.array([2.0, 3.0]), np.array([5.0, -1.0]), np.array([2.0, 0.5]),
-        rng.standard_normal((s, n, k)), rng.standard_normal((s, k)), 0.5 * rng.standard_normal((s, k, k)), np.stack([np.diag([0.3, 0.2])] * s),
-        own, rng.standard_normal((s, n)), rng.standard_normal((s, n, p)), rng.standard_normal((2, 2, 3)), rng.standard_normal((2, 2)),
-    )  # fmt: skip
+        rng.standard_normal((n, t)),
+        rng.uniform(0.5, 1, (n, t)),
+        np.array([2.0, 3.0]),
+        np.array([5.0, -1.0]),
+        np.array([2.0, 0.5]),
+        rng.standard_normal((s, n, k)),
+        rng.standard_normal((s, k)),
+        0.5 * rng.standard_normal((s, k, k)),
+        np.stack([np.diag([0.3, 0.2])] * s),
+        own,
+        rng.standard_normal((s, n)),
+        rng.standard_normal((s, n, p)),
+        rng.standard_normal((2, 2, 3)),
+        rng.standard_normal((2, 2)),
+    )
     return replace(whole, **other)
 
 
@@ -95,8 +130,12 @@ def test_the_sound_example_passes_and_comes_back_from_its_state(make):
 
 
 SPOILED = {
-    "orthonormal": lambda: basis().__class__(np.zeros(3), np.ones((2, 3)), np.ones(2), 1.0, 0.0, 5.0, 5, True, None),
-    "components are not orthonormal": lambda: replace(basis(), components=np.array([[1.0, 0, 0], [0.02, 0.999, 0]])),
+    "orthonormal": lambda: basis().__class__(
+        np.zeros(3), np.ones((2, 3)), np.ones(2), 1.0, 0.0, 5.0, 5, True, None
+    ),
+    "components are not orthonormal": lambda: replace(
+        basis(), components=np.array([[1.0, 0, 0], [0.02, 0.999, 0]])
+    ),
     "at most as many rows": lambda: replace(basis(), components=np.zeros((4, 3))),
     r"mean has the shape \(2,\)": lambda: replace(basis(), mean=np.zeros(2)),
     "scatter holds numbers from -1": lambda: replace(basis(), scatter=np.array([1.0, -1.0])),
@@ -122,7 +161,9 @@ SPOILED = {
     "counts are not": lambda: embedding(counts=np.ones(3)),
     "texts in part": lambda: embedding(columns=np.array(["a", 1, 2, 3], dtype=object)),
     "hold lists": lambda: embedding(columns=np.array([{}, {}, {}, {}], dtype=object)),
-    "a topic and a word": lambda: topics(counts=np.zeros((0, 3)), prior=np.zeros(0), sizes=np.zeros(0)),
+    "a topic and a word": lambda: topics(
+        counts=np.zeros((0, 3)), prior=np.zeros(0), sizes=np.zeros(0)
+    ),
     "prior": lambda: topics(prior=np.ones(3)),
     "sizes": lambda: topics(sizes=-np.ones(2)),
     "n_rows=-1": lambda: replace(items(), n_rows=-1),
@@ -154,13 +195,28 @@ SPOILED = {
     "weights holds numbers": lambda: components(weights=np.array([1.5, -0.5])),
     "a name and a number": lambda: components(n=0),
     "parameters means, spread came for bernoulli": lambda: components("bernoulli"),
-    "means has": lambda: components(parameters={"means": np.ones((2, 1)), "spread": np.ones((2, 3))}),
-    "spread holds 0": lambda: components(parameters={"means": np.ones((2, 3)), "spread": np.zeros((2, 3))}),
-    "spread are not symmetric": lambda: components("gaussian tied", parameters={"means": np.ones((2, 3)), "spread": np.triu(np.ones((3, 3)))}),
-    "spread are not positive": lambda: components("gaussian tied", parameters={"means": np.ones((2, 3)), "spread": np.ones((3, 3))}),
-    "means holds numbers from 0.5 to 1.5": lambda: components("bernoulli", parameters={"means": np.array([[0.5, 1.5, 1], [1, 1, 1]])}),
-    "do not add up": lambda: components("multinomial", parameters={"probabilities": np.full((2, 3), 0.3), "length": np.ones(1)}),
-    "no number of draws": lambda: components("multinomial", parameters={"probabilities": np.full((2, 3), 1 / 3), "length": np.array([1e17])}),
+    "means has": lambda: components(
+        parameters={"means": np.ones((2, 1)), "spread": np.ones((2, 3))}
+    ),
+    "spread holds 0": lambda: components(
+        parameters={"means": np.ones((2, 3)), "spread": np.zeros((2, 3))}
+    ),
+    "spread are not symmetric": lambda: components(
+        "gaussian tied", parameters={"means": np.ones((2, 3)), "spread": np.triu(np.ones((3, 3)))}
+    ),
+    "spread are not positive": lambda: components(
+        "gaussian tied", parameters={"means": np.ones((2, 3)), "spread": np.ones((3, 3))}
+    ),
+    "means holds numbers from 0.5 to 1.5": lambda: components(
+        "bernoulli", parameters={"means": np.array([[0.5, 1.5, 1], [1, 1, 1]])}
+    ),
+    "do not add up": lambda: components(
+        "multinomial", parameters={"probabilities": np.full((2, 3), 0.3), "length": np.ones(1)}
+    ),
+    "no number of draws": lambda: components(
+        "multinomial",
+        parameters={"probabilities": np.full((2, 3), 1 / 3), "length": np.array([1e17])},
+    ),
     "wanted gaussian, bernoulli": lambda: components("gaussian wide"),
     "without draws": lambda: series(profile=np.zeros((4, 2, 0))),
     "memory phi of 1": lambda: series(own=series().own + np.array([1.0, 0, 0])),
@@ -169,18 +225,26 @@ SPOILED = {
     "shock are not positive": lambda: series(shock=np.zeros((4, 2, 2))),
     "transition has": lambda: series(transition=np.zeros((4, 2, 1))),
     "rows are not distinct ids": lambda: series(rows=np.array(["a", "a"], dtype=object)),
-}  # fmt: skip
+}
 
 
 FAMILIES = {
     "gaussian full": {"means": np.ones((2, 3)), "spread": np.stack([np.eye(3)] * 2)},
-    "gaussian tied": {"means": np.ones((2, 3)), "spread": np.array([[2.0, -1, 0], [-1, 2, 0], [0, 0, 1]])},
+    "gaussian tied": {
+        "means": np.ones((2, 3)),
+        "spread": np.array([[2.0, -1, 0], [-1, 2, 0], [0, 0, 1]]),
+    },
     "gaussian spherical": {"means": np.ones((2, 3)), "spread": np.ones(2)},
     "gaussian unit": {"means": np.ones((2, 3))},
-    "gaussian factor": {"means": np.ones((2, 3)), "spread": np.ones((2, 3)), "loadings": np.ones((2, 3, 1)), "origin": np.zeros(3)},
+    "gaussian factor": {
+        "means": np.ones((2, 3)),
+        "spread": np.ones((2, 3)),
+        "loadings": np.ones((2, 3, 1)),
+        "origin": np.zeros(3),
+    },
     "bernoulli": {"means": np.ones((2, 3))},
     "multinomial": {"probabilities": np.full((2, 3), 1 / 3), "length": np.array([20.0])},
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -189,7 +253,9 @@ def test_a_family_has_its_arrays_and_no_others(family):
     components(family, parameters=held).check()
     for name in held:
         with pytest.raises(FileError, match=f"came for {family}"):
-            components(family, parameters={other: held[other] for other in held if other != name}).check()
+            components(
+                family, parameters={other: held[other] for other in held if other != name}
+            ).check()
         with pytest.raises(FileError, match=name):
             components(family, parameters=held | {name: np.concatenate([held[name]] * 2)}).check()
 
@@ -222,7 +288,9 @@ def test_a_basis_by_its_definition():
     x = np.arange(6.0).reshape(2, 3)
     np.testing.assert_allclose(b.encode(x), (x - b.mean)[:, :2])
     np.testing.assert_allclose(b.decode(np.ones((1, 2))), [[2.0, 3.0, 3.0]])
-    assert [replace(b, scatter=np.array(s)).rank for s in ([8.0, 4.0], [8.0, 1e-15], [0.0, 0.0])] == [2, 1, 0]
+    assert [
+        replace(b, scatter=np.array(s)).rank for s in ([8.0, 4.0], [8.0, 1e-15], [0.0, 0.0])
+    ] == [2, 1, 0]
 
 
 def test_cells_of_low_rank_by_their_definition():
@@ -232,7 +300,11 @@ def test_cells_of_low_rank_by_their_definition():
         row_scale=np.arange(4.0) + 1,
         column_scale=np.arange(5.0) + 2,
     )
-    want = (A @ B.T * f.row_scale[:, None] + f.row_bias[:, None]) * f.column_scale + f.column_bias + 0.5
+    want = (
+        (A @ B.T * f.row_scale[:, None] + f.row_bias[:, None]) * f.column_scale
+        + f.column_bias
+        + 0.5
+    )
     i, j = np.nonzero(np.ones((4, 5)))
     np.testing.assert_allclose(f.at(i, j).reshape(4, 5), want)
     np.testing.assert_allclose(f.block(slice(None)), want)
@@ -263,25 +335,44 @@ def test_forecasts_of_a_series_are_those_of_its_draws():
         for h in range(1, steps + 1):
             power = np.linalg.matrix_power(f.transition[d], h)
             phi, v, s = f.own[d].T
-            each[d, :, h - 1] = f.profile[d][:, (5 + h) % 3] + phi**h * f.state[d] + f.left[d] @ power @ f.last[d]
+            each[d, :, h - 1] = (
+                f.profile[d][:, (5 + h) % 3] + phi**h * f.state[d] + f.left[d] @ power @ f.last[d]
+            )
             shocks = sum(
-                np.linalg.matrix_power(f.transition[d], g) @ f.shock[d] @ np.linalg.matrix_power(f.transition[d], g).T for g in range(h)
-            )  # fmt: skip
-            within[d, :, h - 1] = (1 - phi ** (2 * h)) * v + s + np.einsum("ij,jk,ik->i", f.left[d], shocks, f.left[d])
+                np.linalg.matrix_power(f.transition[d], g)
+                @ f.shock[d]
+                @ np.linalg.matrix_power(f.transition[d], g).T
+                for g in range(h)
+            )
+            within[d, :, h - 1] = (
+                (1 - phi ** (2 * h)) * v
+                + s
+                + np.einsum("ij,jk,ik->i", f.left[d], shocks, f.left[d])
+            )
     np.testing.assert_allclose(mean, f.centre[:, None] + f.scale[:, None] * each.mean(axis=0))
-    np.testing.assert_allclose(deviation, f.scale[:, None] * np.sqrt(within.mean(axis=0) + each.var(axis=0)))
-    np.testing.assert_allclose(f.deviation([0, 1], [2, 3]), np.hypot(f.spread[[0, 1], [2, 3]], f.sigma))
-    np.testing.assert_array_equal(f.deviation([0, 1], [2, 3], noise=False), f.spread[[0, 1], [2, 3]])
+    np.testing.assert_allclose(
+        deviation, f.scale[:, None] * np.sqrt(within.mean(axis=0) + each.var(axis=0))
+    )
+    np.testing.assert_allclose(
+        f.deviation([0, 1], [2, 3]), np.hypot(f.spread[[0, 1], [2, 3]], f.sigma)
+    )
+    np.testing.assert_array_equal(
+        f.deviation([0, 1], [2, 3], noise=False), f.spread[[0, 1], [2, 3]]
+    )
 
 
 def test_arrays_of_a_posterior_fit_each_other():
     draws, inner = 2, 2  # k = S (d - 1): each draw has its own columns of the factors
     f = LowRank(np.ones((4, draws * inner)), np.ones((5, draws * inner)))
     sound = {
-        "posterior.alpha": np.ones(draws), "posterior.rows.bias": np.zeros((4, draws)), "posterior.columns.bias": np.zeros((5, draws)),
-        "posterior.rows.precisions": np.ones((4, draws)), "posterior.rows.mu": np.zeros((draws, inner + 1)),
-        "posterior.rows.precision": np.stack([np.eye(inner + 1)] * draws), "posterior.rows.noise": np.ones((draws, 2)),
-    }  # fmt: skip
+        "posterior.alpha": np.ones(draws),
+        "posterior.rows.bias": np.zeros((4, draws)),
+        "posterior.columns.bias": np.zeros((5, draws)),
+        "posterior.rows.precisions": np.ones((4, draws)),
+        "posterior.rows.mu": np.zeros((draws, inner + 1)),
+        "posterior.rows.precision": np.stack([np.eye(inner + 1)] * draws),
+        "posterior.rows.noise": np.ones((draws, 2)),
+    }
     check_extras(f, sound)
     for words, spoiled in {
         "factors of 4 columns came for 2 draws of 3 numbers": {

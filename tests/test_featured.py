@@ -1,4 +1,5 @@
-"""Attributes and times through the doors: frames of every kind, ids that are lacking, files, the shell, resumed fits."""
+"""Attributes and times through the doors: frames of every kind, ids that are lacking, files, the
+shell, resumed fits."""
 
 from __future__ import annotations
 
@@ -48,9 +49,12 @@ def encoded(frame, key="id"):
 
 def test_pandas_polars_arrow_mappings_and_files_are_written_alike(tmp_path):
     columns = {
-        "id": ["a", "b", "c", "d"], "n": [1.0, 2.0, None, 4.0], "flag": [True, False, True, None], "kind": ["u", "u", "v", "v"],
+        "id": ["a", "b", "c", "d"],
+        "n": [1.0, 2.0, None, 4.0],
+        "flag": [True, False, True, None],
+        "kind": ["u", "u", "v", "v"],
         "day": pd.to_datetime(["2020-01-01", "2020-01-03", "2020-02-01", "2021-01-01"]),
-    }  # fmt: skip
+    }
     pandas = pd.DataFrame(columns)
     first, wanted = encoded(pandas)
     assert first.names() == ["n", "flag", "kind=u", "kind=v", "day"]
@@ -90,7 +94,13 @@ def test_an_encoding_survives_a_file_and_refuses_what_is_none():
         bad["columns"][0] |= change
         with pytest.raises(FileError):
             Encoding.from_dict(bad)
-    for bad in (None, [], {"key": 3, "columns": []}, {"key": None}, {"key": "id", "columns": [{"name": "x"}]}):
+    for bad in (
+        None,
+        [],
+        {"key": 3, "columns": []},
+        {"key": None},
+        {"key": "id", "columns": [{"name": "x"}]},
+    ):
         with pytest.raises(FileError):
             Encoding.from_dict(bad)
 
@@ -114,7 +124,9 @@ def test_frames_that_cannot_be_used_are_refused_in_words(frame, words):
 
 def test_ids_that_a_frame_lacks_are_named(data):
     table, frame, *_ = data
-    model = ALS(2, random_state=0, max_iter=3, tol=0).fit(table, **NAMES, row_features=frame[~frame.user.isin([3, 7])])
+    model = ALS(2, random_state=0, max_iter=3, tol=0).fit(
+        table, **NAMES, row_features=frame[~frame.user.isin([3, 7])]
+    )
     assert any("lacks 2 of 32 rows (3, 7)" in note for note in model.certificate_.notes)
     with pytest.raises(InputError, match="row_features"):
         ALS(2).fit(table, **NAMES, row_features=frame.assign(user=frame.user + 1000))
@@ -166,7 +178,9 @@ def test_columns_have_attributes_as_rows_have(data):
     turned = {"rows": "item", "columns": "user", "values": "value"}
     a = ALS(2, random_state=0, max_iter=60, tol=1e-8).fit(table, **NAMES, row_features=frame)
     b = ALS(2, random_state=0, max_iter=60, tol=1e-8).fit(table, **turned, column_features=frame)
-    assert b.predict(4, 900, column_features=NEW) == pytest.approx(a.predict(900, 4, row_features=NEW), abs=0.1)
+    assert b.predict(4, 900, column_features=NEW) == pytest.approx(
+        a.predict(900, 4, row_features=NEW), abs=0.1
+    )
     assert b.similar(column_features=NEW, n=1).rows.tolist() == [900, 901]
 
 
@@ -176,18 +190,25 @@ def test_a_model_comes_back_from_its_file_and_changed_files_are_refused(which, r
     model.save(tmp_path / "m.safetensors")
     again = load(tmp_path / "m.safetensors")
     assert np.array_equal(
-        again.predict([900, 901], 4, row_features=NEW), model.predict([900, 901], 4, row_features=NEW)
+        again.predict([900, 901], 4, row_features=NEW),
+        model.predict([900, 901], 4, row_features=NEW),
     )
     if which == "bayes":
         assert np.array_equal(again.predict(5, 4, time=0.3), model.predict(5, 4, time=0.3))
     arrays, header = pack(model)
-    changes = [lambda a, h: a.pop("features.rows"), lambda a, h: a.update({"features.rows": a["features.rows"][:-1]})]
+    changes = [
+        lambda a, h: a.pop("features.rows"),
+        lambda a, h: a.update({"features.rows": a["features.rows"][:-1]}),
+    ]
     changes += [
         lambda a, h: h["plan"]["features"].update(rows={"key": None, "columns": []}),
         lambda a, h: h["plan"].update(features=[1]),
     ]
     if which == "als":
-        changes += [lambda a, h: a.pop("features.row_map"), lambda a, h: h["plan"]["features"].update(stretch=-1.0)]
+        changes += [
+            lambda a, h: a.pop("features.row_map"),
+            lambda a, h: h["plan"]["features"].update(stretch=-1.0),
+        ]
         changes += [
             lambda a, h: h["plan"].update(l2_features=0.0),
             lambda a, h: a.update({"features.column_map": a["features.row_map"]}),
@@ -210,18 +231,25 @@ def test_a_model_comes_back_from_its_file_and_changed_files_are_refused(which, r
 
 
 def test_times_are_dates_or_numbers_and_nothing_else(data, bayes):
-    table = data[0].assign(when=pd.Timestamp("2020-01-01") + pd.to_timedelta(data[0].when * 100, unit="D"))
+    table = data[0].assign(
+        when=pd.Timestamp("2020-01-01") + pd.to_timedelta(data[0].when * 100, unit="D")
+    )
     model = BayesianMF(2, **BAYES).fit(table, **NAMES, time="when")
     assert model.fit_.plan["time"] == "dates"
     assert np.isfinite(model.predict(5, [4, 5], time=pd.Timestamp("2020-02-01"))).all()
-    for wrong, words in ((0.5, "dates, as at the fit"), ([pd.Timestamp("2020-02-01")] * 3, "3 times")):
+    for wrong, words in (
+        (0.5, "dates, as at the fit"),
+        ([pd.Timestamp("2020-02-01")] * 3, "3 times"),
+    ):
         with pytest.raises(InputError, match=words):
             model.predict(5, [4, 5], time=wrong)
     with pytest.raises(InputError, match="fitted without"):
         BayesianMF(2, **BAYES).fit(data[0], **NAMES).predict(5, 4, time=1.0)
     with pytest.raises(InputError, match="row 2"):
         BayesianMF(2, **BAYES).fit(
-            data[0].assign(when=[0.0, 1.0, np.nan] + [1.0] * (len(data[0]) - 3)), **NAMES, time="when"
+            data[0].assign(when=[0.0, 1.0, np.nan] + [1.0] * (len(data[0]) - 3)),
+            **NAMES,
+            time="when",
         )
     with pytest.raises(InputError, match="'nothing' came"):
         BayesianMF(2, **BAYES).fit(data[0], **NAMES, time="nothing")
@@ -230,7 +258,14 @@ def test_times_are_dates_or_numbers_and_nothing_else(data, bayes):
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"loss": "poisson"}, {"nonnegative": True}, {"l2": 0.0}, {"l2_bias": 0.0}, {"solver": "cg", "biases": False}]
+    "wrong",
+    [
+        {"loss": "poisson"},
+        {"nonnegative": True},
+        {"l2": 0.0},
+        {"l2_bias": 0.0},
+        {"solver": "cg", "biases": False},
+    ],
 )
 def test_choices_that_attributes_have_no_rule_for_are_refused(data, wrong):
     with pytest.raises(InputError, match="row_features"):
@@ -241,17 +276,24 @@ def test_choices_that_attributes_have_no_rule_for_are_refused(data, wrong):
 
 def test_certificates_are_measured_again_with_attributes(als, data):
     again = als.certify(observed(data[0], **NAMES))
-    assert again["relative gradient"] == pytest.approx(als.certificate_["relative gradient"], rel=1e-6)
+    assert again["relative gradient"] == pytest.approx(
+        als.certificate_["relative gradient"], rel=1e-6
+    )
     assert again["objective"] == pytest.approx(als.objective_, rel=1e-6)
 
 
 @pytest.mark.parametrize("loss", ["logistic", "ordered_probit"])
 def test_attributes_go_together_with_losses(loss, tmp_path):
-    """Rows without an entry are predicted by their attributes alone; the objective never rises; certificate, file and fold-in say the same."""
+    """Rows without an entry are predicted by their attributes alone; the objective never rises;
+    certificate, file and fold-in say the same."""
     rng = np.random.default_rng(0)
     f, g = rng.standard_normal((60, 2)), rng.standard_normal((40, 2))
     s = (f @ rng.standard_normal((2, 2)) + 0.3 * rng.standard_normal((60, 2))) @ g.T
-    a = (s + rng.logistic(size=s.shape) > 0) * 1.0 if loss == "logistic" else 1.0 + np.digitize(s + rng.standard_normal(s.shape), [-1, 1])
+    a = (
+        (s + rng.logistic(size=s.shape) > 0) * 1.0
+        if loss == "logistic"
+        else 1.0 + np.digitize(s + rng.standard_normal(s.shape), [-1, 1])
+    )
     seen = rng.random(s.shape) < 0.5
     seen[:10] = False
     i, j = np.nonzero(seen)
@@ -270,7 +312,8 @@ def test_attributes_go_together_with_losses(loss, tmp_path):
     back = load(tmp_path / "m.safetensors")
     np.testing.assert_array_equal(back.predict_proba(*cold), model.predict_proba(*cold))
     part = observed(table[table.user == 20], **NAMES)
-    # steps of a fold-in end where codes move by sqrt(FOLD_TOL); each is a share of the one before, so that all that are left out are a few times that
+    # steps of a fold-in end where codes move by sqrt(FOLD_TOL); each is a share of the one before,
+    # so that all that are left out are a few times that
     np.testing.assert_allclose(back.predict(part), model.predict([20]), atol=10 * np.sqrt(FOLD_TOL))
     later = pd.DataFrame({"user": [99], "one": [1.0], "two": [-1.0]})
     assert np.isfinite(model.predict(99, 3, row_features=later)).all()
@@ -281,7 +324,10 @@ def test_attributes_go_together_with_losses(loss, tmp_path):
     [
         (ALS(2, random_state=0, tol=0, max_iter=6), {}),
         (ALS(2, random_state=0, tol=0, max_iter=6, loss="huber"), {}),
-        (BayesianMF(2, n_samples=4, burn_in=4, thin=1, random_state=0, implicit_features=True), {"time": "when"}),
+        (
+            BayesianMF(2, n_samples=4, burn_in=4, thin=1, random_state=0, implicit_features=True),
+            {"time": "when"},
+        ),
     ],
 )
 def test_a_killed_fit_resumes_only_with_the_same_attributes(model, more, data, tmp_path):
@@ -332,16 +378,56 @@ def test_the_shell_takes_files_of_attributes_and_times(data, tmp_path, monkeypat
     data[1].to_csv("users.csv", index=False)
     NEW.rename(columns={"user": "id"}).to_csv("new.csv", index=False)
     run = CliRunner()
-    triples = ["--rows", "user", "--columns", "item", "--values", "value", "-k", "2", "--held-out", "0", "--quiet"]
-    done = run.invoke(app, ["complete", "r.csv", *triples, "--row-features", "users.csv", "--model", "m.safetensors"])
+    triples = [
+        "--rows",
+        "user",
+        "--columns",
+        "item",
+        "--values",
+        "value",
+        "-k",
+        "2",
+        "--held-out",
+        "0",
+        "--quiet",
+    ]
+    done = run.invoke(
+        app,
+        ["complete", "r.csv", *triples, "--row-features", "users.csv", "--model", "m.safetensors"],
+    )
     assert done.exit_code == 0, done.output
     listed = run.invoke(
-        app, ["recommend", "m.safetensors", "--row-features", "new.csv:id", "-n", "2", "--by", "prediction"]
+        app,
+        [
+            "recommend",
+            "m.safetensors",
+            "--row-features",
+            "new.csv:id",
+            "-n",
+            "2",
+            "--by",
+            "prediction",
+        ],
     )
     assert listed.exit_code == 0, listed.output
-    assert [line.split()[0] for line in listed.output.splitlines()[1:]] == ["900", "900", "901", "901"]
+    assert [line.split()[0] for line in listed.output.splitlines()[1:]] == [
+        "900",
+        "900",
+        "901",
+        "901",
+    ]
     why = run.invoke(
-        app, ["recommend", "m.safetensors", "--row-features", "new.csv:id", "--row", "900", "--explain", "4"]
+        app,
+        [
+            "recommend",
+            "m.safetensors",
+            "--row-features",
+            "new.csv:id",
+            "--row",
+            "900",
+            "--explain",
+            "4",
+        ],
     )
     assert "attributes" in why.output
     for wrong in (
@@ -350,7 +436,9 @@ def test_the_shell_takes_files_of_attributes_and_times(data, tmp_path, monkeypat
         ["--time", "nothing"],
         ["--time", "when", "--method", "als"],
     ):
-        failed = run.invoke(app, ["complete", "r.csv", *triples, *wrong, "--model", "n.safetensors"])
+        failed = run.invoke(
+            app, ["complete", "r.csv", *triples, *wrong, "--model", "n.safetensors"]
+        )
         assert failed.exit_code != 0
         assert wrong[0] in str(failed.exception)
 
@@ -370,16 +458,22 @@ def test_the_slow_specification_gives_the_same(data):
 
 
 def test_a_cold_row_and_a_cold_column_are_drawn_apart():
-    """Of neither is an entry known: their factors are independent draws from priors around zero, so that their product is about none; drawn by the same
-    numbers it was the sum of their variances."""
+    """Of neither is an entry known: their factors are independent draws from priors around zero, so
+    that their product is about none; drawn by the same numbers it was the sum of their
+    variances."""
     rng = np.random.default_rng(0)
     truth = rng.standard_normal((80, 3)) @ rng.standard_normal((3, 40))
     i, j = np.nonzero(rng.random(truth.shape) < 0.4)
     table = {"who": [f"p{a}" for a in i], "what": [f"f{a}" for a in j], "y": truth[i, j]}
-    people = pd.DataFrame({"who": [*(f"p{a}" for a in range(80)), "new"], "age": rng.integers(18, 70, 81)})
-    films = pd.DataFrame({"what": [*(f"f{a}" for a in range(40)), "late"], "year": rng.integers(1950, 2000, 41)})
+    people = pd.DataFrame(
+        {"who": [*(f"p{a}" for a in range(80)), "new"], "age": rng.integers(18, 70, 81)}
+    )
+    films = pd.DataFrame(
+        {"what": [*(f"f{a}" for a in range(40)), "late"], "year": rng.integers(1950, 2000, 41)}
+    )
     model = BayesianMF(3, n_samples=100, burn_in=30, thin=1, random_state=0).fit(
         table, rows="who", columns="what", values="y", row_features=people, column_features=films
     )
-    # a product of two such vectors has a standard deviation of sqrt(3) or so, its mean over 50 pairs of draws a seventh of it
+    # a product of two such vectors has a standard deviation of sqrt(3) or so, its mean over 50
+    # pairs of draws a seventh of it
     assert abs(float(model.predict("new", "late")[0])) < 0.25 * 3

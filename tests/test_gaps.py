@@ -35,7 +35,9 @@ def test_the_likelihood_is_the_one_it_claims_and_is_a_maximum(rng):
         for row in x:
             seen = ~np.isnan(row)
             if seen.any():
-                total += stats.multivariate_normal(mean[seen], covariance[np.ix_(seen, seen)]).logpdf(row[seen])
+                total += stats.multivariate_normal(
+                    mean[seen], covariance[np.ix_(seen, seen)]
+                ).logpdf(row[seen])
         return total
 
     scale = (len(x) - 1) / len(x)
@@ -66,7 +68,9 @@ def test_it_beats_mean_imputation_and_finds_the_planted_subspace(rng):
     pca = PCA(3, random_state=0).fit(holes)
     gaps = np.isnan(holes)
     ours = np.sqrt(np.mean((pca.impute(holes) - truth)[gaps] ** 2))
-    means = np.sqrt(np.mean((np.broadcast_to(np.nanmean(holes, axis=0), truth.shape) - truth)[gaps] ** 2))
+    means = np.sqrt(
+        np.mean((np.broadcast_to(np.nanmean(holes, axis=0), truth.shape) - truth)[gaps] ** 2)
+    )
     assert ours < 0.15  # the noise is 0.1
     assert means > 5 * ours
     assert principal_angles(pca.components_.T, PCA(3).fit(truth).components_.T).max() < 0.05
@@ -143,7 +147,8 @@ def test_real_gaps_of_a_survey_and_of_sensors(shared_data):
 
 
 def test_an_exact_table_with_gaps_has_a_certificate():
-    """At the least noise the likelihood is a small difference of large numbers: its rounding is no fall."""
+    """At the least noise the likelihood is a small difference of large numbers: its rounding is no
+    fall."""
     rng = np.random.default_rng(5)
     for _ in range(4):
         x = rng.standard_normal((100, 2)) @ rng.standard_normal((2, 6))

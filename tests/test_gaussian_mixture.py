@@ -1,4 +1,5 @@
-"""GaussianMixture: against scikit-learn from the same start, on data that break mixtures, with weights, gaps, batches, files, and its evidence."""
+"""GaussianMixture: against scikit-learn from the same start, on data that break mixtures, with
+weights, gaps, batches, files, and its evidence."""
 
 from __future__ import annotations
 
@@ -63,14 +64,18 @@ def test_the_same_as_scikit_learn_from_the_same_start(rng, kind, steps):
     how = start(x, 3, kind) | {"max_iter": steps, "tol": 0.0, "reg_covar": 1e-6}
     ours, theirs = GaussianMixture(3, **how).fit(x), quiet_fit(Sklearn(3, **how), x)
     for name in ("weights_", "means_", "covariances_", "precisions_", "precisions_cholesky_"):
-        np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), rtol=1e-6, atol=1e-9, err_msg=name)
+        np.testing.assert_allclose(
+            getattr(ours, name), getattr(theirs, name), rtol=1e-6, atol=1e-9, err_msg=name
+        )
     assert ours.lower_bounds_ == pytest.approx(
         getattr(theirs, "lower_bounds_", [*ours.lower_bounds_[:-1], theirs.lower_bound_]), rel=1e-9
     )
     assert len(ours.lower_bounds_) == steps
     assert ours.n_iter_ == theirs.n_iter_ == steps
     for name in ("score_samples", "predict_proba", "predict", "bic", "aic", "score"):
-        np.testing.assert_allclose(getattr(ours, name)(x), getattr(theirs, name)(x), rtol=1e-8, atol=1e-9)
+        np.testing.assert_allclose(
+            getattr(ours, name)(x), getattr(theirs, name)(x), rtol=1e-8, atol=1e-9
+        )
 
 
 @kinds
@@ -110,7 +115,12 @@ def test_stopping_early_is_said(rng):
     assert any("max_iter" in note for note in model.certificate_.notes)
 
 
-@given(seed=st.integers(0, 10**6), n=st.integers(1, 4), k=st.integers(1, 4), kind=st.sampled_from(KINDS))
+@given(
+    seed=st.integers(0, 10**6),
+    n=st.integers(1, 4),
+    k=st.integers(1, 4),
+    kind=st.sampled_from(KINDS),
+)
 @settings(max_examples=25, deadline=None)
 def test_any_data_any_kind_finite_and_monotone(seed, n, k, kind):
     rng = np.random.default_rng(seed)
@@ -118,7 +128,11 @@ def test_any_data_any_kind_finite_and_monotone(seed, n, k, kind):
     model = GaussianMixture(k, covariance_type=kind, random_state=0, max_iter=30).fit(x)
     excused = {event["step"] for event in model.fit_.plan.get("revived", ())}
     falls = np.diff(model.lower_bounds_)
-    assert all(fall > -1e-8 * (1 + abs(model.lower_bound_)) for i, fall in enumerate(falls) if i not in excused)
+    assert all(
+        fall > -1e-8 * (1 + abs(model.lower_bound_))
+        for i, fall in enumerate(falls)
+        if i not in excused
+    )
     assert np.isfinite(model.means_).all()
     assert np.isfinite(model.score_samples(x)).all()
     theta = from_factors(model.fit_.factors)
@@ -145,7 +159,15 @@ def test_data_that_break_mixtures(kind):
     singular = rng.standard_normal((50, 1)) @ np.ones((1, 4))
     wide = rng.standard_normal((6, 40))
     huge = rng.standard_normal((30, 2)) * 1e120
-    for x, k in ((same, 3), (constant, 2), (singular, 2), (wide, 2), (huge, 2), (same[:1], 1), (same[:2], 2)):
+    for x, k in (
+        (same, 3),
+        (constant, 2),
+        (singular, 2),
+        (wide, 2),
+        (huge, 2),
+        (same[:1], 1),
+        (same[:2], 2),
+    ):
         model = GaussianMixture(k, covariance_type=kind, random_state=0).fit(x)
         assert np.isfinite(model.score_samples(x)).all()
         assert np.isfinite(model.means_).all()
@@ -155,7 +177,13 @@ def test_data_that_break_mixtures(kind):
 def test_empty_components_are_put_back_to_use_and_reported(rng):
     x = np.concatenate([rng.standard_normal((100, 2)), rng.standard_normal((100, 2)) + 30.0])
     far = np.array([[0.0, 0.0], [1e4, 1e4]])
-    model = GaussianMixture(2, means_init=far, weights_init=[0.5, 0.5], precisions_init=np.tile(np.eye(2), (2, 1, 1)), random_state=0).fit(x)  # fmt: skip
+    model = GaussianMixture(
+        2,
+        means_init=far,
+        weights_init=[0.5, 0.5],
+        precisions_init=np.tile(np.eye(2), (2, 1, 1)),
+        random_state=0,
+    ).fit(x)
     assert model.fit_.plan["revived"][0]["component"] == 1
     assert sorted(model.weights_.round(2)) == [0.5, 0.5]
     assert any("put back to use" in note for note in model.certificate_.notes)
@@ -167,7 +195,10 @@ def test_integer_weights_are_repeated_rows(rng, kind):
     x = groups(rng, 60, 3)
     w = rng.integers(0, 4, 60)
     how = {"covariance_type": kind, "random_state": 0, "n_init": 2}
-    a, b = GaussianMixture(2, **how).fit(x, sample_weight=w), GaussianMixture(2, **how).fit(np.repeat(x, w, axis=0))
+    a, b = (
+        GaussianMixture(2, **how).fit(x, sample_weight=w),
+        GaussianMixture(2, **how).fit(np.repeat(x, w, axis=0)),
+    )
     np.testing.assert_allclose(a.weights_, b.weights_, atol=1e-9)
     np.testing.assert_allclose(a.means_, b.means_, atol=1e-8)
     np.testing.assert_allclose(a.covariances_, b.covariances_, atol=1e-8)
@@ -183,7 +214,11 @@ def test_seed_and_threads_do_not_change_a_bit(kind):
     x = groups(np.random.default_rng(1), 20000, 5)
     states = set()
     for threads in (1, 2, 3):
-        f = GaussianMixture(3, covariance_type=kind, random_state=7, n_threads=threads, max_iter=5).fit(x).fit_.factors
+        f = (
+            GaussianMixture(3, covariance_type=kind, random_state=7, n_threads=threads, max_iter=5)
+            .fit(x)
+            .fit_.factors
+        )
         states.add(b"".join(a.tobytes() for a in f.to_state()[0].values()))
     assert len(states) == 1
 
@@ -194,7 +229,9 @@ def test_missing_entries_are_integrated_out(rng, kind):
     x = groups(rng, 80, 3)
     holes = np.where(rng.random(x.shape) < 0.25, np.nan, x)
     holes[3] = np.nan
-    model = GaussianMixture(2, covariance_type=kind, n_factors=1, random_state=0, tol=1e-5, max_iter=5000).fit(holes)
+    model = GaussianMixture(
+        2, covariance_type=kind, n_factors=1, random_state=0, tol=1e-5, max_iter=5000
+    ).fit(holes)
     assert (np.diff(model.lower_bounds_) > -1e-9).all()
     assert model.certificate_.holds, model.certificate_
     theta = from_factors(model.fit_.factors)
@@ -208,7 +245,8 @@ def test_missing_entries_are_integrated_out(rng, kind):
             d = (holes[i] - m)[o]
             inverse = np.linalg.inv(s[np.ix_(o, o)])
             logp.append(
-                np.log(theta.weights[z]) - 0.5 * (np.linalg.slogdet(2 * np.pi * s[np.ix_(o, o)])[1] + d @ inverse @ d)
+                np.log(theta.weights[z])
+                - 0.5 * (np.linalg.slogdet(2 * np.pi * s[np.ix_(o, o)])[1] + d @ inverse @ d)
             )
             gain = s[np.ix_(~o, o)] @ inverse
             means.append(m[~o] + gain @ d)
@@ -219,7 +257,9 @@ def test_missing_entries_are_integrated_out(rng, kind):
         expected = q @ np.array(means)
         np.testing.assert_allclose(filled[i][~o], expected, atol=1e-8)
         np.testing.assert_allclose(
-            variance[i][~o], q @ (np.array(variances) + np.array(means) ** 2) - expected**2, atol=1e-8
+            variance[i][~o],
+            q @ (np.array(variances) + np.array(means) ** 2) - expected**2,
+            atol=1e-8,
         )
         np.testing.assert_array_equal(filled[i][o], x[i][o])
         assert (variance[i][o] == 0).all()
@@ -233,7 +273,9 @@ def test_imputation_is_better_than_the_mean_and_its_variance_is_honest(rng):
     filled, variance = model.impute(np.where(hidden, np.nan, x), return_variance=True)
     error = (filled - x)[hidden]
     assert np.sqrt(np.mean(error**2)) < 0.7 * x[hidden].std()
-    assert np.mean(np.abs(error) < 1.645 * np.sqrt(variance[hidden])) == pytest.approx(0.9, abs=0.05)
+    assert np.mean(np.abs(error) < 1.645 * np.sqrt(variance[hidden])) == pytest.approx(
+        0.9, abs=0.05
+    )
 
 
 def test_observed_matrices_and_sparse_rows_come_in_too(rng):
@@ -245,7 +287,10 @@ def test_observed_matrices_and_sparse_rows_come_in_too(rng):
     from scipy import sparse
 
     s = sparse.random(200, 4, 0.5, random_state=0, format="csr")
-    np.testing.assert_allclose(GaussianMixture(2, random_state=0).fit(s).means_, GaussianMixture(2, random_state=0).fit(s.toarray()).means_)  # fmt: skip
+    np.testing.assert_allclose(
+        GaussianMixture(2, random_state=0).fit(s).means_,
+        GaussianMixture(2, random_state=0).fit(s.toarray()).means_,
+    )
 
 
 @pytest.mark.parametrize("kind", ["full", "diag", "factor"])
@@ -327,7 +372,9 @@ def test_samples_look_like_the_data(rng, kind):
     theta = from_factors(model.fit_.factors)
     for z in range(3):
         mine = drawn[labels == z]
-        np.testing.assert_allclose(np.cov(mine.T), theta.covariance(z), atol=0.12 * np.abs(theta.covariance(z)).max())
+        np.testing.assert_allclose(
+            np.cov(mine.T), theta.covariance(z), atol=0.12 * np.abs(theta.covariance(z)).max()
+        )
     assert model.score(drawn) == pytest.approx(model.score(model.sample(5000)[0]), abs=0.2)
     with pytest.raises(eckart.InputError, match="n_samples"):
         model.sample(0)
@@ -354,9 +401,13 @@ def test_factor_analysers_on_wide_rows(rng):
     )
     import tracemalloc
 
-    quiet_fit(GaussianMixture(k, covariance_type="factor", n_factors=r, random_state=0, max_iter=1), x)  # what compiling takes is not on the bill
+    quiet_fit(
+        GaussianMixture(k, covariance_type="factor", n_factors=r, random_state=0, max_iter=1), x
+    )  # what compiling takes is not on the bill
     tracemalloc.start()
-    model = GaussianMixture(k, covariance_type="factor", n_factors=r, random_state=0, max_iter=10).fit(x)
+    model = GaussianMixture(
+        k, covariance_type="factor", n_factors=r, random_state=0, max_iter=10
+    ).fit(x)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 8 * n * n * k
@@ -369,34 +420,51 @@ def test_factor_analysers_on_wide_rows(rng):
 
 
 def test_no_component_of_a_chosen_mixture_has_fewer_rows_than_its_covariance_needs():
-    """The likelihood of such a component has no bound: two groups of ten rows in six columns were seven components by BIC."""
+    """The likelihood of such a component has no bound: two groups of ten rows in six columns were
+    seven components by BIC."""
     rng = np.random.default_rng(3)
-    x = np.concatenate([rng.standard_normal((10, 6)), rng.standard_normal((10, 6)) + 20])  # so far apart that 28 parameters more pay
+    x = np.concatenate(
+        [rng.standard_normal((10, 6)), rng.standard_normal((10, 6)) + 20]
+    )  # so far apart that 28 parameters more pay
     assert GaussianMixture("auto", covariance_type="full", random_state=0).fit(x).n_components_ == 2
     found = eckart.select_mixture(x, (1, 2, 3, 7), ("full",), random_state=0)
     assert found.choices["bic"] == (2, "full")
     assert np.argmin(found.table["BIC"]) > 1
-    assert GaussianMixture("auto", covariance_type="full", random_state=0).fit(x[:4]).n_components_ == 1
+    assert (
+        GaussianMixture("auto", covariance_type="full", random_state=0).fit(x[:4]).n_components_
+        == 1
+    )
 
 
 @pytest.mark.one_seed  # of 60 others none has such a start
 def test_a_start_without_an_upper_bound_does_not_hide_a_sound_one():
-    """One of the two starts gave a component so few rows that its likelihood has no bound: one component was chosen for groups 22 deviations apart."""
+    """One of the two starts gave a component so few rows that its likelihood has no bound: one
+    component was chosen for groups 22 deviations apart."""
     rng = np.random.default_rng(2004006015)
     x = np.concatenate([rng.standard_normal((18, 6)), rng.standard_normal((18, 6)) + 9])
     model = GaussianMixture("auto", covariance_type="full", random_state=0).fit(x)
     assert model.n_components_ == 2
     assert sorted(np.bincount(model.predict(x))) == [18, 18]
-    assert eckart.select_mixture(x, (1, 2, 3), ("full",), random_state=0).choices["bic"] == (2, "full")
+    assert eckart.select_mixture(x, (1, 2, 3), ("full",), random_state=0).choices["bic"] == (
+        2,
+        "full",
+    )
 
 
 def test_long_tails_that_cost_components_are_told():
     rng = np.random.default_rng(0)
-    amounts = pd.DataFrame({"income": np.exp(1.5 * rng.standard_normal(600)), "age": 40 + 9 * rng.standard_normal(600)})
+    amounts = pd.DataFrame(
+        {"income": np.exp(1.5 * rng.standard_normal(600)), "age": 40 + 9 * rng.standard_normal(600)}
+    )
     told = GaussianMixture("auto", covariance_type="full", random_state=0).fit(amounts)
     assert told.n_components_ > 1
-    assert any("column 'income' has a long tail" in note and "logarithm" in note for note in told.certificate_.notes)
-    quiet = GaussianMixture("auto", covariance_type="full", random_state=0).fit(amounts.assign(income=np.log(amounts.income)))
+    assert any(
+        "column 'income' has a long tail" in note and "logarithm" in note
+        for note in told.certificate_.notes
+    )
+    quiet = GaussianMixture("auto", covariance_type="full", random_state=0).fit(
+        amounts.assign(income=np.log(amounts.income))
+    )
     assert quiet.n_components_ == 1
     assert not any("tail" in note for note in quiet.certificate_.notes)
 
@@ -410,7 +478,9 @@ def test_number_of_components_by_itself(rng, tmp_path):
     model.save(tmp_path / "m.safetensors")
     table = eckart.load(tmp_path / "m.safetensors").fit_.plan["table"]
     assert np.argmin(table["BIC"]) == 3
-    s = eckart.select_mixture(x, (3, 4, 5), ("diag", "spherical"), criterion="held_out", random_state=0)
+    s = eckart.select_mixture(
+        x, (3, 4, 5), ("diag", "spherical"), criterion="held_out", random_state=0
+    )
     assert s.choices["bic"] == (4, "spherical")
     assert s.model.n_components_ == s.choices["held_out"][0]
     assert "chosen: bic 4 spherical" in str(s)
@@ -422,14 +492,19 @@ def test_number_of_components_by_itself(rng, tmp_path):
 
 
 def test_starts(rng):
-    # groups that lie apart on every seed: of two that overlap, starts find either place of the boundary
-    x = rng.standard_normal((400, 2)) + 9.0 * np.array([[0, 0], [1, 0], [0, 1]])[rng.integers(0, 3, 400)]
+    # groups that lie apart on every seed: of two that overlap, starts find either place of the
+    # boundary
+    x = (
+        rng.standard_normal((400, 2))
+        + 9.0 * np.array([[0, 0], [1, 0], [0, 1]])[rng.integers(0, 3, 400)]
+    )
     best = GaussianMixture(3, n_init=6, random_state=0).fit(x).lower_bound_
     for way in ("k-means++", "kmeans", "random", "random_from_data"):
         model = GaussianMixture(3, init_params=way, n_init=3, random_state=0, max_iter=300).fit(x)
         assert len(model.fit_.plan["ends"]) == 3
         assert model.lower_bound_ == pytest.approx(max(model.fit_.plan["ends"]))
-        if not way.startswith("random"):  # three rows at random are of three groups in 2 of 9 starts alone
+        # three rows at random are of three groups in 2 of 9 starts alone
+        if not way.startswith("random"):
             assert model.lower_bound_ > best - 0.05
     once = GaussianMixture(3, random_state=0, max_iter=1).fit(x)
     warm = once.set_params(warm_start=True, max_iter=100, tol=1e-6)
@@ -477,7 +552,10 @@ def test_ctrl_c_keeps_the_best_state(rng, monkeypatch):
         ({"n_components": 2, "means_init": [[0.0]]}, r"means_init of shape \(1, 1\)"),
         ({"n_components": 2, "means_init": [["a"]]}, "means_init is not numeric"),
         ({"n_components": 1, "precisions_init": -np.ones((1, 2, 2))}, "positive definite"),
-        ({"covariance_type": "diag", "precisions_init": -np.ones((1, 2))}, "precisions_init holds -1"),
+        (
+            {"covariance_type": "diag", "precisions_init": -np.ones((1, 2))},
+            "precisions_init holds -1",
+        ),
         ({"covariance_type": "unit", "precisions_init": np.ones(1)}, "precisions_init"),
         ({"n_components": 31}, "n_components=31 came, wanted at most 30"),
         ({"n_factors": 0}, "n_factors=0"),
@@ -515,7 +593,10 @@ def test_columns_in_other_units_do_not_matter(rng):
     """The floor is scaled to each column: a column in tiny units is not drowned."""
     x = groups(rng, 400, 2, k=2, apart=5.0)
     scale = np.array([1e-6, 1e5])
-    a, b = GaussianMixture(2, random_state=0).fit(x), GaussianMixture(2, random_state=0).fit(x * scale)
+    a, b = (
+        GaussianMixture(2, random_state=0).fit(x),
+        GaussianMixture(2, random_state=0).fit(x * scale),
+    )
     np.testing.assert_allclose(b.means_, a.means_ * scale, rtol=1e-6)
     np.testing.assert_allclose(b.covariances_, a.covariances_ * np.outer(scale, scale), rtol=1e-5)
 
@@ -527,7 +608,9 @@ def test_bits_do_not_depend_on_the_number_of_threads(kind):
     x = rng.standard_normal((9000, 6)) + 3 * rng.integers(3, size=(9000, 1))
     found = []
     for threads in (1, 2, 3, 5, 16):
-        m = GaussianMixture(3, covariance_type=kind, max_iter=3, n_init=2, random_state=0, n_threads=threads).fit(x)
+        m = GaussianMixture(
+            3, covariance_type=kind, max_iter=3, n_init=2, random_state=0, n_threads=threads
+        ).fit(x)
         found.append(
             (
                 m.means_.tobytes(),
@@ -557,15 +640,20 @@ def test_between_two_steps_only_small_arrays_cross():
             return super().get(array)
 
     x = np.random.default_rng(0).standard_normal((rows, 3))
-    GaussianMixture(2, max_iter=4, tol=0, random_state=0, engine=Watched(2), means_init=x[:2]).fit(x)
+    GaussianMixture(2, max_iter=4, tol=0, random_state=0, engine=Watched(2), means_init=x[:2]).fit(
+        x
+    )
     assert len(seen) > 4
     assert max(seen) < rows
 
 
 def _groups_beside_a_year(rng, rows=330):
-    """Three groups in four measurements, and a column of whole years that says nothing about them."""
+    """Three groups in four measurements, and a column of whole years that says nothing about
+    them."""
     label = np.arange(rows) % 3
-    centres = np.array([[38.8, 18.3, 190.0, 3.7], [48.8, 18.4, 197.0, 3.8], [47.5, 15.0, 217.0, 5.1]])
+    centres = np.array(
+        [[38.8, 18.3, 190.0, 3.7], [48.8, 18.4, 197.0, 3.8], [47.5, 15.0, 217.0, 5.1]]
+    )
     x = centres[label] + rng.standard_normal((rows, 4)) * [1.8, 0.7, 4.0, 0.25]
     return np.column_stack([x, rng.integers(2007, 2010, rows)]), label
 
@@ -578,8 +666,13 @@ def test_a_column_of_few_values_is_no_group(rng, unit, gaps):
     if gaps:
         x[rng.random(x.shape) < 0.05] = np.nan
     m = GaussianMixture("auto", covariance_type="full", random_state=0).fit(x)
-    assert 3 <= m.n_components_ <= 4  # an even spread over three years is no normal one, which is worth a component on one seed in 25; there were seven
-    assert adjusted_rand_score(label, m.predict(x)) > 0.75  # the groups overlap a little, and gaps hide some of them
+    assert (
+        3 <= m.n_components_ <= 4
+        # an even spread over three years is no normal one, which is worth a component on one seed
+        # in 25; there were seven
+    )
+    # the groups overlap a little, and gaps hide some of them
+    assert adjusted_rand_score(label, m.predict(x)) > 0.75
     assert m.certificate_.holds
     assert m.certify(x).holds
     np.testing.assert_allclose(m.fit_.plan["steps"], [0, 0, 0, 0, unit], rtol=1e-9)
@@ -590,7 +683,8 @@ def test_no_written_value_has_a_probability_above_one(kind):
     x = np.repeat(np.arange(3) * 7.0, 60)[:, None]
     start = {"means_init": np.unique(x, axis=0), "covariance_type": kind, "n_factors": 1}
     assert np.exp(GaussianMixture(3, **start).fit(x).score_samples(x)).max() * 7 <= 1 + 1e-9
-    asked = GaussianMixture(3, reg_covar=0.0, **start).fit(x)  # what the user says about variances is done
+    # what the user says about variances is done
+    asked = GaussianMixture(3, reg_covar=0.0, **start).fit(x)
     assert np.exp(asked.score_samples(x)).max() * 7 > 100
 
 
@@ -602,7 +696,8 @@ def test_the_default_start_ends_where_the_best_of_many_do():
 
 
 def test_rare_answers_are_no_groups(rng):
-    """Three groups in four measurements, and eight questions that one in thirty says yes to: the step of an answer holds for every k of a search."""
+    """Three groups in four measurements, and eight questions that one in thirty says yes to: the
+    step of an answer holds for every k of a search."""
     x, label = _groups_beside_a_year(rng)
     x = np.column_stack([x[:, :4], rng.random((len(x), 8)) < 0.03])
     model = GaussianMixture("auto", covariance_type="tied", random_state=0).fit(x)
@@ -613,13 +708,25 @@ def test_rare_answers_are_no_groups(rng):
 
 @pytest.mark.parametrize("kind", ["full", "tied", "diag", "spherical"])
 def test_steps_do_not_swallow_the_spread_of_all_rows(kind, rng):
-    """A yes in twenty, two points, answers that agree: their covariance is less than a step allows, and still that of a single component."""
+    """A yes in twenty, two points, answers that agree: their covariance is less than a step allows,
+    and still that of a single component."""
     agree = (rng.random((300, 1)) < 0.5) ^ (rng.random((300, 3)) < 0.02)
     for x in (np.array([[0.0, 0.0], [1.0, 3.0]]), (rng.random((300, 1)) < 0.05) * 7.0, agree * 1.0):
         model = GaussianMixture(1, covariance_type=kind).fit(x)
         want = np.atleast_2d(np.cov(x.T, bias=True))
-        got = {"full": lambda c: c[0], "tied": lambda c: c, "diag": lambda c: np.diag(c[0]), "spherical": lambda c: c[0]}[kind](model.covariances_)
-        want = want if kind in ("full", "tied") else np.diag(np.diag(want)) if kind == "diag" else np.trace(want) / len(want)
+        got = {
+            "full": lambda c: c[0],
+            "tied": lambda c: c,
+            "diag": lambda c: np.diag(c[0]),
+            "spherical": lambda c: c[0],
+        }[kind](model.covariances_)
+        want = (
+            want
+            if kind in ("full", "tied")
+            else np.diag(np.diag(want))
+            if kind == "diag"
+            else np.trace(want) / len(want)
+        )
         np.testing.assert_allclose(got, want, atol=1e-5 * np.max(want))
         assert model.certify(x).holds
     rare = (np.arange(60)[:, None] % 12 == 0) * 1.0
@@ -629,13 +736,15 @@ def test_steps_do_not_swallow_the_spread_of_all_rows(kind, rng):
 
 
 @given(
-    st.lists(st.integers(-10_000, 10_000), min_size=2, max_size=30), st.sampled_from([1.0, 0.1, 0.25, 1 / 3, 1e-7, 1e9])
+    st.lists(st.integers(-10_000, 10_000), min_size=2, max_size=30),
+    st.sampled_from([1.0, 0.1, 0.25, 1 / 3, 1e-7, 1e9]),
 )
 def test_the_step_is_the_common_divisor(whole, unit):
     values = np.array(whole, np.float64)
     wanted = np.gcd.reduce(np.diff(np.unique(values)).astype(int), initial=0)
     found = common_step(values * unit + 3 * unit, 0.0)
-    assert found == pytest.approx(wanted * unit, rel=1e-4)  # a rest of rests has the noise of many values
+    # a rest of rests has the noise of many values
+    assert found == pytest.approx(wanted * unit, rel=1e-4)
 
 
 def test_measurements_have_no_step(rng):
@@ -648,7 +757,8 @@ def test_measurements_have_no_step(rng):
 
 
 def test_the_kind_of_covariance_is_chosen_too():
-    """Of "full" alone 26 groups were eight components: so many covariances cost more than they gain."""
+    """Of "full" alone 26 groups were eight components: so many covariances cost more than they
+    gain."""
     rng = np.random.default_rng(0)
     centres = 9 * rng.standard_normal((7, 5))
     label = np.repeat(np.arange(7), 20)

@@ -1,4 +1,5 @@
-"""GloVe: one objective, two solvers, a monotone descent, evidence at the returned point, and fits that go on."""
+"""GloVe: one objective, two solvers, a monotone descent, evidence at the returned point, and fits
+that go on."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ SOLVERS = ("als", "adagrad")
 
 @pytest.fixture(scope="module")
 def text():
-    """Sentences about two subjects, with a word of the other one now and then: of pairs that never occur GloVe learns nothing."""
+    """Sentences about two subjects, with a word of the other one now and then: of pairs that never
+    occur GloVe learns nothing."""
     rng = np.random.default_rng(4)
     words = [[f"{s}{i}" for i in range(n)] for s, n in (("the", 10), ("cook", 30), ("sail", 30))]
     out = []
@@ -40,27 +42,46 @@ def loss(n, f, n_max=10.0, power=0.75):
     """By the definition, entry by entry."""
     a = n.to_scipy().tocoo()
     i, j = a.coords
-    d = np.log(a.data) - np.einsum("pk,pk->p", f.vectors[i].astype(float), f.context[j]) - f.bias[i] - f.context_bias[j]
+    d = (
+        np.log(a.data)
+        - np.einsum("pk,pk->p", f.vectors[i].astype(float), f.context[j])
+        - f.bias[i]
+        - f.context_bias[j]
+    )
     return float(np.sum(np.minimum(1, (a.data / n_max) ** power) * d**2)) / a.nnz
 
 
 @pytest.mark.parametrize(("patience", "steps"), [(1, 4), (3, 9)])
 def test_a_loss_that_stands_still_once_is_no_end_of_epochs(patience, steps):
-    """Vectors of AdaGrad begin near a saddle: a loss of 3.8, 0.8, 0.1396, 0.1397 went on to 0.002, and was taken for converged."""
+    """Vectors of AdaGrad begin near a saddle: a loss of 3.8, 0.8, 0.1396, 0.1397 went on to 0.002,
+    and was taken for converged."""
     way = [3.8, 0.8, 0.1396, 0.1397, 0.1395, 0.05, 0.05, 0.05, 0.05, 0.001]
     state = SimpleNamespace(losses=[])
     step = lambda s: SimpleNamespace(losses=way[: len(s.losses) + 1])  # noqa: E731
-    state, trace = descend(state, step, max_iter=10, tol=1e-4, patience=patience, name="", pack=vars)
+    state, trace = descend(
+        state, step, max_iter=10, tol=1e-4, patience=patience, name="", pack=vars
+    )
     assert state.losses == way[:steps]
     assert trace.reason is StopReason.CONVERGED
     assert (glove_als.PATIENCE, glove_adagrad.PATIENCE) == (1, 3)
 
 
 def test_sweeps_end_by_what_they_lower():
-    """The loss alone rose from one sweep to the next, while with its ridge it fell by 4 %: this is no end."""
-    losses, objective = [0.0015, 0.00077, 0.00078, 0.00079, 0.0008], [0.8, 0.75, 0.7, 0.68, 0.66, 0.64, 0.64, 0.63999, 0.6, 0.5]
-    step = lambda s: SimpleNamespace(losses=losses[: len(s.losses) + 1], objective=objective[: 2 * len(s.losses) + 2])  # noqa: E731
-    state, trace = descend(SimpleNamespace(losses=[]), step, max_iter=5, tol=1e-4, patience=1, name="", pack=vars)
+    """The loss alone rose from one sweep to the next, while with its ridge it fell by 4 %: this is
+    no end."""
+    losses, objective = (
+        [0.0015, 0.00077, 0.00078, 0.00079, 0.0008],
+        [0.8, 0.75, 0.7, 0.68, 0.66, 0.64, 0.64, 0.63999, 0.6, 0.5],
+    )
+
+    def step(s):
+        return SimpleNamespace(
+            losses=losses[: len(s.losses) + 1], objective=objective[: 2 * len(s.losses) + 2]
+        )
+
+    state, trace = descend(
+        SimpleNamespace(losses=[]), step, max_iter=5, tol=1e-4, patience=1, name="", pack=vars
+    )
     assert len(state.losses) == 4
     assert trace.reason is StopReason.CONVERGED
 
@@ -99,7 +120,8 @@ def test_als_never_rises_on_any_counts(n, k, seed):
 
 
 def test_the_gradient_is_that_of_finite_differences(counts):
-    """The certificate's gradient, at a point that is not critical, against differences of the loss."""
+    """The certificate's gradient, at a point that is not critical, against differences of the
+    loss."""
     model = GloVe(3, solver="adagrad", max_iter=2, random_state=0).fit(counts)
     f = model.fit_.factors
     pieces = ("vectors", "context", "bias", "context_bias")
@@ -126,7 +148,10 @@ def test_the_gradient_is_that_of_finite_differences(counts):
     size = np.sum((m @ wide.context) ** 2) + np.sum((m.T @ wide.vectors) ** 2)
     y = sparse.coo_array((weights * np.abs(np.log(a.data)), (i, j)), shape=a.shape)
     sums = np.sum(np.asarray(y.sum(axis=1)) ** 2) + np.sum(np.asarray(y.sum(axis=0)) ** 2)
-    vectors, biases = squares["vectors"] + squares["context"], squares["bias"] + squares["context_bias"]
+    vectors, biases = (
+        squares["vectors"] + squares["context"],
+        squares["bias"] + squares["context_bias"],
+    )
     want = np.sqrt(max(vectors / size, biases / sums))
     assert model.certificate_["relative gradient"] == pytest.approx(want, rel=1e-3)
     assert not model.certificate_.holds  # two epochs are not enough, and it says so
@@ -153,7 +178,9 @@ def test_both_solvers_fit_the_same_objective(counts):
 
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_words_of_a_subject_are_near(text, solver):
-    model = GloVe(5, solver=solver, max_iter=20 if solver == "als" else 100, random_state=0).fit(text)
+    model = GloVe(5, solver=solver, max_iter=20 if solver == "als" else 100, random_state=0).fit(
+        text
+    )
     near = [word for word, _ in model.vectors_.neighbours("cook3", 10)]
     assert sum(word.startswith("cook") for word in near) >= 8
     f = model.fit_.factors
@@ -166,7 +193,10 @@ def test_words_of_a_subject_are_near(text, solver):
 def test_threads_change_no_bit_and_seeds_do(solver):
     rng = np.random.default_rng(0)
     a = sparse.random_array(
-        (1200, 1200), density=0.02, random_state=1, data_sampler=lambda size: rng.lognormal(1, 1, size)
+        (1200, 1200),
+        density=0.02,
+        random_state=1,
+        data_sampler=lambda size: rng.lognormal(1, 1, size),
     )
     n = Counts.from_scipy(a.tocsr())
     one, three, other = (
@@ -179,7 +209,9 @@ def test_threads_change_no_bit_and_seeds_do(solver):
 
 def same(a, b):
     names = ("vectors", "context", "bias", "context_bias")
-    arrays = all(getattr(a.fit_.factors, n).tobytes() == getattr(b.fit_.factors, n).tobytes() for n in names)
+    arrays = all(
+        getattr(a.fit_.factors, n).tobytes() == getattr(b.fit_.factors, n).tobytes() for n in names
+    )
     return arrays and a.fit_.trace.values == b.fit_.trace.values
 
 
@@ -266,8 +298,11 @@ def test_odd_counts_are_defined():
     assert one.loss_ < 1e-3
     wide = GloVe(5, min_count=1, random_state=0).fit(["a b"])  # more dimensions than words
     assert np.isfinite(wide.components_).all()
-    zeros = Counts(np.array([0, 2, 4]), np.array([0, 1, 0, 1], np.int32), np.array([0.0, 2.0, 2.0, 1.0]), 2)
-    assert GloVe(1, random_state=0).fit(zeros).fit_.plan["pairs"] == 3  # a stored zero is not a pair
+    zeros = Counts(
+        np.array([0, 2, 4]), np.array([0, 1, 0, 1], np.int32), np.array([0.0, 2.0, 2.0, 1.0]), 2
+    )
+    # a stored zero is not a pair
+    assert GloVe(1, random_state=0).fit(zeros).fit_.plan["pairs"] == 3
     tiny = Counts.from_scipy(sparse.csr_array([[0, 1e-30], [1e-30, 1e30]]))
     for solver in SOLVERS:
         assert np.isfinite(GloVe(2, solver=solver, random_state=0).fit(tiny).components_).all()
@@ -275,9 +310,15 @@ def test_odd_counts_are_defined():
 
 def test_wrong_parameters_are_named(counts):
     for how in (
-        {"solver": "sgd"}, {"n_max": 0}, {"power": -1}, {"l2": np.inf}, {"tol": -1}, {"learning_rate": 0}, {"max_iter": 0},
+        {"solver": "sgd"},
+        {"n_max": 0},
+        {"power": -1},
+        {"l2": np.inf},
+        {"tol": -1},
+        {"learning_rate": 0},
+        {"max_iter": 0},
         {"n_components": 0},
-    ):  # fmt: skip
+    ):
         with pytest.raises(InputError, match=next(iter(how))):
             GloVe(**how).fit(counts)
 

@@ -1,4 +1,5 @@
-"""What MixedTable chooses on cells that were held out: forests, forms of columns, ranks; rare levels; units."""
+"""What MixedTable chooses on cells that were held out: forests, forms of columns, ranks; rare
+levels; units."""
 
 from __future__ import annotations
 
@@ -15,11 +16,16 @@ def bent(n: int = 300, seed: int = 0) -> pd.DataFrame:
     """A column that is the square of another, which no linear combination says."""
     rng = np.random.default_rng(seed)
     a = rng.standard_normal((n, 3))
-    square, sign = a[:, 0] ** 2 + 0.1 * rng.standard_normal(n), np.where(np.abs(a[:, 1]) > 0.7, "far", "near")
+    square, sign = (
+        a[:, 0] ** 2 + 0.1 * rng.standard_normal(n),
+        np.where(np.abs(a[:, 1]) > 0.7, "far", "near"),
+    )
     return pd.DataFrame({"a": a[:, 0], "b": a[:, 1], "c": a[:, 2], "square": square, "sign": sign})
 
 
-def hidden(frame: pd.DataFrame, share: float = 0.15, seed: int = 1) -> tuple[pd.DataFrame, np.ndarray]:
+def hidden(
+    frame: pd.DataFrame, share: float = 0.15, seed: int = 1
+) -> tuple[pd.DataFrame, np.ndarray]:
     mask = np.random.default_rng(seed).random(frame.shape) < share
     return frame.mask(pd.DataFrame(mask, columns=frame.columns, index=frame.index)), mask
 
@@ -35,16 +41,23 @@ def test_forests_are_taken_where_they_gain(curved):
     frame, gaps, mask, model = curved
     straight = MixedTable(trees=False, random_state=0).fit(gaps)
     rows = mask[:, 3]
-    errors = [float(np.sqrt(np.mean((m.impute(gaps)["square"] - frame["square"])[rows] ** 2))) for m in (model, straight)]
+    errors = [
+        float(np.sqrt(np.mean((m.impute(gaps)["square"] - frame["square"])[rows] ** 2)))
+        for m in (model, straight)
+    ]
     assert errors[0] < 0.7 * errors[1]
     plain, low_rank, whole = model.fit_.plan["errors"]["square"]
     assert whole < 0.7 * low_rank <= 0.75 * plain + 0.1
-    wrong = [float((m.impute(gaps)["sign"] != frame["sign"])[mask[:, 4]].mean()) for m in (model, straight)]
+    wrong = [
+        float((m.impute(gaps)["sign"] != frame["sign"])[mask[:, 4]].mean())
+        for m in (model, straight)
+    ]
     assert wrong[0] < wrong[1]
 
 
 def test_errors_that_were_held_out_are_those_of_new_cells(curved):
-    """A table of pure noise has no error below that of the mean, whatever the rank: errors that were not held out would."""
+    """A table of pure noise has no error below that of the mean, whatever the rank: errors that
+    were not held out would."""
     rng = np.random.default_rng(3)
     noise = pd.DataFrame(rng.standard_normal((60, 12)), columns=[f"x{j}" for j in range(12)])
     model = MixedTable(8, l2=1.0, random_state=0).fit(noise.mask(rng.random(noise.shape) < 0.1))
@@ -57,7 +70,9 @@ def test_models_with_forests_are_saved_and_loaded(curved, tmp_path):
     model.save(tmp_path / "m.safetensors")
     back = eckart.load(tmp_path / "m.safetensors")
     pd.testing.assert_frame_equal(back.impute(gaps), model.impute(gaps))
-    np.testing.assert_array_equal(back.predict_proba(gaps, "sign"), model.predict_proba(gaps, "sign"))
+    np.testing.assert_array_equal(
+        back.predict_proba(gaps, "sign"), model.predict_proba(gaps, "sign")
+    )
 
 
 @pytest.mark.parametrize(
@@ -104,9 +119,13 @@ def countries(seed: int = 0) -> pd.DataFrame:
     """193 countries, ten of them with one row, and twelve columns that differ by country."""
     rng = np.random.default_rng(seed)
     of = np.append(np.repeat(np.arange(183), 12), np.arange(183, 193))
-    each = rng.standard_normal((193, 6)) @ rng.standard_normal((6, 12)) + 0.8 * rng.standard_normal((193, 12))
+    each = rng.standard_normal((193, 6)) @ rng.standard_normal((6, 12)) + 0.8 * rng.standard_normal(
+        (193, 12)
+    )
     x = each[of] + 0.35 * rng.standard_normal((len(of), 12))
-    return pd.DataFrame(x, columns=[f"v{j}" for j in range(12)]).assign(country=[f"c{i}" for i in of])
+    return pd.DataFrame(x, columns=[f"v{j}" for j in range(12)]).assign(
+        country=[f"c{i}" for i in of]
+    )
 
 
 def test_countries_of_one_row_have_no_extreme_fills():
@@ -122,7 +141,10 @@ def test_countries_of_one_row_have_no_extreme_fills():
     assert model.at_the_ends(gaps) == {}
     neighbours = KNNImputer().fit_transform(seen)
     truth = frame[names].to_numpy()
-    errors = [np.sqrt(np.mean(((a - truth) / truth.std(axis=0))[mask[:, :-1]] ** 2)) for a in (found, neighbours)]
+    errors = [
+        np.sqrt(np.mean(((a - truth) / truth.std(axis=0))[mask[:, :-1]] ** 2))
+        for a in (found, neighbours)
+    ]
     assert errors[0] < errors[1]
 
 
@@ -139,19 +161,26 @@ def test_fills_at_the_ends_are_counted():
 def test_fills_follow_units_and_shifts(factor):
     rng = np.random.default_rng(0)
     z = rng.standard_normal((150, 2))
-    frame = pd.DataFrame(z @ rng.standard_normal((2, 4)) + 0.2 * rng.standard_normal((150, 4)), columns=list("abcd"))
+    frame = pd.DataFrame(
+        z @ rng.standard_normal((2, 4)) + 0.2 * rng.standard_normal((150, 4)), columns=list("abcd")
+    )
     frame["counts"] = rng.poisson(np.exp(1.5 * z[:, 0])).astype(float)
     frame["amount"] = np.exp(1.5 * z[:, 1])
     gaps, _ = hidden(frame, 0.1)
     other = gaps * factor + 3 * factor
     found, again = (MixedTable(random_state=0).fit_impute(g) for g in (gaps, other))
-    np.testing.assert_allclose((again / factor - 3).to_numpy(), found.to_numpy(), rtol=1e-3, atol=2e-3)
+    np.testing.assert_allclose(
+        (again / factor - 3).to_numpy(), found.to_numpy(), rtol=1e-3, atol=2e-3
+    )
 
 
 def test_uncertainty_is_as_large_as_the_errors():
     rng = np.random.default_rng(2)
     z = rng.standard_normal((400, 2))
-    frame = pd.DataFrame(z @ rng.standard_normal((2, 6)) + 0.3 * rng.standard_normal((400, 6)), columns=list("abcdef"))
+    frame = pd.DataFrame(
+        z @ rng.standard_normal((2, 6)) + 0.3 * rng.standard_normal((400, 6)),
+        columns=list("abcdef"),
+    )
     gaps, mask = hidden(frame, 0.2)
     model = MixedTable(random_state=0).fit(gaps)
     error, told = (model.impute(gaps) - frame).to_numpy(), model.uncertainty(gaps)

@@ -1,7 +1,9 @@
-"""Model files with a right checksum and a wrong content: they are refused in words when they are loaded, or the model that comes out works.
+"""Model files with a right checksum and a wrong content: they are refused in words when they are
+loaded, or the model that comes out works.
 
-Every array of every saved model is given another shape, kind and values, and every field of its header another value; the checksum is then computed again. The
-suite tries some of these, the same ones every time; ``HOSTILE=all`` tries each.
+Every array of every saved model is given another shape, kind and values, and every field of its
+header another value; the checksum is then computed again. The suite tries some of these, the same
+ones every time; ``HOSTILE=all`` tries each.
 """
 
 from __future__ import annotations
@@ -69,7 +71,13 @@ def read(name):
 
 def places(value, path=()):
     """Every place in a header, as the keys that lead to it."""
-    items = value.items() if isinstance(value, dict) else enumerate(value[:4]) if isinstance(value, list) else ()
+    items = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value[:4])
+        if isinstance(value, list)
+        else ()
+    )
     for key, part in items:
         yield (*path, key)
         yield from places(part, (*path, key))
@@ -91,7 +99,8 @@ DELETED = object()
 
 
 def outcome(path, arrays, header, inputs, later=()):
-    """None where the file is refused in words when it is loaded (in ``later`` cases, when it is used), or answers; else what went wrong."""
+    """None where the file is refused in words when it is loaded (in ``later`` cases, when it is
+    used), or answers; else what went wrong."""
     path.write_bytes(to_bytes(arrays, metadata={"eckart": saving.seal(arrays, json.dumps(header))}))
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
@@ -134,7 +143,8 @@ def test_arrays_that_no_model_has(name, tmp_path):
         except (ValueError, OverflowError):  # integers hold no NaN
             continue
         forged = {p: a for p, a in (arrays | {part: other}).items() if a is not None}
-        # arrays that fit each other are a model of other data: it refuses these inputs by their number of columns
+        # arrays that fit each other are a model of other data: it refuses these inputs by their
+        # number of columns
         if found := outcome(tmp_path / "m.safetensors", forged, header, inputs, later=EckartError):
             wrong[part, change] = found
     assert not wrong
@@ -145,12 +155,16 @@ def test_headers_that_no_model_has(name, tmp_path):
     (arrays, header), (inputs, _, _) = read(name), stored(name)
     skip_without_torch(header)
     wrong = {}
-    # which engines there are is known on the machine that uses the model; which solvers fit which loss is decided with the data
+    # which engines there are is known on the machine that uses the model; which solvers fit which
+    # loss is decided with the data
     paths = [p for p in places(header) if p[-1] != "engine" and p != ("params", "solver")]
     for path, value in some([(p, v) for p in paths for v in [*VALUES, DELETED]], name):
-        # other labels are a model of other data, and parameters are those of the next fit: both may be refused in words by what is asked
+        # other labels are a model of other data, and parameters are those of the next fit: both may
+        # be refused in words by what is asked
         later = EckartError if path[0] in ("params", "rows", "columns") else ()
-        if found := outcome(tmp_path / "m.safetensors", arrays, changed(header, path, value), inputs, later):
+        if found := outcome(
+            tmp_path / "m.safetensors", arrays, changed(header, path, value), inputs, later
+        ):
             wrong[path, repr(value)] = found
     assert not wrong
 
@@ -167,10 +181,26 @@ def test_a_mixture_with_means_of_one_column_is_refused_in_words(tmp_path):
 @pytest.mark.parametrize(
     ("name", "edit", "words"),
     [
-        ("truncated_svd", lambda a, h: a.update(column_mean=a["column_mean"][:1]), "column_mean has the shape"),
-        ("latent_dirichlet_allocation", lambda a, h: a.update(prior=0 * a["prior"]), "prior holds no such value"),
-        ("pmi_context", lambda a, h: h["plan"].update({"singular values": None}), "singular values holds no such value"),
-        ("glove", lambda a, h: h["plan"]["words"].update(min_length=-1), "words holds no such value"),
+        (
+            "truncated_svd",
+            lambda a, h: a.update(column_mean=a["column_mean"][:1]),
+            "column_mean has the shape",
+        ),
+        (
+            "latent_dirichlet_allocation",
+            lambda a, h: a.update(prior=0 * a["prior"]),
+            "prior holds no such value",
+        ),
+        (
+            "pmi_context",
+            lambda a, h: h["plan"].update({"singular values": None}),
+            "singular values holds no such value",
+        ),
+        (
+            "glove",
+            lambda a, h: h["plan"]["words"].update(min_length=-1),
+            "words holds no such value",
+        ),
         ("als", lambda a, h: h["factors"].pop("mean"), "wanted mean"),
     ],
 )

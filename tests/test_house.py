@@ -35,7 +35,10 @@ def test_importing_does_nothing():
 
 
 def test_dense_pca_needs_no_compiler():
-    code = "import sys, numpy as np, eckart; eckart.PCA(2).fit(np.random.rand(300, 20)); print('numba' in sys.modules)"
+    code = (
+        "import sys, numpy as np, eckart; eckart.PCA(2).fit(np.random.rand(300, 20)); "
+        "print('numba' in sys.modules)"
+    )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "False"
 
@@ -79,7 +82,11 @@ def test_imports_go_one_way():
     from importlinter.cli import lint_imports_command
 
     result = subprocess.run(
-        [sys.executable, "-c", "from importlinter.cli import lint_imports_command as c; c(['--no-cache'])"],
+        [
+            sys.executable,
+            "-c",
+            "from importlinter.cli import lint_imports_command as c; c(['--no-cache'])",
+        ],
         capture_output=True,
         text=True,
     )
@@ -94,7 +101,14 @@ def test_plan_names_cost_and_reason(tmp_path):
     assert plan.passes == 1
     assert 0 < plan.memory < 2**30
     assert plan.seconds > 0
-    assert set(costs(read(tmp_path / "x.npy"), 5)) == {"eigh", "svd", "power", "randomized", "lanczos", "gradient"}
+    assert set(costs(read(tmp_path / "x.npy"), 5)) == {
+        "eigh",
+        "svd",
+        "power",
+        "randomized",
+        "lanczos",
+        "gradient",
+    }
     with pytest.raises(eckart.InputError, match=r"GiB beyond the data.*randomized"):
         require_memory(plan, 1000.0)
     assert available_memory() > 0
@@ -104,7 +118,12 @@ def test_a_problem_too_large_for_memory_is_refused_before_it_starts(monkeypatch)
     monkeypatch.setattr("eckart.reduce.solve.available_memory", lambda: 1e5)
     with pytest.raises(eckart.InputError, match="choose svd_solver='randomized'"):
         PCA(5, svd_solver="svd").fit(np.zeros((2000, 500)))
-    assert PCA(5, svd_solver="randomized").fit(sparse.random(2000, 500, 0.01, random_state=0)).n_components_ == 5
+    assert (
+        PCA(5, svd_solver="randomized")
+        .fit(sparse.random(2000, 500, 0.01, random_state=0))
+        .n_components_
+        == 5
+    )
 
 
 def test_lanes_keep_their_order_and_errors_come_out():

@@ -1,5 +1,5 @@
-"""Ctrl-C at any call of the engine: the interrupt goes on where there is no answer yet, else the model has the last whole step and says that it was
-interrupted."""
+"""Ctrl-C at any call of the engine: the interrupt goes on where there is no answer yet, else the
+model has the last whole step and says that it was interrupted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from eckart.trace import StopReason
 from resumable_fits import FITS
 
 MOMENTS = (1, 2, 3, 4, 5, 6, 8, 11, 15, 20, 28, 40, 75, 140, 260)
-"""Calls of the engine at which it happens: each of the first, which make ready, and some of those that take steps."""
+"""Calls of the engine at which it happens: each of the first, which make ready, and some of those
+that take steps."""
 
 
 def interrupted(at):
@@ -25,7 +26,11 @@ def interrupted(at):
 
         def __getattribute__(self, name):
             found = super().__getattribute__(name)
-            if name.startswith("_") or not callable(found) or name in ("at_work", "n_threads", "expect"):
+            if (
+                name.startswith("_")
+                or not callable(found)
+                or name in ("at_work", "n_threads", "expect")
+            ):
                 return found
 
             def call(*args, **named):

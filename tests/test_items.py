@@ -34,7 +34,10 @@ def taken(rows=80, columns=20, seed=0, dtype=np.float64):
     chance[: rows // 2, :half] = 0.5
     chance[rows // 2 :, half:] = 0.5
     a = sparse.csr_array((rng.random(chance.shape) < chance).astype(dtype))
-    ids = np.array([f"u{i}" for i in range(rows)], object), np.array([f"c{j}" for j in range(columns)], object)
+    ids = (
+        np.array([f"u{i}" for i in range(rows)], object),
+        np.array([f"c{j}" for j in range(columns)], object),
+    )
     return Observed.from_scipy(a, *ids)
 
 
@@ -42,7 +45,9 @@ def dense(model):
     """W as a matrix."""
     n = model.fit_.factors.n
     return model.fold_in(
-        Observed.from_scipy(sparse.csr_array(np.eye(n))) if model.fit_.factors.columns is None else labelled_eye(model)
+        Observed.from_scipy(sparse.csr_array(np.eye(n)))
+        if model.fit_.factors.columns is None
+        else labelled_eye(model)
     )
 
 
@@ -139,7 +144,8 @@ def test_filter_is_the_formula():
     root = np.sqrt(np.where(e > 0, e, 1))
     wanted = adjacency.T @ adjacency + 0.7 * (v @ v.T) / root[:, None] * root
     model = SpectralFilter(4, alpha=0.7, random_state=0).fit(x)
-    np.testing.assert_allclose(model.predict(x), a @ wanted, atol=1e-3)  # V up to the tolerance of its solver
+    # V up to the tolerance of its solver
+    np.testing.assert_allclose(model.predict(x), a @ wanted, atol=1e-3)
 
 
 def test_certificates_are_global_and_can_be_measured_again(model):
@@ -182,8 +188,12 @@ def test_new_rows_have_the_scores_that_fitted_rows_with_the_same_entries_have(mo
     x = taken()
     model.fit(x)
     new = Observed(x.indptr, x.indices, x.data, x.n_columns, None, x.columns)
-    np.testing.assert_array_equal(model.recommend(n=4).positions, model.recommend(X=new, n=4).positions)
-    np.testing.assert_array_equal(model.fold_in(new), np.concatenate([b for _, b in model.complete(keep=False)]))
+    np.testing.assert_array_equal(
+        model.recommend(n=4).positions, model.recommend(X=new, n=4).positions
+    )
+    np.testing.assert_array_equal(
+        model.fold_in(new), np.concatenate([b for _, b in model.complete(keep=False)])
+    )
     filled = model.transform(new)
     stored = x.to_scipy().tocoo()
     np.testing.assert_array_equal(filled[stored.coords], stored.data)
@@ -196,10 +206,16 @@ def test_explanations_add_up_to_the_score(model):
     model.fit(x)
     for row, column in (("u2", "c4"), ("u50", "c1")):
         why = model.explain(row, column, n=100)
-        assert why.prediction == pytest.approx(float(model.predict(row, column)[0]), rel=1e-6, abs=1e-12)
-        assert sum(share for _, _, share in why.shares) == pytest.approx(why.prediction, rel=1e-6, abs=1e-12)
+        assert why.prediction == pytest.approx(
+            float(model.predict(row, column)[0]), rel=1e-6, abs=1e-12
+        )
+        assert sum(share for _, _, share in why.shares) == pytest.approx(
+            why.prediction, rel=1e-6, abs=1e-12
+        )
         i = x.row_of(row)
-        assert {name for name, _, _ in why.shares} == {x.columns[j] for j in x.indices[x.indptr[i] : x.indptr[i + 1]]}
+        assert {name for name, _, _ in why.shares} == {
+            x.columns[j] for j in x.indices[x.indptr[i] : x.indptr[i + 1]]
+        }
 
 
 def test_alike_is_what_is_taken_together(model):
@@ -229,12 +245,22 @@ def test_files_and_pickles_give_the_same_answers(model, tmp_path):
 def test_rows_are_taken_in_without_a_fit(model):
     x = taken()
     some = replace(
-        x, indptr=x.indptr[:71], indices=x.indices[: x.indptr[70]], data=x.data[: x.indptr[70]], rows=x.rows[:70]
+        x,
+        indptr=x.indptr[:71],
+        indices=x.indices[: x.indptr[70]],
+        data=x.data[: x.indptr[70]],
+        rows=x.rows[:70],
     )
     model.fit(some)
     start = x.indptr[68]
     model.update(
-        replace(x, indptr=x.indptr[68:] - start, indices=x.indices[start:], data=x.data[start:], rows=x.rows[68:])
+        replace(
+            x,
+            indptr=x.indptr[68:] - start,
+            indices=x.indices[start:],
+            data=x.data[start:],
+            rows=x.rows[68:],
+        )
     )
     assert model.observed_.shape == (80, 20)
     assert len(model.recommend("u79", n=3).columns[0]) == 3
@@ -248,7 +274,9 @@ def test_what_cannot_be_fitted_is_refused_in_words_and_leaves_the_old_state(mode
     bad = x.data.copy()
     bad[4] = -1.0
     row = int(np.searchsorted(x.indptr, 4, side="right")) - 1  # the row of the fifth entry
-    with pytest.raises(eckart.InputError, match=rf"Negative values in data: X holds -1.0 at row {row}"):
+    with pytest.raises(
+        eckart.InputError, match=rf"Negative values in data: X holds -1.0 at row {row}"
+    ):
         model.fit(replace(x, data=bad))
     with pytest.raises(eckart.InputError, match="strengths in X itself"):
         model.fit(x, weights=np.ones(x.nnz))
@@ -278,7 +306,9 @@ def test_strengths_count_only_where_they_are_asked_for(model):
     louder = replace(x, data=x.data * np.where(np.arange(x.nnz) % 3, 1.0, 5.0))
     same = [clone(model).fit(y).predict("u1", "c3")[0] for y in (x, louder)]
     assert same[0] == same[1]
-    raw = [clone(model).set_params(strengths="raw").fit(y).predict("u1", "c3")[0] for y in (x, louder)]
+    raw = [
+        clone(model).set_params(strengths="raw").fit(y).predict("u1", "c3")[0] for y in (x, louder)
+    ]
     assert raw[0] == same[0] != raw[1]
 
 
@@ -291,7 +321,10 @@ def test_they_beat_popularity_on_hidden_entries(model):
     popular = np.zeros((len(rows), 60)) + parts.train.column_counts()
     popular[parts.train.to_scipy().toarray()[rows] > 0] = -np.inf
     plain = np.argsort(-popular, axis=1, kind="stable")[:, :10]
-    assert ranking(lists, relevant[rows], 10).mean["ndcg"] > 1.3 * ranking(plain, relevant[rows], 10).mean["ndcg"]
+    assert (
+        ranking(lists, relevant[rows], 10).mean["ndcg"]
+        > 1.3 * ranking(plain, relevant[rows], 10).mean["ndcg"]
+    )
 
 
 def test_tune_chooses_their_ridge():
@@ -304,13 +337,18 @@ def test_tune_chooses_their_ridge():
     assert "n_components" not in str(found)
     walked = eckart.tune(taken(200, 30), model=SLIM(l2=1.0), random_state=0)
     assert walked.best["l2"] > 0
-    ranks = eckart.tune(taken(200, 30), model=SpectralFilter(), n_components=(1, 2, 4), random_state=0)
+    ranks = eckart.tune(
+        taken(200, 30), model=SpectralFilter(), n_components=(1, 2, 4), random_state=0
+    )
     assert set(ranks.best) == {"n_components"}
 
 
 def test_compare_puts_all_on_one_split_in_one_table():
     found = eckart.compare(
-        taken(200, 30), at=5, random_state=0, models={"ease": EASE(l2=5.0), "als": ALS(2, feedback="implicit")}
+        taken(200, 30),
+        at=5,
+        random_state=0,
+        models={"ease": EASE(l2=5.0), "als": ALS(2, feedback="implicit")},
     )
     assert [row.model for row in found.table][-1] == "popularity"  # the least, here
     assert {row.model for row in found.table} == {"ease", "als", "popularity"}
@@ -320,15 +358,28 @@ def test_compare_puts_all_on_one_split_in_one_table():
     assert "ndcg@5" in str(found)
     assert len(found.to_table()["model"]) == 3
     every = eckart.compare(taken(100, 30), at=5, random_state=0)
-    assert {row.model for row in every.table} == {"popularity", "als", "ease", "slim", "gf-cf", "blend"}
+    assert {row.model for row in every.table} == {
+        "popularity",
+        "als",
+        "ease",
+        "slim",
+        "gf-cf",
+        "blend",
+    }
     assert all(row.certified for row in every.table if row.model in ("ease", "slim", "gf-cf"))
 
 
 @pytest.mark.parametrize(("name", "count"), [("c.fit-1", 1), ("c", 4)])
 def test_a_killed_comparison_goes_on_to_the_same_lists(name, count, monkeypatch, tmp_path):
     def run(path=None, **more):
-        models = {"ease": EASE(l2=5.0), "als": ALS(2, feedback="implicit"), "gf-cf": SpectralFilter()}
-        return eckart.compare(taken(100, 30), at=5, random_state=0, models=models, checkpoint=path, **more)
+        models = {
+            "ease": EASE(l2=5.0),
+            "als": ALS(2, feedback="implicit"),
+            "gf-cf": SpectralFilter(),
+        }
+        return eckart.compare(
+            taken(100, 30), at=5, random_state=0, models=models, checkpoint=path, **more
+        )
 
     whole, save, seen = run(), Checkpoint.save, []
 
@@ -346,7 +397,9 @@ def test_a_killed_comparison_goes_on_to_the_same_lists(name, count, monkeypatch,
     with pytest.raises(eckart.FileError, match="other work"):
         run(tmp_path / "c", held_out=0.3)
     fits, fit = [], EASE.fit
-    monkeypatch.setattr(EASE, "fit", lambda self, *a, **more: fits.append(1) or fit(self, *a, **more))
+    monkeypatch.setattr(
+        EASE, "fit", lambda self, *a, **more: fits.append(1) or fit(self, *a, **more)
+    )
     again = run(tmp_path / "c")
     assert not fits
     assert not list(tmp_path.iterdir())
@@ -401,8 +454,21 @@ def test_shell_fits_and_recommends(method, likes, tmp_path):
 
 
 def test_shell_compares(likes):
-    done = shell("compare", likes, "--rows", "user", "--columns", "page", "--methods", "ease,gf-cf", "--at", 5)
+    done = shell(
+        "compare",
+        likes,
+        "--rows",
+        "user",
+        "--columns",
+        "page",
+        "--methods",
+        "ease,gf-cf",
+        "--at",
+        5,
+    )
     assert done.exit_code == 0, done.output
-    assert {"ease", "gf-cf", "popularity"} <= {line.split()[0] for line in done.output.splitlines() if line}
+    assert {"ease", "gf-cf", "popularity"} <= {
+        line.split()[0] for line in done.output.splitlines() if line
+    }
     wrong = shell("compare", likes, "--rows", "user", "--columns", "page", "--methods", "kmeans")
     assert "als, ease, slim, gf-cf, blend" in str(wrong.exception)

@@ -9,7 +9,14 @@ import pytest
 from scipy import sparse
 
 import eckart
-from eckart import InputError, align_topics, coherence, document_completion, split_tokens, topic_diversity
+from eckart import (
+    InputError,
+    align_topics,
+    coherence,
+    document_completion,
+    split_tokens,
+    topic_diversity,
+)
 from eckart.explain.topics.judge import top_words
 from eckart.factors import Topics
 
@@ -17,7 +24,9 @@ from eckart.factors import Topics
 @pytest.fixture
 def corpus(rng):
     phi = rng.dirichlet(np.full(30, 0.2), 3)
-    return phi, np.vstack([rng.multinomial(60, t @ phi) for t in rng.dirichlet(np.full(3, 0.3), 80)])
+    return phi, np.vstack(
+        [rng.multinomial(60, t @ phi) for t in rng.dirichlet(np.full(3, 0.3), 80)]
+    )
 
 
 def brute(phi, seen, scored, alpha, steps):
@@ -93,7 +102,9 @@ def test_npmi_of_blocks_is_that_of_the_whole(corpus, tmp_path):
     np.testing.assert_allclose(coherence(phi, blocks, 5), whole)
     eckart.write_shards(blocks, tmp_path)
     np.testing.assert_allclose(coherence(phi, eckart.shards(tmp_path / "*.npz"), 5), whole)
-    named = eckart.Counts.from_scipy(sparse.csr_array(x), columns=np.array([f"w{j}" for j in range(30)], object))
+    named = eckart.Counts.from_scipy(
+        sparse.csr_array(x), columns=np.array([f"w{j}" for j in range(30)], object)
+    )
     words = [[f"w{j}" for j in top] for top in top_words(phi, 5)]
     np.testing.assert_allclose(coherence(words, named), whole)
     with pytest.raises(InputError, match="'nothing' of a topic is no column"):
@@ -102,7 +113,9 @@ def test_npmi_of_blocks_is_that_of_the_whole(corpus, tmp_path):
 
 def test_top_words_by_probability_and_by_lift():
     counts = np.array([[90.0, 9.0, 1.0, 0.0], [90.0, 1.0, 1.0, 8.0]])
-    t = Topics(counts, np.zeros(2), np.array([0.5, 0.5]), np.array(["the", "cat", "a", "sun"], object))
+    t = Topics(
+        counts, np.zeros(2), np.array([0.5, 0.5]), np.array(["the", "cat", "a", "sun"], object)
+    )
     assert top_words(t, 2) == [["the", "cat"], ["the", "sun"]]
     assert top_words(t, 1, by="lift") == [["cat"], ["sun"]]
     with pytest.raises(InputError, match="by='rank'"):
@@ -127,10 +140,16 @@ def test_diversity():
 
 def test_the_number_of_topics_is_a_table_with_the_best_first(corpus, rng):
     phi, _ = corpus
-    x = np.vstack([rng.multinomial(60, t @ phi) for t in rng.dirichlet(np.full(3, 0.3), 240)])  # no document twice: copies reward too many topics
+    x = np.vstack(
+        [rng.multinomial(60, t @ phi) for t in rng.dirichlet(np.full(3, 0.3), 240)]
+    )  # no document twice: copies reward too many topics
     begin = time.perf_counter()
-    table = eckart.select_topics(eckart.LDA(random_state=0, learning_method="cvb0", n_init=3), x, [1, 3, 8])
+    table = eckart.select_topics(
+        eckart.LDA(random_state=0, learning_method="cvb0", n_init=3), x, [1, 3, 8]
+    )
     assert 0 < sum(row["seconds"] for row in table) <= time.perf_counter() - begin
-    assert [set(row) for row in table] == [{"n_components", "perplexity", "npmi", "diversity", "seconds"}] * 3
+    assert [set(row) for row in table] == [
+        {"n_components", "perplexity", "npmi", "diversity", "seconds"}
+    ] * 3
     assert table[0]["n_components"] == 3
     assert table[0]["perplexity"] < table[1]["perplexity"] < table[2]["perplexity"]

@@ -1,4 +1,5 @@
-"""Labels: one id in whatever type it comes, unknown ids refused with those near to them, kinds never mixed up."""
+"""Labels: one id in whatever type it comes, unknown ids refused with those near to them, kinds
+never mixed up."""
 
 from __future__ import annotations
 
@@ -71,7 +72,12 @@ def test_many_ids_come_from_columns_of_tables():
     ):
         assert labels.indices_of(ids).tolist() == [2, 0]
     text = Labels(["b", "a"], 2)
-    for ids in (pd.Series(["a", "b"]), np.array(["a", "b"]), pa.array(["a", "b"]), [np.str_("a"), "b"]):
+    for ids in (
+        pd.Series(["a", "b"]),
+        np.array(["a", "b"]),
+        pa.array(["a", "b"]),
+        [np.str_("a"), "b"],
+    ):
         assert text.indices_of(ids).tolist() == [1, 0]
     assert Labels(["b"], 1).indices_of([]).tolist() == []
 
@@ -101,7 +107,10 @@ def test_dates_in_any_type_and_unit():
         assert days.index_of(form) == 1
         assert Labels([dt.date(2024, 2, 28), DAY], 2).index_of(form) == 1
         assert Labels(pd.DatetimeIndex(["2024-02-28", DAY]), 2).index_of(form) == 1
-    assert days.unknown([dt.datetime(2024, 2, 29, 12), dt.datetime(2024, 2, 29)]).tolist() == [True, False]
+    assert days.unknown([dt.datetime(2024, 2, 29, 12), dt.datetime(2024, 2, 29)]).tolist() == [
+        True,
+        False,
+    ]
     with pytest.raises(InputError, match=r"labels are dates; write np.datetime64\('2024-02-29'\)"):
         days.index_of("2024-02-29")
     with pytest.raises(InputError, match=r"2024-03-01 came.*near ones are 2024-02-28, 2024-02-29"):
@@ -111,7 +120,8 @@ def test_dates_in_any_type_and_unit():
 
 
 def test_names_that_are_alike_are_found_among_many_in_a_bounded_time():
-    """A hundred thousand names: one slip anywhere in the name is forgiven, and the work stays within what is said."""
+    """A hundred thousand names: one slip anywhere in the name is forgiven, and the work stays
+    within what is said."""
     rng = np.random.default_rng(0)
     letters = np.array(list("abcdefghijklmnopqrstuvwxyz"))
     names = ["".join(word) for word in letters[rng.integers(0, 26, (100_000, 9))]]
@@ -125,18 +135,28 @@ def test_names_that_are_alike_are_found_among_many_in_a_bounded_time():
 
 
 def test_an_unknown_id_is_refused_with_the_ids_near_to_it():
-    with pytest.raises(InputError, match=r"row 'alica' came, wanted one of the 3 row labels; near ones are 'alice'$"):
+    with pytest.raises(
+        InputError,
+        match=r"row 'alica' came, wanted one of the 3 row labels; near ones are 'alice'$",
+    ):
         Labels(["alice", "bob", "carol"], 3).index_of("alica")
-    with pytest.raises(InputError, match=r"row 40 came at position 1 \(1 more are unknown\).*near ones are 7, 42, 99"):
+    with pytest.raises(
+        InputError,
+        match=r"row 40 came at position 1 \(1 more are unknown\).*near ones are 7, 42, 99",
+    ):
         Labels(np.array([99, 42, 7]), 3).indices_of([42, 40, 8])
     many = [f"user{i:06d}" for i in range(MOST_COMPARED + 1)]
     with pytest.raises(InputError, match=r"near ones are 'user000012'"):
         Labels(many, len(many)).index_of("user000012x")
-    with pytest.raises(InputError, match=r"near ones are 'user000012'"):  # its neighbours in order were 'user009998' to 'user010000'
+    with pytest.raises(
+        InputError, match=r"near ones are 'user000012'"
+    ):  # its neighbours in order were 'user009998' to 'user010000'
         Labels(many, len(many)).index_of("xuser000012")
     with pytest.raises(InputError, match=r"near ones are 'bob'$"):
         Labels(["alice", "bob", "carol"], 3).index_of("Bob ")
-    with pytest.raises(InputError, match=r"none is like it, the first are 'alice', 'bob', 'carol'$"):  # they were called near ones
+    with pytest.raises(
+        InputError, match=r"none is like it, the first are 'alice', 'bob', 'carol'$"
+    ):  # they were called near ones
         Labels(["alice", "bob", "carol", "dora"], 4).index_of("12345")
     with pytest.raises(InputError, match="came"):
         Labels([1, "a"], 2).index_of((3, 4))
@@ -171,7 +191,8 @@ def test_no_id_at_all_is_refused(null, labels):
 
 
 @pytest.mark.parametrize(
-    "ids", [["a", "b", "a", "c"], [4, 5, 4, 6], [DAY, dt.date(2020, 1, 1), DAY, dt.date(2021, 1, 1)]]
+    "ids",
+    [["a", "b", "a", "c"], [4, 5, 4, 6], [DAY, dt.date(2020, 1, 1), DAY, dt.date(2021, 1, 1)]],
 )
 def test_a_label_that_stands_twice_is_refused_only_when_asked_for(ids):
     labels = Labels(ids, 4)

@@ -1,4 +1,5 @@
-"""L-BFGS: the least value, falling all the way; an interrupt and a kill leave a point to go on from."""
+"""L-BFGS: the least value, falling all the way; an interrupt and a kill leave a point to go on
+from."""
 
 from __future__ import annotations
 
@@ -35,7 +36,9 @@ def test_a_bent_valley_takes_about_the_steps_of_scipy():
         return float(rosen(x)), rosen_der(x)
 
     x, trace = minimise(value, np.full(6, -1.2), tol=1e-16, max_iter=500)
-    there = minimize(value, np.full(6, -1.2), jac=True, method="L-BFGS-B", options={"maxcor": 20, "ftol": 1e-16})
+    there = minimize(
+        value, np.full(6, -1.2), jac=True, method="L-BFGS-B", options={"maxcor": 20, "ftol": 1e-16}
+    )
     np.testing.assert_allclose(x, there.x, atol=1e-3)
     assert trace.reason is StopReason.CONVERGED
     assert len(trace) < 2 * there.nit
@@ -50,7 +53,9 @@ def test_a_state_that_was_kept_goes_on_to_the_same_bits(at):
 
     class Kept(Memory):
         def offer(self, state):
-            copied = {name: part.copy() if hasattr(part, "copy") else part for name, part in state.items()}
+            copied = {
+                name: part.copy() if hasattr(part, "copy") else part for name, part in state.items()
+            }
             states.append(copied | {"trace": [list(part) for part in state["trace"]]})
 
     class Resumed(Memory):

@@ -50,7 +50,9 @@ def planted():
 @every
 def test_planted_topics_are_found(planted, method):
     phi, theta, x = planted
-    starts = {"cvb0": 4, "variational": 4}.get(method, 1)  # a single climb may end where two topics share one; Gibbs tries several by itself
+    starts = {"cvb0": 4, "variational": 4}.get(
+        method, 1
+    )  # a single climb may end where two topics share one; Gibbs tries several by itself
     model = LDA(4, learning_method=method, random_state=0, n_init=starts).fit(x)
     partner, overlap = align_topics(phi, model)
     assert overlap.min() > 0.97
@@ -74,8 +76,21 @@ def test_threads_and_seeds_give_the_same_bits(method, monkeypatch):
     _, _, x = corpus(np.random.default_rng(1), 200)
     bits = set()
     for threads in (1, 2, 3, 5, 16, 2):
-        model = LDA(4, learning_method=method, max_iter=8, burn_in=7, n_samples=3, batch_size=50, random_state=3, n_threads=threads).fit(x)  # fmt: skip
-        bits.add(model.components_.tobytes() + model.doc_topic_prior_.tobytes() + model.transform(x).tobytes())
+        model = LDA(
+            4,
+            learning_method=method,
+            max_iter=8,
+            burn_in=7,
+            n_samples=3,
+            batch_size=50,
+            random_state=3,
+            n_threads=threads,
+        ).fit(x)
+        bits.add(
+            model.components_.tobytes()
+            + model.doc_topic_prior_.tobytes()
+            + model.transform(x).tobytes()
+        )
     assert len(bits) == 1
     other = LDA(4, learning_method=method, max_iter=8, random_state=4).fit(x)
     assert other.components_.tobytes() not in bits
@@ -83,13 +98,26 @@ def test_threads_and_seeds_give_the_same_bits(method, monkeypatch):
 
 @every
 def test_bits_do_not_depend_on_where_memory_is_found(method):
-    """Small arrays of a fit lie now near to each other, now apart; a sum that the compiler takes by vectors in one case alone is rounded otherwise."""
+    """Small arrays of a fit lie now near to each other, now apart; a sum that the compiler takes by
+    vectors in one case alone is rounded otherwise."""
     _, _, x = corpus(np.random.default_rng(2), 60, 20, 3, 30)
     told, held = set(), []
     for size in (0, 40, 100, 200, 60, 24, 333, 80):
         held += [np.empty(size, np.uint8) for _ in range(5)]
-        model = LDA(3, learning_method=method, max_iter=6, burn_in=6, n_samples=3, batch_size=30, random_state=0).fit(x)
-        told.add(repr(model.fit_.trace.values) + repr(model.certificate_.facts) + repr(model.components_.tobytes()))
+        model = LDA(
+            3,
+            learning_method=method,
+            max_iter=6,
+            burn_in=6,
+            n_samples=3,
+            batch_size=30,
+            random_state=0,
+        ).fit(x)
+        told.add(
+            repr(model.fit_.trace.values)
+            + repr(model.certificate_.facts)
+            + repr(model.components_.tobytes())
+        )
         del held[::2]
     assert len(told) == 1
 
@@ -98,7 +126,9 @@ def test_bits_do_not_depend_on_where_memory_is_found(method):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_dtype_is_kept_and_rows_are_shares(planted, method, dtype):
     x = planted[2][:60].astype(dtype)
-    model = LDA(3, learning_method=method, max_iter=5, burn_in=2, n_samples=2, random_state=0).fit(sparse.csr_array(x))
+    model = LDA(3, learning_method=method, max_iter=5, burn_in=2, n_samples=2, random_state=0).fit(
+        sparse.csr_array(x)
+    )
     assert model.components_.dtype == model.transform(x).dtype == dtype
     np.testing.assert_allclose(model.transform(x).sum(axis=1), 1, rtol=1e-5)
     np.testing.assert_allclose(model.topic_word_.sum(axis=1), 1, rtol=1e-5)
@@ -109,7 +139,13 @@ def test_dtype_is_kept_and_rows_are_shares(planted, method, dtype):
 def test_edges(planted, method):
     x = planted[2][:40].copy()
     x[3], x[:, 5] = 0, 0
-    options = {"learning_method": method, "max_iter": 5, "burn_in": 3, "n_samples": 2, "random_state": 0}
+    options = {
+        "learning_method": method,
+        "max_iter": 5,
+        "burn_in": 3,
+        "n_samples": 2,
+        "random_state": 0,
+    }
     model = LDA(3, **options).fit(x)
     assert (model.topic_word_[:, 5] > 0).all()
     mean = model.doc_topic_prior_ / model.doc_topic_prior_.sum()
@@ -126,21 +162,34 @@ def test_edges(planted, method):
 @pytest.mark.parametrize("method", ["cvb0", "variational", "online"])
 def test_huge_counts_and_weights(planted, method):
     x = planted[2][:80]
-    options = {"learning_method": method, "random_state": 0, "doc_topic_prior": 0.1, "topic_word_prior": 0.05}
+    options = {
+        "learning_method": method,
+        "random_state": 0,
+        "doc_topic_prior": 0.1,
+        "topic_word_prior": 0.05,
+    }
     huge = LDA(3, **options).fit(x * 1e9)
     assert np.isfinite(huge.components_).all()
     assert huge.components_.sum() == pytest.approx(x.sum() * 1e9, rel=1e-3)
     weights = LDA(3, **options).fit(x * 0.37)
     assert np.isfinite(weights.perplexity(x * 0.37))
     assert LDA(3, random_state=0, max_iter=3).fit(x * 0.37).fit_.plan["method"] == "cvb0"
-    with pytest.raises(InputError, match=r"X holds \d+\.\d+ at row 0, word \d+, wanted whole numbers"):
+    with pytest.raises(
+        InputError, match=r"X holds \d+\.\d+ at row 0, word \d+, wanted whole numbers"
+    ):
         LDA(3, learning_method="gibbs").fit(x * 0.37)
 
 
 @pytest.mark.parametrize("method", ["gibbs", "cvb0", "variational"])
 def test_two_thousand_topics_in_single_precision_are_finite(rng, method):
     x = rng.poisson(0.4, (60, 80)).astype(np.float32)
-    options = {"max_iter": 2, "burn_in": 1, "n_samples": 1, "doc_topic_prior": None, "topic_word_prior": None}
+    options = {
+        "max_iter": 2,
+        "burn_in": 1,
+        "n_samples": 1,
+        "doc_topic_prior": None,
+        "topic_word_prior": None,
+    }
     model = LDA(2000, learning_method=method, random_state=0, **options).fit(x)
     assert model.components_.dtype == np.float32
     assert np.isfinite(model.components_).all()
@@ -165,8 +214,16 @@ def test_the_variational_bound_never_falls(planted, learn):
     x = engine_named("cpu", 2).put(Counts.from_scipy(sparse.csr_array(planted[2].astype(float))))
     priors = Priors(np.full(4, 0.3), 0.2, None, learn, learn)
     best = solve_variational(
-        x, priors, tol=0.0, max_iter=40, n_init=1, inner=20, inner_tol=1e-4, engine=engine_named("cpu", 2), rng=np.random.default_rng(0)
-    )  # fmt: skip
+        x,
+        priors,
+        tol=0.0,
+        max_iter=40,
+        n_init=1,
+        inner=20,
+        inner_tol=1e-4,
+        engine=engine_named("cpu", 2),
+        rng=np.random.default_rng(0),
+    )
     values = np.array(best.trace.values)
     assert len(values) == 41
     assert (np.diff(values) > -1e-11).all()
@@ -175,8 +232,15 @@ def test_the_variational_bound_never_falls(planted, learn):
 def test_the_bound_and_the_document_step_are_those_of_scikit_learn(planted):
     x = planted[2][:100]
     rival = LatentDirichletAllocation(
-        4, doc_topic_prior=0.3, topic_word_prior=0.2, max_iter=3, learning_method="batch", random_state=0, mean_change_tol=1e-9, max_doc_update_iter=2000
-    ).fit(x)  # fmt: skip
+        4,
+        doc_topic_prior=0.3,
+        topic_word_prior=0.2,
+        max_iter=3,
+        learning_method="batch",
+        random_state=0,
+        mean_change_tol=1e-9,
+        max_doc_update_iter=2000,
+    ).fit(x)
     c = Counts.from_scipy(sparse.csr_array(x.astype(float)))
     engine, priors = engine_named("cpu", 1), Priors(np.full(4, 0.3), 0.2, None, False, False)
     problem = VariationalProblem(engine.put(c), priors, engine, 5000, 1e-10)
@@ -204,8 +268,11 @@ def test_learned_priors_are_those_that_made_the_counts(rng):
     n = np.vstack([rng.multinomial(100, rng.dirichlet(alpha)) for _ in range(3000)])
     np.testing.assert_allclose(learned_alpha(n, np.full(3, 0.5), 200), alpha, rtol=0.1)
     words = rng.multinomial(5000, rng.dirichlet(np.full(500, 0.05), 20)[:, :]).T
-    assert learned_eta(TopicDraw(n, words, 500, words.sum(axis=0)), 0.5, 100) == pytest.approx(0.05, rel=0.1)
-    big = TopicDraw(n, words[::2] * 5000, 500, words.sum(axis=0) * 5000)  # counts beyond the table of sums
+    assert learned_eta(TopicDraw(n, words, 500, words.sum(axis=0)), 0.5, 100) == pytest.approx(
+        0.05, rel=0.1
+    )
+    # counts beyond the table of sums
+    big = TopicDraw(n, words[::2] * 5000, 500, words.sum(axis=0) * 5000)
     wanted = _minka_eta(big, 0.5)
     assert learned_eta(big, 0.5, 1) == pytest.approx(wanted, rel=1e-10)
     logs = np.log(rng.dirichlet(alpha, 20000)).mean(axis=0)
@@ -226,7 +293,9 @@ def test_priors_are_kept_or_learned(planted, method):
     learned = LDA(4, **options).fit(x)
     assert len(set(learned.doc_topic_prior_)) == 4
     assert 0.1 < learned.doc_topic_prior_.mean() < 0.4
-    array = LDA(4, doc_topic_prior=[0.1, 0.2, 0.3, 0.4], topic_word_prior=np.full((4, 60), 0.1), **options).fit(x)
+    array = LDA(
+        4, doc_topic_prior=[0.1, 0.2, 0.3, 0.4], topic_word_prior=np.full((4, 60), 0.1), **options
+    ).fit(x)
     np.testing.assert_array_equal(array.doc_topic_prior_, [0.1, 0.2, 0.3, 0.4])
     assert array.topic_word_prior_.shape == (4, 60)
 
@@ -318,7 +387,9 @@ def test_the_certificate_is_measured_again_and_fails_on_other_topics(planted, me
     wrong = clone(model)
     wrong._eta = model._eta
     shuffled = np.ascontiguousarray(t.counts[:, rng.permutation(60)])
-    wrong.fit_ = Fit(Topics(shuffled, t.prior, t.sizes), model.certificate_, model.fit_.trace, model.fit_.plan)
+    wrong.fit_ = Fit(
+        Topics(shuffled, t.prior, t.sizes), model.certificate_, model.fit_.trace, model.fit_.plan
+    )
     assert not wrong.certify(x).holds
 
 
@@ -331,7 +402,9 @@ def test_chains_from_several_starts_are_compared(planted):
 @every
 def test_save_load_and_pickle(planted, method, tmp_path):
     x = planted[2][:80]
-    model = LDA(3, learning_method=method, max_iter=4, burn_in=2, n_samples=2, random_state=0).fit(x)
+    model = LDA(3, learning_method=method, max_iter=4, burn_in=2, n_samples=2, random_state=0).fit(
+        x
+    )
     model.save(tmp_path / "m.safetensors")
     for back in (eckart.load(tmp_path / "m.safetensors"), pickle.loads(pickle.dumps(model))):
         np.testing.assert_array_equal(back.transform(x), model.transform(x))
@@ -347,7 +420,9 @@ def test_an_interrupt_keeps_what_there_is(planted, method, monkeypatch):
     import eckart.engines.cpu.topics.primitives as topics
 
     owner, name, at = (
-        (chains.TopicChain, "sweep", 8) if method == "gibbs" else (topics.TopicPrimitives, "topic_sweep", 12)
+        (chains.TopicChain, "sweep", 8)
+        if method == "gibbs"
+        else (topics.TopicPrimitives, "topic_sweep", 12)
     )
     real, calls = getattr(owner, name), []
 
@@ -373,8 +448,12 @@ def test_scores_do_not_depend_on_how_many_documents_there_are():
     model = LDA(4, random_state=0).fit(x[:400])
     whole = model.score(x[400:])
     few = [model.score(x[i : i + 10]) for i in range(400, 500, 10)]
-    assert np.mean(few) == pytest.approx(whole, abs=5 * np.std(few, ddof=1) / np.sqrt(len(few)))  # five standard errors of ten groups of documents
-    assert np.max(np.abs(np.array(few) - whole)) < 1.0  # groups of ten deviate by 0.13; a sum over documents in place of a mean would by tens
+    assert np.mean(few) == pytest.approx(
+        whole, abs=5 * np.std(few, ddof=1) / np.sqrt(len(few))
+    )  # five standard errors of ten groups of documents
+    assert (
+        np.max(np.abs(np.array(few) - whole)) < 1.0
+    )  # groups of ten deviate by 0.13; a sum over documents in place of a mean would by tens
 
 
 @pytest.mark.parametrize("model", [LDA(2, random_state=0), PLSA(2, random_state=0)])

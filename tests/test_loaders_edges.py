@@ -1,4 +1,5 @@
-"""Readers at their edges: where chunks are cut, where a file ends, and the words in which what does not fit is refused."""
+"""Readers at their edges: where chunks are cut, where a file ends, and the words in which what does
+not fit is refused."""
 
 from __future__ import annotations
 
@@ -76,9 +77,14 @@ def test_blocks_that_do_not_belong_together_are_named():
     import pandas as pd
 
     wide = [f"c{i}" for i in range(9)]
-    frames = [pd.DataFrame(np.ones((2, 9)), columns=wide), pd.DataFrame(np.ones((2, 9)), columns=wide[::-1])]
+    frames = [
+        pd.DataFrame(np.ones((2, 9)), columns=wide),
+        pd.DataFrame(np.ones((2, 9)), columns=wide[::-1]),
+    ]
     with pytest.raises(
-        InputError, match=r"starts at row 2 has the columns c8, .*c1 \.\.\., wanted c0, .*c7 \.\.\. in this order"
+        InputError,
+        match=r"starts at row 2 has the columns c8, .*c1 \.\.\., wanted c0, .*c7 \.\.\. in "
+        r"this order",
     ):
         list(IteratorBlocks(iter(frames)).blocks(10))
     with pytest.raises(InputError, match="starts at row 2 has 3 columns, wanted 2"):
@@ -117,7 +123,9 @@ def test_a_mapped_model_is_whole_or_refused(tmp_path):
 def test_a_vector_that_is_cut_says_how_many_bytes_are_there(tmp_path, there):
     file, vector = tmp_path / "v.bin", struct.pack("<3f", 1, 2, 3)
     file.write_bytes(b"1 3\na_rather_long_word " + vector[:there])
-    with pytest.raises(FileError, match=f"truncated in its first vector: {there} bytes are there, wanted 12"):
+    with pytest.raises(
+        FileError, match=f"truncated in its first vector: {there} bytes are there, wanted 12"
+    ):
         read_vectors(file)
     file.write_bytes(b"2 3\na_rather_long_word " + vector + b"two " + vector[:there])
     with pytest.raises(FileError, match=r"truncated in vector 2 of 2; pass limit=1"):
@@ -127,7 +135,12 @@ def test_a_vector_that_is_cut_says_how_many_bytes_are_there(tmp_path, there):
 
 def test_vectors_whose_arrays_differ_in_length_are_refused(tmp_path):
     words, ends = np.frombuffer(b"abc", np.uint8), np.array([1, 3])
-    sound = {"vectors": np.ones((2, 2), np.float32), "words": words, "ends": ends, "counts": np.array([1, 2])}
+    sound = {
+        "vectors": np.ones((2, 2), np.float32),
+        "words": words,
+        "ends": ends,
+        "counts": np.array([1, 2]),
+    }
     file = tmp_path / "v.safetensors"
     save_file(sound, file)
     assert list(read_vectors(file).words) == ["a", "bc"]
@@ -199,7 +212,11 @@ def test_a_digest_sees_every_byte_of_every_piece(monkeypatch):
     a = np.arange(24.0).reshape(8, 3)
     for block in (checkpoint.BLOCK, 48, 1):
         monkeypatch.setattr(checkpoint, "BLOCK", block)
-        found = {checkpoint.digest(a), checkpoint.digest(a.astype(np.float32)), checkpoint.digest(a.reshape(3, 8))}
+        found = {
+            checkpoint.digest(a),
+            checkpoint.digest(a.astype(np.float32)),
+            checkpoint.digest(a.reshape(3, 8)),
+        }
         for at in range(a.size):
             b = a.copy()
             b.flat[at] += 1
@@ -222,7 +239,13 @@ def test_columns_that_only_count_are_told_from_numbers():
 
     assert counts(range(10))
     assert counts(range(1, 12))
-    for other in (range(2, 14), range(9), [*range(9), 10], [*range(11), None], [float(i) for i in range(12)]):
+    for other in (
+        range(2, 14),
+        range(9),
+        [*range(9), 10],
+        [*range(11), None],
+        [float(i) for i in range(12)],
+    ):
         assert not counts(list(other))
 
 
@@ -246,19 +269,31 @@ def test_an_encoding_names_its_columns_and_comes_back(columns):
     encoding, found = Encoding.of(attribute_frame(columns), "id", "row_features")
     again = Encoding.from_dict(json.loads(json.dumps(encoding.to_dict())))
     assert again == encoding
-    np.testing.assert_array_equal(again.encode(found, "row_features"), encoding.encode(found, "row_features"))
+    np.testing.assert_array_equal(
+        again.encode(found, "row_features"), encoding.encode(found, "row_features")
+    )
     short = "c0, c1, c2, c3, c4, c5, c6, c7" + (" ..." if columns > 8 else "")
-    with pytest.raises(InputError, match=f"lacks the column 'c1', wanted the columns of the fit: {short}$"):
+    with pytest.raises(
+        InputError, match=f"lacks the column 'c1', wanted the columns of the fit: {short}$"
+    ):
         encoding.read({"id": [1], "c0": [2.0]}, "row_features")
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        {"deviation": 0.0}, {"deviation": -1.0}, {"mean": float("nan")}, {"mean": True}, {"kind": "other"}, {"name": 3}, {"levels": ["a"]},
-        {"kind": "category"}, {"kind": "category", "levels": ["a", "a"]}, {"kind": "category", "levels": ["a", 3]},
+        {"deviation": 0.0},
+        {"deviation": -1.0},
+        {"mean": float("nan")},
+        {"mean": True},
+        {"kind": "other"},
+        {"name": 3},
+        {"levels": ["a"]},
+        {"kind": "category"},
+        {"kind": "category", "levels": ["a", "a"]},
+        {"kind": "category", "levels": ["a", 3]},
     ],
-)  # fmt: skip
+)
 def test_an_encoding_that_cannot_have_been_fitted_is_refused(change):
     encoding, _ = Encoding.of(attribute_frame(2), "id", "row_features")
     values = encoding.to_dict()
@@ -283,19 +318,31 @@ def test_attributes_are_joined_by_ids():
 def test_a_column_that_counts_rows_is_one_beside_others_only(tmp_path):
     for columns, kinds in ((("n", "a"), ["row number", "number"]), (("n",), ["number"])):
         file = tmp_path / "x.csv"
-        file.write_text(",".join(columns) + "\n" + "".join(",".join([str(i)] * len(columns)) + "\n" for i in range(12)))
+        file.write_text(
+            ",".join(columns)
+            + "\n"
+            + "".join(",".join([str(i)] * len(columns)) + "\n" for i in range(12))
+        )
         assert [c.kind for c in head_of(str(file)).columns] == kinds
 
 
 def test_words_for_memory():
-    for word, wanted in {"3": 3.0, "2k": 2**11, "2KB": 2**11, "1.5MiB": 1.5 * 2**20, "4G": 2**32, "4 gb": 2**32}.items():
+    for word, wanted in {
+        "3": 3.0,
+        "2k": 2**11,
+        "2KB": 2**11,
+        "1.5MiB": 1.5 * 2**20,
+        "4G": 2**32,
+        "4 gb": 2**32,
+    }.items():
         assert memory_of(word) == wanted
 
 
 def test_records_are_told_from_lines_by_the_share_of_their_tags():
     record = ["<D>", "some words", "</D>"]
     assert record_mark(record * 5) == "</D>"
-    assert record_mark(["<D>", "some words", "<N>", "more", "</N>", "</D>"] * 5) == "</D>"  # the outer one
+    # the outer one
+    assert record_mark(["<D>", "some words", "<N>", "more", "</N>", "</D>"] * 5) == "</D>"
     assert record_mark(["some words", "</D>"]) is None  # one tag may be anything
     assert record_mark([*record, *["a line"] * 500]) is None
     assert record_mark(["<D>", "some words"] * 5) is None
@@ -305,10 +352,14 @@ def test_records_are_told_from_lines_by_the_share_of_their_tags():
 def test_binary_vectors_are_found_wherever_chunks_cut_them(tmp_path, monkeypatch, chunk):
     monkeypatch.setattr(files, "LONGEST_WORD", 40)
     rng = np.random.default_rng(0)
-    words = [letter * size for letter, size in zip("abcdefghij", (1, 40, 3, 39, 20, 21, 35, 2, 30, 19))]
+    words = [
+        letter * size for letter, size in zip("abcdefghij", (1, 40, 3, 39, 20, 21, 35, 2, 30, 19))
+    ]
     vectors = rng.standard_normal((10, 5)).astype(np.float32)
     file = tmp_path / "v.bin"
-    file.write_bytes(b"10 5\n" + b"".join(w.encode() + b" " + v.tobytes() for w, v in zip(words, vectors)))
+    file.write_bytes(
+        b"10 5\n" + b"".join(w.encode() + b" " + v.tobytes() for w, v in zip(words, vectors))
+    )
     for module in (files, word_rows):
         monkeypatch.setattr(module, "CHUNK", max(chunk, 5) if module is word_rows else chunk)
     found = read_vectors(file, format="binary")
@@ -317,11 +368,16 @@ def test_binary_vectors_are_found_wherever_chunks_cut_them(tmp_path, monkeypatch
 
 
 def test_indices_of_shards_have_the_type_of_their_range(tmp_path, monkeypatch):
-    """A range of few rows far down a table is written and read by the number of its own rows; here 2^31 is 20."""
-    monkeypatch.setattr(entry_shards, "index_dtype", lambda size: np.dtype(np.int32 if size < 20 else np.int64))
+    """A range of few rows far down a table is written and read by the number of its own rows; here
+    2^31 is 20."""
+    monkeypatch.setattr(
+        entry_shards, "index_dtype", lambda size: np.dtype(np.int32 if size < 20 else np.int64)
+    )
     monkeypatch.setattr(entry_shards, "LEAST_SHARD", 256)
     file, how = tmp_path / "r.csv", {"rows": "u", "columns": "i", "values": "r"}
-    file.write_text("u,i,r\n" + "".join(f"{a},{b},{a - b}.5\n" for a in range(60) for b in range(9)))
+    file.write_text(
+        "u,i,r\n" + "".join(f"{a},{b},{a - b}.5\n" for a in range(60) for b in range(9))
+    )
     whole, shards = (read(file, **how, memory=memory) for memory in ("1GB", 1000))
     assert max(shards.parts.lengths) < 20
     assert len(shards.parts.lengths) > 5
@@ -330,7 +386,12 @@ def test_indices_of_shards_have_the_type_of_their_range(tmp_path, monkeypatch):
 
 
 def test_numbers_are_standardised_and_tiny_deviations_are_deviations():
-    frame = {"id": [1, 2, 3], "a": [10.0, 20.0, 60.0], "b": [0.0, 1e-11, 2e-11], "c": [1e6, 1e6, 1e6 + 1e-9]}
+    frame = {
+        "id": [1, 2, 3],
+        "a": [10.0, 20.0, 60.0],
+        "b": [0.0, 1e-11, 2e-11],
+        "c": [1e6, 1e6, 1e6 + 1e-9],
+    }
     encoding, found = Encoding.of(frame, "id", "row_features")
     assert encoding.names() == ["a", "b"]  # c differs by less than 1e-12 of its mean
     x = encoding.encode(found, "row_features")
@@ -338,6 +399,11 @@ def test_numbers_are_standardised_and_tiny_deviations_are_deviations():
     np.testing.assert_allclose(x.std(axis=0), 1)
     other = {"id": [4], "a": [30.0 + np.std(frame["a"])], "b": [None]}
     np.testing.assert_allclose(encoding.read(other, "row_features")[1], [[1.0, 0.0]])
-    flags, found = Encoding.of({"id": [1, 2, 3], "f": [0, 1, 1], "g": [True, False, False]}, "id", "row_features")
+    flags, found = Encoding.of(
+        {"id": [1, 2, 3], "f": [0, 1, 1], "g": [True, False, False]}, "id", "row_features"
+    )
     third = 1 / 3  # yes and no keep their size, about their mean
-    np.testing.assert_allclose(flags.encode(found, "row_features"), [[-2 * third, 2 * third], [third, -third], [third, -third]])
+    np.testing.assert_allclose(
+        flags.encode(found, "row_features"),
+        [[-2 * third, 2 * third], [third, -third], [third, -third]],
+    )

@@ -1,4 +1,5 @@
-"""Tables in long form, from memory and from files in blocks: the same matrix, or one error with the line, the row and the column."""
+"""Tables in long form, from memory and from files in blocks: the same matrix, or one error with the
+line, the row and the column."""
 
 from __future__ import annotations
 
@@ -21,7 +22,11 @@ from eckart.io.tables.triples import observed
 from eckart.matrix_blocks import ObservedParts
 
 ASK = {"rows": "user", "columns": "film", "values": "stars"}
-TABLE = {"user": ["bob", "ann", "bob", "cy"], "film": [20, 10, 10, 30], "stars": [5.0, 4.0, 0.0, 2.5]}
+TABLE = {
+    "user": ["bob", "ann", "bob", "cy"],
+    "film": [20, 10, 10, 30],
+    "stars": [5.0, 4.0, 0.0, 2.5],
+}
 
 
 def triples(x):
@@ -43,7 +48,9 @@ FORMS = {
     "categories": lambda t: pd.DataFrame(t).astype({"user": "category", "film": "category"}),
     "pieces": lambda t: [pd.DataFrame(t)[:2], pd.DataFrame(t)[2:]],
     "generator": lambda t: (pl.DataFrame(t)[k : k + 1] for k in range(4)),
-    "record array": lambda t: pd.DataFrame({**t, "user": np.array(t["user"], "U3")}).to_records(index=False),
+    "record array": lambda t: pd.DataFrame({**t, "user": np.array(t["user"], "U3")}).to_records(
+        index=False
+    ),
 }
 
 
@@ -88,7 +95,8 @@ def test_files_in_long_form(tmp_path, monkeypatch, ending, pieces):
         assert x.columns.dtype == np.int64
     with pytest.raises(
         InputError,
-        match=r"columns='movie' came, wanted one of the columns of .*'note', 'user', 'film', 'stars'",
+        match=r"columns='movie' came, wanted one of the columns of .*'note', 'user', 'film', "
+        r"'stars'",
     ):
         read(tmp_path / f"all.{ending}", rows="user", columns="movie", values="stars")
     implicit = read(tmp_path / f"all.{ending}", rows="film", columns="note", duplicates="sum")
@@ -101,11 +109,17 @@ def test_a_large_csv_in_small_blocks_equals_the_one_read_whole(tmp_path, monkeyp
     n = 100_000
     pair = rng.choice(3000 * 500, n, replace=False)
     frame = pd.DataFrame(
-        {"user": [f"u{p}" for p in pair // 500], "film": pair % 500 - 7, "stars": rng.standard_normal(n)}
+        {
+            "user": [f"u{p}" for p in pair // 500],
+            "film": pair % 500 - 7,
+            "stars": rng.standard_normal(n),
+        }
     )
     frame.to_csv(tmp_path / "x.csv", index=False)
     frame.to_parquet(tmp_path / "x.parquet")
-    whole = Observed.from_triples(frame["user"].to_numpy(object), frame["film"].to_numpy(), frame["stars"].to_numpy())
+    whole = Observed.from_triples(
+        frame["user"].to_numpy(object), frame["film"].to_numpy(), frame["stars"].to_numpy()
+    )
     for _ in range(2):
         for name in ("x.csv", "x.parquet"):
             got = read(tmp_path / name, **ASK)
@@ -126,15 +140,27 @@ def test_a_large_csv_in_small_blocks_equals_the_one_read_whole(tmp_path, monkeyp
         ("user,film,stars\nann,1,2\n\n,2,3\n", "column 'user' has no value at line 4"),
         ("user,film,stars\nann,1,2\nbob,,3\n", "column 'film' has no value at line 3"),
         ("user,film,stars\nann,1,2\nbob,NA,3\n", "column 'film' has 'NA' at line 3"),
-        ("user,film,stars\nann,1,2\nbob,1,\n", r"column 'stars' has nan at line 3 of .* \(row 'bob', column 1\)"),
+        (
+            "user,film,stars\nann,1,2\nbob,1,\n",
+            r"column 'stars' has nan at line 3 of .* \(row 'bob', column 1\)",
+        ),
         ("user,film,stars\nann,1,2\n\nbob,1,inf\n", "column 'stars' has inf at line 4"),
-        ("user,film,stars\nann,1,2\nbob,1,good\n", "column 'stars' of .* has 'good' at line 3, wanted numbers"),
+        (
+            "user,film,stars\nann,1,2\nbob,1,good\n",
+            "column 'stars' of .* has 'good' at line 3, wanted numbers",
+        ),
         ("user,film,stars\nann,1,2\n\nbob,1\n", "line 4: Expected 3 columns, got 2"),
         ("user,film,stars\nann,1,2\nbob,1,2,3\n", "line 3: Expected 3 columns, got 4"),
-        ("user,film,stars\nann,1,2\nann,1,3\n", "row 'ann', column 1 came at line 2 .* and again at line 3"),
+        (
+            "user,film,stars\nann,1,2\nann,1,3\n",
+            "row 'ann', column 1 came at line 2 .* and again at line 3",
+        ),
         ("user,film,user,stars\nann,1,b,2\n", "column 'user' stands 2 times"),
         ("user,film,stars\n", "header and no row"),
-        ("user,film\nann,1\n", "values='stars' came, wanted one of the columns of .*: 'user', 'film'"),
+        (
+            "user,film\nann,1\n",
+            "values='stars' came, wanted one of the columns of .*: 'user', 'film'",
+        ),
         ("user,film,stars\nann,1,2\n\xff,1,2\n".encode("latin1"), "UTF-?8"),
     ],
 )
@@ -153,14 +179,22 @@ def test_a_csv_line_that_is_no_observation_is_named(tmp_path, monkeypatch, text,
         ({"film": pa.array([None, 3])}, "column 'film' has no value at row 0"),
         ({"film": pa.array([None, None])}, "column 'film' has no value at row 0"),
         ({"film": pa.array([1.5, np.nan])}, "column 'film' has nan at row 1"),
-        ({"stars": pa.array([1.0, None])}, r"column 'stars' has nan at row 1 of .*x.parquet \(row 'b', column 2\)"),
+        (
+            {"stars": pa.array([1.0, None])},
+            r"column 'stars' has nan at row 1 of .*x.parquet \(row 'b', column 2\)",
+        ),
         ({"stars": pa.array([1, None])}, "column 'stars' has nan at row 1"),
         ({"stars": pa.array(["a", "b"])}, "column 'stars' holds string"),
         ({"user": pa.array([[1], [2]])}, "column 'user' has .* at row 0.*hashed"),
     ],
 )
 def test_parquet_with_nulls(tmp_path, column, words):
-    table = {"user": pa.array(["a", "b"]), "film": pa.array([1, 2]), "stars": pa.array([1.0, 2.0]), **column}
+    table = {
+        "user": pa.array(["a", "b"]),
+        "film": pa.array([1, 2]),
+        "stars": pa.array([1.0, 2.0]),
+        **column,
+    }
     pq.write_table(pa.table(table), tmp_path / "x.parquet")
     with pytest.raises(InputError, match=words):
         read(tmp_path / "x.parquet", **ASK)
@@ -184,9 +218,13 @@ def test_types_of_parquet_columns(tmp_path):
     assert x.columns.dtype == "M8[ms]"
     assert x.data.dtype == np.float32
     assert (x.row_of(day[0]), x.column_of(time[0])) == (1, 1)
-    assert read(tmp_path / "x.parquet", rows="word", columns="time", values="truth").data.tolist() == [1, 0]
+    assert read(
+        tmp_path / "x.parquet", rows="word", columns="time", values="truth"
+    ).data.tolist() == [1, 0]
     assert read(tmp_path / "x.parquet", rows="exact", columns="time", values="half").shape == (2, 2)
-    assert read(tmp_path / "x.parquet", rows="word", columns="time", values="exact").data.tolist() == [0.25, 0.5]
+    assert read(
+        tmp_path / "x.parquet", rows="word", columns="time", values="exact"
+    ).data.tolist() == [0.25, 0.5]
     assert list(read(tmp_path / "x.parquet", rows="digits", columns="time").rows) == ["1", "2"], (
         "text that a file calls text"
     )
@@ -196,14 +234,18 @@ def test_ids_of_two_kinds_in_two_files_are_refused(tmp_path):
     pq.write_table(pa.table({"user": [1], "film": [2], "stars": [3.0]}), tmp_path / "p1.parquet")
     pq.write_table(pa.table({"user": ["1"], "film": [2], "stars": [3.0]}), tmp_path / "p2.parquet")
     with pytest.raises(
-        InputError, match=r"column 'user' holds text or objects from row 0 of .*p2.parquet on and numbers before"
+        InputError,
+        match=r"column 'user' holds text or objects from row 0 of .*p2.parquet on and numbers "
+        r"before",
     ):
         read(tmp_path / "p*.parquet", **ASK)
 
 
 def test_ids_of_a_csv_file_are_integers_only_where_nothing_is_lost(tmp_path, monkeypatch):
     def labels(*words):
-        (tmp_path / "x.csv").write_text("user,film,stars\n" + "".join(f"{w},{i},1\n" for i, w in enumerate(words)))
+        (tmp_path / "x.csv").write_text(
+            "user,film,stars\n" + "".join(f"{w},{i},1\n" for i, w in enumerate(words))
+        )
         return read(tmp_path / "x.csv", **ASK).rows.tolist()
 
     assert labels("10", "-9", "0") == [-9, 0, 10]
@@ -211,9 +253,9 @@ def test_ids_of_a_csv_file_are_integers_only_where_nothing_is_lost(tmp_path, mon
     assert labels("007", "7") == ["007", "7"], "007 is not 7"
     assert labels("7", "x7") == ["7", "x7"]
     monkeypatch.setattr(eckart.io.tables.long_tables, "BATCH_BYTES", 1)
-    assert labels(*map(str, range(100)), "x7", "7b") == sorted([*map(str, range(100)), "x7", "7b"]), (
-        "text in a later block"
-    )
+    assert labels(*map(str, range(100)), "x7", "7b") == sorted(
+        [*map(str, range(100)), "x7", "7b"]
+    ), "text in a later block"
     assert labels(*map(str, range(100)), "007") == sorted([*map(str, range(100)), "007"])
     assert labels("x", *map(str, range(100))) == sorted(["x", *map(str, range(100))])
     assert labels("1e3", "7") == ["1e3", "7"]
@@ -222,8 +264,12 @@ def test_ids_of_a_csv_file_are_integers_only_where_nothing_is_lost(tmp_path, mon
     assert labels('"a,b"', "c") == ["a,b", "c"]
 
 
-@given(st.text(":ab\n", max_size=40), st.sampled_from(["::", ":", "::::", ":a:"]), st.integers(1, 9))
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.text(":ab\n", max_size=40), st.sampled_from(["::", ":", "::::", ":a:"]), st.integers(1, 9)
+)
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 def test_a_delimiter_cut_by_the_end_of_a_chunk_is_still_one(tmp_path, text, mark, size):
     (tmp_path / "x.dat").write_text(text)
     with _OneMark(tmp_path / "x.dat", mark.encode()) as source:
@@ -240,9 +286,13 @@ def test_delimiters_of_several_characters(tmp_path):
     path.write_text("1::b:c::3.5::99\r\n2:::d::1::7\r\n1::e::0::8")
     x = read(path, delimiter="::", header=False, rows=0, columns=1, values=2)
     assert triples(x) == {(1, "b:c"): 3.5, (2, ":d"): 1.0, (1, "e"): 0.0}
-    assert triples(read(path, header=False, rows=0, columns=1, values=2)) == triples(x), "as MovieLens writes its tables"
+    assert triples(read(path, header=False, rows=0, columns=1, values=2)) == triples(x), (
+        "as MovieLens writes its tables"
+    )
     (tmp_path / "one.dat").write_text("u1::f1::4")
-    assert triples(read(tmp_path / "one.dat", delimiter="::", rows=0, columns=1, values=2)) == {("u1", "f1"): 4.0}
+    assert triples(read(tmp_path / "one.dat", delimiter="::", rows=0, columns=1, values=2)) == {
+        ("u1", "f1"): 4.0
+    }
     (tmp_path / "dense.csv").write_text("a::b\n1::2\n3::4\n")
     assert read(tmp_path / "dense.csv", delimiter="::").values.tolist() == [[1, 2], [3, 4]]
     path.write_text("1::b\x1f::3\n1::c::3\n")
@@ -257,24 +307,42 @@ def test_a_header_is_told_from_a_row_by_the_cell_of_the_value(tmp_path):
     path.write_text("user,film,stars\nbob,brazil,5\n")
     assert read(path, rows=0, columns=1, values=2).nnz == 1
     path.write_text("1,2,3\n4,5,6\n")
-    assert triples(read(path, rows="1", columns="2", values="3")) == {(4, 5): 6.0}, "names need a header"
+    assert triples(read(path, rows="1", columns="2", values="3")) == {(4, 5): 6.0}, (
+        "names need a header"
+    )
 
 
 @pytest.mark.parametrize(
     ("source", "ask", "words"),
     [
         (TABLE, {"rows": "user"}, "rows='user' came without columns="),
-        (TABLE, {"rows": "user", "values": "stars"}, "rows='user', values='stars' came without columns="),
+        (
+            TABLE,
+            {"rows": "user", "values": "stars"},
+            "rows='user', values='stars' came without columns=",
+        ),
         (TABLE, {"values": "stars"}, "values='stars' came without rows="),
         (TABLE, {"columns": "film", "values": "stars"}, "came without rows="),
-        (TABLE, {**ASK, "columns": ["film"]}, r"columns=\['film'\] came, wanted the name of one column"),
+        (
+            TABLE,
+            {**ASK, "columns": ["film"]},
+            r"columns=\['film'\] came, wanted the name of one column",
+        ),
         (TABLE, {**ASK, "columns": "user"}, "wanted different columns"),
         (TABLE, {**ASK, "index": "user"}, "index='user' came beside rows="),
         (TABLE, {**ASK, "absent": "unknown"}, "absent='unknown' came beside rows="),
         (TABLE, {**ASK, "duplicates": "max"}, "duplicates='max'"),
-        (TABLE, {**ASK, "rows": 9}, "rows=9 came, wanted one of the columns of the table: 'user', 'film', 'stars'"),
+        (
+            TABLE,
+            {**ASK, "rows": 9},
+            "rows=9 came, wanted one of the columns of the table: 'user', 'film', 'stars'",
+        ),
         ({**TABLE, "user": ["a"]}, ASK, "'film' has 4 entries and 'user' has 1"),
-        ([(1, 2, 3.0), (1, 2)], {"rows": 0, "columns": 1, "values": 2}, "2 cells at row 1, wanted 3"),
+        (
+            [(1, 2, 3.0), (1, 2)],
+            {"rows": 0, "columns": 1, "values": 2},
+            "2 cells at row 1, wanted 3",
+        ),
         (pd.DataFrame(TABLE)[:0], ASK, "no row, wanted at least one observation"),
         ([], ASK, "no row"),
         (
@@ -286,13 +354,21 @@ def test_a_header_is_told_from_a_row_by_the_cell_of_the_value(tmp_path):
         (["a.csv"], ASK, "X is a str, wanted a table"),
         (np.zeros(3), ASK, "came, wanted one of the columns"),
         ([[1.0, 2.0]], {"duplicates": "sum"}, "duplicates='sum' came, wanted rows="),
-        (pd.DataFrame(TABLE).assign(stars=["a", "b", "c", "d"]), ASK, "'stars' has 'a' at row 0.*wanted a number"),
+        (
+            pd.DataFrame(TABLE).assign(stars=["a", "b", "c", "d"]),
+            ASK,
+            "'stars' has 'a' at row 0.*wanted a number",
+        ),
         (
             pd.DataFrame(TABLE).assign(stars=[1, 2, np.nan, 3]),
             ASK,
             r"nan at row 2 of the table \(row 'bob', column 10\).*drop",
         ),
-        (pd.DataFrame(TABLE).assign(user=["a", "b", None, "c"]), ASK, "'user' has no value at row 2"),
+        (
+            pd.DataFrame(TABLE).assign(user=["a", "b", None, "c"]),
+            ASK,
+            "'user' has no value at row 2",
+        ),
     ],
 )
 def test_half_questions_and_bad_tables(source, ask, words):
@@ -315,7 +391,14 @@ def test_paths_that_lead_nowhere(tmp_path):
 
 
 def test_real_ratings(shared_data):
-    x = observed(shared_data("movielens-100k") / "u.data", delimiter="\t", header=False, rows=0, columns=1, values=2)
+    x = observed(
+        shared_data("movielens-100k") / "u.data",
+        delimiter="\t",
+        header=False,
+        rows=0,
+        columns=1,
+        values=2,
+    )
     assert (x.shape, x.nnz) == ((943, 1682), 100_000)
     assert (
         x.data[x.indptr[x.row_of(196)] : x.indptr[x.row_of(196) + 1]][
@@ -323,7 +406,13 @@ def test_real_ratings(shared_data):
         ]
         == 3
     )
-    y = read(shared_data("movietweetings-100k") / "ratings.dat", delimiter="::", rows=0, columns=1, values=2)
+    y = read(
+        shared_data("movietweetings-100k") / "ratings.dat",
+        delimiter="::",
+        rows=0,
+        columns=1,
+        values=2,
+    )
     assert (y.shape, y.nnz) == ((16_554, 10_506), 100_000)
     assert y.row_of(2) == 1
     assert y.columns[y.column_of("0104257")] == "0104257", "a leading zero is part of an id"
@@ -337,7 +426,9 @@ GAPS = {
 WHOLE = {("bob", "x"): 5.0, ("bob", "y"): 1.0}
 
 
-@pytest.mark.parametrize("kind", ["csv", "small blocks", "frame", "polars", "arrow", "dictionary", "tuples"])
+@pytest.mark.parametrize(
+    "kind", ["csv", "small blocks", "frame", "polars", "arrow", "dictionary", "tuples"]
+)
 def test_observations_without_an_id_or_a_value_can_be_left_out(tmp_path, monkeypatch, kind):
     frame = pd.DataFrame(GAPS)
     frame.to_csv(tmp_path / "t.csv", index=False)
@@ -353,14 +444,20 @@ def test_observations_without_an_id_or_a_value_can_be_left_out(tmp_path, monkeyp
     ask = dict(zip(ASK, range(3))) if kind == "tuples" else ASK
     assert triples(observed(source, **ask, missing=["", "NA"])) == WHOLE
     assert triples(observed(source, **ask, missing="")) == {**WHOLE, ("NA", "x"): 4.0}
-    with pytest.raises(InputError, match=r"drop the entries that have none|ids of one kind|wanted an id"):
+    with pytest.raises(
+        InputError, match=r"drop the entries that have none|ids of one kind|wanted an id"
+    ):
         observed(source, **ask)
 
 
 def test_a_file_beyond_memory_leaves_the_same_out(tmp_path):
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(
-        {"user": rng.integers(0, 40, 900), "film": rng.integers(0, 30, 900), "stars": rng.integers(1, 6, 900)}
+        {
+            "user": rng.integers(0, 40, 900),
+            "film": rng.integers(0, 30, 900),
+            "stars": rng.integers(1, 6, 900),
+        }
     )
     frame = frame.drop_duplicates(["user", "film"]).astype({"stars": float})
     frame.loc[frame.index % 7 == 0, "stars"] = np.nan

@@ -1,7 +1,8 @@
-"""The manners of scikit-learn, asked of every public estimator: one that is added without them fails here.
+"""The manners of scikit-learn, asked of every public estimator: one that is added without them
+fails here.
 
-Not fitted says so in every verb; the global seed counts where no other is given; what was fitted cannot be changed in silence; ``verbose`` prints; a fit
-that was stopped by ``max_iter`` warns.
+Not fitted says so in every verb; the global seed counts where no other is given; what was fitted
+cannot be changed in silence; ``verbose`` prints; a fit that was stopped by ``max_iter`` warns.
 """
 
 from __future__ import annotations
@@ -21,7 +22,11 @@ from resumable_fits import FITS, counts, fitted, groups, holes, noise, of, parts
 
 def estimators():
     kinds = (getattr(eckart, name) for name in eckart.__all__)
-    return {kind.__name__: kind for kind in kinds if inspect.isclass(kind) and hasattr(kind, "get_params")}
+    return {
+        kind.__name__: kind
+        for kind in kinds
+        if inspect.isclass(kind) and hasattr(kind, "get_params")
+    }
 
 
 def network(kind, *args, **options):
@@ -36,7 +41,10 @@ NETWORKS = {
     "NetworkRegressor": (network(eckart.NetworkRegressor), lambda: (parts(), parts()[:, 0])),
 }
 SMALL = {type(make()).__name__: (make, data) for make, data in reversed(FITS.values())}
-SMALL |= NETWORKS | {"EASE": (of(eckart.EASE, l2=1.0), parts), "Blend": (of(eckart.Blend, {"ease": eckart.EASE(l2=1.0)}), parts)}
+SMALL |= NETWORKS | {
+    "EASE": (of(eckart.EASE, l2=1.0), parts),
+    "Blend": (of(eckart.Blend, {"ease": eckart.EASE(l2=1.0)}), parts),
+}
 
 
 def test_every_estimator_is_asked():
@@ -105,9 +113,17 @@ def test_every_verb_of_a_model_that_is_not_fitted_says_so(name):
                 if p.default is p.empty and p.kind < p.VAR_KEYWORD and p.kind != p.VAR_POSITIONAL
             ]
             needed = needed or [n for n in ("X", "rows") if n in wanted][:1]
-            typed = {n: {"int": 1, "float": 0.5, "str": "x", "bool": True}.get(str(wanted[n].annotation)) for n in needed}
+            typed = {
+                n: {"int": 1, "float": 0.5, "str": "x", "bool": True}.get(str(wanted[n].annotation))
+                for n in needed
+            }
             with pytest.raises(NotFittedError):
-                getattr(model, verb)(**{n: ARGUMENTS.get(n, parts)() if typed[n] is None else typed[n] for n in needed})
+                getattr(model, verb)(
+                    **{
+                        n: ARGUMENTS.get(n, parts)() if typed[n] is None else typed[n]
+                        for n in needed
+                    }
+                )
             asked += 1
     assert asked > 3
 
@@ -149,13 +165,21 @@ def test_what_was_fitted_cannot_be_changed_in_silence(name):
         if isinstance(static, property) and static.fset is None:
             with pytest.raises(AttributeError, match="cannot be set"):
                 setattr(model, attribute, value)
-    assert arrays or name in ("EASE", "SLIM", "SpectralFilter", "Blend", "MixedTable", "TimeFactors")
+    assert arrays or name in (
+        "EASE",
+        "SLIM",
+        "SpectralFilter",
+        "Blend",
+        "MixedTable",
+        "TimeFactors",
+    )
 
 
 def test_verbose_prints_where_people_look(name, capsys):
     fit(name, verbose=True)
     told = capsys.readouterr()
-    assert told.out or name in ("EASE", "Blend")  # which is one closed form: there is nothing on the way to tell
+    # which is one closed form: there is nothing on the way to tell
+    assert told.out or name in ("EASE", "Blend")
 
 
 EARLY = {
@@ -176,7 +200,10 @@ EARLY = {
     "SVT": (of(eckart.SVT, max_iter=2), holes),
     "SkipGram": (of(eckart.SkipGram, 2, min_count=1, solver="exact", max_iter=1), words),
     "SoftImpute": (of(eckart.SoftImpute, tau=0.5, max_iter=1, tol=1e-12), holes),
-} | {name: (lambda make=make, **m: make(schedule="constant", **m), data) for name, (make, data) in NETWORKS.items()}
+} | {
+    name: (lambda make=make, **m: make(schedule="constant", **m), data)
+    for name, (make, data) in NETWORKS.items()
+}
 NO_LIMIT = {
     "LatentDirichletAllocation": "scikit-learn's does not warn: max_iter passes are what is asked for",
     "IncrementalPCA": "one pass; max_iter is that of PCA",

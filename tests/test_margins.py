@@ -1,4 +1,5 @@
-"""The tool that measures margins: its ratios are those of their definitions, and a comparison that is noted answers as before."""
+"""The tool that measures margins: its ratios are those of their definitions, and a comparison that
+is noted answers as before."""
 
 from __future__ import annotations
 
@@ -11,7 +12,9 @@ import margins
 
 
 def test_ratios_are_those_of_their_definitions():
-    assert margins.near([1.0, 2.0], [1.0, 2.5], 0.1, 0.25)[0] == pytest.approx(0.5 / (0.25 + 0.1 * 2.5))
+    assert margins.near([1.0, 2.0], [1.0, 2.5], 0.1, 0.25)[0] == pytest.approx(
+        0.5 / (0.25 + 0.1 * 2.5)
+    )
     assert margins.near([0.0, np.nan], [0.0, np.nan], 0.0, 0.0)[0] == 0
     assert margins.near("a", "b", 0.0, 0.0) is None
     assert margins.ordered(2.0, 8) == (0.25, 2.0, 8.0)
@@ -23,10 +26,17 @@ def test_ratios_are_those_of_their_definitions():
 
 def test_what_is_compared_by_approx_is_found_wherever_it_stands():
     ratio = pytest.approx(0.5)
-    found = margins.approximated((1, [2.05, {"a": 1.0}]), (1, [pytest.approx(2.0, abs=0.1), {"a": 1.0}]))
+    found = margins.approximated(
+        (1, [2.05, {"a": 1.0}]), (1, [pytest.approx(2.0, abs=0.1), {"a": 1.0}])
+    )
     assert [one[0] for one in found] == [ratio]
     assert margins.approximated({"a": 2.05}, pytest.approx({"a": 2.0}, rel=0.05))[0][0] == ratio
-    assert margins.approximated(np.array([1.0, 2.05]), pytest.approx(np.array([1.0, 2.0]), abs=0.1))[0][0] == ratio
+    assert (
+        margins.approximated(np.array([1.0, 2.05]), pytest.approx(np.array([1.0, 2.0]), abs=0.1))[
+            0
+        ][0]
+        == ratio
+    )
 
 
 @pytest.mark.parametrize(
@@ -42,7 +52,8 @@ def test_what_is_compared_by_approx_is_found_wherever_it_stands():
     ],
 )
 def test_a_comparison_that_is_noted_answers_as_before(code, passes, noted):
-    """All sides of a chain are evaluated, where Python ends at the first that is false: the one thing that differs."""
+    """All sides of a chain are evaluated, where Python ends at the first that is false: the one
+    thing that differs."""
     tool = object.__new__(margins.Margins)
     tool.test, tool.worst = "here", {}
     tree = ast.fix_missing_locations(margins.Noted("file.py").visit(ast.parse(code)))

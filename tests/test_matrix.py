@@ -1,4 +1,5 @@
-"""Dense, Observed, Counts: meaning of absence, labels, precision, and parts that add up to the whole."""
+"""Dense, Observed, Counts: meaning of absence, labels, precision, and parts that add up to the
+whole."""
 
 from __future__ import annotations
 
@@ -41,7 +42,10 @@ def test_row_parts_concatenate_back(x, rows):
     np.testing.assert_array_equal(np.concatenate([p.values for p in parts]), x)
     assert [r for p in parts for r in p.rows] == list(labels)
     assert all(p.shape[0] <= rows for p in parts)
-    for whole in (Observed.from_nan(x, labels), Counts.from_scipy(sparse.csr_array(np.nan_to_num(x)), labels)):
+    for whole in (
+        Observed.from_nan(x, labels),
+        Counts.from_scipy(sparse.csr_array(np.nan_to_num(x)), labels),
+    ):
         parts = list(row_parts(whole, rows))
         assert {type(p) for p in parts} == {type(whole)}
         got = sparse.vstack([p.to_scipy() for p in parts]).toarray()
@@ -98,7 +102,9 @@ def test_a_broken_scipy_matrix_is_refused_and_left_alone():
     m.indices[0] = 77
     with pytest.raises(InputError, match="77"):
         Counts.from_scipy(m)
-    dup = sparse.csr_matrix((np.array([1.0, 2.0, 5.0]), np.array([0, 0, 1]), np.array([0, 2, 3])), shape=(2, 2))
+    dup = sparse.csr_matrix(
+        (np.array([1.0, 2.0, 5.0]), np.array([0, 0, 1]), np.array([0, 2, 3])), shape=(2, 2)
+    )
     np.testing.assert_array_equal(Counts.from_scipy(dup).to_scipy().toarray(), [[3, 0], [0, 5]])
     assert dup.nnz == 3, "the caller's matrix was changed"
 

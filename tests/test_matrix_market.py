@@ -1,4 +1,5 @@
-"""Matrix Market files: the same matrix as SciPy's reader gives, and damage refused with its line, never by a crash."""
+"""Matrix Market files: the same matrix as SciPy's reader gives, and damage refused with its line,
+never by a crash."""
 
 import gzip
 
@@ -26,10 +27,18 @@ HEAD = "%%MatrixMarket matrix coordinate real general\n"
 def test_the_same_matrix_as_scipys_reader(tmp_path_factory, seed, symmetry, layout, field):
     rng = np.random.default_rng(seed)
     n, m = rng.integers(1, 9, 2)
-    x = rng.integers(-9, 10, (n, m)) if field != "real" else rng.normal(size=(n, m)) * 10.0 ** rng.integers(-300, 300)
+    x = (
+        rng.integers(-9, 10, (n, m))
+        if field != "real"
+        else rng.normal(size=(n, m)) * 10.0 ** rng.integers(-300, 300)
+    )
     if symmetry != "general":
         x = x[: min(n, m), : min(n, m)]
-        x = np.tril(x) + np.tril(x, -1).T if symmetry == "symmetric" else np.tril(x, -1) - np.tril(x, -1).T
+        x = (
+            np.tril(x) + np.tril(x, -1).T
+            if symmetry == "symmetric"
+            else np.tril(x, -1) - np.tril(x, -1).T
+        )
     if layout == "coordinate":
         x = sparse.coo_array(x * (rng.random(x.shape) < 0.5) if symmetry == "general" else x)
     elif field == "pattern":
@@ -41,8 +50,12 @@ def test_the_same_matrix_as_scipys_reader(tmp_path_factory, seed, symmetry, layo
 
 
 def test_layouts_that_writers_use(tmp_path, monkeypatch):
-    monkeypatch.setattr(matrix_market, "CHUNK", 16)  # many chunks: lines that span them, and their numbers
-    text = "%%MatrixMarket MATRIX Coordinate Real General\r\n% a\r\n\r\n 3\t2  4\r\n1 1 +4.5\r\n\r\n  3   2\t-1e0 \r\n2 1 1.2345678901234567890123\n2 2 1"
+    # many chunks: lines that span them, and their numbers
+    monkeypatch.setattr(matrix_market, "CHUNK", 16)
+    text = (
+        "%%MatrixMarket MATRIX Coordinate Real General\r\n% a\r\n\r\n 3\t2  4\r\n1 1 "
+        "+4.5\r\n\r\n  3   2\t-1e0 \r\n2 1 1.2345678901234567890123\n2 2 1"
+    )
     (tmp_path / "x.mtx").write_text(text, newline="")
     wanted = [[4.5, 0], [1.2345678901234567, 1], [0, -1]]
     np.testing.assert_array_equal(read_matrix_market(tmp_path / "x.mtx").toarray(), wanted)
@@ -53,29 +66,50 @@ def test_layouts_that_writers_use(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (HEAD + "2 2 1\n1 1 1.5x", "line 3: '1.5x' came, wanted a number"),  # no newline after it: SciPy's reader aborts the process
-        (HEAD + "2 2 1\n1 1 1.5 7\n", "line 3: '1 1 1.5 7' came, wanted a row, a column and a value, no more"),
+        (
+            HEAD + "2 2 1\n1 1 1.5x",
+            "line 3: '1.5x' came, wanted a number",
+        ),  # no newline after it: SciPy's reader aborts the process
+        (
+            HEAD + "2 2 1\n1 1 1.5 7\n",
+            "line 3: '1 1 1.5 7' came, wanted a row, a column and a value, no more",
+        ),
         (HEAD + "2 2 1\n1 1\n", "line 3: '1 1' came"),
-        (HEAD + "2 2 2\n1 1 1\n3 1 1\n", "line 4: '3 1 1' came, wanted a row of 1 to 2 and a column of 1 to 2"),
+        (
+            HEAD + "2 2 2\n1 1 1\n3 1 1\n",
+            "line 4: '3 1 1' came, wanted a row of 1 to 2 and a column of 1 to 2",
+        ),
         (HEAD + "2 2 1\n0 1 1\n", "line 3: '0 1 1' came"),
         (HEAD + "2 2 1\n1.0 1 1\n", r"line 3: '1\.0 1 1' came"),
         (HEAD + f"2 2 1\n{'9' * 30} 1 1\n", "line 3"),
         (HEAD + "2 2 2\n1 1 1\n", "2 entries are promised, 1 came; it was cut short"),
         (HEAD + "2 2 1\n1 1 1\n\n1 2 1\n", "line 5: 1 entries are promised, and here is one more"),
-        (HEAD + "2 2\n1 1 1\n", "line 2: '2 2' came, wanted the numbers of rows, columns and entries"),
+        (
+            HEAD + "2 2\n1 1 1\n",
+            "line 2: '2 2' came, wanted the numbers of rows, columns and entries",
+        ),
         (HEAD + f"{10**15} 2 1\n1 1 1\n", "nearly all would be empty"),
         (HEAD + "-2 2 1\n1 1 1\n", "line 2: '-2 2 1' came"),
         (HEAD, "line 2: '' came"),
         ("%%MatrixMarket nonsense\n", "line 1"),
-        (HEAD.replace("real", "complex") + "1 1 1\n1 1 1 1\n", "holds complex numbers, wanted real ones"),
+        (
+            HEAD.replace("real", "complex") + "1 1 1\n1 1 1 1\n",
+            "holds complex numbers, wanted real ones",
+        ),
         (HEAD.replace("real", "odd") + "1 1 1\n1 1 1\n", "'coordinate odd general' came"),
         (HEAD.replace("general", "symmetric") + "2 3 1\n1 1 1\n", "wanted a square one"),
-        (HEAD.replace("general", "symmetric") + "3 3 2\n2 1 1\n1 3 1\n", "line 4: an entry of the other triangle"),
+        (
+            HEAD.replace("general", "symmetric") + "3 3 2\n2 1 1\n1 3 1\n",
+            "line 4: an entry of the other triangle",
+        ),
         (HEAD.replace("coordinate", "array") + "2 2\n1\n2\n3\n", "4 entries are promised, 3 came"),
-        (HEAD.replace("coordinate", "array") + f"{10**9} {10**9}\n1\n", "entries are promised, 1 came"),
+        (
+            HEAD.replace("coordinate", "array") + f"{10**9} {10**9}\n1\n",
+            "entries are promised, 1 came",
+        ),
         (HEAD + "1 1 1\n1 1 1_0\n", "line 3: '1_0' came"),
     ],
-)  # fmt: skip
+)
 def test_damage_is_refused_with_its_line(tmp_path, text, words):
     (tmp_path / "bad.mtx").write_text(text)
     with pytest.raises(FileError, match=words):
@@ -108,7 +142,9 @@ def test_mutations_give_a_matrix_or_words(tmp_path):
             elif change == 1:
                 del data[at : at + rng.integers(1, 6)]
             elif change == 2:
-                data[at:at] = bytes(rng.choice(list(b"0123456789 .-+eE\n%x\0"), rng.integers(1, 5)).tolist())
+                data[at:at] = bytes(
+                    rng.choice(list(b"0123456789 .-+eE\n%x\0"), rng.integers(1, 5)).tolist()
+                )
             else:
                 del data[at:]
             if not data:
@@ -119,7 +155,9 @@ def test_mutations_give_a_matrix_or_words(tmp_path):
             seen[True] += 1
         except EckartError:
             seen[False] += 1
-    assert min(seen.values()) > 5  # both ends of the reader were met: some 25 of the 1000 are still a matrix, give or take 5
+    assert (
+        min(seen.values()) > 5
+    )  # both ends of the reader were met: some 25 of the 1000 are still a matrix, give or take 5
 
 
 def test_a_line_of_a_matrix_that_never_ends_is_named(tmp_path, monkeypatch):
@@ -138,6 +176,11 @@ def test_more_entries_than_promised_are_named_by_their_line_in_any_chunk(tmp_pat
         monkeypatch.setattr(matrix_market, "CHUNK", chunk)
         for promised in range(1, 9):
             file = tmp_path / "x.mtx"
-            file.write_text(f"%%MatrixMarket matrix coordinate real general\n9 1 {promised}\n" + "".join(lines))
-            with pytest.raises(FileError, match=f"line {promised + 3}: {promised} entries are promised, and here is one more"):
+            file.write_text(
+                f"%%MatrixMarket matrix coordinate real general\n9 1 {promised}\n" + "".join(lines)
+            )
+            with pytest.raises(
+                FileError,
+                match=f"line {promised + 3}: {promised} entries are promised, and here is one more",
+            ):
                 read(file)

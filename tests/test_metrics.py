@@ -10,7 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
-from sklearn.metrics import average_precision_score, mean_absolute_error, ndcg_score, root_mean_squared_error
+from sklearn.metrics import (
+    average_precision_score,
+    mean_absolute_error,
+    ndcg_score,
+    root_mean_squared_error,
+)
 
 from eckart import InputError, Observed
 from eckart.metrics import (
@@ -32,7 +37,8 @@ PER_ROW = ("precision", "recall", "recall_truncated", "ndcg", "map", "mrr", "hit
 
 @st.composite
 def lists(draw, full=False):
-    """Random lists with and without gaps, and a random relevant set for each row, at least one of them not empty."""
+    """Random lists with and without gaps, and a random relevant set for each row, at least one of
+    them not empty."""
     n, m = draw(st.integers(1, 6)), draw(st.integers(2, 12))
     rng = np.random.default_rng(draw(st.integers(0, 2**31)))
     recommended = np.argsort(rng.random((n, m)), axis=1)
@@ -94,7 +100,9 @@ def test_ndcg_and_average_precision_are_those_of_scikit_learn(case, data):
     np.put_along_axis(score, recommended, -np.arange(mask.shape[1], dtype=float)[None, :], axis=1)
     rows = mask.any(axis=1)
     relevant = sparse.csr_array(mask)
-    assert ndcg_at_k(recommended, relevant, k) == pytest.approx(ndcg_score(mask[rows], score[rows], k=k))
+    assert ndcg_at_k(recommended, relevant, k) == pytest.approx(
+        ndcg_score(mask[rows], score[rows], k=k)
+    )
     full = np.mean([average_precision_score(mask[i], score[i]) for i in np.flatnonzero(rows)])
     assert map_at_k(recommended, relevant, mask.shape[1]) == pytest.approx(full)
 
@@ -129,7 +137,9 @@ def test_hand_computed_lists():
     assert recall_at_k(recommended, relevant, 2) == pytest.approx((1 / 3) / 2)
     assert recall_at_k(recommended, relevant, 2, truncated=True) == pytest.approx((1 / 2) / 2)
     gain = 1 / math.log2(3) + 1 / math.log2(5)
-    assert ndcg_at_k(recommended, relevant, 4) == pytest.approx(gain / (1 + 1 / math.log2(3) + 0.5) / 2)
+    assert ndcg_at_k(recommended, relevant, 4) == pytest.approx(
+        gain / (1 + 1 / math.log2(3) + 0.5) / 2
+    )
     assert map_at_k(recommended, relevant, 4) == pytest.approx((1 / 2 + 2 / 4) / 3 / 2)
     assert mrr_at_k(recommended, relevant, 4) == pytest.approx(0.5 / 2)
     assert hit_rate_at_k(recommended, relevant, 4) == pytest.approx(0.5)
@@ -154,7 +164,12 @@ def test_a_stored_zero_is_relevant_and_unsorted_rows_and_duplicates_do_not_matte
 
 
 def test_coverage_counts_every_row_and_has_no_error():
-    got = ranking([[0], [1]], sparse.csr_array(np.array([[1, 0, 0, 0], [0, 0, 0, 0]])), 1, ("coverage", "recall"))
+    got = ranking(
+        [[0], [1]],
+        sparse.csr_array(np.array([[1, 0, 0, 0], [0, 0, 0, 0]])),
+        1,
+        ("coverage", "recall"),
+    )
     assert got.mean["coverage"] == 0.5
     assert got.standard_error == {"coverage": None, "recall": None}
     assert (got.rows, got.left_out) == (1, 1)
@@ -201,7 +216,9 @@ def test_unknown_measures_are_refused():
         coverage_at_k([[0]], 0, 1)
 
 
-pairs = st.lists(st.tuples(*[st.floats(-1e6, 1e6)] * 2, st.floats(1e-3, 10)), min_size=1, max_size=30)
+pairs = st.lists(
+    st.tuples(*[st.floats(-1e6, 1e6)] * 2, st.floats(1e-3, 10)), min_size=1, max_size=30
+)
 
 
 @given(pairs)
@@ -265,5 +282,6 @@ def test_lists_of_138k_rows_are_scored_without_a_loop_over_rows():
     relevant = sparse.random_array((n, m), density=5e-4, format="csr", rng=rng)
     start = time.process_time()
     got = ranking(recommended, relevant, k, PER_ROW)
-    assert time.process_time() - start < 20  # 0.3 to 0.6 s measured on a busy 2-core machine; the rest is margin
+    # 0.3 to 0.6 s measured on a busy 2-core machine; the rest is margin
+    assert time.process_time() - start < 20
     assert got.mean["recall"] == pytest.approx(k / m, rel=0.2)

@@ -1,4 +1,5 @@
-"""MixedTable: columns of several kinds with gaps. The numbered lines of the specification are in tests/spec/test_6_mixed_tables.py."""
+"""MixedTable: columns of several kinds with gaps. The numbered lines of the specification are in
+tests/spec/test_6_mixed_tables.py."""
 
 from __future__ import annotations
 
@@ -29,7 +30,9 @@ def people(n: int = 300, seed: int = 0) -> pd.DataFrame:
 
     grade = np.digitize(z[:, 0] + noise(), [-0.8, 0.0, 0.8])
     town = np.array(["Bonn", "Kiel", "Ulm"])[
-        np.argmax(np.column_stack([z[:, 0], -z[:, 0], z[:, 1]]) + rng.gumbel(size=(n, 3)) / 3, axis=1)
+        np.argmax(
+            np.column_stack([z[:, 0], -z[:, 0], z[:, 1]]) + rng.gumbel(size=(n, 3)) / 3, axis=1
+        )
     ]
     return pd.DataFrame(
         {
@@ -37,19 +40,28 @@ def people(n: int = 300, seed: int = 0) -> pd.DataFrame:
             "age": np.round(40 + 10 * (z[:, 1] + noise())).astype(int),
             "smokes": pd.array(z[:, 0] - z[:, 1] + noise() > 0, dtype="boolean"),
             "town": town,
-            "grade": pd.Categorical.from_codes(grade, ["poor", "fair", "good", "best"], ordered=True),
-            "colour": pd.Categorical(np.where(z[:, 1] + noise() > 0, "red", "blue"), ["red", "blue", "green"]),
+            "grade": pd.Categorical.from_codes(
+                grade, ["poor", "fair", "good", "best"], ordered=True
+            ),
+            "colour": pd.Categorical(
+                np.where(z[:, 1] + noise() > 0, "red", "blue"), ["red", "blue", "green"]
+            ),
             "visits": pd.array(rng.poisson(np.exp(1.5 * z[:, 0])), dtype="Int64"),
-            "when": pd.Timestamp("2020-01-01") + pd.to_timedelta(np.round(400 + 90 * (z[:, 1] + noise())), unit="D"),
+            "when": pd.Timestamp("2020-01-01")
+            + pd.to_timedelta(np.round(400 + 90 * (z[:, 1] + noise())), unit="D"),
         },
         index=[f"p{i}" for i in range(n)],
     )
 
 
-def with_gaps(frame: pd.DataFrame, share: float = 0.15, seed: int = 1) -> tuple[pd.DataFrame, np.ndarray]:
+def with_gaps(
+    frame: pd.DataFrame, share: float = 0.15, seed: int = 1
+) -> tuple[pd.DataFrame, np.ndarray]:
     mask = np.random.default_rng(seed).random(frame.shape) < share
     mask[:, list(frame.columns).index("age")] = False  # plain int64 has no gaps
-    return frame.mask(pd.DataFrame(mask, columns=frame.columns, index=frame.index)).astype({"visits": "Int64"}), mask
+    return frame.mask(pd.DataFrame(mask, columns=frame.columns, index=frame.index)).astype(
+        {"visits": "Int64"}
+    ), mask
 
 
 @pytest.fixture(scope="module")
@@ -68,8 +80,16 @@ def model(gaps: tuple[pd.DataFrame, np.ndarray]) -> MixedTable:
 
 
 def test_losses_by_type_with_reasons(model):
-    wanted = {"size": "squared", "age": "squared", "smokes": "logistic", "town": "multinomial", "grade": "ordered", "colour": "multinomial",
-              "visits": "poisson", "when": "squared"}  # fmt: skip
+    wanted = {
+        "size": "squared",
+        "age": "squared",
+        "smokes": "logistic",
+        "town": "multinomial",
+        "grade": "ordered",
+        "colour": "multinomial",
+        "visits": "poisson",
+        "when": "squared",
+    }
     assert model.losses_ == wanted
     assert all(":" in reason for reason in model.fit_.plan["losses"].values())
     assert model.fit_.plan["rank"] == model.fit_.factors.k
@@ -114,10 +134,13 @@ def test_probabilities_are_those_of_levels_and_ignore_the_cell(model, gaps):
         np.testing.assert_allclose(p.sum(axis=1), 1)
         other = frame.copy()
         other[name] = (
-            other[name].sample(frac=1, random_state=0).to_numpy() if name == "town" else other[name].iloc[::-1].array
+            other[name].sample(frac=1, random_state=0).to_numpy()
+            if name == "town"
+            else other[name].iloc[::-1].array
         )
         np.testing.assert_allclose(model.predict_proba(other, name), p)
-    assert set(model.levels_["colour"]) == {"red", "blue"}  # a level that was never seen has no probability
+    # a level that was never seen has no probability
+    assert set(model.levels_["colour"]) == {"red", "blue"}
 
 
 def test_shares_of_an_explanation_add_up_and_follow_the_model(model, gaps):
@@ -195,25 +218,43 @@ def test_a_column_of_gaps_alone_is_filled_as_at_the_fit(model, gaps, nothing):
         found = model.impute(gaps[0].head(5).assign(**{name: [nothing] * 5}))[name]
         wanted = model.expect(gaps[0].head(5), name)
         if name == "when":
-            assert np.abs((found - pd.Timestamp("1970-01-01")).dt.total_seconds().to_numpy() - wanted).max() < 1e-3
+            assert (
+                np.abs(
+                    (found - pd.Timestamp("1970-01-01")).dt.total_seconds().to_numpy() - wanted
+                ).max()
+                < 1e-3
+            )
         elif name in model.levels_:
             assert found.tolist() == wanted.tolist()
         else:
-            np.testing.assert_allclose(found.to_numpy(float), np.round(wanted) if name in ("age", "visits") else wanted)
+            np.testing.assert_allclose(
+                found.to_numpy(float), np.round(wanted) if name in ("age", "visits") else wanted
+            )
 
 
 def test_an_arrow_column_without_a_type_is_filled(model, gaps):
     one = pa.Table.from_pandas(gaps[0].head(5), preserve_index=False)
-    for name, kind in (("town", pa.string()), ("when", pa.timestamp("us")), ("size", pa.float64()), ("smokes", pa.bool_())):
+    for name, kind in (
+        ("town", pa.string()),
+        ("when", pa.timestamp("us")),
+        ("size", pa.float64()),
+        ("smokes", pa.bool_()),
+    ):
         at = one.column_names.index(name)
         found = model.impute(one.set_column(at, name, pa.nulls(5))).column(name)
         assert (found.type, found.null_count) == (kind, 0)
-        typed = model.impute(one.set_column(at, name, pa.nulls(5, one.column(at).type))).column(name)
+        typed = model.impute(one.set_column(at, name, pa.nulls(5, one.column(at).type))).column(
+            name
+        )
         assert found.to_pylist() == typed.cast(kind, safe=False).to_pylist()
 
 
 def test_fit_impute_is_fit_and_impute(gaps):
-    assert MixedTable(random_state=0).fit_impute(gaps[0]).equals(MixedTable(random_state=0).fit(gaps[0]).impute(gaps[0]))
+    assert (
+        MixedTable(random_state=0)
+        .fit_impute(gaps[0])
+        .equals(MixedTable(random_state=0).fit(gaps[0]).impute(gaps[0]))
+    )
 
 
 def test_saved_and_loaded_is_the_same_model(model, gaps, tmp_path):
@@ -268,7 +309,9 @@ def test_scikit_learn_manners(gaps, model):
     assert list(before.feature_names_in_) == list(frame)
     assert before.fit_transform(frame).shape == (len(frame), 3)
     assert len(before.get_feature_names_out()) == 3
-    np.testing.assert_array_equal(clone(before).fit(frame).transform(frame), before.transform(frame))
+    np.testing.assert_array_equal(
+        clone(before).fit(frame).transform(frame), before.transform(frame)
+    )
     with pytest.warns(ConvergenceWarning):
         MixedTable(3, l2=10.0, max_iter=1, tol=1e-9, random_state=0).fit(frame)
 
@@ -342,7 +385,12 @@ def test_dates_with_a_zone_and_small_types_come_back():
 
 def test_the_door_tells_kinds():
     frame = pd.DataFrame({"a": [1, 2], "b": [1.5, None], "c": ["x", None], "d": [True, None]})
-    assert [c.kind for c in mixed_frame(frame).columns] == ["integer", "number", "category", "boolean"]
+    assert [c.kind for c in mixed_frame(frame).columns] == [
+        "integer",
+        "number",
+        "category",
+        "boolean",
+    ]
     with pytest.raises(TypeError, match="'e' holds values of type"):
         mixed_frame(pd.DataFrame({"e": [1, "x"]}))
     with pytest.raises(InputError, match="stands 2 times"):
@@ -350,25 +398,41 @@ def test_the_door_tells_kinds():
 
 
 def test_links_of_categories_settle_before_they_are_judged():
-    """Levels that nothing predicts are the slowest: the steps of a category take a bound of the curvature."""
+    """Levels that nothing predicts are the slowest: the steps of a category take a bound of the
+    curvature."""
     at = np.arange(1, 81)
     income = np.where(at % 5 == 0, np.nan, 1000 + at * 13 % 700)
-    table = pd.DataFrame({"age": 20.0 + at % 50, "sex": np.array(["f", "m"])[at % 2], "town": [f"c{i}" for i in at % 4], "income": income})
+    table = pd.DataFrame(
+        {
+            "age": 20.0 + at % 50,
+            "sex": np.array(["f", "m"])[at % 2],
+            "town": [f"c{i}" for i in at % 4],
+            "income": income,
+        }
+    )
     assert eckart.MixedTable(random_state=0).fit(table).certificate_.holds
 
 
 def yes_and_no_as_numbers():
-    """Columns of one hidden number; yes and no as 0 and 1 of several types, ids, and years, which rise and are no ids."""
+    """Columns of one hidden number; yes and no as 0 and 1 of several types, ids, and years, which
+    rise and are no ids."""
     rng = np.random.default_rng(0)
     z = rng.standard_normal(200)
     yes = (z > 0).astype(float)
     return pd.DataFrame(
         {
-            "size": 170 + 10 * z + rng.standard_normal(200), "weight": 60 + 5 * z + rng.standard_normal(200), "user_id": rng.permutation(1400)[:200],
-            "nth": np.arange(1, 201), "year": np.arange(1900, 2100), "paid": rng.permutation(1400)[:200], "yes": yes, "single": yes.astype(np.float32),
-            "whole": pd.array(yes.astype(int), dtype="Int64"), "bits": yes.astype(np.int8),
+            "size": 170 + 10 * z + rng.standard_normal(200),
+            "weight": 60 + 5 * z + rng.standard_normal(200),
+            "user_id": rng.permutation(1400)[:200],
+            "nth": np.arange(1, 201),
+            "year": np.arange(1900, 2100),
+            "paid": rng.permutation(1400)[:200],
+            "yes": yes,
+            "single": yes.astype(np.float32),
+            "whole": pd.array(yes.astype(int), dtype="Int64"),
+            "bits": yes.astype(np.int8),
         }
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("kind", ["pandas", "arrow", "array"])
@@ -402,7 +466,11 @@ def test_zeros_and_ones_are_numbers_where_that_is_asked_for():
     frame = yes_and_no_as_numbers()
     model = MixedTable(random_state=0, losses={"yes": "squared", "user_id": "squared"}).fit(frame)
     assert model.losses_["yes"] == model.losses_["user_id"] == "squared"
-    with pytest.raises(InputError, match=r"losses\['size'\]='logistic' came for a column that holds .*, wanted 0 and 1 alone"):
+    with pytest.raises(
+        InputError,
+        match=r"losses\['size'\]='logistic' came for a column that holds .*, wanted 0 and 1 "
+        r"alone",
+    ):
         MixedTable(losses={"size": "logistic"}).fit(frame)
 
 
@@ -431,10 +499,13 @@ def test_numbers_with_few_values_are_filled_by_them_in_any_type(loss):
 
 
 def test_a_category_with_many_rare_levels_has_a_link_at_its_minimum(rng):
-    """A level of a cell or two bends the sum by next to nothing: steps by a bound of all curvatures had not arrived after thousands of them."""
+    """A level of a cell or two bends the sum by next to nothing: steps by a bound of all curvatures
+    had not arrived after thousands of them."""
     z = rng.standard_normal(300)
     level = np.floor(12 + 4 * z).clip(0, 24).astype(int)
-    frame = pd.DataFrame({f"x{j}": z + 0.5 * rng.standard_normal(300) for j in range(4)}).assign(kind=[f"level {v}" for v in level])
+    frame = pd.DataFrame({f"x{j}": z + 0.5 * rng.standard_normal(300) for j in range(4)}).assign(
+        kind=[f"level {v}" for v in level]
+    )
     assert (pd.Series(level).value_counts() <= 2).any()
     frame.loc[::11, "kind"] = None
     m = MixedTable(random_state=0).fit(frame)
@@ -444,15 +515,19 @@ def test_a_category_with_many_rare_levels_has_a_link_at_its_minimum(rng):
 @pytest.mark.one_seed
 @pytest.mark.parametrize("seed", [1960127676, 2572])
 def test_a_fit_does_not_end_beside_a_saddle(seed):
-    """On these tables steps of EM were short near a saddle, the fit ended there, and its certificate held 2.5 and 8.3 nats above the minimum beside it."""
+    """On these tables steps of EM were short near a saddle, the fit ended there, and its
+    certificate held 2.5 and 8.3 nats above the minimum beside it."""
     assert tables(np.random.default_rng(seed)) == "MixedTable"
 
 
 def test_a_fit_does_not_end_while_a_noise_still_moves():
-    """One noise among many scores gains little for each of them: the fit ended with a step of 6 % to come, and its certificate did not hold."""
+    """One noise among many scores gains little for each of them: the fit ended with a step of 6 %
+    to come, and its certificate did not hold."""
     rng = np.random.default_rng(33)
     z = rng.normal(size=(60, 6))
-    x = z @ (rng.normal(size=(6, 12)) * rng.choice([0.1, 1, 3], 12)) + rng.normal(size=(60, 12)) * rng.choice([0.01, 0.3, 2], 12)
+    x = z @ (rng.normal(size=(6, 12)) * rng.choice([0.1, 1, 3], 12)) + rng.normal(
+        size=(60, 12)
+    ) * rng.choice([0.01, 0.3, 2], 12)
     x = np.column_stack([x, np.eye(30)[rng.integers(0, 30, 60)]])
     x[rng.random(x.shape) < 0.25] = np.nan
     m = MixedTable(16, l2=1.0, random_state=0).fit(x)
@@ -460,7 +535,8 @@ def test_a_fit_does_not_end_while_a_noise_still_moves():
 
 
 def test_columns_with_nothing_in_common_have_a_certificate(rng):
-    """The best W is 0: steps shrink toward it by the same share for ever, and a gradient relative to W itself never vanished."""
+    """The best W is 0: steps shrink toward it by the same share for ever, and a gradient relative
+    to W itself never vanished."""
     x = rng.normal(size=(80, 3))
     x[::7, 1] = np.nan
     m = MixedTable(1, l2=100.0, random_state=0).fit(x)
@@ -469,20 +545,30 @@ def test_columns_with_nothing_in_common_have_a_certificate(rng):
 
 
 def test_categories_that_repeat_one_another_have_links_at_their_minimum():
-    """Names of teams and their short forms: the spread of scores around a level is next to none, and links began with slopes of thousands, from where they did
-    not come back (nor soon: three minutes for two columns of 150 levels)."""
+    """Names of teams and their short forms: the spread of scores around a level is next to none,
+    and links began with slopes of thousands, from where they did not come back (nor soon: three
+    minutes for two columns of 150 levels)."""
     rng = np.random.default_rng(0)
     team = rng.integers(0, 30, 400)
-    frame = pd.DataFrame({"team": [f"team {t}" for t in team], "short": [f"t{t}" for t in team], "size": rng.normal(size=400)})
+    frame = pd.DataFrame(
+        {
+            "team": [f"team {t}" for t in team],
+            "short": [f"t{t}" for t in team],
+            "size": rng.normal(size=400),
+        }
+    )
     gaps = frame.mask(rng.random(frame.shape) < 0.15)
     m = MixedTable(16, l2=1.0, random_state=0).fit(gaps)
     assert m.certificate_.holds, str(m.certificate_)
 
 
 def test_amounts_are_filled_alike_in_any_unit(rng):
-    """log(1 + a) of amounts below 1 is a itself, and the exponential of it a wild answer: shares of a town were filled worse than by their mean."""
+    """log(1 + a) of amounts below 1 is a itself, and the exponential of it a wild answer: shares of
+    a town were filled worse than by their mean."""
     z = rng.standard_normal((400, 2))
-    frame = pd.DataFrame({f"x{j}": z @ rng.normal(size=2) + 0.3 * rng.standard_normal(400) for j in range(4)})
+    frame = pd.DataFrame(
+        {f"x{j}": z @ rng.normal(size=2) + 0.3 * rng.standard_normal(400) for j in range(4)}
+    )
     frame["amount"] = np.exp(1.5 * z[:, 0] + 0.2 * rng.standard_normal(400))
     hidden = rng.random(400) < 0.25
     told, found = frame["amount"][hidden], []
@@ -501,9 +587,16 @@ def test_amounts_are_filled_alike_in_any_unit(rng):
 
 
 def test_rates_stay_in_the_range_of_those_that_were_fitted(rng):
-    """An exponential was fitted to nothing beyond it; the largest cell of a skewed column is no bound."""
+    """An exponential was fitted to nothing beyond it; the largest cell of a skewed column is no
+    bound."""
     z = np.append(rng.standard_normal(300), 9.0)
-    frame = pd.DataFrame({"x": z, "y": z + 0.1 * rng.standard_normal(301), "count": rng.poisson(np.exp(z.clip(max=2)) * 5).astype(float)})
+    frame = pd.DataFrame(
+        {
+            "x": z,
+            "y": z + 0.1 * rng.standard_normal(301),
+            "count": rng.poisson(np.exp(z.clip(max=2)) * 5).astype(float),
+        }
+    )
     frame.loc[0, "count"], frame.loc[300, "count"] = 5000.0, np.nan
     m = MixedTable(1, l2=1.0, random_state=0).fit(frame)
     assert m.losses_["count"] == "poisson"

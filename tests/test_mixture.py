@@ -138,7 +138,9 @@ def test_a_family_of_ones_own(rng):
         model.save("nowhere.safetensors")
     with pytest.raises(eckart.InputError, match="cannot be sampled"):
         model.sample(3)
-    with pytest.raises(eckart.InputError, match="NaN at row 0, column 0, wanted complete rows for family='poisson'"):
+    with pytest.raises(
+        eckart.InputError, match="NaN at row 0, column 0, wanted complete rows for family='poisson'"
+    ):
         model.predict([[np.nan, 1.0, 2.0]])
 
 
@@ -186,7 +188,9 @@ def test_impossible_rows_stay_finite():
     model = Mixture(1, family="bernoulli").fit(np.ones((5, 2)))
     assert model.parameters_["means"].max() == pytest.approx(1 - EDGE)
     assert np.isfinite(model.score_samples([[0.0, 0.0]])).all()
-    counts = Mixture(2, family="multinomial", random_state=0).fit(np.array([[3.0, 0.0, 0.0], [0.0, 2.0, 0.0]]))
+    counts = Mixture(2, family="multinomial", random_state=0).fit(
+        np.array([[3.0, 0.0, 0.0], [0.0, 2.0, 0.0]])
+    )
     assert np.isfinite(counts.score_samples([[0.0, 0.0, 5.0], [0.0, 0.0, 0.0]])).all()
 
 
@@ -196,8 +200,16 @@ def test_impossible_rows_stay_finite():
         ({"family": "cauchy"}, [[1.0]], "family='cauchy' came"),
         ({"family": 3}, [[1.0]], "family=3 came"),
         ({"n_components": 3}, [[1.0], [2.0]], "n_components=3 came, wanted at most 2"),
-        ({"family": "bernoulli"}, [[0.0], [2.0]], "X has 2.0 at row 1, column 0, wanted numbers from 0 to 1"),
-        ({"family": "multinomial"}, [[0.0], [-2.0]], "Negative values in data: X has -2.0 at row 1"),
+        (
+            {"family": "bernoulli"},
+            [[0.0], [2.0]],
+            "X has 2.0 at row 1, column 0, wanted numbers from 0 to 1",
+        ),
+        (
+            {"family": "multinomial"},
+            [[0.0], [-2.0]],
+            "Negative values in data: X has -2.0 at row 1",
+        ),
         ({"family": "gaussian round"}, [[1.0]], "covariance_type='round'"),
         ({"tol": -1}, [[1.0]], "tol=-1"),
         ({"init_params": "x"}, [[1.0]], "init_params='x'"),
@@ -215,7 +227,8 @@ def test_families_are_found_by_name():
 
 
 def test_missing_entries_at_their_expectation():
-    """sum_z q_z E[x_j | z], with q from what is observed; for full covariances the conditional mean of each component."""
+    """sum_z q_z E[x_j | z], with q from what is observed; for full covariances the conditional mean
+    of each component."""
     rng = np.random.default_rng(0)
     labels = rng.integers(2, size=400)
     answers = (rng.random((400, 6)) < np.where(labels[:, None] == 1, 0.9, 0.1)).astype(float)
@@ -224,9 +237,16 @@ def test_missing_entries_at_their_expectation():
     filled = model.impute(gaps)
     lost = np.isnan(gaps)
     np.testing.assert_array_equal(filled[~lost], gaps[~lost])
-    np.testing.assert_allclose(filled[lost], (model.predict_proba(gaps) @ model.parameters_["means"])[lost])
-    assert np.mean((filled - answers)[lost] ** 2) < 0.6 * np.mean((answers.mean(axis=0) - answers)[lost] ** 2)
-    points = rng.standard_normal((300, 3)) @ rng.standard_normal((3, 3)) + 4 * rng.integers(2, size=300)[:, None]
+    np.testing.assert_allclose(
+        filled[lost], (model.predict_proba(gaps) @ model.parameters_["means"])[lost]
+    )
+    assert np.mean((filled - answers)[lost] ** 2) < 0.6 * np.mean(
+        (answers.mean(axis=0) - answers)[lost] ** 2
+    )
+    points = (
+        rng.standard_normal((300, 3)) @ rng.standard_normal((3, 3))
+        + 4 * rng.integers(2, size=300)[:, None]
+    )
     mixture = Mixture(2, family="gaussian", random_state=0).fit(points)
     theta = mixture.parameters_
     row = points[0].copy()
@@ -236,7 +256,11 @@ def test_missing_entries_at_their_expectation():
     for z in range(2):
         m, s = theta["means"][z], theta["spread"][z]
         inner, d = s[np.ix_(seen, seen)], row[seen] - m[seen]
-        q.append(mixture.weights_[z] * np.exp(-0.5 * d @ np.linalg.solve(inner, d)) / np.sqrt(np.linalg.det(inner)))
+        q.append(
+            mixture.weights_[z]
+            * np.exp(-0.5 * d @ np.linalg.solve(inner, d))
+            / np.sqrt(np.linalg.det(inner))
+        )
         guesses.append(m[1] + s[1, seen] @ np.linalg.solve(inner, d))
     want = np.dot(q, guesses) / np.sum(q)
     np.testing.assert_allclose(mixture.impute(row[None])[0, 1], want, rtol=1e-8)

@@ -1,4 +1,5 @@
-"""What networks are said to do: activations, dropout, schedules, decay, sampled codes, masked losses, rounds, and data at the edge."""
+"""What networks are said to do: activations, dropout, schedules, decay, sampled codes, masked
+losses, rounds, and data at the edge."""
 
 from __future__ import annotations
 
@@ -44,11 +45,17 @@ def test_an_activation_is_its_formula(name, formula):
 def test_an_activation_stands_between_the_layers_of_a_fit(rng):
     """Codes of one hidden layer by hand: W2 phi(W1 x' + b1) + b2, with x' the scaled row."""
     x = planted(rng, rows=40, n=6)
-    for name, phi in (("tanh", np.tanh), ("sigmoid", lambda v: 1 / (1 + np.exp(-v))), ("identity", lambda v: v)):
+    for name, phi in (
+        ("tanh", np.tanh),
+        ("sigmoid", lambda v: 1 / (1 + np.exp(-v))),
+        ("identity", lambda v: v),
+    ):
         model = Autoencoder(2, activation=name, **QUICK).fit(x)
         f = model.fit_.factors
         last = "encoder.1" if name == "identity" else "encoder.2"
-        (w1, b1), (w2, b2) = ((f.weights[f"{p}.weight"], f.weights[f"{p}.bias"]) for p in ("encoder.0", last))
+        (w1, b1), (w2, b2) = (
+            (f.weights[f"{p}.weight"], f.weights[f"{p}.bias"]) for p in ("encoder.0", last)
+        )
         want = phi((x - f.mean) / f.spread @ w1.T + b1) @ w2.T + b2
         np.testing.assert_allclose(model.transform(x), want, atol=1e-5)
 
@@ -78,9 +85,12 @@ def test_dropout_takes_part_in_a_fit_and_not_in_its_use(rng, more):
 @pytest.mark.parametrize("schedule", ["constant", "cosine", "linear"])
 @pytest.mark.parametrize("optimizer", ["adam", "heavy_ball", "nesterov"])
 def test_the_optimiser_gets_the_rates_of_the_schedule(rng, schedule, optimizer):
-    """40 steps: a rise over the first 4, then constant, half a cosine, or a line; what counts is the rate at the time of each step."""
+    """40 steps: a rise over the first 4, then constant, half a cosine, or a line; what counts is
+    the rate at the time of each step."""
     rates = []
-    note = register_optimizer_step_pre_hook(lambda o, *a: rates.append([float(g["lr"]) for g in o.param_groups]))
+    note = register_optimizer_step_pre_hook(
+        lambda o, *a: rates.append([float(g["lr"]) for g in o.param_groups])
+    )
     try:
         Autoencoder(
             2,
@@ -154,7 +164,8 @@ def test_a_gaussian_code_is_drawn_in_training_only(sampled, rng):
 
 
 def test_the_gradient_goes_through_the_drawn_code(sampled, rng):
-    """z = mean + exp(log_var / 2) e with e fixed by the seed: the loss is a smooth function of the weights of the encoder too."""
+    """z = mean + exp(log_var / 2) e with e fixed by the seed: the loss is a smooth function of the
+    weights of the encoder too."""
     batch = Batch(torch.as_tensor(rng.standard_normal((6, 4))))
     loss = coding_loss("squared", 4.0, variational=0.3)
     sampled.train()
@@ -234,7 +245,13 @@ def test_one_row_is_learned():
 @pytest.mark.parametrize("value", [0.0, 3.0, 1e8])
 def test_constant_images_answer_with_shares_and_means(value):
     x, y = np.full((60, 16), value), np.arange(60) % 3 == 0
-    options = {"image": (4, 4), "channels": (2,), "validation_fraction": 0, "learning_rate": 0.01, **QUICK}
+    options = {
+        "image": (4, 4),
+        "channels": (2,),
+        "validation_fraction": 0,
+        "learning_rate": 0.01,
+        **QUICK,
+    }
     options["max_iter"] = 60
     p = NetworkClassifier(**options).fit(x, y).predict_proba(x)
     np.testing.assert_allclose(p, np.broadcast_to([2 / 3, 1 / 3], (60, 2)), atol=0.02)
@@ -265,7 +282,14 @@ def test_a_batch_larger_than_the_data_is_all_of_them(rng, model):
 
 def test_labels_come_back_as_they_were(rng, tmp_path):
     x, at = rng.standard_normal((30, 4)), np.arange(30) % 2
-    kinds = (["a", "b"], [True, False], [1, 2], [1.0, 2.0], np.array(["a", "b"], object), np.array([1, 2], np.uint8))
+    kinds = (
+        ["a", "b"],
+        [True, False],
+        [1, 2],
+        [1.0, 2.0],
+        np.array(["a", "b"], object),
+        np.array([1, 2], np.uint8),
+    )
     for kind in map(np.asarray, kinds):
         model = NetworkClassifier(**QUICK).fit(x, kind[at])
         model.save(tmp_path / "m.safetensors")
@@ -274,5 +298,7 @@ def test_labels_come_back_as_they_were(rng, tmp_path):
             assert set(one.predict(x)) <= set(kind)
     dates = np.array(["2020-01-01", "2021-01-01"], "M8[D]")
     for strange in (np.array([b"a", b"b"]), np.array([b"a", b"b"], object), dates):
-        with pytest.raises(eckart.InputError, match="wanted text, numbers or booleans; convert them"):
+        with pytest.raises(
+            eckart.InputError, match="wanted text, numbers or booleans; convert them"
+        ):
             NetworkClassifier(**QUICK).fit(x, strange[at])

@@ -35,7 +35,10 @@ def data(rng):
 
 def test_the_engine_is_taken_and_its_reason_kept(model, data, tmp_path):
     auto, cpu = (clone(model).set_params(engine=name).fit(*data) for name in ("auto", "cpu"))
-    assert (auto.fit_.plan["engine"], auto.fit_.plan["engine_reason"]) == ("cpu", "auto: the processors of this machine")
+    assert (auto.fit_.plan["engine"], auto.fit_.plan["engine_reason"]) == (
+        "cpu",
+        "auto: the processors of this machine",
+    )
     assert (cpu.fit_.plan["engine"], cpu.fit_.plan["engine_reason"]) == ("cpu", "asked for")
     for name, w in auto.fit_.factors.weights.items():
         np.testing.assert_array_equal(w, cpu.fit_.factors.weights[name])
@@ -49,17 +52,30 @@ def test_the_engine_is_taken_and_its_reason_kept(model, data, tmp_path):
 
 @pytest.mark.parametrize("engine", ["plain", "dask", "tpu", None, object()])
 def test_what_is_no_engine_of_networks_is_refused_in_words(model, data, engine):
-    with pytest.raises(eckart.InputError, match=r"engine=.* came, wanted 'auto', 'cpu' or 'cuda': networks run in PyTorch"):
+    with pytest.raises(
+        eckart.InputError,
+        match=r"engine=.* came, wanted 'auto', 'cpu' or 'cuda': networks run in PyTorch",
+    ):
         model.set_params(engine=engine).fit(*data)
     assert not hasattr(model, "fit_")
 
 
-@pytest.mark.parametrize(("engine", "device"), [("cpu", "cuda"), ("cpu", "cuda:1"), ("cuda", "cpu")])
+@pytest.mark.parametrize(
+    ("engine", "device"), [("cpu", "cuda"), ("cpu", "cuda:1"), ("cuda", "cpu")]
+)
 def test_an_engine_and_a_device_of_another_contradict_each_other(model, data, engine, device):
-    words = f"engine='{engine}' came with device='{device}', which is no device of it; leave one of them out"
+    words = (
+        f"engine='{engine}' came with device='{device}', which is no device of it; leave one of "
+        "them out"
+    )
     with pytest.raises(eckart.InputError, match=words):
         model.set_params(engine=engine, device=device).fit(*data)
-    fitted = clone(model).set_params(engine="auto", device=None).fit(*data).set_params(engine=engine, device=device)
+    fitted = (
+        clone(model)
+        .set_params(engine="auto", device=None)
+        .fit(*data)
+        .set_params(engine=engine, device=device)
+    )
     use = fitted.transform if hasattr(fitted, "transform") else fitted.predict
     with pytest.raises(eckart.InputError, match=words):
         use(data[0])
@@ -69,7 +85,9 @@ def test_an_engine_and_a_device_of_another_contradict_each_other(model, data, en
 def test_a_gpu_that_is_not_there_is_named_by_the_parameter_that_asked(model, data):
     for asked in ({"engine": "cuda"}, {"device": "cuda"}):
         name = next(iter(asked))
-        with pytest.raises(eckart.InputError, match=f"{name}='cuda' came, but this PyTorch sees no CUDA device"):
+        with pytest.raises(
+            eckart.InputError, match=f"{name}='cuda' came, but this PyTorch sees no CUDA device"
+        ):
             clone(model).set_params(**asked).fit(*data)
     fitted = model.fit(*data).set_params(engine="cuda")  # trained there, say, and brought here
     use = fitted.transform if hasattr(fitted, "transform") else fitted.predict

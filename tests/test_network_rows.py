@@ -1,4 +1,5 @@
-"""Rows for a network: mean and spread from stored entries, and the principal subspace of data with gaps, without a dense copy."""
+"""Rows for a network: mean and spread from stored entries, and the principal subspace of data with
+gaps, without a dense copy."""
 
 from __future__ import annotations
 
@@ -95,7 +96,11 @@ def test_wide_dense_data_are_scaled_in_blocks_of_bounded_size(rng):
 
 
 def test_the_principal_subspace_sees_gaps_at_the_mean_of_their_column(rng):
-    x = 5 + rng.standard_normal((80, 4)) @ rng.standard_normal((4, 12)) + 0.1 * rng.standard_normal((80, 12))
+    x = (
+        5
+        + rng.standard_normal((80, 4)) @ rng.standard_normal((4, 12))
+        + 0.1 * rng.standard_normal((80, 12))
+    )
     x[rng.random(x.shape) < 0.3] = np.nan
     want = PCA(3, random_state=0).fit(np.where(np.isnan(x), np.nanmean(x, axis=0), x)).components_
     for matrix in (Dense(x), Observed.from_nan(x)):
@@ -104,13 +109,19 @@ def test_the_principal_subspace_sees_gaps_at_the_mean_of_their_column(rng):
 
 
 def test_rows_that_do_not_fit_the_device_leave_through_pinned_memory(rng, monkeypatch):
-    """A place that says "cuda" and a ``to`` that stays here: what is pinned can be seen without a GPU."""
+    """A place that says "cuda" and a ``to`` that stays here: what is pinned can be seen without a
+    GPU."""
     pinned = []
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda t: pinned.append(tuple(t.shape)) or t)
     monkeypatch.setattr(torch.Tensor, "to", lambda t, *a, **k: t)
     x = rng.standard_normal((20, 3))
     x[0, 0] = np.nan
-    rows = Rows(Dense(x), scale_of(Dense(x)), Place(torch.device("cuda"), torch.float64, resident=False), np.arange(20))
+    rows = Rows(
+        Dense(x),
+        scale_of(Dense(x)),
+        Place(torch.device("cuda"), torch.float64, resident=False),
+        np.arange(20),
+    )
     assert pinned == []
     batch = rows.take(rows.index(np.array([3, 4])))
     np.testing.assert_array_equal(batch.y.numpy(), [3, 4])

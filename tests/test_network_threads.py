@@ -1,4 +1,5 @@
-"""Networks draw from generators of their own: fits side by side repeat their seeds, and the generator of the process is left alone."""
+"""Networks draw from generators of their own: fits side by side repeat their seeds, and the
+generator of the process is left alone."""
 
 from __future__ import annotations
 
@@ -16,10 +17,16 @@ HOW = {"hidden": [8], "max_iter": 6, "n_threads": 1}
 MODELS = {
     "dropout": lambda seed: Autoencoder(2, dropout=0.3, random_state=seed, **HOW).fit(X),
     "noise": lambda seed: Autoencoder(2, noise=0.5, random_state=seed, **HOW).fit(X),
-    "mask": lambda seed: Autoencoder(2, noise=0.3, corruption="mask", random_state=seed, **HOW).fit(X),
+    "mask": lambda seed: Autoencoder(2, noise=0.3, corruption="mask", random_state=seed, **HOW).fit(
+        X
+    ),
     "variational": lambda seed: Autoencoder(2, variational=1.0, random_state=seed, **HOW).fit(X),
-    "classifier": lambda seed: NetworkClassifier(dropout=0.3, random_state=seed, **HOW).fit(X, X[:, 0] > 0),
-    "regressor": lambda seed: NetworkRegressor(dropout=0.3, random_state=seed, **HOW).fit(X, X[:, 0]),
+    "classifier": lambda seed: NetworkClassifier(dropout=0.3, random_state=seed, **HOW).fit(
+        X, X[:, 0] > 0
+    ),
+    "regressor": lambda seed: NetworkRegressor(dropout=0.3, random_state=seed, **HOW).fit(
+        X, X[:, 0]
+    ),
 }
 
 

@@ -1,4 +1,5 @@
-"""NMF: scikit-learn as an oracle, optimality, missing entries, weights, streams, restarts, manners."""
+"""NMF: scikit-learn as an oracle, optimality, missing entries, weights, streams, restarts,
+manners."""
 
 from __future__ import annotations
 
@@ -44,15 +45,35 @@ def model(request):
 
 
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix])
-@pytest.mark.parametrize(("alpha_w", "alpha_h", "ratio"), [(0, 0, 0), (0.01, 0.02, 0.3), (0.02, 0, 1), (0, 0.05, 0)])
+@pytest.mark.parametrize(
+    ("alpha_w", "alpha_h", "ratio"), [(0, 0, 0), (0.01, 0.02, 0.3), (0.02, 0, 1), (0, 0.05, 0)]
+)
 def test_one_sweep_is_the_coordinate_descent_of_scikit_learn(rng, kind, alpha_w, alpha_h, ratio):
     x = parts(rng)
     w0, h0 = rng.random((60, 4)), rng.random((4, 25))
     w, h, _ = non_negative_factorization(
-        x, w0.copy(), h0.copy(), n_components=4, init="custom", solver="cd", max_iter=7, tol=0,
-        alpha_W=alpha_w, alpha_H=alpha_h, l1_ratio=ratio,
-    )  # fmt: skip
-    ours = NMF(4, init="custom", solver="cd", max_iter=7, tol=0, alpha_W=alpha_w, alpha_H=alpha_h, l1_ratio=ratio)
+        x,
+        w0.copy(),
+        h0.copy(),
+        n_components=4,
+        init="custom",
+        solver="cd",
+        max_iter=7,
+        tol=0,
+        alpha_W=alpha_w,
+        alpha_H=alpha_h,
+        l1_ratio=ratio,
+    )
+    ours = NMF(
+        4,
+        init="custom",
+        solver="cd",
+        max_iter=7,
+        tol=0,
+        alpha_W=alpha_w,
+        alpha_H=alpha_h,
+        l1_ratio=ratio,
+    )
     np.testing.assert_allclose(ours.fit_transform(kind(x), W=w0, H=h0), w, atol=1e-9)
     np.testing.assert_allclose(ours.components_, h, atol=1e-9)
     assert ours.reconstruction_err_ == pytest.approx(np.linalg.norm(x - w @ h), rel=1e-9)
@@ -65,11 +86,25 @@ def test_one_step_is_the_multiplicative_update_of_scikit_learn(rng, kind, alpha)
     x = parts(rng) * (rng.random((60, 25)) < 0.7)
     w0, h0 = rng.random((60, 4)) + 0.1, rng.random((4, 25)) + 0.1
     rival = Rival(
-        4, init="custom", solver="mu", beta_loss="kullback-leibler", max_iter=9, tol=0, alpha_W=alpha, l1_ratio=1
+        4,
+        init="custom",
+        solver="mu",
+        beta_loss="kullback-leibler",
+        max_iter=9,
+        tol=0,
+        alpha_W=alpha,
+        l1_ratio=1,
     )
     w = rival.fit_transform(x, W=w0.copy(), H=h0.copy())
     ours = NMF(
-        4, init="custom", solver="mu", beta_loss="kullback-leibler", max_iter=9, tol=0, alpha_W=alpha, l1_ratio=1
+        4,
+        init="custom",
+        solver="mu",
+        beta_loss="kullback-leibler",
+        max_iter=9,
+        tol=0,
+        alpha_W=alpha,
+        l1_ratio=1,
     )
     np.testing.assert_allclose(ours.fit_transform(kind(x), W=w0, H=h0), w, atol=1e-6)
     np.testing.assert_allclose(ours.components_, rival.components_, atol=1e-6)
@@ -81,7 +116,9 @@ def test_one_step_is_the_multiplicative_update_of_scikit_learn(rng, kind, alpha)
 def test_the_objective_is_at_most_that_of_scikit_learn(digits, loss, kind):
     x = digits[:300] + (0.01 if loss != "frobenius" else 0.0)
     solver = "cd" if loss == "frobenius" else "mu"
-    rival = Rival(8, init="nndsvda", solver=solver, beta_loss=loss, max_iter=300, random_state=0, tol=0).fit(x)
+    rival = Rival(
+        8, init="nndsvda", solver=solver, beta_loss=loss, max_iter=300, random_state=0, tol=0
+    ).fit(x)
     ours = NMF(8, beta_loss=loss, max_iter=300, random_state=0).fit(kind(x))
     assert ours.reconstruction_err_ < 1.005 * rival.reconstruction_err_
 
@@ -111,7 +148,15 @@ def minimize_row(h, row):
 def test_multiplicative_steps_of_any_divergence_are_those_of_scikit_learn(rng, beta, kind):
     x = parts(rng) + 0.01
     w0, h0 = rng.random((60, 4)) + 0.1, rng.random((4, 25)) + 0.1
-    how = {"init": "custom", "solver": "mu", "beta_loss": beta, "max_iter": 9, "tol": 0, "alpha_W": 0.02, "l1_ratio": 1}
+    how = {
+        "init": "custom",
+        "solver": "mu",
+        "beta_loss": beta,
+        "max_iter": 9,
+        "tol": 0,
+        "alpha_W": 0.02,
+        "l1_ratio": 1,
+    }
     rival, ours = Rival(4, **how), NMF("auto", **how)
     w = rival.fit_transform(x, W=w0.copy(), H=h0.copy())
     np.testing.assert_allclose(ours.fit_transform(kind(x), W=w0, H=h0), w, atol=1e-9)
@@ -149,7 +194,9 @@ def test_fits_and_streams_of_any_divergence(rng, beta):
 def beta_divergence(a, s, beta):
     if beta == 0:
         return float((a / s - np.log(a / s) - 1).sum())
-    return float((a**beta + (beta - 1) * s**beta - beta * a * s ** (beta - 1)).sum() / (beta * (beta - 1)))
+    return float(
+        (a**beta + (beta - 1) * s**beta - beta * a * s ** (beta - 1)).sum() / (beta * (beta - 1))
+    )
 
 
 @pytest.mark.parametrize("solver", ["hals", "cd", "mu"])
@@ -168,9 +215,14 @@ def test_random_fill_of_a_start(digits, solver):
 
 @settings(max_examples=25, deadline=None)
 @given(
-    st.integers(1, 12), st.integers(1, 9), st.integers(1, 4), st.integers(0, 10**6),
-    st.sampled_from(["dense", "counts", "observed"]), st.sampled_from(["frobenius", "kl"]), st.sampled_from([0.0, 0.02]),
-)  # fmt: skip
+    st.integers(1, 12),
+    st.integers(1, 9),
+    st.integers(1, 4),
+    st.integers(0, 10**6),
+    st.sampled_from(["dense", "counts", "observed"]),
+    st.sampled_from(["frobenius", "kl"]),
+    st.sampled_from([0.0, 0.02]),
+)
 def test_the_objective_never_rises_and_the_end_is_stationary(rows, n, k, seed, kind, loss, alpha):
     rng = np.random.default_rng(seed)
     x = np.round(rng.gamma(0.5, 4.0, (rows, n)) * (rng.random((rows, n)) < 0.7))
@@ -179,7 +231,15 @@ def test_the_objective_never_rises_and_the_end_is_stationary(rows, n, k, seed, k
         "counts": sparse.csr_matrix(x),
         "observed": np.where(rng.random(x.shape) < 0.3, np.nan, x),
     }[kind]
-    m = NMF(k, init="random", beta_loss=loss, alpha_W=alpha, l1_ratio=0.5, random_state=seed, max_iter=1500).fit(data)
+    m = NMF(
+        k,
+        init="random",
+        beta_loss=loss,
+        alpha_W=alpha,
+        l1_ratio=0.5,
+        random_state=seed,
+        max_iter=1500,
+    ).fit(data)
     values = np.array(m.fit_.trace.values)
     assert np.isfinite(values).all()
     assert (np.diff(values) <= 1e-12 * max(values[0], 1.0)).all()
@@ -260,12 +320,20 @@ def masked_best(x, k, loss, seed, starts=5):
             return 0.5 * (r**2).sum(), np.concatenate([(r @ h.T).ravel(), (w.T @ r).ravel()])
         s = np.maximum(s, 1e-12)
         g = np.where(seen, 1 - a / s, 0.0)
-        f = np.where(seen, np.where(a > 0, a * np.log(np.maximum(a, 1e-300) / s), 0.0) - a + s, 0.0).sum()
+        f = np.where(
+            seen, np.where(a > 0, a * np.log(np.maximum(a, 1e-300) / s), 0.0) - a + s, 0.0
+        ).sum()
         return f, np.concatenate([(g @ h.T).ravel(), (w.T @ g).ravel()])
 
     size = k * (x.shape[0] + x.shape[1])
     runs = [
-        minimize(value, rng.random(size) + 0.1, jac=True, bounds=[(0, None)] * size, options={"maxiter": 400}).fun
+        minimize(
+            value,
+            rng.random(size) + 0.1,
+            jac=True,
+            bounds=[(0, None)] * size,
+            options={"maxiter": 400},
+        ).fun
         for _ in range(starts)
     ]
     return min(runs)
@@ -277,11 +345,15 @@ def test_missing_entries_against_brute_force(loss, seed):
     rng = np.random.default_rng(seed)
     x = rng.gamma(1.0, 1.0, (8, 7))
     x[rng.random(x.shape) < 0.2] = np.nan
-    starts = 30 if loss == "frobenius" else 10  # numbers without structure have many local minima: ten starts miss the lowest now and then
+    starts = (
+        30 if loss == "frobenius" else 10
+    )  # numbers without structure have many local minima: ten starts miss the lowest now and then
     m = NMF(2, beta_loss=loss, n_init=starts, random_state=0, tol=1e-3, max_iter=1000).fit(x)
     value = m.certificate_["objective"]
     assert value < 1.01 * masked_best(x, 2, loss, seed)
-    assert value == pytest.approx(divergence(x, m.fit_.factors.left @ m.components_, loss), rel=1e-6)
+    assert value == pytest.approx(
+        divergence(x, m.fit_.factors.left @ m.components_, loss), rel=1e-6
+    )
 
 
 def divergence(x, s, loss):
@@ -295,7 +367,9 @@ def test_hidden_entries_are_predicted(rng):
     truth = parts(rng, 120, 40, 3, noise=0.0)
     hidden = rng.random(truth.shape) < 0.3
     for loss in ("frobenius", "kl"):
-        m = NMF(3, beta_loss=loss, random_state=0, n_init=3, max_iter=1000).fit(np.where(hidden, np.nan, truth))
+        m = NMF(3, beta_loss=loss, random_state=0, n_init=3, max_iter=1000).fit(
+            np.where(hidden, np.nan, truth)
+        )
         guess = m.inverse_transform(m.fit_.factors.left)
         assert np.sqrt(np.mean((guess - truth)[hidden] ** 2)) < 0.1 * truth[hidden].std()
 
@@ -305,14 +379,21 @@ def test_all_observed_is_the_same_as_dense_and_sparse(rng, loss):
     x = parts(rng) * (rng.random((60, 25)) < 0.8)
     w, h = rng.random((60, 3)) + 0.1, rng.random((3, 25)) + 0.1
     ends = [
-        NMF(3, init="custom", beta_loss=loss, max_iter=15, tol=0, solver="cd" if loss == "frobenius" else "mu").fit(
-            data, W=w, H=h
-        )
+        NMF(
+            3,
+            init="custom",
+            beta_loss=loss,
+            max_iter=15,
+            tol=0,
+            solver="cd" if loss == "frobenius" else "mu",
+        ).fit(data, W=w, H=h)
         for data in (x, sparse.csr_matrix(x), Observed.from_nan(x))
     ]
     for other in ends[1:]:
         np.testing.assert_allclose(other.components_, ends[0].components_, rtol=1e-7, atol=1e-9)
-        assert other.certificate_["objective"] == pytest.approx(ends[0].certificate_["objective"], rel=1e-8)
+        assert other.certificate_["objective"] == pytest.approx(
+            ends[0].certificate_["objective"], rel=1e-8
+        )
 
 
 # ---- weights
@@ -322,11 +403,20 @@ def test_all_observed_is_the_same_as_dense_and_sparse(rng, loss):
 @pytest.mark.parametrize("loss", ["frobenius", "kl"])
 def test_integer_weights_are_repeated_rows(rng, kind, loss):
     x, times = parts(rng, 40, 12), rng.integers(0, 4, 40)
-    params = {"beta_loss": loss, "random_state": 0, "max_iter": 60, "tol": 0, "alpha_W": 0.01, "l1_ratio": 0.5}
+    params = {
+        "beta_loss": loss,
+        "random_state": 0,
+        "max_iter": 60,
+        "tol": 0,
+        "alpha_W": 0.01,
+        "l1_ratio": 0.5,
+    }
     weighted = NMF(3, **params).fit(kind(x), sample_weight=times)
     repeated = NMF(3, **params).fit(kind(np.repeat(x, times, axis=0)))
     np.testing.assert_allclose(weighted.components_, repeated.components_, rtol=1e-5, atol=1e-7)
-    assert weighted.certificate_["objective"] == pytest.approx(repeated.certificate_["objective"], rel=1e-8)
+    assert weighted.certificate_["objective"] == pytest.approx(
+        repeated.certificate_["objective"], rel=1e-8
+    )
 
 
 @pytest.mark.parametrize("loss", ["frobenius", "kl"])
@@ -342,7 +432,9 @@ def test_an_entry_of_weight_zero_is_missing(rng, loss):
         for d, w in ((x, seen.astype(float)), (np.where(seen, x, np.nan), None))
     )
     np.testing.assert_allclose(a.components_, b.components_, rtol=1e-6, atol=1e-8)
-    np.testing.assert_allclose(a.certify(x, weights=seen.astype(float))["objective"], a.certificate_["objective"])
+    np.testing.assert_allclose(
+        a.certify(x, weights=seen.astype(float))["objective"], a.certificate_["objective"]
+    )
 
 
 # ---- awkward data
@@ -350,7 +442,14 @@ def test_an_entry_of_weight_zero_is_missing(rng, loss):
 
 @pytest.mark.parametrize("loss", ["frobenius", "kl"])
 @pytest.mark.parametrize(
-    "kind", [np.asarray, *(pytest.param(kind, marks=pytest.mark.slow) for kind in (sparse.csr_matrix, Observed.from_nan))]
+    "kind",
+    [
+        np.asarray,
+        *(
+            pytest.param(kind, marks=pytest.mark.slow)
+            for kind in (sparse.csr_matrix, Observed.from_nan)
+        ),
+    ],
 )
 def test_zero_rows_zero_columns_zero_entries_and_many_components(loss, kind):
     x = np.array([[0, 0, 0, 0], [0, 2, 0, 1], [0, 0, 3, 0], [0, 1, 1, 5.0]])
@@ -374,7 +473,9 @@ def test_the_unit_of_the_data_does_not_matter(rng, scale, loss, dtype):
     one = NMF(3, beta_loss=loss, random_state=0, max_iter=30).fit(x)
     other = NMF(3, beta_loss=loss, random_state=0, max_iter=30).fit(x * dtype(scale))
     power = 2 if loss == "frobenius" else 1
-    assert other.certificate_["objective"] / scale**power == pytest.approx(one.certificate_["objective"], rel=0.1)
+    assert other.certificate_["objective"] / scale**power == pytest.approx(
+        one.certificate_["objective"], rel=0.1
+    )
 
 
 # ---- streams
@@ -441,7 +542,12 @@ def test_the_planted_rank_is_chosen(rng):
     assert "stability" in str(found)
     assert len(found.table["cophenetic"]) == 6
     counts = sparse.csr_matrix(rng.poisson(20 * parts(rng, 150, 30, 3)))
-    assert select_rank(counts, [1, 2, 3, 4, 6], random_state=0, n_init=2, beta_loss="kl").choices["held_out"] == 3
+    assert (
+        select_rank(counts, [1, 2, 3, 4, 6], random_state=0, n_init=2, beta_loss="kl").choices[
+            "held_out"
+        ]
+        == 3
+    )
 
 
 # ---- manners
@@ -455,11 +561,15 @@ def test_normal_form(rng):
     np.testing.assert_allclose(form.parts.sum(axis=1), 1)
     np.testing.assert_allclose(np.delete(form.shares.sum(axis=1), 4), 1)
     np.testing.assert_allclose(
-        form.totals[:, None] * form.shares @ form.parts, m.fit_.factors.left @ m.components_, atol=1e-9
+        form.totals[:, None] * form.shares @ form.parts,
+        m.fit_.factors.left @ m.components_,
+        atol=1e-9,
     )
 
 
-@pytest.mark.blocks_of(7, "2,500 rows are cut into 147 blocks of 17 rows, whatever smaller height is asked for")
+@pytest.mark.blocks_of(
+    7, "2,500 rows are cut into 147 blocks of 17 rows, whatever smaller height is asked for"
+)
 def test_threads_and_seed_do_not_change_a_bit(model, rng):
     for dtype in (np.float32, np.float64):
         x = parts(rng, 2500, 40, 3, dtype=dtype)
@@ -490,7 +600,9 @@ def test_new_rows_reproduce_the_fit_and_come_one_at_a_time(model, rng):
     x = parts(rng, noise=0.1)
     w = model.set_params(tol=1e-5, max_iter=3000).fit_transform(x)
     whole = model.transform(x)
-    np.testing.assert_allclose(whole @ model.components_, w @ model.components_, atol=2e-2 * x.max())
+    np.testing.assert_allclose(
+        whole @ model.components_, w @ model.components_, atol=2e-2 * x.max()
+    )
     for i in range(4):
         np.testing.assert_allclose(model.transform(x[i : i + 1]), whole[i : i + 1], atol=1e-9)
     holes = np.where(rng.random(x.shape) < 0.2, np.nan, x)
@@ -547,9 +659,15 @@ def test_a_failed_fit_leaves_the_old_state(model, rng):
         ({"n_components": 0}, "n_components=0 came, wanted an int >= 1"),
         ({"n_components": 2.5}, "n_components"),
         ({"beta_loss": "hinge"}, "beta_loss='hinge'"),
-        ({"beta_loss": "kl", "solver": "hals"}, "solver='hals' came, wanted one of 'auto', 'mm', 'mu'"),
+        (
+            {"beta_loss": "kl", "solver": "hals"},
+            "solver='hals' came, wanted one of 'auto', 'mm', 'mu'",
+        ),
         ({"solver": "mm"}, "solver='mm' came, wanted one of 'auto', 'hals', 'cd', 'als', 'mu'"),
-        ({"solver": "cd", "beta_loss": 1.0}, "solver='cd' came, wanted one of 'auto', 'mm', 'mu' with beta_loss=1.0"),
+        (
+            {"solver": "cd", "beta_loss": 1.0},
+            "solver='cd' came, wanted one of 'auto', 'mm', 'mu' with beta_loss=1.0",
+        ),
         ({"beta_loss": float("nan")}, "beta_loss=nan"),
         ({"beta_loss": True}, "beta_loss=True"),
         ({"init": "spam"}, "init='spam'"),
@@ -599,7 +717,8 @@ def test_parts_beside_components_and_a_row_as_their_sum(rng):
 
 
 def test_more_components_than_the_rank_are_used():
-    """Swimmers: a body and four limbs, each in one of four positions. Their rank is 13, their parts are 17; equal starts of the rest would stay one part."""
+    """Swimmers: a body and four limbs, each in one of four positions. Their rank is 13, their parts
+    are 17; equal starts of the rest would stay one part."""
     pose = np.zeros((256, 17))
     pose[:, 16] = 1
     for limb in range(4):
@@ -612,11 +731,17 @@ def test_more_components_than_the_rank_are_used():
 
 @pytest.mark.parametrize("seed", range(4))
 def test_of_starts_that_end_as_low_the_first_is_taken_whatever_form_the_data_have(seed):
-    """A matrix of exact rank has many factorizations without an error: rounding, which differs between dense and sparse rows, must not choose among them."""
+    """A matrix of exact rank has many factorizations without an error: rounding, which differs
+    between dense and sparse rows, must not choose among them."""
     a = np.abs(np.random.default_rng(seed).standard_normal((10, 10)))
     a[:, ::2] = 0.0  # rank 5, and five parts: each start can reach an error of 0
-    dense, thin = (eckart.MiniBatchNMF(5, init="random", random_state=seed, tol=0, max_iter=100).fit(x) for x in (a, sparse.csr_array(a)))
-    assert dense.reconstruction_err_ < 5e-3 * np.linalg.norm(a)  # at most 1.7e-3 on 120 tables after as many passes; with a part less 0.05 would be left
+    dense, thin = (
+        eckart.MiniBatchNMF(5, init="random", random_state=seed, tol=0, max_iter=100).fit(x)
+        for x in (a, sparse.csr_array(a))
+    )
+    assert dense.reconstruction_err_ < 5e-3 * np.linalg.norm(
+        a
+    )  # at most 1.7e-3 on 120 tables after as many passes; with a part less 0.05 would be left
     np.testing.assert_allclose(thin.components_, dense.components_, rtol=1e-5, atol=1e-6)
 
 

@@ -1,4 +1,5 @@
-"""Networks on a GPU: what differs from the CPU is placement alone. Skipped where there is none; run by hand on a machine that has one."""
+"""Networks on a GPU: what differs from the CPU is placement alone. Skipped where there is none; run
+by hand on a machine that has one."""
 
 from __future__ import annotations
 
@@ -12,7 +13,9 @@ torch = pytest.importorskip("torch", reason="networks need PyTorch")
 
 from eckart.nn import steps, train  # noqa: E402
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device on this machine")
+pytestmark = pytest.mark.skipif(
+    not torch.cuda.is_available(), reason="no CUDA device on this machine"
+)
 EXACT = {"precision": "float32", "compile": False, "random_state": 0, "device": "cuda"}
 
 
@@ -26,10 +29,13 @@ def test_the_gpu_gives_what_the_cpu_gives(rng):
     assert mixed.reconstruction_error(x) == pytest.approx(cpu.reconstruction_error(x), rel=0.2)
 
 
-@pytest.mark.parametrize("more", [{}, {"noise": 0.5, "clip": 0.05}, {"weight_decay": 1e-3, "dropout": 0.2}])
+@pytest.mark.parametrize(
+    "more", [{}, {"noise": 0.5, "clip": 0.05}, {"weight_decay": 1e-3, "dropout": 0.2}]
+)
 @pytest.mark.parametrize("batch_size", [100, 128])
 def test_recorded_steps_are_the_steps(rng, monkeypatch, more, batch_size):
-    """450 training rows: batches of 100 differ in size, batches of 128 too; the same bits as step by step, random numbers included."""
+    """450 training rows: batches of 100 differ in size, batches of 128 too; the same bits as step
+    by step, random numbers included."""
     x = planted(rng, rows=500, n=20).astype(np.float32)
     options = {"hidden": [32], "max_iter": 12, "batch_size": batch_size, **EXACT, **more}
     played = Autoencoder(3, **options).fit(x)
@@ -42,7 +48,8 @@ def test_recorded_steps_are_the_steps(rng, monkeypatch, more, batch_size):
 
 @pytest.mark.parametrize("recorded", [True, False])
 def test_fits_in_threads_repeat_their_seeds(rng, monkeypatch, recorded):
-    """Every network draws from a generator of its own on the device, on tape or not; that of the process is left alone."""
+    """Every network draws from a generator of its own on the device, on tape or not; that of the
+    process is left alone."""
     from concurrent.futures import ThreadPoolExecutor
 
     if not recorded:
@@ -50,7 +57,14 @@ def test_fits_in_threads_repeat_their_seeds(rng, monkeypatch, recorded):
     x = planted(rng, rows=300, n=12).astype(np.float32)
 
     def fit(seed):
-        options = {"hidden": [16], "max_iter": 8, "dropout": 0.2, "noise": 0.3, **EXACT, "random_state": seed}
+        options = {
+            "hidden": [16],
+            "max_iter": 8,
+            "dropout": 0.2,
+            "noise": 0.3,
+            **EXACT,
+            "random_state": seed,
+        }
         return Autoencoder(2, **options).fit(x).loss_curve_.tolist()
 
     before = torch.cuda.get_rng_state()
@@ -74,7 +88,13 @@ def test_steps_are_recorded_where_they_can_be(rng, monkeypatch):
 def test_images_and_classes(rng):
     x = rng.random((600, 64)).astype(np.float32)
     y = (x[:, :32].sum(axis=1) > x[:, 32:].sum(axis=1)).astype(int)
-    options = {"image": (8, 8), "channels": (8,), "max_iter": 40, "random_state": 0, "device": "cuda"}
+    options = {
+        "image": (8, 8),
+        "channels": (8,),
+        "max_iter": 40,
+        "random_state": 0,
+        "device": "cuda",
+    }
     assert NetworkClassifier(**options).fit(x, y).score(x, y) > 0.9
     coder = ConvAutoencoder(8, **options).fit(x)
     assert coder.reconstruction_error(x) < 0.5 * x.var(axis=0).sum()
@@ -109,7 +129,9 @@ def test_a_device_without_room_sums_in_parts(rng):
     room = (2**30 + torch.cuda.memory_reserved()) / torch.cuda.mem_get_info()[1]
     torch.cuda.set_per_process_memory_fraction(room)
     try:
-        model = Autoencoder(2, hidden=[512, 512], max_iter=5, batch_size=200_000, validation_fraction=0, **EXACT).fit(x)
+        model = Autoencoder(
+            2, hidden=[512, 512], max_iter=5, batch_size=200_000, validation_fraction=0, **EXACT
+        ).fit(x)
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
     assert "parts, with the same gradient" in model.fit_.plan["memory"]

@@ -1,4 +1,5 @@
-"""The training loop: optimisers, schedules, early stopping, divergence, interrupts, memory, checkpoints."""
+"""The training loop: optimisers, schedules, early stopping, divergence, interrupts, memory,
+checkpoints."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ from eckart.nn.rules import LEARNING_RATES, optimizer_of, schedule_of  # noqa: E
 @pytest.mark.parametrize("name", list(RULES))
 @pytest.mark.parametrize("decay", [0.0, 0.3])
 def test_every_optimiser_follows_the_rule_of_the_same_name(name, decay):
-    """The same trajectory on a quadratic with different curvatures; a penalty of weight decay / 2 ||w||^2 beside it."""
+    """The same trajectory on a quadratic with different curvatures; a penalty of weight decay / 2
+    ||w||^2 beside it."""
     h, start, lr = np.array([[4.0, 1.0], [0.3, 2.0]]), np.array([[1.0, -2.0], [3.0, 0.5]]), 0.05
     rule, ours = rule_named(name), [start.copy()]
     state, path = rule.init(ours), []
@@ -60,10 +62,17 @@ def test_schedules_rise_and_fall():
 
 
 def test_early_stopping_restores_the_best_weights(rng):
-    """A wide network on few noisy rows fits them too well: the held-out loss rises again, and the best epoch is what is returned."""
+    """A wide network on few noisy rows fits them too well: the held-out loss rises again, and the
+    best epoch is what is returned."""
     x = rng.standard_normal((60, 20))
     model = Autoencoder(
-        8, hidden=[128], max_iter=300, patience=30, validation_fraction=0.3, learning_rate=3e-3, random_state=0
+        8,
+        hidden=[128],
+        max_iter=300,
+        patience=30,
+        validation_fraction=0.3,
+        learning_rate=3e-3,
+        random_state=0,
     ).fit(x)
     curve = model.held_out_curve_
     assert model.fit_.trace.reason.name == "CONVERGED"
@@ -80,7 +89,13 @@ def test_a_loss_that_is_not_finite_stops_with_the_last_good_weights(rng):
     x = planted(rng, rows=100, n=8)
     with pytest.warns(ConvergenceWarning, match="lower learning_rate, or set clip"):
         model = Autoencoder(
-            2, hidden=[16], optimizer="gd", learning_rate=1e6, schedule="constant", max_iter=20, random_state=0
+            2,
+            hidden=[16],
+            optimizer="gd",
+            learning_rate=1e6,
+            schedule="constant",
+            max_iter=20,
+            random_state=0,
         ).fit(x)
     assert model.fit_.trace.reason.name == "DIVERGED"
     assert np.isfinite(model.transform(x)).all()
@@ -97,12 +112,14 @@ def test_a_loss_that_is_not_finite_stops_with_the_last_good_weights(rng):
             validation_fraction=0,
             random_state=0,
         ).fit(x[:40])
-    assert alone.reconstruction_error(x) < 10 * Autoencoder(2, hidden=[16], max_iter=1, random_state=0).fit(
-        x
-    ).reconstruction_error(x)
+    assert alone.reconstruction_error(x) < 10 * Autoencoder(
+        2, hidden=[16], max_iter=1, random_state=0
+    ).fit(x).reconstruction_error(x)
     assert not alone.certificate_.holds
     with pytest.warns(ConvergenceWarning):
-        Autoencoder(2, hidden=[16], optimizer="gd", learning_rate=1e30, batch_size=5, random_state=0).partial_fit(x)
+        Autoencoder(
+            2, hidden=[16], optimizer="gd", learning_rate=1e30, batch_size=5, random_state=0
+        ).partial_fit(x)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         clipped = Autoencoder(
@@ -122,12 +139,18 @@ def test_clipping_bounds_the_step(rng):
         "batch_size": 64,
     }
     still, moved = (
-        Autoencoder(2, clip=c, random_state=0, validation_fraction=0, **options).fit(x) for c in (1e-6, 1e3)
+        Autoencoder(2, clip=c, random_state=0, validation_fraction=0, **options).fit(x)
+        for c in (1e-6, 1e3)
     )
     start = Autoencoder(2, clip=1e-12, random_state=0, validation_fraction=0, **options).fit(x)
 
     def distance(a, b):
-        return np.sqrt(sum(np.sum((a.fit_.factors.weights[n] - w) ** 2) for n, w in b.fit_.factors.weights.items()))
+        return np.sqrt(
+            sum(
+                np.sum((a.fit_.factors.weights[n] - w) ** 2)
+                for n, w in b.fit_.factors.weights.items()
+            )
+        )
 
     assert distance(still, start) < 2e-6
     assert distance(moved, start) > 1e-3
@@ -152,7 +175,13 @@ def test_ctrl_c_keeps_the_best_weights(rng, monkeypatch):
 
 def test_no_memory_for_a_batch_sums_it_in_parts_with_the_same_gradient(rng, monkeypatch):
     x = planted(rng, rows=90, n=8)
-    options = {"hidden": [16], "max_iter": 3, "batch_size": 40, "precision": "float64", "validation_fraction": 0}
+    options = {
+        "hidden": [16],
+        "max_iter": 3,
+        "batch_size": 40,
+        "precision": "float64",
+        "validation_fraction": 0,
+    }
     whole_run = Autoencoder(2, random_state=0, **options).fit(x)
     original = Rows.take
 
@@ -173,14 +202,21 @@ def test_no_memory_for_a_batch_sums_it_in_parts_with_the_same_gradient(rng, monk
     for name, w in whole_run.fit_.factors.weights.items():
         np.testing.assert_allclose(model.fit_.factors.weights[name], w, atol=1e-6)
     with monkeypatch.context() as m:
-        m.setattr(Rows, "take", lambda self, at: (_ for _ in ()).throw(torch.OutOfMemoryError("none at all")))
+        m.setattr(
+            Rows,
+            "take",
+            lambda self, at: (_ for _ in ()).throw(torch.OutOfMemoryError("none at all")),
+        )
         with pytest.raises(torch.OutOfMemoryError):
             Autoencoder(2, random_state=0, **options).fit(x)
 
 
 def test_a_place_is_checked_and_said():
     assert choose_place(None, "float64", "auto", 0).dtype == torch.float64
-    with pytest.raises(eckart.InputError, match=r"precision='bfloat16' came, wanted 'float32' or 'float64' on a CPU"):
+    with pytest.raises(
+        eckart.InputError,
+        match=r"precision='bfloat16' came, wanted 'float32' or 'float64' on a CPU",
+    ):
         choose_place("cpu", "bfloat16", False, 0)
     for name, bad in (("device", "moon"), ("device", 1.5)):
         with pytest.raises(eckart.InputError, match=name):
@@ -200,9 +236,9 @@ def test_the_generator_of_the_user_is_left_alone(rng):
     torch.manual_seed(3)
     first = torch.rand(2)
     torch.manual_seed(3)
-    Autoencoder(2, hidden=[8], dropout=0.2, noise=0.1, variational=0.1, max_iter=2, random_state=0).fit(
-        planted(rng, rows=50, n=8)
-    )
+    Autoencoder(
+        2, hidden=[8], dropout=0.2, noise=0.1, variational=0.1, max_iter=2, random_state=0
+    ).fit(planted(rng, rows=50, n=8))
     assert torch.equal(torch.rand(2), first)
 
 
@@ -260,9 +296,9 @@ def test_a_killed_fit_resumes_to_the_same_bits(tmp_path, rng):
     assert not model.exists()
     subprocess.run([*command, "0"], check=True)
     assert not state.exists()  # removed when the fit was complete
-    whole_run = Autoencoder(2, hidden=[16], dropout=0.1, noise=0.1, max_iter=12, random_state=0, n_threads=1).fit(
-        np.load(tmp_path / "x.npy")
-    )
+    whole_run = Autoencoder(
+        2, hidden=[16], dropout=0.1, noise=0.1, max_iter=12, random_state=0, n_threads=1
+    ).fit(np.load(tmp_path / "x.npy"))
     assert_same(eckart.load(model), whole_run)
 
 
@@ -306,7 +342,9 @@ def stopped(monkeypatch, at, fit):
 
 @pytest.mark.parametrize("optimizer", list(RULES))
 @pytest.mark.parametrize("at", [1, 4])
-def test_a_fit_stopped_after_any_epoch_resumes_to_the_same_bits(tmp_path, rng, monkeypatch, optimizer, at):
+def test_a_fit_stopped_after_any_epoch_resumes_to_the_same_bits(
+    tmp_path, rng, monkeypatch, optimizer, at
+):
     monkeypatch.setattr("eckart.io.models.checkpoint.SECONDS", 0.0)
     x, y = planted(rng, rows=80, n=6), rng.integers(0, 3, 80)
     options = {
@@ -318,7 +356,9 @@ def test_a_fit_stopped_after_any_epoch_resumes_to_the_same_bits(tmp_path, rng, m
         "weight_decay": 0.01,
     }
     whole_run = NetworkClassifier(**options).fit(x, y)
-    stopped(monkeypatch, at, lambda: NetworkClassifier(**options, checkpoint=tmp_path / "s").fit(x, y))
+    stopped(
+        monkeypatch, at, lambda: NetworkClassifier(**options, checkpoint=tmp_path / "s").fit(x, y)
+    )
     assert (tmp_path / "s").exists()
     with pytest.raises(eckart.FileError, match="checkpoint of other work"):
         NetworkClassifier(**options, checkpoint=tmp_path / "s").fit(x + 1, y)
@@ -341,7 +381,9 @@ def test_a_convolutional_fit_resumes_to_the_same_bits(tmp_path, rng, monkeypatch
 def test_a_fit_without_a_seed_goes_on_with_the_rows_it_held_out(tmp_path, rng, monkeypatch):
     monkeypatch.setattr("eckart.io.models.checkpoint.SECONDS", 0.0)
     x, seen, split = planted(rng, rows=80, n=6), [], shell.split_rows
-    monkeypatch.setattr("eckart.reduce.network_coder.split_rows", lambda *a: seen.append(split(*a)) or seen[-1])
+    monkeypatch.setattr(
+        "eckart.reduce.network_coder.split_rows", lambda *a: seen.append(split(*a)) or seen[-1]
+    )
     model = Autoencoder(2, hidden=[8], max_iter=6, checkpoint=tmp_path / "s")
     stopped(monkeypatch, 3, lambda: model.fit(x))
     first = seen[0][1].tolist()
@@ -364,7 +406,10 @@ def test_ctrl_c_leaves_the_checkpoint(tmp_path, rng, monkeypatch):
         m.setattr(train, "_judge", stop)
         part = Autoencoder(2, **options, checkpoint=tmp_path / "s").fit(x)
     assert part.fit_.trace.reason.name == "INTERRUPTED"
-    assert_same(Autoencoder(2, **options, checkpoint=tmp_path / "s").fit(x), Autoencoder(2, **options).fit(x))
+    assert_same(
+        Autoencoder(2, **options, checkpoint=tmp_path / "s").fit(x),
+        Autoencoder(2, **options).fit(x),
+    )
     assert not (tmp_path / "s").exists()
 
 
@@ -381,17 +426,27 @@ def test_a_model_of_a_gpu_works_where_there_is_none(tmp_path, rng, monkeypatch):
 def test_the_rate_falls_when_the_loss_no_longer_does():
     """A fit that patience ended had stopped at full rate, in the middle of its schedule."""
     rng = np.random.default_rng(0)
-    x = rng.standard_normal((400, 3)) @ rng.standard_normal((3, 20)) + rng.standard_normal((400, 20))
-    options = {"hidden": [32], "max_iter": 300, "learning_rate": 2e-2, "random_state": 0, "n_threads": 1}
+    x = rng.standard_normal((400, 3)) @ rng.standard_normal((3, 20)) + rng.standard_normal(
+        (400, 20)
+    )
+    options = {
+        "hidden": [32],
+        "max_iter": 300,
+        "learning_rate": 2e-2,
+        "random_state": 0,
+        "n_threads": 1,
+    }
     model = Autoencoder(3, patience=4, **options).fit(x)
     found = np.array(model.held_out_curve_)
     assert model.fit_.trace.reason is StopReason.CONVERGED
     assert len(found) < 300
     best = int(np.argmin(found))
-    assert best >= len(found) - int(np.ceil(0.4 * len(found)))  # the best epoch is one in which the rate falls
+    # the best epoch is one in which the rate falls
+    assert best >= len(found) - int(np.ceil(0.4 * len(found)))
     before = found[: int(np.argmin(found[:best]) + 1)].min() if best else np.inf
     assert found[best] < before
-    stays = Autoencoder(3, patience=4, schedule="constant", **options).fit(x)  # a constant rate ends at once, as it did
+    # a constant rate ends at once, as it did
+    stays = Autoencoder(3, patience=4, schedule="constant", **options).fit(x)
     assert len(stays.held_out_curve_) - 1 - int(np.argmin(stays.held_out_curve_)) <= 8
 
 

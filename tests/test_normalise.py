@@ -15,7 +15,9 @@ from eckart.complete.normalise import KINDS, Normaliser, normalise
 from eckart.errors import InputTypeError
 
 nan = np.nan
-settled = [(by, scale) for by in KINDS for scale in (False, True) if not (scale and by in ("bias", None))]
+settled = [
+    (by, scale) for by in KINDS for scale in (False, True) if not (scale and by in ("bias", None))
+]
 
 
 def gappy(dtype=np.float64, low=-1e6, high=1e6):
@@ -138,19 +140,26 @@ def test_both_with_scales_is_columns_then_rows(rng):
     a[rng.random(a.shape) < 0.3] = nan
     x = (a - np.nanmean(a, axis=0)) / np.nanstd(a, axis=0)
     x = (x - np.nanmean(x, axis=1)[:, None]) / np.nanstd(x, axis=1)[:, None]
-    np.testing.assert_allclose(dense(normalise(Observed.from_nan(a), "both", scale=True)[1]), x, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(
+        dense(normalise(Observed.from_nan(a), "both", scale=True)[1]), x, rtol=1e-10, atol=1e-12
+    )
 
 
 def ridge_by_dense_solve(a, l2, by_count):
-    """(b, c) from the normal equations of all unknowns at once; minimum norm where they are singular."""
+    """(b, c) from the normal equations of all unknowns at once; minimum norm where they are
+    singular."""
     seen = Observed.from_nan(a)
     n, m = a.shape
     design = np.zeros((seen.nnz, n + m))
     design[np.arange(seen.nnz), rows_of(seen)] = 1
     design[np.arange(seen.nnz), n + seen.indices] = 1
-    weight = np.concatenate([seen.row_counts(), seen.column_counts()]) if by_count else np.ones(n + m)
+    weight = (
+        np.concatenate([seen.row_counts(), seen.column_counts()]) if by_count else np.ones(n + m)
+    )
     y = seen.data - seen.data.mean()
-    solution = np.linalg.lstsq(design.T @ design + np.diag(l2 * weight), design.T @ y, rcond=1e-12)[0]
+    solution = np.linalg.lstsq(design.T @ design + np.diag(l2 * weight), design.T @ y, rcond=1e-12)[
+        0
+    ]
     return solution[:n], solution[n:], design, y
 
 
@@ -218,16 +227,23 @@ def test_new_rows_of_the_fitted_rows_are_those_of_the_fit(rng, by, scale):
     assert new.shape == (7, 9)
     np.testing.assert_allclose(dense(new.apply(some)), dense(x)[3:10], rtol=1e-8, atol=1e-8)
     np.testing.assert_allclose(
-        new.invert(new.apply(some).data, rows_of(some), some.indices), some.data, rtol=1e-12, atol=1e-12
+        new.invert(new.apply(some).data, rows_of(some), some.indices),
+        some.data,
+        rtol=1e-12,
+        atol=1e-12,
     )
     columns_only = dense(normaliser.apply_columns(some))
-    wanted = (a[3:10] - normaliser.mean - or_zero(normaliser.column_offset, 9)) / or_one(normaliser.column_scale, 9)
+    wanted = (a[3:10] - normaliser.mean - or_zero(normaliser.column_offset, 9)) / or_one(
+        normaliser.column_scale, 9
+    )
     np.testing.assert_allclose(columns_only, wanted, rtol=1e-12)
 
 
 @pytest.mark.parametrize(("by", "scale"), [s for s in settled if s[0] is not None])
 def test_empty_rows_and_columns_are_predicted_by_what_is_known(by, scale):
-    seen = Observed.from_nan(np.array([[5.0, nan, 3.0], [nan, nan, nan], [4.0, nan, 2.0], [nan, nan, nan]]))
+    seen = Observed.from_nan(
+        np.array([[5.0, nan, 3.0], [nan, nan, nan], [4.0, nan, 2.0], [nan, nan, nan]])
+    )
     normaliser, _ = normalise(seen, by, scale=scale)
     for array, at, wanted in (
         (normaliser.row_offset, [1, 3], 0),
@@ -240,7 +256,10 @@ def test_empty_rows_and_columns_are_predicted_by_what_is_known(by, scale):
     void = Observed(np.zeros(3, np.int64), np.zeros(0, np.int32), np.zeros(0), 2)
     normaliser, x = normalise(void, by, scale=scale)
     assert x.nnz == 0
-    assert normaliser.invert(np.zeros((2, 2)), np.arange(2)[:, None], np.arange(2)).tolist() == [[0.0, 0.0], [0.0, 0.0]]
+    assert normaliser.invert(np.zeros((2, 2)), np.arange(2)[:, None], np.arange(2)).tolist() == [
+        [0.0, 0.0],
+        [0.0, 0.0],
+    ]
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -256,7 +275,9 @@ def test_a_constant_that_has_no_exact_binary_form_has_no_spread(dtype):
 def test_spreads_of_extreme_values_neither_overflow_nor_vanish():
     for unit in (1e-200, 1e200):
         a = Observed.from_nan(np.array([[1.0, 2.0], [3.0, 2.0]]) * unit)
-        assert normalise(a, "column", scale=True)[0].column_scale.tolist() == pytest.approx([unit, 1.0])
+        assert normalise(a, "column", scale=True)[0].column_scale.tolist() == pytest.approx(
+            [unit, 1.0]
+        )
 
 
 def test_single_precision_sums_are_double():
@@ -270,7 +291,9 @@ def test_blocks_and_lists_are_inverted_alike(rng):
     normaliser, x = normalise(Observed.from_nan(a), "both", scale=True)
     block = dense(x)[2:5]
     rows = np.arange(2, 5)
-    np.testing.assert_allclose(normaliser.invert(block, rows[:, None], np.arange(5)), a[2:5], rtol=1e-12)
+    np.testing.assert_allclose(
+        normaliser.invert(block, rows[:, None], np.arange(5)), a[2:5], rtol=1e-12
+    )
     np.testing.assert_allclose(normaliser.invert(block[0], 2, np.arange(5)), a[2], rtol=1e-12)
     assert normaliser.invert(0, [0, 1], [0, 1]).shape == (2,)
     assert normaliser.invert(np.zeros(0), [], []).shape == (0,)
@@ -295,7 +318,9 @@ def test_labels_are_kept_input_untouched_and_state_goes_through_json(rng, by, sc
     for name in Normaliser.__dataclass_fields__:
         np.testing.assert_array_equal(getattr(again, name), getattr(normaliser, name))
     np.testing.assert_array_equal(again.apply(seen).data, x.data)
-    np.testing.assert_array_equal(again.for_rows(seen).apply(seen).data, normaliser.for_rows(seen).apply(seen).data)
+    np.testing.assert_array_equal(
+        again.for_rows(seen).apply(seen).data, normaliser.for_rows(seen).apply(seen).data
+    )
 
 
 @pytest.mark.parametrize(
@@ -321,7 +346,9 @@ def test_data_that_are_refused():
     with pytest.raises(InputTypeError, match="wanted Observed"):
         normalise(Counts(np.array([0, 1]), np.array([0]), np.array([1.0]), 1))
     broken = Observed(np.array([0, 0, 2]), np.array([0, 2]), np.array([1.0, np.inf]), 3)
-    with pytest.raises(InputError, match="inf came, wanted finite entries; correct row 1, column 2"):
+    with pytest.raises(
+        InputError, match="inf came, wanted finite entries; correct row 1, column 2"
+    ):
         normalise(broken)
     normaliser, _ = normalise(Observed.from_nan(np.eye(3)), "row")
     with pytest.raises(InputError, match=r"2 rows.*use for_rows"):

@@ -1,4 +1,5 @@
-"""What a notebook shows of results: tables with the numbers in them, text escaped, the certificate under scikit-learn's diagram."""
+"""What a notebook shows of results: tables with the numbers in them, text escaped, the certificate
+under scikit-learn's diagram."""
 
 from __future__ import annotations
 
@@ -42,11 +43,22 @@ class Cells(HTMLParser):
 def test_a_certificate_shows_its_verdict_checks_facts_and_notes():
     for value, words in ((1e-9, "holds"), (1.0, "does not hold")):
         c = Certificate(
-            "min <x>", "global", (Check("gap & more", value, 1e-6, "distance"),), {"rows": 1234}, ("a <note>",)
+            "min <x>",
+            "global",
+            (Check("gap & more", value, 1e-6, "distance"),),
+            {"rows": 1234},
+            ("a <note>",),
         )
         cells = Cells(c._repr_html_()).text
         assert f"The certificate {words} (global)." in cells
-        for text in (" min <x>", "gap & more", "1e-06", "1,234", "a <note>", "ok" if value < 1 else "fails"):
+        for text in (
+            " min <x>",
+            "gap & more",
+            "1e-06",
+            "1,234",
+            "a <note>",
+            "ok" if value < 1 else "fails",
+        ):
             assert text in cells
 
 
@@ -57,7 +69,9 @@ def test_a_trace_is_a_line_from_first_to_last():
         trace.add(value)
     page = trace._repr_html_()
     assert {"objective", "4"} <= set(Cells(page).text)
-    heights = [float(point.split(",")[1]) for point in page.split('points="')[1].split('"')[0].split()]
+    heights = [
+        float(point.split(",")[1]) for point in page.split('points="')[1].split('"')[0].split()
+    ]
     assert heights == sorted(heights), "values that fall go down the picture"
     assert len(heights) == 3
     assert curve([1.0]) == ""
@@ -95,7 +109,9 @@ def test_a_model_leads_with_its_answer_and_folds_the_certificate(rng):
         "parts": eckart.NMF(2, random_state=0).fit(x),
         "share": eckart.GaussianMixture(2, random_state=0).fit(x),
         "error at cells held out": eckart.MixedTable(1, random_state=0).fit(gaps),
-        "nearest": eckart.PMI(2, min_count=1, random_state=0).fit([["tea", "rye", "oat"], ["rye", "oat", "tea"]] * 5),
+        "nearest": eckart.PMI(2, min_count=1, random_state=0).fit(
+            [["tea", "rye", "oat"], ["rye", "oat", "tea"]] * 5
+        ),
         "component": eckart.TruncatedSVD(2, random_state=0).fit(x),
     }
     for words, model in found.items():
@@ -124,7 +140,9 @@ print(json.dumps({"new": sum(not o.get("update") for o in told), "all": len(told
 
 def test_a_notebook_shows_plots_and_one_line_of_progress():
     pytest.importorskip("IPython", reason="IPython is not installed")
-    out = subprocess.run([sys.executable, "-c", IN_A_NOTEBOOK], capture_output=True, text=True, check=True).stdout.splitlines()
+    out = subprocess.run(
+        [sys.executable, "-c", IN_A_NOTEBOOK], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
     assert len(out) == 1, "nothing is printed beside it"
     told = json.loads(out[0])
     assert told["new"] == 1
@@ -135,7 +153,13 @@ def test_a_notebook_shows_plots_and_one_line_of_progress():
 @pytest.mark.parametrize("draw", ["scree", "code_maps"])
 def test_pictures_show_themselves(draw, rng):
     model = PCA(2).fit(rng.random((9, 3)))
-    made = eckart.plots.scree(model) if draw == "scree" else eckart.plots.code_maps({"a": rng.random((4, 2)), "b": rng.random((4, 2))}, list("xyxy"))
+    made = (
+        eckart.plots.scree(model)
+        if draw == "scree"
+        else eckart.plots.code_maps(
+            {"a": rng.random((4, 2)), "b": rng.random((4, 2))}, list("xyxy")
+        )
+    )
     assert made._repr_png_().startswith(b"\x89PNG")
 
 

@@ -1,6 +1,8 @@
-"""Certificates of words, weights between columns, parts and topics: every number is what its definition says.
+"""Certificates of words, weights between columns, parts and topics: every number is what its
+definition says.
 
-The numbers are computed again from dense matrices in NumPy, at points that are no answers: at an answer most of them are zero and a wrong formula looks right.
+The numbers are computed again from dense matrices in NumPy, at points that are no answers: at an
+answer most of them are zero and a wrong formula looks right.
 """
 
 from __future__ import annotations
@@ -28,23 +30,31 @@ def at_work():
 
 def words_of(rng, n=12, k=2, size=0.5):
     return Embedding(
-        size * rng.standard_normal((n, k)), context=size * rng.standard_normal((n, k)), bias=0.2 * rng.standard_normal(n),
+        size * rng.standard_normal((n, k)),
+        context=size * rng.standard_normal((n, k)),
+        bias=0.2 * rng.standard_normal(n),
         context_bias=0.2 * rng.standard_normal(n),
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize(("l2", "bias_l2"), [(0.0, 0.0), (0.3, 0.15), (0.3, 2000.0)])
 def test_glove_numbers(rng, l2, bias_l2):
     n = 12
     seen = rng.random((n, n)) < 0.5
-    logs, w = np.where(seen, rng.uniform(0.2, 3.0, (n, n)), 0.0), np.where(seen, rng.uniform(0.1, 1.0, (n, n)), 0.0)
-    # products of vectors above the logarithms: their gradient is the larger one where biases are free
+    logs, w = (
+        np.where(seen, rng.uniform(0.2, 3.0, (n, n)), 0.0),
+        np.where(seen, rng.uniform(0.1, 1.0, (n, n)), 0.0),
+    )
+    # products of vectors above the logarithms: their gradient is the larger one where biases are
+    # free
     f = words_of(rng, size=1.5)
     x = Observed.from_nan(np.where(seen, logs, np.nan))
     p = glove.GloveProblem.of(x, w[seen], RidgeRule(l2, bias=True, bias_l2=bias_l2), ENGINE)
     assert p.total == pytest.approx(w.sum())
     assert p.zero == pytest.approx(0.5 * np.sum(w * logs**2))
-    assert p.pull == pytest.approx((np.sum((w * logs).sum(axis=1) ** 2), np.sum((w * logs).sum(axis=0) ** 2)))
+    assert p.pull == pytest.approx(
+        (np.sum((w * logs).sum(axis=1) ** 2), np.sum((w * logs).sum(axis=0) ** 2))
+    )
     c = glove.certify_glove(p, f, ENGINE, traced(1.0), [4.0 * p.zero, 3.0, 3.5])
     d = np.where(seen, logs - f.vectors @ f.context.T - f.bias[:, None] - f.context_bias, 0.0)
     loss = np.sum(w * d**2)
@@ -52,14 +62,23 @@ def test_glove_numbers(rng, l2, bias_l2):
     assert c["weighted residual"] == pytest.approx(np.sqrt(loss / w.sum()))
     assert c["pairs"] == seen.sum()
     r, full = w * d, w * (logs - f.bias[:, None] - f.context_bias)
-    gradient = np.sum((l2 * f.vectors - r @ f.context) ** 2) + np.sum((l2 * f.context - r.T @ f.vectors) ** 2)
+    gradient = np.sum((l2 * f.vectors - r @ f.context) ** 2) + np.sum(
+        (l2 * f.context - r.T @ f.vectors) ** 2
+    )
     size = np.sum((full @ f.context) ** 2) + np.sum((full.T @ f.vectors) ** 2)
-    bias = np.sum((bias_l2 * f.bias - r.sum(axis=1)) ** 2) + np.sum((bias_l2 * f.context_bias - r.sum(axis=0)) ** 2)
-    assert c["relative gradient"] == pytest.approx(np.sqrt(max(gradient / size, bias / sum(p.pull))))
-    assert (bias / sum(p.pull) > gradient / size) == (bias_l2 == 2000.0)  # each of both is the larger one once
+    bias = np.sum((bias_l2 * f.bias - r.sum(axis=1)) ** 2) + np.sum(
+        (bias_l2 * f.context_bias - r.sum(axis=0)) ** 2
+    )
+    assert c["relative gradient"] == pytest.approx(
+        np.sqrt(max(gradient / size, bias / sum(p.pull)))
+    )
+    # each of both is the larger one once
+    assert (bias / sum(p.pull) > gradient / size) == (bias_l2 == 2000.0)
     assert c["never rises"] == pytest.approx(0.5 / (4.0 * p.zero))
     low = glove.certify_glove(p, f, ENGINE, traced(1.0), [0.5 * p.zero, 1.0, 1.5])
-    assert low["never rises"] == pytest.approx((1.5 - 1.0 if 1.0 - 0.5 * p.zero < 0.5 else 1.0 - 0.5 * p.zero) / p.zero)
+    assert low["never rises"] == pytest.approx(
+        (1.5 - 1.0 if 1.0 - 0.5 * p.zero < 0.5 else 1.0 - 0.5 * p.zero) / p.zero
+    )
     assert {check.name: check.limit for check in c.checks} == {
         "relative gradient": 0.02,
         "finite": 0.0,
@@ -89,10 +108,14 @@ def test_pairs_numbers(rng, loss):
     def value(s):
         if loss == "softmax":
             return -np.sum(counts * (s - np.log(np.exp(s).sum(axis=1, keepdims=True)))) / total
-        return (np.sum(counts * np.log1p(np.exp(-s))) + r * np.sum(rows * q * np.log1p(np.exp(s)))) / total
+        return (
+            np.sum(counts * np.log1p(np.exp(-s))) + r * np.sum(rows * q * np.log1p(np.exp(s)))
+        ) / total
 
     with np.errstate(divide="ignore"):
-        best = np.where(counts > 0, np.log(counts / (rows if loss == "softmax" else r * rows * q)), -700.0)
+        best = np.where(
+            counts > 0, np.log(counts / (rows if loss == "softmax" else r * rows * q)), -700.0
+        )
     assert m.loss == pytest.approx(value(s), rel=1e-6)
     assert m.bound == pytest.approx(value(best), rel=1e-6)
     if loss == "softmax":
@@ -110,14 +133,20 @@ def test_pairs_numbers(rng, loss):
     for other in flat + 0.1 * np.random.default_rng(1).standard_normal((20, len(flat))):
         assert m.chance <= value(np.tile(other, (len(counts), 1))) + 1e-9
     stopped = pairs.certify_pairs(
-        p, f, ENGINE, solver="stochastic", trace=traced(1.0, reason=StopReason.INTERRUPTED), facts={}
+        p,
+        f,
+        ENGINE,
+        solver="stochastic",
+        trace=traced(1.0, reason=StopReason.INTERRUPTED),
+        facts={},
     )
     assert "interrupted is" in stopped.reason
     assert stopped.checks[0].limit == 0.05
 
 
 def test_pairs_on_a_sample_of_rows(rng, monkeypatch):
-    """Rows that were drawn stand for the others: with all rows as frequent ones or drawn the numbers are those of all."""
+    """Rows that were drawn stand for the others: with all rows as frequent ones or drawn the
+    numbers are those of all."""
     n = 12
     counts = np.where(rng.random((n, n)) < 0.6, rng.integers(1, 9, (n, n)), 0).astype(float)
     f, q = words_of(rng), rng.dirichlet(np.ones(n))
@@ -175,7 +204,12 @@ def test_weights_between_columns(rng, monkeypatch, step):
     assert c["relative gap"] == pytest.approx(c["gap"] / value(w))
     assert not c.holds
     assert items.certify_zero_diagonal(ENGINE, placed(x), best, d, l2, rng).holds
-    assert "diagonal is" in items.certify_zero_diagonal(ENGINE, placed(x), best + 1e-9 * np.eye(n), d, l2, rng).reason
+    assert (
+        "diagonal is"
+        in items.certify_zero_diagonal(
+            ENGINE, placed(x), best + 1e-9 * np.eye(n), d, l2, rng
+        ).reason
+    )
     # of many columns by random vectors: four times the mean square is above the truth
     monkeypatch.setattr(items, "EXACT", 4)
     probed = items.certify_zero_diagonal(ENGINE, placed(x), w, d, l2, np.random.default_rng(0))
@@ -186,7 +220,9 @@ def test_weights_between_columns(rng, monkeypatch, step):
         0.5 * (np.sum((x @ (z - w @ z)) ** 2) + l2 * np.sum((w @ z) ** 2)) / items.PROBES
     )
     assert (items.PROBES, items.SURE, items.BETTER) == (32, 4.0, 1e-6)
-    assert items.certify_zero_diagonal(ENGINE, placed(x), best, d, l2, np.random.default_rng(0)).holds
+    assert items.certify_zero_diagonal(
+        ENGINE, placed(x), best, d, l2, np.random.default_rng(0)
+    ).holds
 
 
 @pytest.mark.parametrize("step", [4, 256])
@@ -199,7 +235,9 @@ def test_sparse_weights_between_columns(rng, monkeypatch, step):
 
     def made(w):
         csc = sparse.csc_matrix(w)
-        return items.certify_sparse(ENGINE, placed(x), SparseRows(csc.indptr, csc.indices, csc.data), l1, l2, tol)
+        return items.certify_sparse(
+            ENGINE, placed(x), SparseRows(csc.indptr, csc.indices, csc.data), l1, l2, tol
+        )
 
     c = made(w)
     slope = g @ w - g + l1 + l2 * w
@@ -212,7 +250,9 @@ def test_sparse_weights_between_columns(rng, monkeypatch, step):
     assert c["gap"] == pytest.approx(gaps.sum())
     assert c["gap of the worst column"] == pytest.approx(np.max(gaps / (0.5 * np.diag(g))))
     assert c["median gap of a column"] == pytest.approx(np.median(gaps / (0.5 * np.diag(g))))
-    assert c["objective"] == pytest.approx(0.5 * np.sum((x - x @ w) ** 2) + l1 * w.sum() + 0.5 * l2 * np.sum(w**2))
+    assert c["objective"] == pytest.approx(
+        0.5 * np.sum((x - x @ w) ** 2) + l1 * w.sum() + 0.5 * l2 * np.sum(w**2)
+    )
     assert c["constraints"] == 0.0
     assert c.checks[0].limit == pytest.approx(2 * tol + 1e-9)
     below, own = w.copy(), w.copy()
@@ -232,7 +272,8 @@ def test_parts_facts():
 
     def made(loss="frobenius", factors=(alive, alive), beta=2.0, totals=totals, values=(1.0,)):
         return certify_parts(
-            Measured(loss, 3.0, 1.0, (0.0, 0.0), factors, totals, 20.0, np.dtype(float), beta), traced(*values)
+            Measured(loss, 3.0, 1.0, (0.0, 0.0), factors, totals, 20.0, np.dtype(float), beta),
+            traced(*values),
         )
 
     assert made()["relative error"] == 0.5
@@ -257,16 +298,18 @@ def test_parts_facts():
 def test_topics_facts(rng):
     from eckart.factors import Topics
 
-    t = Topics(np.array([[30.0, 10.0, 10.0], [1.0, 20.0, 29.0]]), np.full(2, 0.2), np.array([0.99, 0.01]))
+    t = Topics(
+        np.array([[30.0, 10.0, 10.0], [1.0, 20.0, 29.0]]), np.full(2, 0.2), np.array([0.99, 0.01])
+    )
     assert topics._sizes(t, 50.0) == {"tokens": 50.0, "topics in use": 1}
     assert topics._sizes(t, 100.0)["topics in use"] == 2
     assert topics._starts([-3.0, -1.0, -2.0]) == {"starts": 3, "spread over starts": 2.0}
     assert topics._starts([-3.0]) == topics._starts(None) == {}
     assert topics._last(traced(1.0, 4.0)) == 3.0
     assert topics._last(traced(1.0)) == np.inf
-    assert topics._tv(np.array([[0.2, 1.0], [0.8, 0.0]]), np.array([[0.5, 0.0], [0.5, 1.0]])) == pytest.approx(
-        [0.3, 1.0]
-    )
+    assert topics._tv(
+        np.array([[0.2, 1.0], [0.8, 0.0]]), np.array([[0.5, 0.0], [0.5, 1.0]])
+    ) == pytest.approx([0.3, 1.0])
     assert topics.falls(traced(1.0, 2.0, 2.0 - 1.1 * 2e-6, 3.0)) == 1
     assert topics.falls(traced(1.0, 2.0, 2.0 - 0.9 * 1e-6, 3.0)) == 0
     assert topics.falls(traced(3.0, 2.0, 1.0), (1, 9)) == 1

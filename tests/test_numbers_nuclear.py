@@ -1,6 +1,7 @@
 """Certificates of nuclear norms and of exact recovery: every number is what its definition says.
 
-The numbers are computed again from dense matrices in NumPy, at points that are no answers: at an answer most of them are zero and a wrong formula looks right.
+The numbers are computed again from dense matrices in NumPy, at points that are no answers: at an
+answer most of them are zero and a wrong formula looks right.
 """
 
 from __future__ import annotations
@@ -44,11 +45,15 @@ def test_duality_gap(rng, ridge, tau):
     assert c["residual norm ||R||_2"] <= c["residual norm is at most"]
     assert c["duality gap"] == pytest.approx((value - dual) / value, rel=1e-6)
     assert c["no matrix is below"] == pytest.approx(dual, rel=1e-6)
-    assert c["relative residual"] == pytest.approx(np.linalg.norm(t.rest) / np.linalg.norm(t.target))
+    assert c["relative residual"] == pytest.approx(
+        np.linalg.norm(t.rest) / np.linalg.norm(t.target)
+    )
     assert c["rank"] == K
     assert ("within tau" in c.notes[0]) == (norm <= tau * (1 + 1e-3))
     for share, within in ((0.9, True), (1.1, True), (1.3, False)):  # of tau, to a tolerance of 0.2
-        near = nuclear.gap_certificate(t.x, t.f, norm / share, tol=0.2, rng=rng, engine=ENGINE, ridge=ridge)
+        near = nuclear.gap_certificate(
+            t.x, t.f, norm / share, tol=0.2, rng=rng, engine=ENGINE, ridge=ridge
+        )
         assert ("within tau" in near.notes[0]) == within
 
 
@@ -58,7 +63,9 @@ def test_svt_numbers(rng):
     c = nuclear.svt_certificate(t.x, t.f, tau, tol=1e-6, rng=rng, engine=ENGINE)
     goal = t.left @ np.diag(t.s + tau) @ t.right.T
     y = t.least(goal)
-    assert c["dual equation"] == pytest.approx(np.linalg.norm(t.inside(y) - goal) / np.linalg.norm(goal), abs=1e-7)
+    assert c["dual equation"] == pytest.approx(
+        np.linalg.norm(t.inside(y) - goal) / np.linalg.norm(goal), abs=1e-7
+    )
     assert c["dual bound"] == pytest.approx(np.linalg.norm(t.outside(y), 2) / tau, rel=1e-5)
     assert c["dual norm outside, / tau"] == pytest.approx(c["dual bound"], rel=1e-6)
     assert c["feasibility"] == pytest.approx(np.linalg.norm(t.rest) / np.linalg.norm(t.target))
@@ -89,13 +96,19 @@ def test_svt_numbers(rng):
 def test_svp_numbers(rng):
     t = Nuclear(rng)
     c = nuclear.svp_certificate(t.x, t.f, tol=1e-3, fitted=1e-6, rng=rng, engine=ENGINE)
-    assert c["stationarity"] == pytest.approx(np.linalg.norm(t.inside(t.rest)) / np.linalg.norm(t.rest))
+    assert c["stationarity"] == pytest.approx(
+        np.linalg.norm(t.inside(t.rest)) / np.linalg.norm(t.rest)
+    )
     outside = np.linalg.norm(t.outside(t.rest), 2)
     assert c["fixed point"] == pytest.approx(outside / t.s[-1], rel=1e-6)
-    assert c["largest step outside, eta ||P_Tperp R||"] == pytest.approx(outside / (t.seen.sum() / (N * M)), rel=1e-6)
+    assert c["largest step outside, eta ||P_Tperp R||"] == pytest.approx(
+        outside / (t.seen.sum() / (N * M)), rel=1e-6
+    )
     assert c["value"] == pytest.approx(0.5 * np.sum(t.rest**2))
     assert c["smallest singular value"] == pytest.approx(t.s[-1])
-    assert c["relative residual"] == pytest.approx(np.linalg.norm(t.rest) / np.linalg.norm(t.target))
+    assert c["relative residual"] == pytest.approx(
+        np.linalg.norm(t.rest) / np.linalg.norm(t.target)
+    )
     exact = nuclear.svp_certificate(
         Observed.from_nan(np.where(t.seen, t.u @ t.v.T, np.nan)),
         LowRank(t.u, t.v),
@@ -124,7 +137,8 @@ def test_rounding_makes_no_directions(rng):
     double = LowRank(np.hstack([t.u, t.u[:, :1] * 1e-16]), np.hstack([t.v, t.v[:, 1:]]))
     assert len(nuclear.Measured(t.x, double, ENGINE).s) == K
     small = LowRank(
-        np.hstack([t.u, 1e-12 * rng.standard_normal((N, 1))]), np.hstack([t.v, rng.standard_normal((M, 1))])
+        np.hstack([t.u, 1e-12 * rng.standard_normal((N, 1))]),
+        np.hstack([t.v, rng.standard_normal((M, 1))]),
     )
     assert len(nuclear.Measured(t.x, small, ENGINE).s) == K + 1
 
@@ -177,8 +191,12 @@ def test_recovery_numbers(rng, monkeypatch):
     nothing = recovery.recovery_certificate(LowRank(np.zeros((N, 1)), np.zeros((M, 1))), x)
     assert nothing["verdict"] == "disproven"
     zero = Observed.from_nan(np.where(t.seen, 0.0, np.nan))
-    assert recovery.recovery_certificate(LowRank(np.zeros((N, 1)), np.zeros((M, 1))), zero)["verdict"] == "proven"
-    # by Lanczos: a bound from below, by the theorem's share of the distance to the largest eigenvalue
+    assert (
+        recovery.recovery_certificate(LowRank(np.zeros((N, 1)), np.zeros((M, 1))), zero)["verdict"]
+        == "proven"
+    )
+    # by Lanczos: a bound from below, by the theorem's share of the distance to the largest
+    # eigenvalue
     tangent = Tangent(Sampling(x, ENGINE), t.left, t.right)
     assert f"size {len(basis)}" in recovery.smallest(tangent, x, np.random.default_rng(0))[1]
     monkeypatch.setattr(recovery, "DENSE", len(basis) - 1)
@@ -197,7 +215,9 @@ def test_recovery_numbers(rng, monkeypatch):
     assert steps <= 46
     few, _ = recovery._extreme(tangent, apply, start, 6)
     assert 0.5 * top < few <= top * (1 + 1e-12)
-    assert recovery._loss(1000, 60, 5e-4) == pytest.approx((np.log(1.648 * np.sqrt(1000) / 5e-4) / 119) ** 2)
+    assert recovery._loss(1000, 60, 5e-4) == pytest.approx(
+        (np.log(1.648 * np.sqrt(1000) / 5e-4) / 119) ** 2
+    )
     assert recovery._loss(1000, 1, 5e-4) == 0.99
     # many steps are enough for a bound above zero
     monkeypatch.setattr(recovery, "LANCZOS", 2000)
@@ -209,32 +229,46 @@ def test_recovery_numbers(rng, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("bounds", "last"), [([(0.4, 2.0), (0.4, 0.9), (0.4, 0.6), (0.4, 0.5)], 2), ([(0.4, 0.6), (0, 0)], 0), ([(0.8, 2.0), (0.8, 1.3)], 0), ([(0.5, 2.0)] * 2, 1)]
-)  # fmt: skip
+    ("bounds", "last"),
+    [
+        ([(0.4, 2.0), (0.4, 0.9), (0.4, 0.6), (0.4, 0.5)], 2),
+        ([(0.4, 0.6), (0, 0)], 0),
+        ([(0.8, 2.0), (0.8, 1.3)], 0),
+        ([(0.5, 2.0)] * 2, 1),
+    ],
+)
 def test_a_bound_is_sought_until_it_decides(rng, monkeypatch, bounds, last):
-    """The next probe is tried where what was found, with what the dual point misses (0.3 here), is below one and its bound is not."""
+    """The next probe is tried where what was found, with what the dual point misses (0.3 here), is
+    below one and its bound is not."""
     t = Nuclear(rng)
     x = Observed.from_nan(np.where(t.seen, t.u @ t.v.T, np.nan))
     monkeypatch.setattr(recovery, "PROBES", range(len(bounds)))
     monkeypatch.setattr(recovery, "smallest", lambda *_: (0.25, "told", True))
     monkeypatch.setattr(recovery, "dual_point", lambda *_: (None, 0.15, None))
-    monkeypatch.setattr(recovery.Measured, "outside", lambda self, y, rng, probe: (*bounds[probe], str(probe)))
+    monkeypatch.setattr(
+        recovery.Measured, "outside", lambda self, y, rng, probe: (*bounds[probe], str(probe))
+    )
     c = recovery.recovery_certificate(LowRank(t.u, t.v), x)
     assert c["how its bound is known"] == str(last)
     assert c["dual certificate"] == pytest.approx(bounds[last][1] + 0.3)
 
 
-@pytest.mark.parametrize(("norms", "last"), [([(1, 3), (1, 1), (1, 1)], 1), ([(3, 3), (1, 1)], 0), ([(1, 1), (1, 1)], 0)])
+@pytest.mark.parametrize(
+    ("norms", "last"), [([(1, 3), (1, 1), (1, 1)], 1), ([(3, 3), (1, 1)], 0), ([(1, 1), (1, 1)], 0)]
+)
 @pytest.mark.parametrize("under_a_loss", [True, False])
 def test_a_gap_is_sought_until_it_decides(rng, monkeypatch, norms, last, under_a_loss):
-    """The next probe is tried where the gap at the norm that was found is small enough, and at its bound is not."""
+    """The next probe is tried where the gap at the norm that was found is small enough, and at its
+    bound is not."""
     t = Nuclear(rng)
     tau = float(np.linalg.norm(t.rest, 2))
 
     def gap(tol):
         how = {"tol": tol, "rng": rng, "engine": ENGINE}
         if under_a_loss:
-            return nuclear_losses.loss_gap_certificate(t.x, t.f, LOSSES["huber"](), tau, **how)["duality gap"]
+            return nuclear_losses.loss_gap_certificate(t.x, t.f, LOSSES["huber"](), tau, **how)[
+                "duality gap"
+            ]
         return nuclear.gap_certificate(t.x, t.f, tau, **how)["duality gap"]
 
     def told(norms):
@@ -246,7 +280,11 @@ def test_a_gap_is_sought_until_it_decides(rng, monkeypatch, norms, last, under_a
             return (*(tau * n for n in norms[probe[0]]), "told")
 
         monkeypatch.setattr(nuclear.Measured, "norm", norm)
-        monkeypatch.setattr(nuclear_losses, "remainder_norm", lambda *a: (*(n * n for n in norm(None, None, None, a[5:])[:2]), "told"))
+        monkeypatch.setattr(
+            nuclear_losses,
+            "remainder_norm",
+            lambda *a: (*(n * n for n in norm(None, None, None, a[5:])[:2]), "told"),
+        )
         return seen
 
     told([(1, 1)])
@@ -266,11 +304,15 @@ def _dense_top(apply, like, tangent):
 
     def split(flat):
         parts = np.split(flat, np.cumsum(sizes)[:-1])
-        return tangent.inside(Coordinates(*(part.reshape(shape) for part, shape in zip(parts, shapes))))
+        return tangent.inside(
+            Coordinates(*(part.reshape(shape) for part, shape in zip(parts, shapes)))
+        )
 
     columns = [np.concatenate([a.ravel() for a in apply(split(e))]) for e in np.eye(sum(sizes))]
     whole = np.stack(columns, axis=1)
-    inside = np.stack([np.concatenate([a.ravel() for a in split(e)]) for e in np.eye(sum(sizes))], axis=1)
+    inside = np.stack(
+        [np.concatenate([a.ravel() for a in split(e)]) for e in np.eye(sum(sizes))], axis=1
+    )
     values, vectors = np.linalg.eigh(inside)
     q = vectors[:, values > 0.5]
     return float(np.linalg.eigvalsh(q.T @ whole @ q)[-1])

@@ -1,6 +1,8 @@
-"""Certificates of ridge factorizations, with other losses and with attributes, and of tables: every number is what its definition says.
+"""Certificates of ridge factorizations, with other losses and with attributes, and of tables: every
+number is what its definition says.
 
-The numbers are computed again from dense matrices in NumPy, at points that are no answers: at an answer most of them are zero and a wrong formula looks right.
+The numbers are computed again from dense matrices in NumPy, at points that are no answers: at an
+answer most of them are zero and a wrong formula looks right.
 """
 
 from __future__ import annotations
@@ -39,7 +41,10 @@ def test_ridge(rng, biases, power):
     l, m = (0.7 * n**power for n in t.counts)
     lb, mb = (0.3 * n**power for n in t.counts)
     c = stationary.certify_factors(
-        stationary.RidgeProblem.of(ENGINE, t.placed(), rule), t.point(biases), ENGINE, traced(9.0, 7.0, 7.5)
+        stationary.RidgeProblem.of(ENGINE, t.placed(), rule),
+        t.point(biases),
+        ENGINE,
+        traced(9.0, 7.0, 7.5),
     )
     s = t.scores(biases)
     r = t.w * (t.a - s)
@@ -62,10 +67,14 @@ def test_ridge(rng, biases, power):
     shrunk = r * min(1.0, 1.0 / norm)
     dual = np.sum((t.a - t.mean) * shrunk) - 0.5 * np.sum(shrunk[t.seen] ** 2 / t.w[t.seen])
     if biases:
-        dual -= 0.5 * np.sum(shrunk.sum(axis=1) ** 2 / lb) + 0.5 * np.sum(shrunk.sum(axis=0) ** 2 / mb)
+        dual -= 0.5 * np.sum(shrunk.sum(axis=1) ** 2 / lb) + 0.5 * np.sum(
+            shrunk.sum(axis=0) ** 2 / mb
+        )
     assert c["residual norm / ridge"] == pytest.approx(norm, rel=1e-6)
     assert c["duality gap"] == pytest.approx((data + penalty - dual) / (data + penalty), rel=1e-6)
-    assert c["never rises"] == pytest.approx(0.5 / max(9.0, 0.5 * np.sum(t.w * (t.a - t.mean) ** 2)))
+    assert c["never rises"] == pytest.approx(
+        0.5 / max(9.0, 0.5 * np.sum(t.w * (t.a - t.mean) ** 2))
+    )
     assert f"more than {c['duality gap']:.1%} lower" in c.notes[0]
 
 
@@ -114,7 +123,9 @@ def test_implicit_feedback(rng):
     r = q - whole * s
     pull, push = (q - (whole - a0) * s) @ t.v, l[:, None] * t.u + a0 * t.u @ t.v.T @ t.v
     down, up = (q - (whole - a0) * s).T @ t.u, m[:, None] * t.v + a0 * t.v @ t.u.T @ t.u
-    assert c["relative gradient"] == pytest.approx(relative([(push - pull, pull, push), (up - down, down, up)]))
+    assert c["relative gradient"] == pytest.approx(
+        relative([(push - pull, pull, push), (up - down, down, up)])
+    )
     norm = np.linalg.norm(r / np.sqrt(np.outer(l, m)), 2)
     z = -r * min(1.0, 1.0 / norm)
     dual = -np.sum((z + q) ** 2 / (2 * whole) - q / 2)
@@ -133,7 +144,9 @@ def test_losses(rng, name, biases):
     rule = RidgeRule(0.7, 1.0, biases, 0.3)
     (l, m), (lb, mb) = ([k * n for n in t.counts] for k in (0.7, 0.3))
     p = stationary.RidgeProblem.of(ENGINE, t.placed(), rule)
-    c = losses.certify_loss(p, t.point(biases, loss), ENGINE, traced(90.0, 70.0, reason=StopReason.MAX_ITER))
+    c = losses.certify_loss(
+        p, t.point(biases, loss), ENGINE, traced(90.0, 70.0, reason=StopReason.MAX_ITER)
+    )
     s = t.scores(biases)
     data = float(np.sum((t.w * loss.value(t.a, s))[t.seen]))
     penalty = 0.5 * (l @ np.sum(t.u**2, axis=1) + m @ np.sum(t.v**2, axis=1))
@@ -156,7 +169,9 @@ def test_losses(rng, name, biases):
     norm = np.linalg.norm(y / np.sqrt(np.outer(l, m)), 2)
     shrink = min(1.0, 1.0 / norm)
     z = shrink * y
-    dual = t.mean * z.sum() - np.sum((t.w * loss.conjugate(t.a, shrink * loss.gradient(t.a, s)))[t.seen])
+    dual = t.mean * z.sum() - np.sum(
+        (t.w * loss.conjugate(t.a, shrink * loss.gradient(t.a, s)))[t.seen]
+    )
     if biases:
         dual -= 0.5 * np.sum(z.sum(axis=1) ** 2 / lb) + 0.5 * np.sum(z.sum(axis=0) ** 2 / mb)
     assert c["gradient norm / ridge"] == pytest.approx(norm, rel=1e-5)
@@ -166,7 +181,8 @@ def test_losses(rng, name, biases):
     interrupted = losses.certify_loss(
         p, t.point(biases, loss), ENGINE, traced(90.0, 70.0, reason=StopReason.INTERRUPTED)
     )
-    assert interrupted["never rises"] == 0.0  # what came after the last value is not part of an interrupted trace
+    # what came after the last value is not part of an interrupted trace
+    assert interrupted["never rises"] == 0.0
 
 
 def test_thresholds(rng):
@@ -179,7 +195,11 @@ def test_thresholds(rng):
     at = t.point(False, loss)
 
     def value(thresholds):
-        return float(np.sum(replace(loss, thresholds=tuple(thresholds)).value(levels, t.scores(False))[t.seen]))
+        return float(
+            np.sum(
+                replace(loss, thresholds=tuple(thresholds)).value(levels, t.scores(False))[t.seen]
+            )
+        )
 
     base, step = np.array(loss.thresholds), 1e-4
     unit = step * np.eye(2)
@@ -187,21 +207,31 @@ def test_thresholds(rng):
     bend = np.array(
         [
             [
-                (value(base + e + f) - value(base + e - f) - value(base - e + f) + value(base - e - f)) / (4 * step**2)
+                (
+                    value(base + e + f)
+                    - value(base + e - f)
+                    - value(base - e + f)
+                    + value(base - e - f)
+                )
+                / (4 * step**2)
                 for f in unit
             ]
             for e in unit
         ]
     )
     expected = 0.5 * slope @ np.linalg.solve(bend, slope) / value(base)
-    found = losses.best_thresholds(ENGINE.threshold_sums(p.x, at.loss, at.left, at.right, **losses.given(at)), None)
+    found = losses.best_thresholds(
+        ENGINE.threshold_sums(p.x, at.loss, at.left, at.right, **losses.given(at)), None
+    )
     assert found.value == pytest.approx(expected, rel=1e-3)
     c = losses.certify_loss(p, at, ENGINE, traced(1.0))
     assert c["thresholds"] == pytest.approx(expected, rel=1e-3)
     limits = {check.name: check.limit for check in c.checks}
     assert limits["thresholds"] == stationary.GRADIENT_LIMIT**2
     early = losses.certify_loss(p, at, ENGINE, traced(1.0), [0.3])
-    assert {check.limit for check in early.checks if check.name in ("thresholds", "relative gradient")} == {1.0}
+    assert {
+        check.limit for check in early.checks if check.name in ("thresholds", "relative gradient")
+    } == {1.0}
 
 
 @pytest.mark.parametrize(("stretch", "a0"), [(0.0, 0.0), (1.3, 0.0), (0.0, 0.2)])
@@ -213,8 +243,12 @@ def test_attributes(rng, stretch, a0):
     f, g = (np.hstack([np.ones((n, 1)), rng.standard_normal((n, 2))]) for n in (N, M))
     rule = RidgeRule(0.7, 1.0, alpha=0.8 if a0 else 0.0, shift=1.0 if a0 else 0.0)
     plain = stationary.RidgeProblem.of(ENGINE, t.placed(False), rule, a0)
-    l, m = (r.ridges(side.counts)[0] for r, side in ((plain.rule, plain.x), (plain.rule_t, plain.x.T)))
-    rows, columns = (mapped.SideMap.of(ENGINE, h, ridge, 0.9, np.float64) for h, ridge in ((f, l), (g, m)))
+    l, m = (
+        r.ridges(side.counts)[0] for r, side in ((plain.rule, plain.x), (plain.rule_t, plain.x.T))
+    )
+    rows, columns = (
+        mapped.SideMap.of(ENGINE, h, ridge, 0.9, np.float64) for h, ridge in ((f, l), (g, m))
+    )
     p = mapped.MappedProblem(plain, rows, columns, stretch)
     a, b = rng.standard_normal((3, d)), rng.standard_normal((3, d))
     mean = 0.0 if a0 else t.mean
@@ -228,14 +262,21 @@ def test_attributes(rng, stretch, a0):
     else:
         r = t.seen * (t.a - mean - s)
         data = 0.5 * np.sum(r**2)
-    du, dv = (np.hstack([w[:, :k], np.full((len(w), 1), stretch)]) if stretch else w for w in (u, v))
+    du, dv = (
+        np.hstack([w[:, :k], np.full((len(w), 1), stretch)]) if stretch else w for w in (u, v)
+    )
     off, off_t = u - f @ a, v - g @ b
-    penalty = 0.5 * (l @ np.sum(off**2, axis=1) + m @ np.sum(off_t**2, axis=1)) + 0.45 * (np.sum(a**2) + np.sum(b**2))
+    penalty = 0.5 * (l @ np.sum(off**2, axis=1) + m @ np.sum(off_t**2, axis=1)) + 0.45 * (
+        np.sum(a**2) + np.sum(b**2)
+    )
     seen = mapped.look(p, at, ENGINE)
     assert seen.data == pytest.approx(data)
     assert seen.value == pytest.approx(data + penalty)
     blocks, size = [], 0.0
-    for own, o, ridge, design, rest, h, c in ((u, off, l, dv, r, f, a), (v, off_t, m, du, r.T, g, b)):
+    for own, o, ridge, design, rest, h, c in (
+        (u, off, l, dv, r, f, a),
+        (v, off_t, m, du, r.T, g, b),
+    ):
         pull, push = rest @ design, ridge[:, None] * own + a0 * own @ design.T @ design
         shift = ridge[:, None] * (h @ c)
         blocks += [push - pull - shift, 0.9 * c - h.T @ (ridge[:, None] * o)]
@@ -247,18 +288,34 @@ def test_attributes(rng, stretch, a0):
     c = mapped.certify_mapped(p, at, ENGINE, traced(90.0, 70.0, 71.0))
     assert c["never rises"] == pytest.approx(1.0 / max(90.0, seen.zero))
     assert {check.name: check.limit for check in c.checks} == {
-        "relative gradient": stationary.GRADIENT_LIMIT, "finite": 0.0, "never rises": 50 * np.finfo(float).eps,
-    }  # fmt: skip
+        "relative gradient": stationary.GRADIENT_LIMIT,
+        "finite": 0.0,
+        "never rises": 50 * np.finfo(float).eps,
+    }
     early = mapped.certify_mapped(p, at, ENGINE, traced(90.0), [0.5, 0.3, 0.4])
-    assert (early.kind, early["held-out error"], early["sweeps after the best"]) == ("statistical", 0.3, 1)
+    assert (early.kind, early["held-out error"], early["sweeps after the best"]) == (
+        "statistical",
+        0.3,
+        1,
+    )
     assert ("implicit" in c.problem) == bool(a0)
     best = rows.best(rows.pull(ENGINE, u))
-    assert best == pytest.approx(np.linalg.solve(f.T @ (l[:, None] * f) + 0.9 * np.eye(3), f.T @ (l[:, None] * u)))
+    assert best == pytest.approx(
+        np.linalg.solve(f.T @ (l[:, None] * f) + 0.9 * np.eye(3), f.T @ (l[:, None] * u))
+    )
 
 
 def test_table():
-    def made(value=3.0, gradient=0.9 * tables.GRADIENT_LIMIT, move=0.9 * tables.STEP_LIMIT, link=0.9 * tables.LINK_LIMIT, last=2.0):
-        return tables.certify_table(value, gradient, move, {"age": link, "sex": 0.0}, traced(4.0, 2.0, last), {})
+    def made(
+        value=3.0,
+        gradient=0.9 * tables.GRADIENT_LIMIT,
+        move=0.9 * tables.STEP_LIMIT,
+        link=0.9 * tables.LINK_LIMIT,
+        last=2.0,
+    ):
+        return tables.certify_table(
+            value, gradient, move, {"age": link, "sex": 0.0}, traced(4.0, 2.0, last), {}
+        )
 
     assert made().holds
     assert "relative gradient is" in made(gradient=1.1 * 2e-2).reason
@@ -279,13 +336,25 @@ def test_table():
 
 
 def test_the_step_of_a_table(rng):
-    """Of complete rows: means and noises after one EM step of factor analysis, row by row; W stays."""
+    """Of complete rows: means and noises after one EM step of factor analysis, row by row; W
+    stays."""
     from types import SimpleNamespace
 
-    from eckart.complete.tables.factor_em import LEAST_NOISE, PRIOR_NOISE, PRIOR_ROWS, Gaussian, em_move
+    from eckart.complete.tables.factor_em import (
+        LEAST_NOISE,
+        PRIOR_NOISE,
+        PRIOR_ROWS,
+        Gaussian,
+        em_move,
+    )
 
     rows, n, k, l2 = 30, 4, 2, 0.7
-    y, w, mu, psi = rng.standard_normal((rows, n)), rng.standard_normal((n, k)), rng.standard_normal(n), rng.random(n) + 0.1
+    y, w, mu, psi = (
+        rng.standard_normal((rows, n)),
+        rng.standard_normal((n, k)),
+        rng.standard_normal(n),
+        rng.random(n) + 0.1,
+    )
     wild = rng.random(n)
     new = y.mean(axis=0)
     s = np.linalg.inv(np.eye(k) + w.T @ (w / psi[:, None]))
@@ -293,7 +362,9 @@ def test_the_step_of_a_table(rng):
     for row in y - new:
         z = s @ w.T @ (row / psi)
         misfit += (row - w @ z) ** 2 + np.einsum("jk,kl,jl->j", w, s, w)
-    noise = (misfit + l2 * (w**2).sum(axis=1) + 2 * wild + PRIOR_ROWS * PRIOR_NOISE) / (rows + PRIOR_ROWS + k)
+    noise = (misfit + l2 * (w**2).sum(axis=1) + 2 * wild + PRIOR_ROWS * PRIOR_NOISE) / (
+        rows + PRIOR_ROWS + k
+    )
     wanted = max(
         np.max(np.abs(new - mu) / np.sqrt(psi + (w**2).sum(axis=1))),
         np.max(np.abs(np.maximum(noise, LEAST_NOISE) / psi - 1)),
@@ -308,7 +379,9 @@ def test_als_says_how_far_the_best_can_be(rng):
     """End to end: no start finds an objective below the bound."""
     t = Table(rng)
     fits = [
-        ALS(2, l2=0.5, l2_power=0.0, random_state=seed, tol=1e-10, max_iter=300).fit(t.x).certificate_
+        ALS(2, l2=0.5, l2_power=0.0, random_state=seed, tol=1e-10, max_iter=300)
+        .fit(t.x)
+        .certificate_
         for seed in range(3)
     ]
     below = max(c["objective"] * (1 - c["duality gap"]) for c in fits)
@@ -317,11 +390,16 @@ def test_als_says_how_far_the_best_can_be(rng):
 
 @pytest.mark.parametrize(("l2", "steps"), [(1000.0, [4, 60]), (0.01, [4])])
 @pytest.mark.parametrize("module", [losses, stationary])
-def test_a_norm_is_looked_at_again_where_it_may_be_small_enough(rng, monkeypatch, module, l2, steps):
-    """Of many entries: twice where the first look leaves a small gap (a ridge so large that zero is nearly the best), once where it cannot be small."""
+def test_a_norm_is_looked_at_again_where_it_may_be_small_enough(
+    rng, monkeypatch, module, l2, steps
+):
+    """Of many entries: twice where the first look leaves a small gap (a ridge so large that zero is
+    nearly the best), once where it cannot be small."""
     t, seen, norm = Table(rng), [], spectral.remainder_norm
     monkeypatch.setattr(module, "SMALL", 0)
-    monkeypatch.setattr(module, "remainder_norm", lambda *told: (seen.append(told[5]), norm(*told))[1])
+    monkeypatch.setattr(
+        module, "remainder_norm", lambda *told: (seen.append(told[5]), norm(*told))[1]
+    )
     t.u, t.v = 1e-6 * t.u, 1e-6 * t.v
     p = stationary.RidgeProblem.of(ENGINE, t.placed(), RidgeRule(l2))
     certify = losses.certify_loss if module is losses else stationary.certify_factors

@@ -1,4 +1,5 @@
-"""Numbers of solvers compared with their definitions, computed from dense matrices or by the plainest loop; stops and counts as they are promised."""
+"""Numbers of solvers compared with their definitions, computed from dense matrices or by the
+plainest loop; stops and counts as they are promised."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ from eckart.trace import StopReason
 @pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("ridge", [0.0, 0.7])
 def test_the_risk_of_a_linear_network_is_its_definition(rng, tied, ridge):
-    """R = 1/2 tr (I - P) C (I - P)^T + rho/2 (||V||^2 + ||W||^2), and its gradients those of differences."""
+    """R = 1/2 tr (I - P) C (I - P)^T + rho/2 (||V||^2 + ||W||^2), and its gradients those of
+    differences."""
     n, k = 5, 2
     x = rng.standard_normal((30, n))
     c = x.T @ x / 30
@@ -50,7 +52,9 @@ def test_the_risk_of_a_linear_network_is_its_definition(rng, tied, ridge):
     found, grads = objective(params)
     assert found == pytest.approx(value(at), rel=1e-12)
     slopes = optimize.approx_fprime(at, value, 1e-7)
-    np.testing.assert_allclose(np.concatenate([g.ravel() for g in grads]), slopes, atol=1e-4 * np.abs(slopes).max())
+    np.testing.assert_allclose(
+        np.concatenate([g.ravel() for g in grads]), slopes, atol=1e-4 * np.abs(slopes).max()
+    )
     assert norm(grads) == pytest.approx(np.linalg.norm(slopes), rel=1e-4)
 
 
@@ -63,7 +67,14 @@ def test_the_step_of_a_linear_network_is_one_over_its_curvature(rng):
         ("adam", True, 0.02),
         ("adagrad", False, 0.1),
     ):
-        how = {"optimizer": optimizer, "learning_rate": "auto", "tied": tied, "ridge": 0.0, "tol": 1e-9, "max_iter": 3}
+        how = {
+            "optimizer": optimizer,
+            "learning_rate": "auto",
+            "tied": tied,
+            "ridge": 0.0,
+            "tol": 1e-9,
+            "max_iter": 3,
+        }
         found = train(lambda a: c @ a, 3, 1, 7.0, 4.0, rng=np.random.default_rng(0), **how)
         assert found.lr == pytest.approx(lr)
         v, w = found.decoder, found.encoder
@@ -117,9 +128,16 @@ def test_rules_step_as_they_are_written(rng):
 def test_rules_have_their_usual_constants():
     assert HeavyBall().beta == 0.9
     assert (Adam().beta1, Adam().beta2, Adam().eps, AdaGrad().eps) == (0.9, 0.999, 1e-8, 1e-10)
-    assert {name: rule_named(name).default_lr for name in ("gd", "heavy_ball", "nesterov", "adagrad", "adam")} == {
-        "gd": 1.0, "heavy_ball": 1.0, "nesterov": 1.0, "adagrad": 0.1, "adam": 0.02
-    }  # fmt: skip
+    assert {
+        name: rule_named(name).default_lr
+        for name in ("gd", "heavy_ball", "nesterov", "adagrad", "adam")
+    } == {
+        "gd": 1.0,
+        "heavy_ball": 1.0,
+        "nesterov": 1.0,
+        "adagrad": 0.1,
+        "adam": 0.02,
+    }
     with pytest.raises(InputError, match="optimizer='fast' came"):
         rule_named("fast")
 
@@ -127,9 +145,14 @@ def test_rules_have_their_usual_constants():
 def test_descent_tells_its_steps_and_ends_where_the_gradient_is_small():
     told = []
     best, trace, size = descend(
-        lambda p: (float(p[0] @ p[0]), [2 * p[0]]), [np.array([8.0])], GradientDescent(), lr=0.25, tol=0.5, max_iter=9,
+        lambda p: (float(p[0] @ p[0]), [2 * p[0]]),
+        [np.array([8.0])],
+        GradientDescent(),
+        lr=0.25,
+        tol=0.5,
+        max_iter=9,
         watch=lambda *words: told.append(words),
-    )  # fmt: skip
+    )
     assert trace.values == [64.0, 16.0, 4.0, 1.0, 0.25, 0.0625]
     assert (best[0][0], size, trace.reason) == (0.25, 0.5, StopReason.CONVERGED)
     assert told == [("gradient steps", step, 9) for step in range(1, 7)]
@@ -142,25 +165,43 @@ def test_a_step_that_leaves_the_numbers_is_quartered_and_a_plateau_halves():
         asked.append(float(p[0][0]))
         return (float("nan"), [p[0]]) if p[0][0] < 0 else (float(p[0][0]), [np.ones(1)])
 
-    best, trace, _ = descend(wall, [np.array([1.0])], GradientDescent(), lr=4.0, tol=0.0, max_iter=8)
-    # a step of 4 leads to -3: from 1 again with 1, to 0; then -1 three times, each a quarter of the last
+    best, trace, _ = descend(
+        wall, [np.array([1.0])], GradientDescent(), lr=4.0, tol=0.0, max_iter=8
+    )
+    # a step of 4 leads to -3: from 1 again with 1, to 0; then -1 three times, each a quarter of the
+    # last
     np.testing.assert_allclose(asked[:6], [1.0, -3.0, 1.0, 0.0, -1.0, 0.0])
     assert best[0][0] == 0.0
     flat, trace, _ = descend(
-        lambda p: (1.0, [np.ones(1)]), [np.zeros(1)], GradientDescent(), lr=1.0, tol=0.0, max_iter=500, patience=3
+        lambda p: (1.0, [np.ones(1)]),
+        [np.zeros(1)],
+        GradientDescent(),
+        lr=1.0,
+        tol=0.0,
+        max_iter=500,
+        patience=3,
     )
     # after each 4 points the step is halved, until it is below a millionth: 20 times
     assert (len(flat), len(trace), trace.reason) == (1, 4 * 20, StopReason.STALLED)
     nothing, trace, _ = descend(
-        lambda p: (float("nan"), [p[0]]), [np.ones(1)], GradientDescent(), lr=1.0, tol=0.0, max_iter=500
+        lambda p: (float("nan"), [p[0]]),
+        [np.ones(1)],
+        GradientDescent(),
+        lr=1.0,
+        tol=0.0,
+        max_iter=500,
     )
-    assert (nothing[0][0], len(trace), trace.reason) == (1.0, 14, StopReason.STALLED)  # 4^-14 < 1e-8
+    # 4^-14 < 1e-8
+    assert (nothing[0][0], len(trace), trace.reason) == (1.0, 14, StopReason.STALLED)
 
 
 def test_momentum_is_dropped_where_the_objective_rises():
-    """Of a bowl, a heavy ball passes the bottom; after each rise it starts again from rest, so that no point is as high as two before."""
+    """Of a bowl, a heavy ball passes the bottom; after each rise it starts again from rest, so that
+    no point is as high as two before."""
     objective = lambda p: (float(p[0] @ p[0]), [2 * p[0]])  # noqa: E731
-    _, trace, _ = descend(objective, [np.array([1.0])], HeavyBall(0.95), lr=0.05, tol=1e-8, max_iter=400)
+    _, trace, _ = descend(
+        objective, [np.array([1.0])], HeavyBall(0.95), lr=0.05, tol=1e-8, max_iter=400
+    )
     rises = [i for i in range(2, len(trace)) if trace.values[i] > trace.values[i - 1]]
     assert rises
     assert all(trace.values[i + 1] <= trace.values[i] for i in rises[:-1])
@@ -180,7 +221,8 @@ def test_ridge_of_a_linear_network_shrinks_the_map():
 
 
 def test_minkas_evidence_is_its_formula(rng):
-    """On many short samples of spectra that fall slowly: where two ranks are nearly as likely, every term decides."""
+    """On many short samples of spectra that fall slowly: where two ranks are nearly as likely,
+    every term decides."""
 
     def evidence(values, q, rows):
         n, v = len(values), values[q:].mean()
@@ -199,19 +241,25 @@ def test_minkas_evidence_is_its_formula(rng):
     for _ in range(150):
         n, rows = int(rng.integers(4, 9)), int(rng.integers(12, 60))
         values = np.sort(rng.gamma(1.0, 1.0, n) + 0.3)[::-1].copy()
-        assert rank.minka(values, rows) == 1 + int(np.argmax([evidence(values, q, rows) for q in range(1, n)]))
+        assert rank.minka(values, rows) == 1 + int(
+            np.argmax([evidence(values, q, rows) for q in range(1, n)])
+        )
 
 
 def test_the_median_of_noise_is_that_of_noise(rng):
     """Eigenvalues of a wide sample of noise: half of them lie below the median of the law."""
     for rows, n in ((1200, 300), (500, 450)):
-        # the median of one sample strays by 0.8%: by rigidity about one eigenvalue to either side; that of four together by half of it
-        values = np.concatenate([np.linalg.eigvalsh(np.cov(rng.standard_normal((rows, n)).T)) for _ in range(4)])
-        assert np.median(values) == pytest.approx(rank.marchenko_pastur_median(n / rows), rel=0.02)
-    for beta, known in ((0.1, 1.6089), (0.5, 2.1711), (1.0, 2.8582)):  # the table of Gavish and Donoho
-        assert rank.threshold_factor(beta) / np.sqrt(rank.marchenko_pastur_median(beta)) == pytest.approx(
-            known, abs=3e-4
+        # the median of one sample strays by 0.8%: by rigidity about one eigenvalue to either side;
+        # that of four together by half of it
+        values = np.concatenate(
+            [np.linalg.eigvalsh(np.cov(rng.standard_normal((rows, n)).T)) for _ in range(4)]
         )
+        assert np.median(values) == pytest.approx(rank.marchenko_pastur_median(n / rows), rel=0.02)
+    # the table of Gavish and Donoho
+    for beta, known in ((0.1, 1.6089), (0.5, 2.1711), (1.0, 2.8582)):
+        assert rank.threshold_factor(beta) / np.sqrt(
+            rank.marchenko_pastur_median(beta)
+        ) == pytest.approx(known, abs=3e-4)
 
 
 def test_gavish_and_donoho_iterate_the_noise_to_a_fixed_point():
@@ -227,7 +275,9 @@ def test_gavish_and_donoho_iterate_the_noise_to_a_fixed_point():
 
 
 def test_the_speed_of_the_machine_is_that_of_its_fastest_product(monkeypatch):
-    now = iter(np.cumsum([0.0, 3.0, 1.0, 0.5, 1.0, 0.25, 1.0, 9.0, 1.0, 0.5, 1.0, 0.5]))  # a product ends at every second look at the clock
+    now = iter(
+        np.cumsum([0.0, 3.0, 1.0, 0.5, 1.0, 0.25, 1.0, 9.0, 1.0, 0.5, 1.0, 0.5])
+    )  # a product ends at every second look at the clock
     monkeypatch.setattr(plan.time, "perf_counter", lambda: next(now))
     assert plan.measured_speed() == pytest.approx(1024 * 512**2 / 0.25 / plan.FLOPS)
     monkeypatch.undo()
@@ -259,7 +309,8 @@ def test_plans_count_what_a_solver_does():
 
 
 def test_directions_below_the_tolerance_count_as_zero():
-    span = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]) * 7.0  # singular values in the ratio sqrt(2) to 1
+    # singular values in the ratio sqrt(2) to 1
+    span = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]) * 7.0
     assert [Projection.onto(span, tol=tol).rank for tol in (0.5, 0.7, 0.71, 0.9)] == [2, 2, 1, 1]
     tiny = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1e-15]])
     assert Projection.onto(tiny).rank == 2  # just above 3 eps sqrt(2)
@@ -275,7 +326,9 @@ def test_statistics_of_two_parts_are_those_of_both():
     np.testing.assert_array_equal(both.counts, a + 1)
     np.testing.assert_array_equal(both.sizes, a[0] + 1)
     assert (both.likelihood, both.bound, both.weight) == (5.0, 7.0, 10.0)
-    both = lda_variational.Sweep(a, a[0], 1.0, 2.0, None).merge(lda_variational.Sweep(b, b[0], 4.0, 5.0, None))
+    both = lda_variational.Sweep(a, a[0], 1.0, 2.0, None).merge(
+        lda_variational.Sweep(b, b[0], 4.0, 5.0, None)
+    )
     np.testing.assert_array_equal(both.counts, a + 1)
     np.testing.assert_array_equal(both.logs, a[0] + 1)
     assert (both.bound, both.weight) == (5.0, 7.0)
@@ -300,14 +353,18 @@ def test_links_of_sparse_features_solve_the_ridge_equations(rng):
     dense = x.toarray()
     np.testing.assert_allclose(link.diagonal, (dense**2).sum(axis=0))
     np.testing.assert_allclose(
-        link._solve(right), np.linalg.solve(dense.T @ dense + link.strength * np.eye(6), right), rtol=1e-2, atol=1e-3
+        link._solve(right),
+        np.linalg.solve(dense.T @ dense + link.strength * np.eye(6), right),
+        rtol=1e-2,
+        atol=1e-3,
     )
     root, strength = np.array([[2.0, 0.5], [0.0, 1.0]]), link.strength
     z = np.random.default_rng(5).standard_normal((26, 2))
     e = np.linalg.solve(root.T, z.T).T
     now = link.draw(np.random.default_rng(5), rest, root.T @ root, root)
     wanted = np.linalg.solve(
-        dense.T @ dense + strength * np.eye(6), dense.T @ (rest + e[:20]) + np.sqrt(strength) * e[20:]
+        dense.T @ dense + strength * np.eye(6),
+        dense.T @ (rest + e[:20]) + np.sqrt(strength) * e[20:],
     )
     np.testing.assert_allclose(link.weights(), wanted, rtol=1e-2, atol=2e-3)
     np.testing.assert_allclose(now, dense @ link.weights())
@@ -353,7 +410,9 @@ def test_losses_of_held_out_entries_are_divergences(beta):
     # along s the slope is s^(beta - 2) (s - a)
     s = a * 1.7
     np.testing.assert_allclose(
-        (_losses(a, s + step, beta) - _losses(a, s - step, beta)) / (2 * step), s ** (beta - 2.0) * (s - a), rtol=1e-5
+        (_losses(a, s + step, beta) - _losses(a, s - step, beta)) / (2 * step),
+        s ** (beta - 2.0) * (s - a),
+        rtol=1e-5,
     )
     if beta > 0:
         zero = {2: 0.5 * 9.0, 1: 3.0}.get(beta, 3.0**beta / beta)
@@ -378,7 +437,12 @@ def test_recovery_counts_what_it_says():
     gaps = np.full((5, 4), np.nan)
     gaps[:3, :2], gaps[3:, 2:], gaps[4, 3] = 1.0, 1.0, np.nan
     found = recovery(gaps, 2)
-    assert (found.degrees, found.entries, found.connected, found.possible) == (2 * (5 + 4 - 2), 9, False, False)
+    assert (found.degrees, found.entries, found.connected, found.possible) == (
+        2 * (5 + 4 - 2),
+        9,
+        False,
+        False,
+    )
     assert [len(rows) + len(columns) for rows, columns in found.parts] == [5, 4]
     assert (found.thin_rows.tolist(), found.thin_columns.tolist()) == ([4], [3])
     assert found.oversampling == 9 / 14
@@ -396,7 +460,9 @@ def test_an_interrupt_before_the_first_documents_is_raised():
 
 
 def test_words_that_always_and_never_meet_have_coherence_one_and_minus_one():
-    x = np.array([[1.0, 2.0, 0.0, 1.0], [3.0, 1.0, 0.0, 1.0], [1.0, 1.0, 0.0, 0.0], [1.0, 5.0, 4.0, 0.0]])
+    x = np.array(
+        [[1.0, 2.0, 0.0, 1.0], [3.0, 1.0, 0.0, 1.0], [1.0, 1.0, 0.0, 0.0], [1.0, 5.0, 4.0, 0.0]]
+    )
     assert coherence([[0, 1]], x).tolist() == [1.0]  # in every document
     assert coherence([[2, 3]], x).tolist() == [-1.0]
     # p(0, 3) = p(3) = 1/2 and p(0) = 1: log(p / (p p(0))) = 0
@@ -406,7 +472,9 @@ def test_words_that_always_and_never_meet_have_coherence_one_and_minus_one():
 
 def test_conjugate_gradients_are_taken_where_they_are_apt():
     steps = {"feedback": "implicit", "cg_steps": 4}
-    assert [ALS(solver=s, **steps)._cg(0.1, k) for s in ("auto", "cg", "cholesky") for k in (63, 64)] == [
+    assert [
+        ALS(solver=s, **steps)._cg(0.1, k) for s in ("auto", "cg", "cholesky") for k in (63, 64)
+    ] == [
         0,
         4,
         4,
@@ -421,7 +489,9 @@ def test_conjugate_gradients_are_taken_where_they_are_apt():
 
 
 def test_strengths_that_are_raw_stay_as_they_are():
-    x = Observed.from_nan(np.where(np.eye(6, 5) > 0, np.nan, 1.0 + np.arange(30.0).reshape(6, 5) ** 3))
+    x = Observed.from_nan(
+        np.where(np.eye(6, 5) > 0, np.nan, 1.0 + np.arange(30.0).reshape(6, 5) ** 3)
+    )
     assert ALS(feedback="implicit", strengths="raw")._taming(x) is None
     assert ALS(strengths="log")._taming(x) is None  # explicit values are no strengths
     assert ALS(feedback="implicit", strengths="log")._taming(x) is not None
@@ -441,11 +511,15 @@ def test_an_interrupt_in_the_first_sweep_of_a_chain_is_raised(monkeypatch):
 
 
 def test_the_ridge_of_the_absolute_loss_has_no_unit_and_that_of_squares_has():
-    x = Observed.from_nan(np.where(np.eye(40, 9) > 0, np.nan, 1.0 + np.arange(360.0).reshape(40, 9) % 7 % 5))
+    x = Observed.from_nan(
+        np.where(np.eye(40, 9) > 0, np.nan, 1.0 + np.arange(360.0).reshape(40, 9) % 7 % 5)
+    )
     far = replace(x, data=1024 * x.data)
     for loss, codes, biases in (("squared", 1024, 1), ("absolute", 1, 1 / 1024)):
         near, there = ALS(loss=loss).ridge_for(x), ALS(loss=loss).ridge_for(far)
-        assert (there.l2, there.l2_bias) == pytest.approx((codes * near.l2, biases * near.l2_bias), rel=1e-6)
+        assert (there.l2, there.l2_bias) == pytest.approx(
+            (codes * near.l2, biases * near.l2_bias), rel=1e-6
+        )
 
 
 @pytest.mark.parametrize("single_pass", [False, True])
@@ -459,6 +533,8 @@ def test_as_many_triples_as_were_asked_for_whatever_the_rank(rank, single_pass):
         assert (u.shape, s.shape, v.shape) == ((8, k), (k,), (6, k))
         np.testing.assert_allclose(u.T @ u, np.eye(k), atol=1e-9)
         np.testing.assert_allclose(v.T @ v, np.eye(k), atol=1e-9)
-        np.testing.assert_allclose(s, np.r_[np.linalg.svd(a, compute_uv=False), np.zeros(k)][:k], atol=1e-9)
+        np.testing.assert_allclose(
+            s, np.r_[np.linalg.svd(a, compute_uv=False), np.zeros(k)][:k], atol=1e-9
+        )
         if k >= rank:
             np.testing.assert_allclose(u * s @ v.T, a, atol=1e-9)

@@ -1,6 +1,7 @@
 """Certificates of subspaces and of chains: every number is what its definition says.
 
-The numbers are computed again from dense matrices in NumPy, at points that are no answers: at an answer most of them are zero and a wrong formula looks right.
+The numbers are computed again from dense matrices in NumPy, at points that are no answers: at an
+answer most of them are zero and a wrong formula looks right.
 """
 
 from __future__ import annotations
@@ -47,15 +48,21 @@ def test_subspace_numbers(rng, dense):
     theta = np.linalg.eigvalsh(inside)[::-1]
     upper = np.maximum(theta, rest).sum() + np.linalg.norm(off @ c @ v, "nuc")
     # a Cholesky factor is sought at 1.0001 times the norm found
-    assert got["upper bound for any k directions"] == pytest.approx(upper, rel=1.1e-4 if dense else 1e-6)
+    assert got["upper bound for any k directions"] == pytest.approx(
+        upper, rel=1.1e-4 if dense else 1e-6
+    )
     assert got["upper bound for any k directions"] >= upper * (1 - 1e-9)
-    assert got["share of the upper bound captured"] == pytest.approx(np.trace(inside) / upper, rel=1e-3)
+    assert got["share of the upper bound captured"] == pytest.approx(
+        np.trace(inside) / upper, rel=1e-3
+    )
     limits = {check.name: check.limit for check in got.checks}
     eps = np.finfo(float).eps
     assert limits["orthonormality"] == 1e-12
     assert limits["Ritz residual"] == 1e-4
     rounding = 30 * eps * np.sqrt(n)
-    assert limits["nothing larger left out"] == pytest.approx(theta[-1] * (1 + 0.3e-4) / 8.5 + 1e-4 / 3 + rounding)
+    assert limits["nothing larger left out"] == pytest.approx(
+        theta[-1] * (1 + 0.3e-4) / 8.5 + 1e-4 / 3 + rounding
+    )
     assert limits["variance not overcounted"] == 1e3 * eps
     assert got["variance not overcounted"] == pytest.approx((np.trace(inside) - values.sum()) / 8.5)
 
@@ -69,13 +76,17 @@ def test_subspace_in_single_precision_and_at_the_edges(rng):
 
     def made(k, dtype=np.float32, **how):
         rows = np.ascontiguousarray(q[:, :k].T.astype(dtype))
-        return spectral.certify_subspace(lambda a: c @ a, rows, values[:k], values.sum(), rng=rng, tol=0.0, **how)
+        return spectral.certify_subspace(
+            lambda a: c @ a, rows, values[:k], values.sum(), rng=rng, tol=0.0, **how
+        )
 
     four = made(4)
     limits = {check.name: check.limit for check in four.checks}
     assert limits["orthonormality"] == pytest.approx(50 * eps * 2)
     assert limits["Ritz residual"] == pytest.approx(30 * eps * 3)
-    assert limits["nothing larger left out"] == pytest.approx(values[3] / 3 + 30 * eps + 30 * eps * 3, rel=1e-6)
+    assert limits["nothing larger left out"] == pytest.approx(
+        values[3] / 3 + 30 * eps + 30 * eps * 3, rel=1e-6
+    )
     assert four.holds
     every = made(n, np.float64)
     assert every["upper bound for any k directions"] == pytest.approx(values.sum())
@@ -84,7 +95,9 @@ def test_subspace_in_single_precision_and_at_the_edges(rng):
     none = made(0)
     assert (none["k"], none["captured variance"], none["total variance"]) == (0, 0.0, values.sum())
     # eigenvalues under the floor cannot be told from zero: everything is measured against it
-    assert made(2, floor=30.0)["Ritz residual"] == pytest.approx(made(2)["Ritz residual"] * 0.1, rel=1e-3)
+    assert made(2, floor=30.0)["Ritz residual"] == pytest.approx(
+        made(2)["Ritz residual"] * 0.1, rel=1e-3
+    )
 
 
 def test_directions_that_are_rounding_are_dropped(rng):
@@ -95,7 +108,10 @@ def test_directions_that_are_rounding_are_dropped(rng):
     assert got.shape == (12, 2)
     assert np.abs(got.T @ got - np.eye(2)).max() < 1e-13
     assert np.abs(basis.T @ got).max() < 1e-13
-    near = basis[:, :1] + 1e-7 * np.linalg.qr(np.hstack([basis, rng.standard_normal((12, 1))]))[0][:, -1:]
+    near = (
+        basis[:, :1]
+        + 1e-7 * np.linalg.qr(np.hstack([basis, rng.standard_normal((12, 1))]))[0][:, -1:]
+    )
     got = spectral._outside(near, basis)
     assert got.shape == (12, 1)  # small, but no rounding
     assert np.abs(basis.T @ got).max() < 1e-12
@@ -107,7 +123,13 @@ def test_a_remainder_that_was_searched_whole_is_exact(rng):
 
     def of(steps, block, dim=5):
         return spectral.remainder_norm(
-            lambda a: values[:, None] * a, v, np.dtype(float), np.random.default_rng(0), 10.0, steps, block
+            lambda a: values[:, None] * a,
+            v,
+            np.dtype(float),
+            np.random.default_rng(0),
+            10.0,
+            steps,
+            block,
         )
 
     for steps, block in ((4, 1), (2, 2), (9, 1)):
@@ -127,7 +149,13 @@ def test_a_remainder_that_was_searched_whole_is_exact(rng):
     assert eps > 1  # so few steps prove nothing: the trace is the bound
     many = np.linspace(3, 0, 4000)
     xi, beta, _ = spectral.remainder_norm(
-        lambda a: many[:, None] * a, np.zeros((4000, 0)), np.dtype(float), np.random.default_rng(1), 1e9, 12, 2
+        lambda a: many[:, None] * a,
+        np.zeros((4000, 0)),
+        np.dtype(float),
+        np.random.default_rng(1),
+        1e9,
+        12,
+        2,
     )
     eps = (np.log(1.648 * np.sqrt(4000) / 1e-3 ** (1 / 2)) / 23) ** 2
     assert beta == pytest.approx(xi / (1 - eps))
@@ -140,7 +168,9 @@ def test_a_proven_norm_is_one(rng):
     none = np.zeros((15, 0))
 
     def norm(c, v=none, turn=none):
-        return spectral.proven_norm(lambda x: c @ x, ENGINE, c, v, turn, np.random.default_rng(0), 1e9)
+        return spectral.proven_norm(
+            lambda x: c @ x, ENGINE, c, v, turn, np.random.default_rng(0), 1e9
+        )
 
     xi, beta, words = norm(a)
     assert xi == pytest.approx(top)
@@ -170,7 +200,13 @@ def test_gap_statistics_numbers(rng):
     w, mean, noise = 0.8 * rng.standard_normal((M, K)), 0.3 * rng.standard_normal(M), 0.6
     x = ENGINE.put(t.x)
     basis = Basis(
-        mean, np.linalg.qr(rng.standard_normal((M, K)))[0].T, np.array([20.0, 10.0]), 50.0, noise, float(N), N
+        mean,
+        np.linalg.qr(rng.standard_normal((M, K)))[0].T,
+        np.array([20.0, 10.0]),
+        50.0,
+        noise,
+        float(N),
+        N,
     )
     gram, pulls, squares = np.zeros((M, K + 1, K + 1)), np.zeros((M, K + 1)), np.zeros(M)
     likelihood = 0.0
@@ -185,16 +221,23 @@ def test_gap_statistics_numbers(rng):
         pulls[o] += t.a[i, o][:, None] * z
         squares[o] += t.a[i, o] ** 2
         cov = wo @ wo.T + noise * np.eye(o.sum())
-        likelihood -= 0.5 * (o.sum() * np.log(2 * np.pi) + np.linalg.slogdet(cov)[1] + y @ np.linalg.solve(cov, y))
+        likelihood -= 0.5 * (
+            o.sum() * np.log(2 * np.pi) + np.linalg.slogdet(cov)[1] + y @ np.linalg.solve(cov, y)
+        )
     after = np.stack([np.linalg.solve(gram[j], pulls[j]) for j in range(M)])
-    misfit = sum(squares[j] - 2 * after[j] @ pulls[j] + after[j] @ gram[j] @ after[j] for j in range(M)) / t.x.nnz
+    misfit = (
+        sum(squares[j] - 2 * after[j] @ pulls[j] + after[j] @ gram[j] @ after[j] for j in range(M))
+        / t.x.nnz
+    )
     size = np.sqrt(np.mean(w**2)) + np.sqrt(noise)
     steps = [
         np.sqrt(np.mean((after[:, :K] - w) ** 2)) / size,
         np.sqrt(np.mean((after[:, K] - mean) ** 2)) / size,
         abs(misfit - noise) / noise,
     ]
-    c = certify_gaps(x, basis, (w, mean, noise), False, engine=ENGINE, trace=traced(-50.0, -40.0, -41.0))
+    c = certify_gaps(
+        x, basis, (w, mean, noise), False, engine=ENGINE, trace=traced(-50.0, -40.0, -41.0)
+    )
     assert c["log-likelihood"] == pytest.approx(likelihood)
     assert c["EM step"] == pytest.approx(max(steps))
     floored = certify_gaps(x, basis, (w, mean, noise), True, engine=ENGINE)
@@ -206,11 +249,15 @@ def test_gap_statistics_numbers(rng):
     assert c["share observed"] == pytest.approx(t.seen.mean())
     assert c["captured variance"] == pytest.approx(30.0 / N)
     assert c["total variance"] == pytest.approx(50.0 / N)
-    rising = certify_gaps(x, basis, (w, mean, noise), True, engine=ENGINE, trace=traced(-50.0, -40.0))
+    rising = certify_gaps(
+        x, basis, (w, mean, noise), True, engine=ENGINE, trace=traced(-50.0, -40.0)
+    )
     assert rising["likelihood never falls"] == 0.0
     still = certify_gaps(x, basis, (np.zeros((M, 0)), mean, noise), True, engine=ENGINE)
     average = np.array([t.a[t.seen[:, j], j].mean() for j in range(M)])
-    assert still["EM step"] == pytest.approx(np.sqrt(np.mean((average - mean) ** 2)) / np.sqrt(noise))
+    assert still["EM step"] == pytest.approx(
+        np.sqrt(np.mean((average - mean) ** 2)) / np.sqrt(noise)
+    )
 
 
 def ess_by_the_book(x):
@@ -268,7 +315,8 @@ def test_chains_judge_the_cell_that_is_worse_than_most(rng):
 
 
 def test_the_slack_of_a_proof_is_that_of_the_remainder(rng):
-    """A remainder of 1e-9 of C is bounded as sharply as it is small, not to rounding of C itself."""
+    """A remainder of 1e-9 of C is bounded as sharply as it is small, not to rounding of C
+    itself."""
     n, k = 60, 3
     q = np.linalg.qr(rng.standard_normal((n, n)))[0]
     v, rest = q[:, :k], 1e-9 * np.linspace(1.0, 0.1, n - k)
@@ -281,12 +329,29 @@ def test_the_slack_of_a_proof_is_that_of_the_remainder(rng):
 
 
 def test_a_remainder_is_never_larger_than_what_is_left(rng):
-    """One step from one start proves nothing about 400 directions: the trace that is not captured bounds them."""
+    """One step from one start proves nothing about 400 directions: the trace that is not captured
+    bounds them."""
     n, k = 400, 2
     values = np.concatenate([[9.0, 7.0], np.full(n - k, 1e-3)])
     v = np.eye(n)[:, :k]
-    got = spectral.certify_subspace(lambda a: values[:, None] * a, v.T, values[:k], values.sum(), rng=rng, tol=1e-8, probe=(1, 1))
+    got = spectral.certify_subspace(
+        lambda a: values[:, None] * a,
+        v.T,
+        values[:k],
+        values.sum(),
+        rng=rng,
+        tol=1e-8,
+        probe=(1, 1),
+    )
     left = 1e-3 * (n - k)
     assert got["upper bound for any k directions"] == pytest.approx(16.0 + max(0.0, left - 7.0))
-    larger = spectral.certify_subspace(lambda a: values[:, None] * a, v.T[:1], values[:1], values.sum(), rng=rng, tol=1e-8, probe=(1, 1))
+    larger = spectral.certify_subspace(
+        lambda a: values[:, None] * a,
+        v.T[:1],
+        values[:1],
+        values.sum(),
+        rng=rng,
+        tol=1e-8,
+        probe=(1, 1),
+    )
     assert larger["upper bound for any k directions"] == pytest.approx(max(9.0, 7.0 + left))

@@ -1,4 +1,5 @@
-"""Every parameter of every estimator, given a value of a wrong type: one error, ours, that names the parameter and what came."""
+"""Every parameter of every estimator, given a value of a wrong type: one error, ours, that names
+the parameter and what came."""
 
 from __future__ import annotations
 
@@ -43,9 +44,14 @@ ANY = {
     ("GaussianMixture", "means_init"),
     ("GaussianMixture", "precisions_init"),
     ("MixedTable", "losses"),
-    *((name, f"{prior}_prior") for name in ("LDA", "LatentDirichletAllocation") for prior in ("doc_topic", "topic_word")),
+    *(
+        (name, f"{prior}_prior")
+        for name in ("LDA", "LatentDirichletAllocation")
+        for prior in ("doc_topic", "topic_word")
+    ),
 }
-"""Arrays and tables: the message names the parameter and what is wrong inside, rather than to print all of it."""
+"""Arrays and tables: the message names the parameter and what is wrong inside, rather than to print
+all of it."""
 
 
 def cases():
@@ -88,7 +94,9 @@ WHOLE = (
 def test_a_fraction_or_a_text_is_no_number_of_things(name, parameter):
     for value in (2.5, "x", "3", True):
         with pytest.raises(eckart.InputError, match=rf"{parameter}={value!r} came, wanted"):
-            getattr(eckart, name)(**SMALL.get(name, {}) | {parameter: value}).fit(*DATA.get(name, (TABLE,)))
+            getattr(eckart, name)(**SMALL.get(name, {}) | {parameter: value}).fit(
+                *DATA.get(name, (TABLE,))
+            )
 
 
 @pytest.mark.parametrize(("name", "parameter"), [c for c in cases() if c[1] == "tol"])
@@ -99,14 +107,17 @@ def test_a_text_is_no_tolerance(name, parameter):
 
 @pytest.mark.parametrize("name", [c[0] for c in cases() if c[1] == "n_components"])
 def test_a_number_of_components_that_no_machine_can_hold(name):
-    """Refused before anything is allocated; models that cut it to the size of the matrix take it."""
+    """Refused before anything is allocated; models that cut it to the size of the matrix take
+    it."""
     least = {"min_count": 1} if name in ("GloVe", "SkipGram", "PMI") else {}
     model = getattr(eckart, name)(**SMALL.get(name, {}) | {"n_components": 10**13} | least)
     if name in ("SVP", "SVT", "SoftImpute", "ExactRecovery"):
         model.fit(*DATA.get(name, (TABLE,)))
         return
     with pytest.raises(
-        eckart.InputError, match=r"n_components=10000000000000 came, wanted (a number .*GiB are free|\d to|at most)"
+        eckart.InputError,
+        match=r"n_components=10000000000000 came, wanted (a number .*GiB are free|\d to|at "
+        r"most)",
     ):
         model.fit(*DATA.get(name, (TABLE,)))
 
@@ -115,18 +126,25 @@ def test_a_number_of_components_that_no_machine_can_hold(name):
 def test_a_name_that_no_file_can_have_is_refused_before_the_fit(name):
     for value in ("a\0b", "é" * 300, "folder/" + "n" * 256, "\ud800"):
         with pytest.raises(eckart.InputError, match="checkpoint="):
-            getattr(eckart, name)(**SMALL.get(name, {}) | {"checkpoint": value}).fit(*DATA.get(name, (TABLE,)))
+            getattr(eckart, name)(**SMALL.get(name, {}) | {"checkpoint": value}).fit(
+                *DATA.get(name, (TABLE,))
+            )
 
 
 @pytest.mark.parametrize("name", ["GloVe", "SkipGram", "PMI"])
 def test_a_window_that_no_text_fills(name):
-    with pytest.raises(eckart.InputError, match="window=1000000000000 came, wanted None or an int from 1 to 10000"):
+    with pytest.raises(
+        eckart.InputError, match="window=1000000000000 came, wanted None or an int from 1 to 10000"
+    ):
         getattr(eckart, name)(window=10**12).fit(TEXT)
 
 
-@pytest.mark.parametrize(("name", "parameter"), [c for c in cases() if c[1] not in ("random_state", "verbose")])
+@pytest.mark.parametrize(
+    ("name", "parameter"), [c for c in cases() if c[1] not in ("random_state", "verbose")]
+)
 def test_a_number_beyond_all_counting_is_refused_before_anything_is_done(name, parameter):
-    """Neither OverflowError nor an int that Python cannot print (of more than 4,300 digits), and no list of so many starts."""
+    """Neither OverflowError nor an int that Python cannot print (of more than 4,300 digits), and no
+    list of so many starts."""
     for value in (10**400, 10**5000):
         model = getattr(eckart, name)(**SMALL.get(name, {}) | {parameter: value})
         with pytest.raises(eckart.InputError, match=parameter):
@@ -144,11 +162,17 @@ def test_what_is_no_engine_is_refused(name):
             model.set_params(engine=value).fit(*DATA.get(name, (TABLE,)))
 
 
-@pytest.mark.parametrize(("name", "parameter"), [c for c in cases() if c[1] in ("n_init", "n_threads")])
+@pytest.mark.parametrize(
+    ("name", "parameter"), [c for c in cases() if c[1] in ("n_init", "n_threads")]
+)
 def test_starts_and_threads_have_a_limit(name, parameter):
     most = 100_000 if parameter == "n_init" else 4096
-    with pytest.raises(eckart.InputError, match=rf"{parameter}={most + 1} came, wanted .*int from 1 to {most}"):
-        getattr(eckart, name)(**SMALL.get(name, {}) | {parameter: most + 1}).fit(*DATA.get(name, (TABLE,)))
+    with pytest.raises(
+        eckart.InputError, match=rf"{parameter}={most + 1} came, wanted .*int from 1 to {most}"
+    ):
+        getattr(eckart, name)(**SMALL.get(name, {}) | {parameter: most + 1}).fit(
+            *DATA.get(name, (TABLE,))
+        )
 
 
 def test_a_price_as_small_as_a_float_can_be_is_as_good_as_none():
@@ -161,7 +185,9 @@ def test_a_price_as_small_as_a_float_can_be_is_as_good_as_none():
 
 
 @pytest.mark.parametrize("name", ["ALS", "BayesianMF", "TimeFactors"])
-@pytest.mark.parametrize("value", [np.ones(2), ("a", 1.0), (2.0, 1.0), (1.0, float("nan")), (0.0, 1.0, 2.0), "x", {}])
+@pytest.mark.parametrize(
+    "value", [np.ones(2), ("a", 1.0), (2.0, 1.0), (1.0, float("nan")), (0.0, 1.0, 2.0), "x", {}]
+)
 def test_ends_of_predictions_are_two_numbers(name, value):
     with pytest.raises(eckart.InputError, match="clip="):
         getattr(eckart, name)(clip=value).fit(TABLE)
@@ -169,9 +195,18 @@ def test_ends_of_predictions_are_two_numbers(name, value):
 
 @pytest.mark.parametrize(
     ("name", "parameter", "most"),
-    [("PLSA", "inner", 10_000), ("LDA", "max_doc_update_iter", 1_000_000), ("SkipGram", "drawn", 100_000), ("SkipGram", "negatives", 100_000)],
+    [
+        ("PLSA", "inner", 10_000),
+        ("LDA", "max_doc_update_iter", 1_000_000),
+        ("SkipGram", "drawn", 100_000),
+        ("SkipGram", "negatives", 100_000),
+    ],
 )
 def test_steps_inside_of_compiled_code_have_a_limit(name, parameter, most):
     """It does not hear an interrupt."""
-    with pytest.raises(eckart.InputError, match=rf"{parameter}={most + 1} came, wanted .*int from 1 to {most}"):
-        getattr(eckart, name)(**SMALL.get(name, {}) | {parameter: most + 1}).fit(*DATA.get(name, (TABLE,)))
+    with pytest.raises(
+        eckart.InputError, match=rf"{parameter}={most + 1} came, wanted .*int from 1 to {most}"
+    ):
+        getattr(eckart, name)(**SMALL.get(name, {}) | {parameter: most + 1}).fit(
+            *DATA.get(name, (TABLE,))
+        )

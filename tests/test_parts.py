@@ -1,4 +1,5 @@
-"""Matrices in parts: every model has the same answer as on one piece, and a sum does not depend on who made its parts."""
+"""Matrices in parts: every model has the same answer as on one piece, and a sum does not depend on
+who made its parts."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ sys.path.insert(0, str(Path(__file__).parent / "engines"))
 from exchange import CASES, data
 
 SEQUENTIAL = ("LDA gibbs", "GloVe adagrad", "SkipGram")
-"""What walks through all entries in turn, and must say so where the entries are not in one place."""
+"""What walks through all entries in turn, and must say so where the entries are not in one
+place."""
 
 
 def in_parts(matrix, rows=17):
@@ -44,7 +46,9 @@ def test_some_rows_of_parts_are_those_rows_and_no_others(rows, asked):
     a = np.arange(60.0).reshape(20, 3)
     engine = BlocksEngine(1, cut=1)
     asked = np.array(asked)
-    np.testing.assert_array_equal(engine.rows_at(engine.put(in_parts(Dense(a), rows)), asked), a[asked[asked < 20]])
+    np.testing.assert_array_equal(
+        engine.rows_at(engine.put(in_parts(Dense(a), rows)), asked), a[asked[asked < 20]]
+    )
 
 
 @pytest.mark.parametrize("case", [name for name in CASES if name not in SEQUENTIAL])
@@ -55,13 +59,18 @@ def test_every_model_has_the_same_answer_on_parts(case):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for engine in ("cpu", BlocksEngine(1, cut=3)):
-            models.append(getattr(eckart, name)(**options).set_params(random_state=0, engine=engine).fit(x))
+            models.append(
+                getattr(eckart, name)(**options).set_params(random_state=0, engine=engine).fit(x)
+            )
     one, parts = models
     for field in fields(one.fit_.factors):
         a, b = (getattr(m.fit_.factors, field.name) for m in models)
         if isinstance(a, np.ndarray) and a.dtype.kind == "f":
-            # sums of parts differ in their last bits; a fit that stops by a tolerance may be as far off as that
-            np.testing.assert_allclose(b, a, rtol=1e-5, atol=1e-5 * np.abs(a).max(initial=0), err_msg=field.name)
+            # sums of parts differ in their last bits; a fit that stops by a tolerance may be as far
+            # off as that
+            np.testing.assert_allclose(
+                b, a, rtol=1e-5, atol=1e-5 * np.abs(a).max(initial=0), err_msg=field.name
+            )
     assert parts.certificate_.holds == one.certificate_.holds
     for verb in verbs:
         answers = [np.asarray(getattr(m, verb)(x)) for m in models]
@@ -94,7 +103,8 @@ def test_columns_of_parts_are_not_scaled_in_silence():
 
 
 @pytest.mark.parametrize(
-    ("model", "words"), [(eckart.LDA(2, learning_method="gibbs"), "cvb0"), (eckart.PCA(2, svd_solver="svd"), None)]
+    ("model", "words"),
+    [(eckart.LDA(2, learning_method="gibbs"), "cvb0"), (eckart.PCA(2, svd_solver="svd"), None)],
 )
 def test_what_needs_all_entries_says_so_or_fetches_them(model, words):
     x = eckart.read(data()["sparse"])
@@ -117,9 +127,9 @@ def test_auto_takes_parts_without_being_asked():
 @settings(max_examples=40, deadline=None)
 @given(st.integers(1, 200), st.integers(0, 10**6))
 def test_a_tree_of_sums_is_the_same_however_the_parts_come(count, seed):
-    numbers = np.random.default_rng(seed).standard_normal(count) * 10.0 ** np.random.default_rng(seed + 1).integers(
-        -8, 8, count
-    )
+    numbers = np.random.default_rng(seed).standard_normal(count) * 10.0 ** np.random.default_rng(
+        seed + 1
+    ).integers(-8, 8, count)
     tree, level = Tree(), list(numbers)
     for number in numbers:
         tree.add(number)
@@ -129,7 +139,10 @@ def test_a_tree_of_sums_is_the_same_however_the_parts_come(count, seed):
 
 
 def test_merging_leaves_the_parts_as_they_were():
-    a, b = (Moments(1, 1.0, np.full(2, v), np.zeros((2, 2)), np.ones(2), np.zeros(2)) for v in (1.0, 3.0))
+    a, b = (
+        Moments(1, 1.0, np.full(2, v), np.zeros((2, 2)), np.ones(2), np.zeros(2))
+        for v in (1.0, 3.0)
+    )
     first, second = folded([a, b]), folded([a, b])  # a task may run again
     np.testing.assert_array_equal(first.scatter, second.scatter)
     assert (a.rows, a.mean[0], first.rows, first.mean[0]) == (1, 1.0, 2, 2.0)
@@ -148,7 +161,9 @@ def test_cuts_cover_all_rows_and_are_even(counts, blocks):
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.integers(1, 12), st.integers(1, 12), st.integers(1, 5), st.booleans(), st.integers(0, 10**6))
+@given(
+    st.integers(1, 12), st.integers(1, 12), st.integers(1, 5), st.booleans(), st.integers(0, 10**6)
+)
 def test_the_columns_of_parts_are_those_of_the_whole(rows, columns, cut, weighted, seed):
     rng = np.random.default_rng(seed)
     a = np.where(rng.random((rows, columns)) < 0.5, rng.standard_normal((rows, columns)), np.nan)
@@ -161,9 +176,13 @@ def test_the_columns_of_parts_are_those_of_the_whole(rows, columns, cut, weighte
     np.testing.assert_array_equal(ours.column_counts, theirs.column_counts)
     rule = eckart.engines.protocol.RidgeRule(0.1)
     np.testing.assert_allclose(
-        engine.ridge_rows(ours, right, rule).left, whole.ridge_rows(theirs, right, rule).left, atol=1e-9
+        engine.ridge_rows(ours, right, rule).left,
+        whole.ridge_rows(theirs, right, rule).left,
+        atol=1e-9,
     )
-    np.testing.assert_array_equal(engine.by_columns(engine.put(x), x.data), whole.by_columns(whole.put(x), x.data))
+    np.testing.assert_array_equal(
+        engine.by_columns(engine.put(x), x.data), whole.by_columns(whole.put(x), x.data)
+    )
 
 
 def test_facts_of_parts_are_those_of_the_whole():
@@ -197,7 +216,10 @@ def test_bad_rows_are_named_by_their_place_in_the_whole_and_in_their_part():
     with pytest.raises(InputError, match=r"inf at row 29, column 1, .*\(row 9 of partition 1\)"):
         eckart.PCA(1).fit(in_parts(Dense(a), 20))
     a[29, 1] = np.nan
-    assert eckart.PCA(1).fit(in_parts(Dense(a + np.arange(40)[:, None]), 20)).fit_.plan["solver"] == "em"
+    assert (
+        eckart.PCA(1).fit(in_parts(Dense(a + np.arange(40)[:, None]), 20)).fit_.plan["solver"]
+        == "em"
+    )
     a[29, 1], a[25, 0] = 1.0, -1.0
     with pytest.raises(InputError, match=r"-1.0 at row 25, .*\(row 5 of partition 1\)"):
         eckart.NMF(1).fit(in_parts(Dense(a), 20))
@@ -216,7 +238,8 @@ def test_every_rule_names_a_primitive_and_its_arguments():
 
 
 def test_parts_are_named_by_words_that_every_process_says():
-    """A checkpoint names its data by them; the address of a function would be another one after a crash."""
+    """A checkpoint names its data by them; the address of a function would be another one after a
+    crash."""
     from eckart.complete.factors.strengths import Taming
     from eckart.matrix_blocks import of_parts
     from eckart.matrix_parts import MemoryParts, ValueParts
@@ -236,7 +259,9 @@ def test_a_file_with_gaps_that_memory_would_not_hold_is_read_in_every_pass(tmp_p
     from eckart import fit, matrix_blocks
 
     rng = np.random.default_rng(0)
-    rows = rng.standard_normal((400, 3)) @ rng.standard_normal((3, 8)) + 0.1 * rng.standard_normal((400, 8))
+    rows = rng.standard_normal((400, 3)) @ rng.standard_normal((3, 8)) + 0.1 * rng.standard_normal(
+        (400, 8)
+    )
     rows[rng.random(rows.shape) < 0.2] = np.nan
     np.save(tmp_path / "x.npy", rows)
     whole = eckart.PCA(2, random_state=0).fit(rows)
@@ -253,7 +278,12 @@ def test_a_file_with_gaps_that_memory_would_not_hold_is_read_in_every_pass(tmp_p
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.lists(st.one_of(st.integers(0, 30).map(float), st.floats(1e-300, 1e300)), min_size=1, max_size=60), st.integers(1, 5))
+@given(
+    st.lists(
+        st.one_of(st.integers(0, 30).map(float), st.floats(1e-300, 1e300)), min_size=1, max_size=60
+    ),
+    st.integers(1, 5),
+)
 def test_the_median_of_parts_is_that_of_one_piece(values, rows):
     from eckart.complete.factors.strengths import _median
 
@@ -270,7 +300,10 @@ def test_strengths_are_brought_together_on_parts_as_in_memory(strengths):
     plays = np.random.default_rng(1).lognormal(2.0, 2.0, x.nnz).round() + 1
     x = replace(x, data=plays)
     one, parts = (
-        eckart.ALS(2, feedback="implicit", strengths=strengths, random_state=0, max_iter=4, tol=0.0).fit(y) for y in (x, in_parts(x))
+        eckart.ALS(
+            2, feedback="implicit", strengths=strengths, random_state=0, max_iter=4, tol=0.0
+        ).fit(y)
+        for y in (x, in_parts(x))
     )
     assert ("strengths" in one.fit_.plan) == (strengths != "raw")
     assert parts.fit_.plan.get("strengths") == pytest.approx(one.fit_.plan.get("strengths"))
@@ -302,7 +335,9 @@ FEW = {"n_samples": 3, "burn_in": 2, "thin": 1, "n_chains": 1}
         (eckart.ALS(2, loss="ordered", max_iter=5), GRADES),
         (eckart.ALS(2, biases=False, max_iter=5), NUMBERS),
         (eckart.ALS(2, biases=False, normalise="bias", solver="cg", max_iter=5), GRADES),
-        pytest.param(eckart.BayesianMF(2, likelihood="probit", **FEW), ANSWERS, marks=pytest.mark.slow),
+        pytest.param(
+            eckart.BayesianMF(2, likelihood="probit", **FEW), ANSWERS, marks=pytest.mark.slow
+        ),
         (eckart.BayesianMF(2, likelihood="ordinal", noise="row", **FEW), GRADES),
         (eckart.BayesianMF(2, likelihood="poisson", **FEW), COUNTS),
         (eckart.EASE(l2=2.0), GRADES),
@@ -311,41 +346,67 @@ FEW = {"n_samples": 3, "burn_in": 2, "thin": 1, "n_chains": 1}
     ],
     ids=lambda each: type(each).__name__ if hasattr(each, "fit") else "",
 )
-def test_completers_have_the_same_answer_and_the_same_lists_on_parts_without_reading_them_all(model, x, monkeypatch):
-    """A matrix that comes in parts, as shards and Dask collections do: checks, codes of grades, biases, noise at the entries, lists."""
+def test_completers_have_the_same_answer_and_the_same_lists_on_parts_without_reading_them_all(
+    model, x, monkeypatch
+):
+    """A matrix that comes in parts, as shards and Dask collections do: checks, codes of grades,
+    biases, noise at the entries, lists."""
     from eckart.matrix_blocks import _Parted
 
-    monkeypatch.setattr(_Parted, "_whole", property(lambda self: pytest.fail("all entries were read into memory")))
+    monkeypatch.setattr(
+        _Parted, "_whole", property(lambda self: pytest.fail("all entries were read into memory"))
+    )
     model.set_params(random_state=0)
     models = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for y in (x, in_parts(x)):
             models.append(type(model)(**model.get_params()).fit(y))
-    # it stops by its gap, some steps earlier or later as sums round: 1e-4 apart at the default tol, 4e-9 at this one
+    # it stops by its gap, some steps earlier or later as sums round: 1e-4 apart at the default tol,
+    # 4e-9 at this one
     close = 1e-5 if isinstance(model, eckart.SoftImpute) else 1e-6
     for field in fields(models[0].fit_.factors):
         a, b = (getattr(m.fit_.factors, field.name) for m in models)
         if isinstance(a, np.ndarray) and a.dtype.kind == "f":
-            np.testing.assert_allclose(b, a, rtol=close, atol=close * np.abs(a).max(initial=0), err_msg=field.name)
+            np.testing.assert_allclose(
+                b, a, rtol=close, atol=close * np.abs(a).max(initial=0), err_msg=field.name
+            )
     assert models[0].certificate_.holds == models[1].certificate_.holds
     whole, parts = (m.recommend(n=3, by="prediction") for m in models)
     np.testing.assert_allclose(parts.scores, whole.scores, rtol=1e-5, atol=1e-5)
-    assert (parts.positions == whole.positions).mean() > 0.95  # columns of equal score may change places
-    some = models[1].recommend([5, 40, 2], n=2, by="prediction", exclude_seen=False, candidates=[1, 3, 8])
-    np.testing.assert_array_equal(some.positions, models[0].recommend([5, 40, 2], n=2, by="prediction", exclude_seen=False, candidates=[1, 3, 8]).positions)
+    # columns of equal score may change places
+    assert (parts.positions == whole.positions).mean() > 0.95
+    some = models[1].recommend(
+        [5, 40, 2], n=2, by="prediction", exclude_seen=False, candidates=[1, 3, 8]
+    )
+    np.testing.assert_array_equal(
+        some.positions,
+        models[0]
+        .recommend([5, 40, 2], n=2, by="prediction", exclude_seen=False, candidates=[1, 3, 8])
+        .positions,
+    )
 
 
 @pytest.mark.parametrize(
     "model",
-    [eckart.ALS(2, max_iter=3), eckart.ALS(2, feedback="implicit", max_iter=3), eckart.ALS(2, loss="ordered", max_iter=3), eckart.BayesianMF(2, **FEW)],
+    [
+        eckart.ALS(2, max_iter=3),
+        eckart.ALS(2, feedback="implicit", max_iter=3),
+        eckart.ALS(2, loss="ordered", max_iter=3),
+        eckart.BayesianMF(2, **FEW),
+    ],
     ids=["ALS", "implicit", "ordered", "BayesianMF"],
 )
-def test_attributes_of_rows_and_columns_are_used_on_parts_without_reading_them_all(model, monkeypatch):
-    """Ids that only a frame has become rows and columns there, too, and the entries stay where they are."""
+def test_attributes_of_rows_and_columns_are_used_on_parts_without_reading_them_all(
+    model, monkeypatch
+):
+    """Ids that only a frame has become rows and columns there, too, and the entries stay where they
+    are."""
     from eckart.matrix_blocks import _Parted
 
-    monkeypatch.setattr(_Parted, "_whole", property(lambda self: pytest.fail("all entries were read into memory")))
+    monkeypatch.setattr(
+        _Parted, "_whole", property(lambda self: pytest.fail("all entries were read into memory"))
+    )
     x = replace(GRADES, rows=np.arange(70), columns=np.arange(14))
     parts = of_parts(MemoryParts(x, 20), x.rows, x.columns)
     rng = np.random.default_rng(0)
@@ -358,12 +419,18 @@ def test_attributes_of_rows_and_columns_are_used_on_parts_without_reading_them_a
         one, some = (type(model)(**model.get_params()).fit(y, **beside) for y in (x, parts))
     assert some.observed_.shape == some.fit_.factors.shape == (73, 16)
     for name in ("left", "right"):
-        np.testing.assert_allclose(getattr(some.fit_.factors, name), getattr(one.fit_.factors, name), rtol=1e-6, atol=1e-9)
-    np.testing.assert_allclose(some.predict([3, 72, 72], [15, 4, 15]), one.predict([3, 72, 72], [15, 4, 15]), rtol=1e-6)
+        np.testing.assert_allclose(
+            getattr(some.fit_.factors, name), getattr(one.fit_.factors, name), rtol=1e-6, atol=1e-9
+        )
+    np.testing.assert_allclose(
+        some.predict([3, 72, 72], [15, 4, 15]), one.predict([3, 72, 72], [15, 4, 15]), rtol=1e-6
+    )
     later = {"row_features": ({"user": [99], "age": [0.5]}, "user")}
     np.testing.assert_allclose(some.predict(99, 3, **later), one.predict(99, 3, **later), rtol=1e-6)
     whole, by_parts = (m.recommend([3, 69, 72], n=3, by="prediction") for m in (one, some))
-    np.testing.assert_array_equal(by_parts.positions, whole.positions)  # the seen ones of the last part are left out as well
+    np.testing.assert_array_equal(
+        by_parts.positions, whole.positions
+    )  # the seen ones of the last part are left out as well
     if model.__class__ is eckart.ALS:
         again = some.certify(parts)
         assert again["objective"] == pytest.approx(one.certify(x)["objective"], rel=1e-9)
@@ -372,14 +439,19 @@ def test_attributes_of_rows_and_columns_are_used_on_parts_without_reading_them_a
 
 
 def test_lists_by_chance_are_those_of_one_piece():
-    one, parts = (eckart.ALS(2, random_state=0, max_iter=5).fit(y).recommend(n=3, by="chance") for y in (GRADES, in_parts(GRADES)))
+    one, parts = (
+        eckart.ALS(2, random_state=0, max_iter=5).fit(y).recommend(n=3, by="chance")
+        for y in (GRADES, in_parts(GRADES))
+    )
     assert (one.positions == parts.positions).mean() > 0.9
     assert one.by == parts.by == "chance"
 
 
 def test_a_blend_of_parts_lists_for_every_row_what_its_own_entries_say():
     tastes = np.where(np.arange(60)[:, None] % 2 == np.arange(30) % 2, 0.5, 0.05)
-    x = Observed.from_nan(np.where(np.random.default_rng(0).random(tastes.shape) < tastes, 1.0, np.nan))
+    x = Observed.from_nan(
+        np.where(np.random.default_rng(0).random(tastes.shape) < tastes, 1.0, np.nan)
+    )
     members = {"gf-cf": eckart.SpectralFilter(2), "als": eckart.ALS(2, feedback="implicit")}
     model = eckart.Blend(members, random_state=0).fit(in_parts(x))
     scores = model._lowrank().block(np.arange(60))
@@ -405,11 +477,15 @@ def test_online_topics_of_parts_meet_every_document(monkeypatch):
 
     x = eckart.read(data()["sparse"])
     parts = in_parts(x)
-    monkeypatch.setattr(_Parted, "_whole", property(lambda self: pytest.fail("all entries were read into memory")))
+    monkeypatch.setattr(
+        _Parted, "_whole", property(lambda self: pytest.fail("all entries were read into memory"))
+    )
     order = np.random.default_rng(0).permutation(x.shape[0])
     met = [part.to_scipy().toarray() for part in documents.batches(parts, 7, order)]
     rows = np.concatenate(met)
-    np.testing.assert_array_equal(rows[np.lexsort(rows.T)], (d := x.to_scipy().toarray())[np.lexsort(d.T)])
+    np.testing.assert_array_equal(
+        rows[np.lexsort(rows.T)], (d := x.to_scipy().toarray())[np.lexsort(d.T)]
+    )
     for one, half in zip(documents.every_other(x), documents.every_other(parts)):
         assert half.shape == one.shape
         rows = [half.parts.load(p).to_scipy().toarray() for p in range(len(half.parts.lengths))]
@@ -417,7 +493,8 @@ def test_online_topics_of_parts_meet_every_document(monkeypatch):
 
 
 def test_rows_that_came_unaligned_have_the_same_bits():
-    """What comes through a socket may begin anywhere; products of it have the bits of products at home."""
+    """What comes through a socket may begin anywhere; products of it have the bits of products at
+    home."""
     import pickle
 
     from eckart.engines.choose import engine_named

@@ -1,7 +1,8 @@
-"""Every solver goes the way that was written down: its steps, stops, restarts, plans and answers (see ``recorded_paths``).
+"""Every solver goes the way that was written down: its steps, stops, restarts, plans and answers
+(see ``recorded_paths``).
 
-Not part of the suite: roundings of another processor may turn a way. ``make test-paths`` compares; faults that are put into the code (``mutants.py``) meet it,
-too.
+Not part of the suite: roundings of another processor may turn a way. ``make test-paths`` compares;
+faults that are put into the code (``mutants.py``) meet it, too.
 """
 
 from __future__ import annotations
@@ -24,10 +25,12 @@ def test_every_case_was_written_down():
 
 
 def test_parameters_that_nobody_gave_are_those_that_were_written_down():
-    """Nothing of the library is called here: the faults of all its modules ask a test that only reads what stands there."""
+    """Nothing of the library is called here: the faults of all its modules ask a test that only
+    reads what stands there."""
     came = {name: kind().get_params(deep=False) for name, kind in KINDS.items()}
     assert {
-        name: {p: str(v) for p, v in given.items() if p not in ELSEWHERE} for name, given in came.items()
+        name: {p: str(v) for p, v in given.items() if p not in ELSEWHERE}
+        for name, given in came.items()
     } == RECORDED["defaults"]
 
 

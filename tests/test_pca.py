@@ -23,7 +23,8 @@ ATTRIBUTES = (
 
 
 def rounding(rows):
-    """Sums of float32 over N rows round by about eps sqrt(N), in an order that depends on the CPU's registers; a margin of ten over that, at least 1e-5."""
+    """Sums of float32 over N rows round by about eps sqrt(N), in an order that depends on the CPU's
+    registers; a margin of ten over that, at least 1e-5."""
     return max(1e-5, 10 * float(np.finfo(np.float32).eps) * np.sqrt(rows))
 
 
@@ -34,13 +35,16 @@ def test_scikit_learn_results_are_reproduced(shape, dtype, k, rng):
     x = planted(rng, *shape, rank=8, noise=0.5, dtype=dtype)
     theirs = SklearnPCA(k, svd_solver="full").fit(x.astype(np.float64))
     ours = PCA(k, svd_solver="auto").fit(x)
-    shown = slice(None) if k else slice(0, min(shape) - 1)  # the last direction of N <= n rows is noise
+    # the last direction of N <= n rows is noise
+    shown = slice(None) if k else slice(0, min(shape) - 1)
     limit = rounding(shape[0]) if dtype == np.float32 else 1e-9
     for name in ATTRIBUTES:
         a, b = np.asarray(getattr(ours, name)), np.asarray(getattr(theirs, name))
         assert a.shape == b.shape, name
         if name == "components_":
-            stable = np.r_[True, np.diff(theirs.explained_variance_) / theirs.explained_variance_[0] < -1e-3][: len(b)]
+            stable = np.r_[
+                True, np.diff(theirs.explained_variance_) / theirs.explained_variance_[0] < -1e-3
+            ][: len(b)]
             firm = stable & np.r_[stable[1:], True]
             np.testing.assert_allclose(
                 a[firm][:7], b[firm][:7], atol=2e-4 if dtype == np.float32 else 1e-8, err_msg=name
@@ -48,7 +52,10 @@ def test_scikit_learn_results_are_reproduced(shape, dtype, k, rng):
         else:
             scale = np.abs(b).max() or 1.0
             np.testing.assert_allclose(
-                np.atleast_1d(a)[shown] / scale, np.atleast_1d(b)[shown] / scale, atol=limit, err_msg=name
+                np.atleast_1d(a)[shown] / scale,
+                np.atleast_1d(b)[shown] / scale,
+                atol=limit,
+                err_msg=name,
             )
     assert ours.n_components_ == theirs.n_components_
     assert ours.n_samples_ == theirs.n_samples_
@@ -60,9 +67,13 @@ def test_attributes_of_digits_are_those_of_scikit_learn(digits, dtype):
     ours = PCA(10).fit(digits.astype(dtype))
     close = rounding(len(digits)) if dtype == np.float32 else 1e-5
     for name in ATTRIBUTES:
-        np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), rtol=close, atol=close, err_msg=name)
+        np.testing.assert_allclose(
+            getattr(ours, name), getattr(theirs, name), rtol=close, atol=close, err_msg=name
+        )
     np.testing.assert_allclose(
-        ours.transform(digits.astype(dtype)), theirs.transform(digits), atol=1e-3 if dtype == np.float32 else 1e-9
+        ours.transform(digits.astype(dtype)),
+        theirs.transform(digits),
+        atol=1e-3 if dtype == np.float32 else 1e-9,
     )
     np.testing.assert_allclose(ours.score_samples(digits), theirs.score_samples(digits), rtol=1e-5)
     np.testing.assert_allclose(ours.get_covariance(), theirs.get_covariance(), atol=1e-3)
@@ -78,18 +89,25 @@ def test_attributes_of_sparse_rows_are_those_of_scikit_learn(dtype):
     for solver in ("auto", "lanczos"):
         ours = PCA(5, svd_solver=solver, tol=1e-12, random_state=0).fit(x)
         for name in ATTRIBUTES[1:]:
-            np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), rtol=close, atol=1e-6, err_msg=name)
-        np.testing.assert_allclose(ours.components_, theirs.components_, atol=2e-3 if dtype == np.float32 else 1e-5)
+            np.testing.assert_allclose(
+                getattr(ours, name), getattr(theirs, name), rtol=close, atol=1e-6, err_msg=name
+            )
+        np.testing.assert_allclose(
+            ours.components_, theirs.components_, atol=2e-3 if dtype == np.float32 else 1e-5
+        )
 
 
 def test_uncentered_is_truncated_svd():
     x = sparse.random(500, 60, 0.1, random_state=3, format="csr")
     theirs = TruncatedSVD(4, algorithm="arpack", random_state=0).fit(x)
     for data in (x, x.toarray()):
-        # codes stray by the root of the energy that may be missing (tol), over the gap: the default tolerance would be what is seen here
+        # codes stray by the root of the energy that may be missing (tol), over the gap: the default
+        # tolerance would be what is seen here
         ours = PCA(4, center=False, svd_solver="lanczos", tol=1e-14, random_state=0).fit(data)
         np.testing.assert_allclose(ours.singular_values_, theirs.singular_values_, rtol=1e-6)
-        np.testing.assert_allclose(np.abs(ours.transform(data)), np.abs(theirs.transform(x)), atol=1e-5)
+        np.testing.assert_allclose(
+            np.abs(ours.transform(data)), np.abs(theirs.transform(x)), atol=1e-5
+        )
         assert not ours.mean_.any()
         assert (np.diff(ours.explained_variance_) <= 0).all()
         np.testing.assert_allclose(ours.fit_transform(data), ours.fit(data).transform(data))
@@ -147,20 +165,31 @@ def test_whitening_rank_deficient_data_stays_small(rng):
 
 def test_rotations_simplify_and_keep_the_subspace(rng):
     simple = np.kron(np.eye(3), np.ones((1, 4)))  # three groups of four columns
-    x = rng.standard_normal((800, 3)) * [3, 2.8, 2.6] @ simple + 0.1 * rng.standard_normal((800, 12))
+    x = rng.standard_normal((800, 3)) * [3, 2.8, 2.6] @ simple + 0.1 * rng.standard_normal(
+        (800, 12)
+    )
     plain = PCA(3).fit(x)
     for kind in ("varimax", "promax"):
         pca = PCA(3, rotation=kind).fit(x)
         np.testing.assert_allclose(
-            pca.inverse_transform(pca.transform(x)), plain.inverse_transform(plain.transform(x)), atol=1e-9
+            pca.inverse_transform(pca.transform(x)),
+            plain.inverse_transform(plain.transform(x)),
+            atol=1e-9,
         )
         size = np.abs(pca.loadings_)
-        assert (np.sort(size, axis=1)[:, -2] < 0.1 * size.max(axis=1)).all()  # one large loading a column
-        assert {name for name, _ in pca.top_features(4)[0]} in [set(range(4)), set(range(4, 8)), set(range(8, 12))]
+        # one large loading a column
+        assert (np.sort(size, axis=1)[:, -2] < 0.1 * size.max(axis=1)).all()
+        assert {name for name, _ in pca.top_features(4)[0]} in [
+            set(range(4)),
+            set(range(4, 8)),
+            set(range(8, 12)),
+        ]
     scores = PCA(3, rotation="varimax").fit(x).transform(x)
     np.testing.assert_allclose(np.cov(scores.T), np.eye(3), atol=1e-9)
     promax = PCA(3, rotation="promax").fit(x)
-    np.testing.assert_allclose(np.cov(promax.transform(x).T), promax.rotation_.correlation, atol=1e-9)
+    np.testing.assert_allclose(
+        np.cov(promax.transform(x).T), promax.rotation_.correlation, atol=1e-9
+    )
     np.testing.assert_allclose(np.diagonal(promax.rotation_.correlation), 1)
 
 
@@ -169,11 +198,14 @@ def test_shares_of_variance_are_those_of_the_rotated_components(kind, rng):
     x = rng.standard_normal((300, 6)) @ rng.standard_normal((6, 6))
     plain, turned = PCA(3).fit(x), PCA(3, rotation=kind).fit(x)
     total = x.var(axis=0, ddof=1).sum()
-    # what is lost when the codes of a component are left out, the variance that it shares with others counted in proportion
+    # what is lost when the codes of a component are left out, the variance that it shares with
+    # others counted in proportion
     codes, pattern = turned.transform(x), turned.loadings_
     parts = codes[:, None, :] * pattern[None]
     whole = parts.sum(axis=2)
-    shares = [sum(np.cov(parts[:, i, j], whole[:, i])[0, 1] for i in range(6)) / total for j in range(3)]
+    shares = [
+        sum(np.cov(parts[:, i, j], whole[:, i])[0, 1] for i in range(6)) / total for j in range(3)
+    ]
     np.testing.assert_allclose(turned.explained_variance_ratio_, shares, atol=1e-9)
     np.testing.assert_allclose(turned.explained_variance_ / total, shares, atol=1e-9)
     np.testing.assert_allclose(sum(shares), plain.explained_variance_ratio_.sum())
@@ -188,9 +220,14 @@ def test_outlier_limits_hold_for_new_ordinary_rows_and_catch_odd_ones(rng):
     basis = np.linalg.qr(rng.standard_normal((12, 3)))[0]
 
     def draw(rows):
-        return rng.standard_normal((rows, 3)) * [5, 3, 2] @ basis.T + 0.2 * rng.standard_normal((rows, 12)) + 1
+        return (
+            rng.standard_normal((rows, 3)) * [5, 3, 2] @ basis.T
+            + 0.2 * rng.standard_normal((rows, 12))
+            + 1
+        )
 
-    # the share beyond a limit moves by x f(x) = 0.18 times the relative error of three variances, sqrt(2 / (3 rows)): 0.002 here
+    # the share beyond a limit moves by x f(x) = 0.18 times the relative error of three variances,
+    # sqrt(2 / (3 rows)): 0.002 here
     pca = PCA(3).fit(draw(5000))
     scores = pca.outliers(draw(20000), level=0.95)
     assert np.mean(scores.t2 > scores.t2_limit) == pytest.approx(0.05, abs=0.015)
@@ -215,7 +252,9 @@ def test_score_is_the_gaussian_density(rng):
     holes = x.copy()
     holes[:, 3] = np.nan
     keep = [0, 1, 2, 4, 5]
-    want = stats.multivariate_normal(pca.mean_[keep], pca.get_covariance()[np.ix_(keep, keep)]).logpdf(x[:, keep])
+    want = stats.multivariate_normal(
+        pca.mean_[keep], pca.get_covariance()[np.ix_(keep, keep)]
+    ).logpdf(x[:, keep])
     np.testing.assert_allclose(pca.score_samples(holes), want, rtol=1e-6)
 
 
@@ -233,7 +272,9 @@ def test_imputation_is_the_conditional_mean(rng):
     np.testing.assert_allclose(pca.transform(row), pca.transform(filled), atol=1e-8)
 
 
-@pytest.mark.parametrize("solver", ["auto", "eigh", "svd", "randomized", "lanczos", "power", "gradient"])
+@pytest.mark.parametrize(
+    "solver", ["auto", "eigh", "svd", "randomized", "lanczos", "power", "gradient"]
+)
 @pytest.mark.parametrize(
     ("name", "x", "k"),
     [
@@ -273,8 +314,12 @@ def test_huge_and_tiny_entries(scale, rng):
         pca = PCA(2, svd_solver=solver, random_state=0).fit(x * scale)
         assert principal_angles(pca.components_.T, reference.components_.T).max() < 5e-2
         assert pca.certificate_.holds, pca.certificate_
-        np.testing.assert_allclose(pca.explained_variance_ratio_, reference.explained_variance_ratio_, rtol=1e-2)
-        np.testing.assert_allclose(pca.transform(x * scale) / scale, reference.transform(x), atol=0.3)
+        np.testing.assert_allclose(
+            pca.explained_variance_ratio_, reference.explained_variance_ratio_, rtol=1e-2
+        )
+        np.testing.assert_allclose(
+            pca.transform(x * scale) / scale, reference.transform(x), atol=0.3
+        )
 
 
 @pytest.mark.parametrize("scale", [1e300, 1e-300])
@@ -287,7 +332,9 @@ def test_entries_whose_variance_is_no_number_are_refused(scale, rng):
 def test_huge_and_tiny_float32(scale, rng):
     x = planted(rng, rows=5000, n=6, rank=2)
     pca = PCA(2).fit((x * scale).astype(np.float32))
-    np.testing.assert_allclose(pca.explained_variance_ / scale**2, PCA(2).fit(x).explained_variance_, rtol=1e-4)
+    np.testing.assert_allclose(
+        pca.explained_variance_ / scale**2, PCA(2).fit(x).explained_variance_, rtol=1e-4
+    )
 
 
 @pytest.mark.parametrize(
@@ -357,7 +404,8 @@ def test_memory_maps_and_iterators_do_not_load_the_data(tmp_path, rng):
 
 @pytest.mark.parametrize("steps", range(8, 14))
 def test_a_limit_of_steps_is_met_wherever_the_space_begins_anew(steps, rng):
-    """Two components in blocks of two: the space holds 20 vectors, and is begun anew after the tenth step."""
+    """Two components in blocks of two: the space holds 20 vectors, and is begun anew after the
+    tenth step."""
     x = rng.standard_normal((500, 300))
     model = PCA(2, svd_solver="lanczos", max_iter=steps, tol=1e-12, random_state=0).fit(x)
     assert np.abs(model.components_ @ model.components_.T - np.eye(2)).max() < 1e-10
@@ -469,12 +517,20 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024 / x.n
 """
 
 
-@pytest.mark.parametrize(("what", "rows", "columns", "most"), [("fit", 3, 2**20, 8), ("fit", 33, 200_000, 8), ("batches", 50, 100_000, 5)])
+@pytest.mark.parametrize(
+    ("what", "rows", "columns", "most"),
+    [("fit", 3, 2**20, 8), ("fit", 33, 200_000, 8), ("batches", 50, 100_000, 5)],
+)
 def test_few_rows_with_many_columns_take_little_memory(what, rows, columns, most):
     import subprocess
     import sys
 
-    found = subprocess.run([sys.executable, "-c", MEMORY, what, str(rows), str(columns)], capture_output=True, text=True, check=True)
+    found = subprocess.run(
+        [sys.executable, "-c", MEMORY, what, str(rows), str(columns)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     times, holds = found.stdout.split()
     assert holds == "True"
     assert float(times) <= most  # of the data, beyond them
@@ -505,8 +561,11 @@ def multiplied(pca):
 def test_oversampling_and_steps_are_what_was_asked_for(rng):
     x = planted(rng, 3000, 700, rank=6, noise=0.5, dtype=np.float64)
     asked = {"svd_solver": "randomized", "random_state": 0}
-    assert multiplied(PCA(5, n_oversamples=100, max_iter=1, **asked).fit(x)) == 100  # was 10, twice the components
-    assert multiplied(PCA(5, n_oversamples=20, iterated_power=4, tol=0.9, **asked).fit(x)) == 100  # five steps, though the first would do
+    # was 10, twice the components
+    assert multiplied(PCA(5, n_oversamples=100, max_iter=1, **asked).fit(x)) == 100
+    assert (
+        multiplied(PCA(5, n_oversamples=20, iterated_power=4, tol=0.9, **asked).fit(x)) == 100
+    )  # five steps, though the first would do
     few = PCA(5, iterated_power=0, **asked).fit(x).certificate_.facts["captured variance"]
     many = PCA(5, iterated_power=12, **asked).fit(x).certificate_.facts["captured variance"]
     assert many > few

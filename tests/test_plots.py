@@ -46,7 +46,9 @@ def test_axes_in_axes_out(model, rows, ax, name):
     made = DRAW[name](model, rows, None)
     assert made is not ax
     assert (
-        "matplotlib.pyplot" not in sys.modules or made.figure.number is None if hasattr(made.figure, "number") else True
+        "matplotlib.pyplot" not in sys.modules or made.figure.number is None
+        if hasattr(made.figure, "number")
+        else True
     )
 
 
@@ -56,7 +58,9 @@ def test_every_public_picture_is_tested():
 
 def test_scree_has_a_bar_for_each_component(model, ax):
     plots.scree(model, ax)
-    np.testing.assert_allclose([bar.get_height() for bar in ax.patches], model.explained_variance_ratio_)
+    np.testing.assert_allclose(
+        [bar.get_height() for bar in ax.patches], model.explained_variance_ratio_
+    )
     np.testing.assert_allclose(ax.lines[0].get_ydata(), np.cumsum(model.explained_variance_ratio_))
     assert "k = 3" in ax.texts[0].get_text()
 
@@ -118,8 +122,13 @@ def test_components_as_images_has_a_tile_for_mean_and_components(model, ax):
     plots.components_as_images(model, (2, 3), ax)
     assert [t.get_text() for t in ax.texts] == ["mean", "1", "2", "3"]
     assert len(ax.images) == 1
-    assert [t.get_text() for t in plots.components_as_images(model, (3, 2), count=1).texts] == ["mean", "1"]
-    assert [t.get_text() for t in plots.components_as_images(PCA(0).fit(np.eye(6)), (3, 2)).texts] == ["mean"]
+    assert [t.get_text() for t in plots.components_as_images(model, (3, 2), count=1).texts] == [
+        "mean",
+        "1",
+    ]
+    assert [
+        t.get_text() for t in plots.components_as_images(PCA(0).fit(np.eye(6)), (3, 2)).texts
+    ] == ["mean"]
 
 
 @pytest.mark.parametrize("shape", [(2, 2), (0, 6), (-2, -3), (6,), (1, 2, 3)])
@@ -175,8 +184,13 @@ def test_montage_and_colours():
 
 
 def test_pictures_leave_no_global_state():
-    code = "import sys, numpy as np; from eckart import PCA, plots; plots.scree(PCA(1).fit(np.eye(3))); print('matplotlib.pyplot' in sys.modules)"
+    code = (
+        "import sys, numpy as np; from eckart import PCA, plots; "
+        "plots.scree(PCA(1).fit(np.eye(3))); print('matplotlib.pyplot' in sys.modules)"
+    )
     assert (
-        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout.strip()
         == "False"
     )

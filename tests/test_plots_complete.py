@@ -34,11 +34,17 @@ HOLES = np.where(np.arange(48).reshape(6, 8) % 3 == 0, np.nan, IMAGE)
 DRAW = {
     "objective": lambda m, ax: plots.objective(m, ax),
     "held_out_curve": lambda m, ax: plots.held_out_curve([3.0, 1.0, 2.0], ax=ax),
-    "error_by_popularity": lambda m, ax: plots.error_by_popularity([1, 1, 5, 9], [1.0, 2.0, 0.5, 0.1], ax),
+    "error_by_popularity": lambda m, ax: plots.error_by_popularity(
+        [1, 1, 5, 9], [1.0, 2.0, 0.5, 0.1], ax
+    ),
     "observed_predicted": lambda m, ax: plots.observed_predicted([1, 2, 2], [1.2, 1.9, 1.4], ax),
-    "shrinkage_path": lambda m, ax: plots.shrinkage_path([4.0, 2.0, 1.0], [[], [1.0], [2.0, 0.5]], ax),
+    "shrinkage_path": lambda m, ax: plots.shrinkage_path(
+        [4.0, 2.0, 1.0], [[], [1.0], [2.0, 0.5]], ax
+    ),
     "factor_map": lambda m, ax: plots.factor_map(m, ax),
-    "phase_square": lambda m, ax: plots.phase_square([0.2, 0.5, 0.8], [1, 2], np.eye(2, 3), (20, 20), ax),
+    "phase_square": lambda m, ax: plots.phase_square(
+        [0.2, 0.5, 0.8], [1, 2], np.eye(2, 3), (20, 20), ax
+    ),
     "saddle_field": lambda m, ax: plots.saddle_field(ax=ax, time=1.0),
     "saddle_escape": lambda m, ax: plots.saddle_escape(ax=ax),
     "triptych": lambda m, ax: plots.triptych(IMAGE, HOLES, IMAGE, ax),
@@ -58,7 +64,11 @@ def test_axes_in_axes_out(model, ax, name):
 def test_every_completion_picture_is_tested():
     from eckart.plots import complete, recover
 
-    here = {n for n in plots.__all__ if getattr(plots, n).__module__ in (complete.__name__, recover.__name__)}
+    here = {
+        n
+        for n in plots.__all__
+        if getattr(plots, n).__module__ in (complete.__name__, recover.__name__)
+    }
     assert set(DRAW) == here
 
 
@@ -81,7 +91,10 @@ def test_held_out_curve_marks_the_least(ax):
     np.testing.assert_array_equal(ax.lines[0].get_xdata(), [2, 4, 8])
     np.testing.assert_array_equal(ax.collections[-1].get_offsets(), [[4.0, 1.0]])
     assert "least 1 at rank 4" in ax.get_title(loc="left")
-    assert plots.held_out_curve([2.0, 1.5, 1.0], [0.001, 0.1, 10.0], what="ridge").get_xscale() == "log"
+    assert (
+        plots.held_out_curve([2.0, 1.5, 1.0], [0.001, 0.1, 10.0], what="ridge").get_xscale()
+        == "log"
+    )
     plots.held_out_curve([1.0]).figure.savefig("/dev/null", format="png")
     for bad in ([], [[1.0]], 3.0):
         with pytest.raises(InputError, match="errors"):
@@ -106,7 +119,9 @@ def test_error_by_popularity_measures_each_bin(ax, rng):
         plots.error_by_popularity([1], [1.0, 2.0])
 
 
-@pytest.mark.parametrize("counts", [[5], [3, 3, 3], [1, 2], [1, 1, 1, 1, 1, 1, 1, 900], np.arange(1, 400)])
+@pytest.mark.parametrize(
+    "counts", [[5], [3, 3, 3], [1, 2], [1, 1, 1, 1, 1, 1, 1, 900], np.arange(1, 400)]
+)
 def test_bins_hold_every_count(counts):
     counts = np.asarray(counts)
     edges = popularity_bins(counts)
@@ -120,7 +135,10 @@ def test_few_values_are_bars_and_many_a_histogram(ax, rng):
     plots.observed_predicted([1, 2, 2, 4], [0.2, 1.6, 2.2, 9.0], ax)
     heights = [bar.get_height() for bar in ax.patches]
     np.testing.assert_allclose(heights, [0.25, 0.5, 0.25, 0.25, 0.5, 0.25])
-    assert [t.get_text() for t in ax.get_legend().get_texts()] == ["observed", "predicted, to the nearest value"]
+    assert [t.get_text() for t in ax.get_legend().get_texts()] == [
+        "observed",
+        "predicted, to the nearest value",
+    ]
     values = rng.standard_normal(1000)
     many = plots.observed_predicted(values, values / 2)
     for steps in many.patches:
@@ -153,7 +171,9 @@ def test_factor_map_is_the_svd_of_the_answer(model):
     np.testing.assert_allclose(ax.collections[0].get_offsets(), columns)
     assert str(int(columns[:, 0].argmax())) in [t.get_text() for t in ax.texts]
     other = plots.factor_map(model, side="rows", axes=(2, 0), among=[4, 7, 9], named=2)
-    np.testing.assert_allclose(other.collections[0].get_offsets(), principal(f, 3)[0][[4, 7, 9]][:, [2, 0]])
+    np.testing.assert_allclose(
+        other.collections[0].get_offsets(), principal(f, 3)[0][[4, 7, 9]][:, [2, 0]]
+    )
     assert other.get_xlabel() == "direction 3"
     assert "3 of 30 rows" in other.get_title(loc="left")
     for bad in ({"side": "sides"}, {"axes": (0, 3)}, {"axes": (-1, 0)}, {"among": []}):
@@ -181,7 +201,9 @@ def test_flow_solves_its_equation_and_gradient_descent_follows_it(a, c):
     t = np.linspace(0, 2, 2001)
     x = flow(a, c, t)
     np.testing.assert_allclose(x[0], c)
-    np.testing.assert_allclose(np.gradient(x, t)[1:-1], (2 * (a - x) * x)[1:-1], atol=2e-4 * max(1, c) ** 3)
+    np.testing.assert_allclose(
+        np.gradient(x, t)[1:-1], (2 * (a - x) * x)[1:-1], atol=2e-4 * max(1, c) ** 3
+    )
     u = np.sqrt(c)
     for i in range(2000):
         if i % 500 == 0:
@@ -200,7 +222,9 @@ def test_saddle_paths_go_downhill_to_the_minima(ax):
         assert path[-1].prod() == pytest.approx(1.0, abs=1e-6)
         loss = 0.5 * (1 - path.prod(axis=1)) ** 2
         assert (np.diff(loss) <= 1e-12).all()
-        np.testing.assert_allclose(path[:, 0] ** 2 - path[:, 1] ** 2, start[0] ** 2 - start[1] ** 2, atol=1e-6)
+        np.testing.assert_allclose(
+            path[:, 0] ** 2 - path[:, 1] ** 2, start[0] ** 2 - start[1] ** 2, atol=1e-6
+        )
     words = [t.get_text() for t in ax.get_legend().get_texts()]
     assert words == ["minima: uv = 1", "gradient flow", "saddle"]
     for bad in ({"a": np.nan}, {"reach": 0}, {"time": -1}):
@@ -225,7 +249,11 @@ def test_triptych_shows_three_images_and_says_how_well(ax):
     np.testing.assert_allclose(sheet[:, 2 * (8 + gap) :, 0], np.clip(IMAGE + 0.1, 0, 1))
     missing = sheet[:, 8 + gap : 16 + gap]
     assert (missing[np.isnan(HOLES)] == (0.98, 0.85, 0.72)).all()
-    assert [t.get_text() for t in ax.texts] == ["original", "33% missing", "restored, PSNR 20.0 dB where missing"]
+    assert [t.get_text() for t in ax.texts] == [
+        "original",
+        "33% missing",
+        "restored, PSNR 20.0 dB where missing",
+    ]
     colour = np.repeat(IMAGE[..., None], 3, axis=2)
     assert plots.triptych(colour, colour, colour, titles="abc").texts[2].get_text() == "c"
     for bad in ((IMAGE, HOLES[:3], IMAGE), (IMAGE[0],) * 3):

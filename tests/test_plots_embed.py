@@ -1,4 +1,5 @@
-"""Pictures of vectors: the axes that come in go out, words stand where their vectors are, labels do not lie on one another."""
+"""Pictures of vectors: the axes that come in go out, words stand where their vectors are, labels do
+not lie on one another."""
 
 from __future__ import annotations
 
@@ -58,7 +59,8 @@ def test_labels_do_not_lie_on_one_another(n):
     boxes = []
     for text in ax.texts:
         text.update_positions(renderer)
-        boxes.append(Text.get_window_extent(text, renderer))  # the word, without the line that ties it to its point
+        # the word, without the line that ties it to its point
+        boxes.append(Text.get_window_extent(text, renderer))
     assert len(boxes) >= min(n, 20) - 2
     overlaps = sum(
         min(a.x1, b.x1) - max(a.x0, b.x0) > 1 and min(a.y1, b.y1) - max(a.y0, b.y0) > 1

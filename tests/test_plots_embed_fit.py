@@ -22,7 +22,9 @@ def skipgram():
 
 @pytest.fixture(scope="module")
 def trained():
-    return SkipGram(4, window=2, sample=None, max_iter=6, deterministic=True, random_state=0).fit(TEXT)
+    return SkipGram(4, window=2, sample=None, max_iter=6, deterministic=True, random_state=0).fit(
+        TEXT
+    )
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +69,9 @@ def test_skip_gram_scores_stand_against_shifted_pmi(skipgram, ax):
     score = f.vectors @ f.context.T
     wanted = np.column_stack([best[n > 0], score[n > 0]])
     found = points(ax)
-    assert sorted(map(tuple, found.round(9).tolist())) == sorted(map(tuple, wanted.round(9).tolist()))
+    assert sorted(map(tuple, found.round(9).tolist())) == sorted(
+        map(tuple, wanted.round(9).tolist())
+    )
     far = np.sqrt(np.sum(n[n > 0] * (wanted[:, 0] - wanted[:, 1]) ** 2) / n.sum())
     assert f"{far:.2f} from PMI - log 3" in ax.get_title(loc="left")
     assert "0.75" in ax.get_xlabel()
@@ -88,14 +92,18 @@ def test_glove_scores_stand_against_log_counts(glove, ax):
     x, y, w = np.log(n[n > 0]), score[n > 0], np.minimum(1, (n[n > 0] / 5.0) ** 0.5)
     np.testing.assert_allclose(np.sort(points(ax)[:, 0]), np.sort(x), atol=1e-6)
     np.testing.assert_allclose(np.sort(points(ax)[:, 1]), np.sort(y), atol=1e-5)
-    assert f"{np.sqrt(np.average((x - y) ** 2, weights=w)):.2f} from log counts" in ax.get_title(loc="left")
+    assert f"{np.sqrt(np.average((x - y) ** 2, weights=w)):.2f} from log counts" in ax.get_title(
+        loc="left"
+    )
 
 
 def test_many_pairs_are_sampled_by_count_and_zeros_are_no_pairs(skipgram, ax):
     plots.plot_pmi_optimum(skipgram, N, ax, most=7)
     assert len(points(ax)) == 7
     held = N.to_scipy().tocoo()
-    stored = sparse.csr_array((np.append(held.data, 0.0), (np.append(held.row, 0), np.append(held.col, 0))), held.shape)
+    stored = sparse.csr_array(
+        (np.append(held.data, 0.0), (np.append(held.row, 0), np.append(held.col, 0))), held.shape
+    )
     other = Figure().add_subplot()
     plots.plot_pmi_optimum(skipgram, stored, other)
     assert len(points(other)) == (N.data > 0).sum()
@@ -105,12 +113,20 @@ def test_the_loss_has_its_bounds(trained, ax):
     plots.plot_loss(trained, ax)
     np.testing.assert_allclose(ax.lines[0].get_ydata(), trained.fit_.trace.values)
     levels = [line.get_ydata()[0] for line in ax.lines[1:]]
-    assert levels == [trained.certificate_["loss without vectors"], trained.certificate_["lower bound"]]
-    assert [t.get_text().rsplit(" ", 1)[0] for t in ax.texts] == ["loss without vectors", "lower bound"]
+    assert levels == [
+        trained.certificate_["loss without vectors"],
+        trained.certificate_["lower bound"],
+    ]
+    assert [t.get_text().rsplit(" ", 1)[0] for t in ax.texts] == [
+        "loss without vectors",
+        "lower bound",
+    ]
 
 
 def test_what_does_not_fit_is_refused(skipgram):
-    with pytest.raises(InputError, match=f"wanted co-occurrences of the model's {N.shape[0]} words"):
+    with pytest.raises(
+        InputError, match=f"wanted co-occurrences of the model's {N.shape[0]} words"
+    ):
         plots.plot_pmi_optimum(skipgram, sparse.eye_array(3, format="csr"))
     with pytest.raises(InputError, match="wanted co-occurrences"):
         plots.plot_pmi_optimum(skipgram, np.eye(N.shape[0]))

@@ -1,4 +1,5 @@
-"""Pictures of topics and mixtures: the axes that come in go out, and show the numbers they were given."""
+"""Pictures of topics and mixtures: the axes that come in go out, and show the numbers they were
+given."""
 
 from __future__ import annotations
 
@@ -43,7 +44,9 @@ Q = np.array([[1.0, 0.0], [0.5, 0.5], [0.1, 0.9]])
 DRAW = {
     "topic_words": lambda ax: plots.topic_words(some_topics(), ax),
     "topic_map": lambda ax: plots.topic_map(some_topics(), ax),
-    "perplexity_curve": lambda ax: plots.perplexity_curve([5, 10, 20], [900, 700, 800], ax, coherence=[0.1, 0.2, 0.1]),
+    "perplexity_curve": lambda ax: plots.perplexity_curve(
+        [5, 10, 20], [900, 700, 800], ax, coherence=[0.1, 0.2, 0.1]
+    ),
     "soft_clusters": lambda ax: plots.soft_clusters(X, Q, ax),
     "responsibilities": lambda ax: plots.responsibilities(Q, ax, labels=["a", "b", "a"]),
 }
@@ -62,7 +65,11 @@ def test_axes_in_axes_out(ax, name):
 def test_every_picture_of_topics_and_mixtures_is_tested():
     from eckart.plots import mixture, topics
 
-    here = {n for n in plots.__all__ if getattr(plots, n).__module__ in (topics.__name__, mixture.__name__)}
+    here = {
+        n
+        for n in plots.__all__
+        if getattr(plots, n).__module__ in (topics.__name__, mixture.__name__)
+    }
     assert set(DRAW) == here
 
 
@@ -70,7 +77,8 @@ def test_topic_words_are_the_most_probable_ones_of_the_largest_topics(ax):
     t = some_topics()
     plots.topic_words(t, ax, words=3, topics=[4, 0])
     texts = [text.get_text() for text in ax.texts]
-    digits = 0 if t.sizes[4] >= 0.0995 else 1  # below 10% one more digit, so that small topics differ
+    # below 10% one more digit, so that small topics differ
+    digits = 0 if t.sizes[4] >= 0.0995 else 1
     assert texts[0] == f"topic 5 · {t.sizes[4]:.{digits}%}"
     assert texts[1:4] == WORDS[np.argsort(-t.words[4])[:3]].tolist()
     assert texts[5:] == WORDS[np.argsort(-t.words[0])[:3]].tolist()
@@ -78,7 +86,12 @@ def test_topic_words_are_the_most_probable_ones_of_the_largest_topics(ax):
     np.testing.assert_allclose([bar.get_width() for bar in ax.patches[:3]], top / top[0])
     order = [text.get_text() for text in plots.topic_words(t, words=1).texts][::2]
     assert [int(o.split()[1]) - 1 for o in order] == np.argsort(-t.sizes, kind="stable").tolist()
-    assert plots.topic_words(t, topics=[1], names=["weather"]).texts[0].get_text().startswith("weather")
+    assert (
+        plots.topic_words(t, topics=[1], names=["weather"])
+        .texts[0]
+        .get_text()
+        .startswith("weather")
+    )
     for bad in ([], [5], [-1]):
         with pytest.raises(InputError, match="topics"):
             plots.topic_words(t, topics=bad)
@@ -145,7 +158,9 @@ def test_perplexity_curve_marks_the_least(ax):
 def test_ellipses_hold_the_share_they_say(ax, rng):
     mean, covariance = np.array([1.0, -2.0]), np.array([[2.0, 0.9], [0.9, 0.7]])
     x = rng.multivariate_normal(mean, covariance, 20_000)
-    plots.soft_clusters(x[:50], np.ones((50, 1)), ax, means=mean[None], covariances=covariance[None], weights=[1.0])
+    plots.soft_clusters(
+        x[:50], np.ones((50, 1)), ax, means=mean[None], covariances=covariance[None], weights=[1.0]
+    )
     from matplotlib.path import Path
 
     for line, share in zip(ax.lines, (0.5, 0.9)):

@@ -68,11 +68,17 @@ def test_every_door_gives_the_same_topics(rng, kind):
     pd = pytest.importorskip("pandas")
     _, x = corpus(rng, 60, 20, 2)
     doors = {
-        "array": x, "csr": sparse.csr_matrix(x), "coo": sparse.coo_array(x), "frame": pd.DataFrame(x, columns=[f"w{j}" for j in range(20)]),
-        "counts": Counts.from_scipy(sparse.csr_array(x)), "float32": x.astype(np.float32),
-    }  # fmt: skip
+        "array": x,
+        "csr": sparse.csr_matrix(x),
+        "coo": sparse.coo_array(x),
+        "frame": pd.DataFrame(x, columns=[f"w{j}" for j in range(20)]),
+        "counts": Counts.from_scipy(sparse.csr_array(x)),
+        "float32": x.astype(np.float32),
+    }
     a, b = PLSA(2, random_state=3).fit(x), PLSA(2, random_state=3).fit(doors[kind])
-    np.testing.assert_allclose(a.topic_word_, b.topic_word_, atol=1e-4 if kind == "float32" else 1e-12)
+    np.testing.assert_allclose(
+        a.topic_word_, b.topic_word_, atol=1e-4 if kind == "float32" else 1e-12
+    )
     assert b.components_.dtype == (np.float32 if kind == "float32" else np.float64)
     if kind == "frame":
         assert b.top_words(1)[0][0].startswith("w")
@@ -80,7 +86,10 @@ def test_every_door_gives_the_same_topics(rng, kind):
 
 def test_seeds_and_threads_do_not_change_a_bit(rng):
     _, x = corpus(rng, 300, 80, 4)
-    bits = {PLSA(4, random_state=5, n_threads=t, max_iter=20).fit(x).components_.tobytes() for t in (1, 2, 3)}
+    bits = {
+        PLSA(4, random_state=5, n_threads=t, max_iter=20).fit(x).components_.tobytes()
+        for t in (1, 2, 3)
+    }
     assert len(bits) == 1
 
 
@@ -138,7 +147,9 @@ def test_certificate_is_measured_again_and_fails_on_other_topics(rng):
     t = model.fit_.factors
     wrong = clone(model)
     wrong.fit_ = eckart.fit.Fit(
-        Topics(t.counts[:, ::-1].copy() + 0.5, t.prior, t.sizes), model.certificate_, model.fit_.trace
+        Topics(t.counts[:, ::-1].copy() + 0.5, t.prior, t.sizes),
+        model.certificate_,
+        model.fit_.trace,
     )
     failed = wrong.certify(x)
     assert not failed.holds

@@ -38,8 +38,12 @@ def test_the_matrix_is_that_of_the_definition(n, seed, smoothing, shift, positiv
     counts = rng.poisson(1.0, (n, n)) * rng.random((n, n))
     counts[0, 0] = 1.0
     kind = "positive" if positive else "pmi"
-    m = pmi_matrix(Counts.from_scipy(sparse.csr_array(counts)), kind=kind, shift=shift, smoothing=smoothing)
-    np.testing.assert_allclose(m.to_scipy().toarray(), plain(counts, smoothing, shift, positive), atol=1e-12)
+    m = pmi_matrix(
+        Counts.from_scipy(sparse.csr_array(counts)), kind=kind, shift=shift, smoothing=smoothing
+    )
+    np.testing.assert_allclose(
+        m.to_scipy().toarray(), plain(counts, smoothing, shift, positive), atol=1e-12
+    )
     assert (m.data != 0).all()
 
 
@@ -62,7 +66,12 @@ def text():
     out = []
     for _ in range(1500):
         own = subjects[rng.integers(2)]
-        out.append([own[rng.integers(30)] if rng.random() < 0.6 else common[rng.integers(10)] for _ in range(8)])
+        out.append(
+            [
+                own[rng.integers(30)] if rng.random() < 0.6 else common[rng.integers(10)]
+                for _ in range(8)
+            ]
+        )
     return sequences(out)
 
 
@@ -77,7 +86,9 @@ def test_the_factors_are_the_best_of_their_rank(text):
         best = (u[:, :7] * s[:7]) @ vt[:7]
         np.testing.assert_allclose(f.vectors @ f.context.T, best, atol=1e-3)
         np.testing.assert_allclose(np.linalg.norm(f.vectors, axis=0), s[:7] ** exponent, rtol=1e-3)
-        np.testing.assert_allclose(np.linalg.norm(f.context, axis=0), s[:7] ** (1 - exponent), rtol=1e-3)
+        np.testing.assert_allclose(
+            np.linalg.norm(f.context, axis=0), s[:7] ** (1 - exponent), rtol=1e-3
+        )
         assert f.vectors.dtype == np.float32
 
 
@@ -130,7 +141,9 @@ def test_the_certificate_tells_good_from_bad(text):
     assert c.holds
     assert c.kind == "global"
     assert 0 < c["share in the tail"] < 1
-    assert c["captured variance"] == pytest.approx(model.certificate_["captured variance"], rel=1e-4)
+    assert c["captured variance"] == pytest.approx(
+        model.certificate_["captured variance"], rel=1e-4
+    )
     other = PMI(5, random_state=0).fit(text)
     other.fit_.factors.context[:] = other.fit_.factors.context[::-1].copy()
     assert not other.certify(text).holds
@@ -147,8 +160,17 @@ def test_small_vocabularies_and_wrong_parameters(text):
         PMI(1).fit(cooccurrence(["a", "b"], min_count=1))
     with pytest.raises(InputError, match=r"n_components=3 came, wanted 1 to 2 for 2 words"):
         PMI(3, min_count=1).fit(["a b"])
-    assert PMI(min_count=1, random_state=0).fit(["a b c"] * 9).components_.shape == (3, 3)  # what is there, where no number was asked for
-    for how in ({"kind": "shifted"}, {"shift": 0}, {"smoothing": -1}, {"exponent": np.nan}, {"tol": "x"}):
+    assert PMI(min_count=1, random_state=0).fit(["a b c"] * 9).components_.shape == (
+        3,
+        3,
+    )  # what is there, where no number was asked for
+    for how in (
+        {"kind": "shifted"},
+        {"shift": 0},
+        {"smoothing": -1},
+        {"exponent": np.nan},
+        {"tol": "x"},
+    ):
         with pytest.raises(InputError, match=next(iter(how))):
             PMI(2, **how).fit(text)
     with pytest.raises(InputError, match=r"shape \(2, 3\) came, wanted words x words"):

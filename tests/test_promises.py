@@ -1,4 +1,5 @@
-"""What every estimator promises. A new one joins by being listed once: a model of reduction in ESTIMATORS, one of completion in COMPLETERS, and so on."""
+"""What every estimator promises. A new one joins by being listed once: a model of reduction in
+ESTIMATORS, one of completion in COMPLETERS, and so on."""
 
 from __future__ import annotations
 
@@ -99,7 +100,16 @@ PARTS = [
 
 WORD_MODELS = [
     SkipGram(4, window=2, min_count=2, sample=None, max_iter=8, deterministic=True, random_state=0),
-    SkipGram(4, window=2, min_count=2, sample=None, loss="softmax", bias=True, max_iter=100, random_state=0),
+    SkipGram(
+        4,
+        window=2,
+        min_count=2,
+        sample=None,
+        loss="softmax",
+        bias=True,
+        max_iter=100,
+        random_state=0,
+    ),
     PMI(3, min_count=2, random_state=0),
     PMI(3, min_count=2, kind="pmi", shift=5.0, add_context=True, random_state=0),
     GloVe(3, min_count=2, random_state=0),
@@ -117,33 +127,57 @@ if importlib.util.find_spec("torch") is None:
 
 NO_CLASSES = "predict_proba gives shares of components, the check wants those of classes"
 WHOLE_ROWS = "predict of new rows gives every cell of them, the check wants one number for each row"
-BY_COLUMN = "rounded columns of the check hold 0 and 1 alone, and probabilities of a table come by column; test_mixed_table compares a model that was saved"
-NEW_GAPS = (
-    "fit refuses NaN, transform gives a row with gaps its expected code, as PCA does; the check wants both to refuse"
+BY_COLUMN = (
+    "rounded columns of the check hold 0 and 1 alone, and probabilities of a table come by "
+    "column; test_mixed_table compares a model that was saved"
 )
-OTHER_BATCHES = "rows that are repeated fall into other batches; with one batch for all rows test_dropin compares weights with repeats"
-ALL_COMPONENTS = "n_components=None keeps min(rows, columns) components, as scikit-learn does, so repeating a row changes their number"
+NEW_GAPS = (
+    "fit refuses NaN, transform gives a row with gaps its expected code, as PCA does; the check "
+    "wants both to refuse"
+)
+OTHER_BATCHES = (
+    "rows that are repeated fall into other batches; with one batch for all rows test_dropin "
+    "compares weights with repeats"
+)
+ALL_COMPONENTS = (
+    "n_components=None keeps min(rows, columns) components, as scikit-learn does, so repeating "
+    "a row changes their number"
+)
 
-BY_CELL = "predict answers cells of the table of the fit, by row and time; the check gives it new rows, whose series would have to be fitted"
+BY_CELL = (
+    "predict answers cells of the table of the fit, by row and time; the check gives it new "
+    "rows, whose series would have to be fitted"
+)
 TWO_TIMES = "two columns are refused: a series of two times has no memory to learn"
 SERIES = {
     **dict.fromkeys(
         [
-            "check_n_features_in_after_fitting", "check_estimators_dtypes", "check_dtype_object", "check_estimator_sparse_array",
-            "check_estimator_sparse_matrix", "check_estimators_pickle", "check_f_contiguous_array_estimator",
-            "check_methods_sample_order_invariance", "check_methods_subset_invariance",
-            "check_dict_unchanged", "check_fit2d_predict1d",
+            "check_n_features_in_after_fitting",
+            "check_estimators_dtypes",
+            "check_dtype_object",
+            "check_estimator_sparse_array",
+            "check_estimator_sparse_matrix",
+            "check_estimators_pickle",
+            "check_f_contiguous_array_estimator",
+            "check_methods_sample_order_invariance",
+            "check_methods_subset_invariance",
+            "check_dict_unchanged",
+            "check_fit2d_predict1d",
         ],
         BY_CELL,
     ),
     **dict.fromkeys(
         [
-            "check_estimators_overwrite_params", "check_estimators_fit_returns_self", "check_readonly_memmap_input", "check_fit_idempotent",
-            "check_fit_check_is_fitted", "check_n_features_in",
+            "check_estimators_overwrite_params",
+            "check_estimators_fit_returns_self",
+            "check_readonly_memmap_input",
+            "check_fit_idempotent",
+            "check_fit_check_is_fitted",
+            "check_n_features_in",
         ],
         TWO_TIMES,
     ),
-}  # fmt: skip
+}
 
 
 @parametrize_with_checks(
@@ -156,7 +190,9 @@ SERIES = {
         LinearAutoencoder(max_iter=500, random_state=0),
         *(e for e in COMPLETERS if not getattr(e, "scale", False)),
         *ITEM_MODELS,
-        TimeFactors(1, n_samples=4, burn_in=2, thin=1, n_chains=1, random_state=0),  # its other promises are in test_series
+        TimeFactors(
+            1, n_samples=4, burn_in=2, thin=1, n_chains=1, random_state=0
+        ),  # its other promises are in test_series
         MixedTable(1, l2=10.0, random_state=0),  # its other promises are in test_mixed_table
         *MIXTURES,
         *TOPIC_MODELS,
@@ -179,13 +215,19 @@ SERIES = {
             "check_sample_weight_equivalence_on_sparse_data": OTHER_BATCHES,
         }
         if isinstance(e, MiniBatchNMF)
-        else {"check_estimator_sparse_array": WHOLE_ROWS, "check_estimator_sparse_matrix": WHOLE_ROWS}
+        else {
+            "check_estimator_sparse_array": WHOLE_ROWS,
+            "check_estimator_sparse_matrix": WHOLE_ROWS,
+        }
         if hasattr(e, "recommend")
         else {"check_estimators_pickle": BY_COLUMN}
         if isinstance(e, MixedTable)
         else SERIES
         if isinstance(e, TimeFactors)
-        else {"check_estimator_sparse_array": NO_CLASSES, "check_estimator_sparse_matrix": NO_CLASSES}
+        else {
+            "check_estimator_sparse_array": NO_CLASSES,
+            "check_estimator_sparse_matrix": NO_CLASSES,
+        }
         if hasattr(e, "outlier_score")
         else {}
     ),
@@ -221,7 +263,9 @@ def test_seed_and_threads_do_not_change_a_bit(estimator, rng):
     x = planted(rng, rows=5000, n=40, dtype=np.float32)
     first = clone(estimator).set_params(random_state=7, n_threads=1).fit(x)
     for threads in (2, 3, 5, 16):
-        assert state(clone(estimator).set_params(random_state=7, n_threads=threads).fit(x)) == state(first)
+        assert state(
+            clone(estimator).set_params(random_state=7, n_threads=threads).fit(x)
+        ) == state(first)
 
 
 def test_parameters_are_untouched(estimator, x):
@@ -252,7 +296,9 @@ def test_save_and_load_give_the_same_bits(estimator, x, tmp_path):
 
 def test_pickle_and_clone(estimator, x):
     model = estimator.fit(x)
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).transform(x), model.transform(x))
+    np.testing.assert_array_equal(
+        pickle.loads(pickle.dumps(model)).transform(x), model.transform(x)
+    )
     assert not hasattr(clone(model), "fit_")
 
 
@@ -279,7 +325,10 @@ def test_training_data_with_gaps(estimator, x, rng):
     holes = x.copy()
     holes[rng.random(x.shape) < 0.1] = np.nan
     model = estimator.fit(holes)
-    assert eckart.principal_angles(model.components_.T, clone(estimator).fit(x).components_.T).max() < 0.2
+    assert (
+        eckart.principal_angles(model.components_.T, clone(estimator).fit(x).components_.T).max()
+        < 0.2
+    )
     assert np.isfinite(model.transform(holes)).all()
 
 
@@ -296,9 +345,17 @@ def test_a_failed_fit_leaves_the_old_state(estimator, x):
 def test_the_blas_setting_of_the_user_comes_back(estimator, x):
     from threadpoolctl import threadpool_info
 
-    before = [(lib["filepath"], lib["num_threads"]) for lib in threadpool_info() if lib["user_api"] == "blas"]
+    before = [
+        (lib["filepath"], lib["num_threads"])
+        for lib in threadpool_info()
+        if lib["user_api"] == "blas"
+    ]
     estimator.fit(x)
-    after = [(lib["filepath"], lib["num_threads"]) for lib in threadpool_info() if lib["user_api"] == "blas"]
+    after = [
+        (lib["filepath"], lib["num_threads"])
+        for lib in threadpool_info()
+        if lib["user_api"] == "blas"
+    ]
     assert before == after
 
 
@@ -330,7 +387,10 @@ def ratings(rng):
 
 def numbers(model) -> bytes:
     f = model.fit_.factors
-    return b"".join(np.ascontiguousarray(a).tobytes() for a in f.to_state()[0].values()) + str(f.mean).encode()
+    return (
+        b"".join(np.ascontiguousarray(a).tobytes() for a in f.to_state()[0].values())
+        + str(f.mean).encode()
+    )
 
 
 def test_completers_leave_a_certificate_that_can_be_measured_again(model, ratings):
@@ -350,7 +410,9 @@ def test_completers_leave_a_certificate_that_can_be_measured_again(model, rating
 def test_completers_seed_and_threads_do_not_change_a_bit(model, ratings, dtype):
     states = set()
     for threads in (1, 2, 3, 5, 16):
-        fitted = clone(model).set_params(random_state=7, n_threads=threads).fit(ratings.astype(dtype))
+        fitted = (
+            clone(model).set_params(random_state=7, n_threads=threads).fit(ratings.astype(dtype))
+        )
         states.add(numbers(fitted))
         assert fitted.fit_.factors.left.dtype == dtype
         assert fitted.predict([0, 1], [1, 2]).dtype == dtype
@@ -437,9 +499,17 @@ def test_completers_frames_in_frames_out(model, ratings):
 def test_completers_leave_the_blas_setting_alone(model, ratings):
     from threadpoolctl import threadpool_info
 
-    before = [(lib["filepath"], lib["num_threads"]) for lib in threadpool_info() if lib["user_api"] == "blas"]
+    before = [
+        (lib["filepath"], lib["num_threads"])
+        for lib in threadpool_info()
+        if lib["user_api"] == "blas"
+    ]
     model.fit(ratings)
-    after = [(lib["filepath"], lib["num_threads"]) for lib in threadpool_info() if lib["user_api"] == "blas"]
+    after = [
+        (lib["filepath"], lib["num_threads"])
+        for lib in threadpool_info()
+        if lib["user_api"] == "blas"
+    ]
     assert before == after
 
 
@@ -493,7 +563,9 @@ def test_mixtures_know_the_names_of_columns(mixture, counts):
 
 
 def numbers_of(model) -> bytes:
-    return b"".join(np.ascontiguousarray(a).tobytes() for a in model.fit_.factors.to_state()[0].values())
+    return b"".join(
+        np.ascontiguousarray(a).tobytes() for a in model.fit_.factors.to_state()[0].values()
+    )
 
 
 # ---- topic models
@@ -530,7 +602,9 @@ def test_topic_models_keep_the_old_state_when_a_fit_fails(topics, documents):
 def test_topic_models_take_new_rows_one_at_a_time(topics, documents):
     whole = topics.fit(documents).transform(documents[:4])
     for i in range(4):
-        np.testing.assert_allclose(topics.transform(documents[i : i + 1]), whole[i : i + 1], atol=1e-9)
+        np.testing.assert_allclose(
+            topics.transform(documents[i : i + 1]), whole[i : i + 1], atol=1e-9
+        )
 
 
 def test_topic_models_frames_in_frames_out(topics, documents):
@@ -547,9 +621,17 @@ def test_topic_models_frames_in_frames_out(topics, documents):
 def test_topic_models_leave_the_blas_setting_alone(topics, documents):
     from threadpoolctl import threadpool_info
 
-    before = [(lib["filepath"], lib["num_threads"]) for lib in threadpool_info() if lib["user_api"] == "blas"]
+    before = [
+        (lib["filepath"], lib["num_threads"])
+        for lib in threadpool_info()
+        if lib["user_api"] == "blas"
+    ]
     topics.fit(documents)
-    after = [(lib["filepath"], lib["num_threads"]) for lib in threadpool_info() if lib["user_api"] == "blas"]
+    after = [
+        (lib["filepath"], lib["num_threads"])
+        for lib in threadpool_info()
+        if lib["user_api"] == "blas"
+    ]
     assert before == after
 
 
@@ -565,7 +647,8 @@ WITHOUT_DATA = [
     "check_set_params",
     "check_valid_tag_types",
 ]
-"""scikit-learn runs one check on estimators that take text; these need no data, and are called by name."""
+"""scikit-learn runs one check on estimators that take text; these need no data, and are called by
+name."""
 
 
 @pytest.mark.parametrize("check", WITHOUT_DATA)
@@ -601,7 +684,8 @@ def test_word_models_leave_a_certificate_that_can_be_measured_again(word_model, 
 def test_word_models_find_the_planted_groups(word_model, texts):
     if getattr(word_model, "loss", "") == "softmax":
         pytest.skip(
-            "the exact solver leaves vectors that are known up to a linear map: scores mean something, cosines do not"
+            "the exact solver leaves vectors that are known up to a linear map: scores "
+            "mean something, cosines do not"
         )
     v = word_model.fit(texts).vectors_
     near = v.neighbours("beer", 3)
@@ -639,7 +723,9 @@ def test_word_models_take_new_texts_one_at_a_time(word_model, texts):
     assert not whole[1:].any(), "a text without a known word is zero"
     for i in range(3):
         np.testing.assert_array_equal(word_model.transform(new[i : i + 1]), whole[i : i + 1])
-    np.testing.assert_allclose(word_model.transform([["beer", "beer", "hen", "zebra"]]), whole[:1], rtol=1e-5)
+    np.testing.assert_allclose(
+        word_model.transform([["beer", "beer", "hen", "zebra"]]), whole[:1], rtol=1e-5
+    )
     assert word_model.get_feature_names_out().tolist() == [
         f"{type(word_model).__name__.lower()}{i}" for i in range(v.k)
     ]
@@ -670,9 +756,17 @@ def test_word_models_frames_out(word_model, texts):
 def test_word_models_leave_the_blas_setting_alone(word_model, texts):
     from threadpoolctl import threadpool_info
 
-    before = [(lib["filepath"], lib["num_threads"]) for lib in threadpool_info() if lib["user_api"] == "blas"]
+    before = [
+        (lib["filepath"], lib["num_threads"])
+        for lib in threadpool_info()
+        if lib["user_api"] == "blas"
+    ]
     word_model.fit(texts)
-    after = [(lib["filepath"], lib["num_threads"]) for lib in threadpool_info() if lib["user_api"] == "blas"]
+    after = [
+        (lib["filepath"], lib["num_threads"])
+        for lib in threadpool_info()
+        if lib["user_api"] == "blas"
+    ]
     assert before == after
 
 
@@ -694,7 +788,11 @@ def test_word_models_take_counts_where_counts_are_all_they_need(word_model, text
     if isinstance(word_model, SkipGram):
         pytest.skip("skip-gram reads windows of text")
     table = eckart.cooccurrence(texts, min_count=2)
-    before = table.counts.data.copy() if hasattr(table, "counts") and hasattr(table.counts, "data") else None
+    before = (
+        table.counts.data.copy()
+        if hasattr(table, "counts") and hasattr(table.counts, "data")
+        else None
+    )
     model = word_model.fit(table)
     assert model.vectors_.words.tolist() == clone(word_model).fit(texts).vectors_.words.tolist()
     assert before is None or np.array_equal(before, table.counts.data)

@@ -1,4 +1,5 @@
-"""MLflow's python_function: frames in and out, the same answers as the models; through MLflow itself where it is installed."""
+"""MLflow's python_function: frames in and out, the same answers as the models; through MLflow
+itself where it is installed."""
 
 from __future__ import annotations
 
@@ -29,7 +30,10 @@ def files(tmp_path_factory):
 def _asked(load, folder, films, table):
     rows = ["u1", "u2"]
     lists = load(folder / "films.safetensors").predict(pd.DataFrame({"rows": rows}), {"n": 3})
-    assert lists["column"].tolist() == films.recommend(rows, 3, by="prediction").columns.ravel().tolist()
+    assert (
+        lists["column"].tolist()
+        == films.recommend(rows, 3, by="prediction").columns.ravel().tolist()
+    )
     cells = pd.DataFrame({"rows": rows, "columns": [3, 4]})
     values = load(folder / "films.safetensors").predict(cells, {"verb": "predict"})
     np.testing.assert_allclose(values["prediction"], films.predict(rows, [3, 4]))
@@ -59,7 +63,9 @@ def test_through_mlflow(files, tmp_path):
     from mlflow.types import DataType, ParamSchema, ParamSpec
 
     options = ModelSignature(
-        params=ParamSchema([ParamSpec("verb", DataType.string, ""), ParamSpec("n", DataType.long, 10)])
+        params=ParamSchema(
+            [ParamSpec("verb", DataType.string, ""), ParamSpec("n", DataType.long, 10)]
+        )
     )
     folder, films, table = files
 

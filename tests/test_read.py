@@ -1,4 +1,5 @@
-"""The door: every kind of table comes in right, with its labels, or is refused with one clear error."""
+"""The door: every kind of table comes in right, with its labels, or is refused with one clear
+error."""
 
 from __future__ import annotations
 
@@ -84,7 +85,9 @@ def test_fit_from_npy_allocates_far_less_than_the_file(tmp_path, rng):
     assert peak < size / 2
 
 
-@pytest.mark.parametrize("dtype", ["u1", "i1", "i8", "u8", "?", "f2", "f4", "f8", "g", ">f8", ">f4", ">i4"])
+@pytest.mark.parametrize(
+    "dtype", ["u1", "i1", "i8", "u8", "?", "f2", "f4", "f8", "g", ">f8", ">f4", ">i4"]
+)
 def test_npy_of_any_number_type(tmp_path, x, dtype):
     y = (np.abs(x) * 10).astype(dtype) if dtype != "?" else x > 3
     np.save(tmp_path / "x.npy", y)
@@ -121,14 +124,20 @@ def test_truncated_npy_is_refused_at_every_length(file, x):
 @pytest.mark.parametrize("shape", [(2**40, 2**20), (2**62, 2**62), (-1, 4), (5, 5)])
 def test_npy_header_that_lies_about_its_size(file, shape):
     raw = io.BytesIO()
-    np.lib.format.write_array_header_1_0(raw, {"descr": "<f8", "fortran_order": False, "shape": shape})
+    np.lib.format.write_array_header_1_0(
+        raw, {"descr": "<f8", "fortran_order": False, "shape": shape}
+    )
     with pytest.raises(FileError):
         read(file("x.npy", raw.getvalue() + b"\0" * 80))
 
 
 @pytest.mark.parametrize(
     "content",
-    [b"junk" * 99, b"\x93NUMPY\x09\x00" + b"\0" * 99, b"\x93NUMPY\x01\x00\x40\x00" + b"__import__('os')".ljust(64)],
+    [
+        b"junk" * 99,
+        b"\x93NUMPY\x09\x00" + b"\0" * 99,
+        b"\x93NUMPY\x01\x00\x40\x00" + b"__import__('os')".ljust(64),
+    ],
 )
 def test_foreign_npy(file, content):
     with pytest.raises(FileError):
@@ -136,7 +145,8 @@ def test_foreign_npy(file, content):
 
 
 @pytest.mark.parametrize(
-    "array", [np.empty((0, 3)), np.empty((3, 0)), np.arange(3.0), np.zeros((2, 2, 2)), np.float64(3)]
+    "array",
+    [np.empty((0, 3)), np.empty((3, 0)), np.arange(3.0), np.zeros((2, 2, 2)), np.float64(3)],
 )
 def test_npy_that_is_no_table(tmp_path, array):
     np.save(tmp_path / "x.npy", array)
@@ -234,14 +244,17 @@ def test_sparse_npz_with_indices_that_lead_out_of_bounds(tmp_path, change):
         ("1e-300,1E5\n-3,+4\n", None, [[1e-300, 1e5], [-3, 4]]),
         ("a,b\n123456789012345678901234567890,2\n", "ab", [[123456789012345678901234567890.0, 2]]),
         ("a,b\ntrue,2\nfalse,3\n,4\n", "ab", [[1, 2], [0, 3], [np.nan, 4]]),
-        ("0,1,2\n0.5,1.5,2.5\n", ["0", "1", "2"], [[0.5, 1.5, 2.5]]),  # what pandas writes for unnamed columns
+        # what pandas writes for unnamed columns
+        ("0,1,2\n0.5,1.5,2.5\n", ["0", "1", "2"], [[0.5, 1.5, 2.5]]),
         ("0,1,2\n3,4,5\n", None, [[0, 1, 2], [3, 4, 5]]),
         ("5,1,2\n0.5,1.5,2.5\n", None, [[5, 1, 2], [0.5, 1.5, 2.5]]),
     ],
 )
 def test_csv(file, text, columns, values):
     matrix = read(file("x.csv", text))
-    assert (None if matrix.columns is None else list(matrix.columns)) == (None if columns is None else list(columns))
+    assert (None if matrix.columns is None else list(matrix.columns)) == (
+        None if columns is None else list(columns)
+    )
     np.testing.assert_array_equal(matrix.values, values)
     assert matrix.values.dtype == np.float64
 
@@ -270,25 +283,39 @@ def test_csv_that_is_refused_says_where(file, text, words):
         read(file("x.csv", text))
 
 
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252", "latin-1", "utf-16-le"])
+@pytest.mark.parametrize(
+    "encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252", "latin-1", "utf-16-le"]
+)
 @pytest.mark.parametrize("delimiter", [",", "::"])
 def test_encodings_of_tables(file, encoding, delimiter):
-    """UTF-8 and what a mark at the start tells are found; others are said. Ids of every kind of table have their letters."""
-    text = "größe,b,c\né,1,2\nœ,3,4\nñ,5,6\n".replace("œ", "oe" if encoding == "latin-1" else "œ").replace(",", delimiter)
-    path, said = file("x.csv", text.encode(encoding)), {} if encoding.endswith(("8", "sig", "16")) else {"encoding": encoding}
+    """UTF-8 and what a mark at the start tells are found; others are said. Ids of every kind of
+    table have their letters."""
+    text = "größe,b,c\né,1,2\nœ,3,4\nñ,5,6\n".replace(
+        "œ", "oe" if encoding == "latin-1" else "œ"
+    ).replace(",", delimiter)
+    path, said = (
+        file("x.csv", text.encode(encoding)),
+        {} if encoding.endswith(("8", "sig", "16")) else {"encoding": encoding},
+    )
     m = read(path, index="größe", delimiter=delimiter, **said)
     assert list(m.rows) == ["é", "oe" if encoding == "latin-1" else "œ", "ñ"]
     np.testing.assert_array_equal(m.values, [[1, 2], [3, 4], [5, 6]])
     seen = read(path, rows="größe", columns="b", values="c", delimiter=delimiter, **said)
     assert "é" in seen.rows
-    assert observed(path, rows="größe", columns="b", values="c", delimiter=delimiter, **said).nnz == 3
+    assert (
+        observed(path, rows="größe", columns="b", values="c", delimiter=delimiter, **said).nnz == 3
+    )
 
 
 def test_a_file_of_another_encoding_says_where_and_what_to_do(file):
     late = "a,name\n" + "1,x\n" * 3000 + "2,né\n"
     for text in ("a,né\n1,2\n2,3\n", late):
         at = text.index("é")
-        with pytest.raises(FileError, match=rf"not UTF-8 text: byte 0xe9 at offset {at}, line {text[:at].count(chr(10)) + 1}.*'cp1252', 'latin-1' or 'utf-16'"):
+        with pytest.raises(
+            FileError,
+            match=rf"not UTF-8 text: byte 0xe9 at offset {at}, line "
+            rf"{text[:at].count(chr(10)) + 1}.*'cp1252', 'latin-1' or 'utf-16'",
+        ):
             read(file("x.csv", text.encode("latin-1")), index="name" if "name" in text else None)
     with pytest.raises(InputError, match="encoding='klingon' came"):
         read(file("x.csv", "a,b\n1,2\n"), encoding="klingon")
@@ -319,7 +346,9 @@ def test_numbers_that_are_written_for_people(file, text, column, how):
     held = door.IN_MEMORY_BYTES
     try:  # as blocks of a file that is not held in memory
         door.IN_MEMORY_BYTES = 0
-        np.testing.assert_array_equal(np.concatenate(list(read(path, **how).stream.blocks(10)))[:, 0], column)
+        np.testing.assert_array_equal(
+            np.concatenate(list(read(path, **how).stream.blocks(10)))[:, 0], column
+        )
     finally:
         door.IN_MEMORY_BYTES = held
 
@@ -329,12 +358,17 @@ def test_numbers_that_are_written_for_people(file, text, column, how):
     [
         ('a,b\n"1,234",2\n56,3\n', "thousands apart: say decimal='.', or save"),
         ("a;b\n1,234;2\n5,678;3\n", "thousands apart: say decimal='.', or decimal=','"),
-        ('a,b\n"1,234",2.5\n4567,3\n', "first text is '1,234'"),  # a number of four digits without the mark
+        # a number of four digits without the mark
+        ('a,b\n"1,234",2.5\n4567,3\n', "first text is '1,234'"),
         ('a,b\n"0,234",2.5\n4,3\n', "first text is '0,234'"),  # no thousand begins with 0
-        ('a,b\n"1,234",1.500\n4,3.000\n', "thousands apart"),  # nor does 1.500 tell which mark is which
+        # nor does 1.500 tell which mark is which
+        ('a,b\n"1,234",1.500\n4,3.000\n', "thousands apart"),
         ("a,b\n12 %,2\n7.5,3\n", "first text is '12 %'"),
         ('a,b\n"$1,234",2.5\n4,3\n', "first text is"),
-        ('a,b\n"1,234.5",2\n' + "7,3\n" * 2500 + "x,3\n", "has 'x' at line 2503, wanted numbers that are all written"),
+        (
+            'a,b\n"1,234.5",2\n' + "7,3\n" * 2500 + "x,3\n",
+            "has 'x' at line 2503, wanted numbers that are all written",
+        ),
     ],
 )
 def test_numbers_that_could_mean_two_things_are_refused(file, text, words):
@@ -420,7 +454,9 @@ def test_csv_whose_later_block_has_another_type(file, two_blocks):
     path = file("x.csv", two_blocks + "1,text,3\n")
     with pytest.raises(FileError, match=r"column 'a'.*'text'"):
         read(path, columns=["a", "b"])
-    assert read(path, columns=["b"]).shape == (420_001, 1), "a column that was not asked for was converted"
+    assert read(path, columns=["b"]).shape == (420_001, 1), (
+        "a column that was not asked for was converted"
+    )
 
 
 def test_csv_with_rows_longer_than_a_block(tmp_path):
@@ -466,10 +502,14 @@ def test_tables_in_memory_and_streamed_agree(tmp_path, x, ending, monkeypatch):
         np.testing.assert_array_equal(np.concatenate(list(streamed.stream.blocks(5))), x)
     fitted = same_pca(path, x)
     assert list(fitted.feature_names_in_) == NAMES
-    np.testing.assert_allclose(PCA(2).fit(path).transform(path), PCA(2).fit(x).transform(x), atol=1e-10)
+    np.testing.assert_allclose(
+        PCA(2).fit(path).transform(path), PCA(2).fit(x).transform(x), atol=1e-10
+    )
     frame.iloc[3, 1] = np.nan
     write_table(path, frame)
-    np.testing.assert_allclose(PCA(2).fit(path).components_, PCA(2).fit(frame.to_numpy()).components_, atol=1e-6)
+    np.testing.assert_allclose(
+        PCA(2).fit(path).components_, PCA(2).fit(frame.to_numpy()).components_, atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("ending", [".parquet", ".arrow", ".csv"])
@@ -504,14 +544,22 @@ def test_the_index_that_pandas_wrote_is_never_data(tmp_path, x):
 
 
 def test_arrow_tables_and_batches():
-    table = pa.table({"a": [1.0, None, 3.0], "b": [1, 2, None], "c": [True, None, False], "d": pa.nulls(3)})
+    table = pa.table(
+        {"a": [1.0, None, 3.0], "b": [1, 2, None], "c": [True, None, False], "d": pa.nulls(3)}
+    )
     wanted = [[1, 1, 1, np.nan], [np.nan, 2, np.nan, np.nan], [3, np.nan, 0, np.nan]]
-    for source in (table, table.to_batches()[0], pa.RecordBatchReader.from_batches(table.schema, table.to_batches())):
+    for source in (
+        table,
+        table.to_batches()[0],
+        pa.RecordBatchReader.from_batches(table.schema, table.to_batches()),
+    ):
         m = read(source)
         np.testing.assert_array_equal(m.values, wanted)
         assert list(m.columns) == NAMES
     assert read(pa.table({"a": pa.array([1, 2], pa.float32())})).dtype == np.float32
-    np.testing.assert_array_equal(read(pa.table({"a": pa.array([1, 2]).cast(pa.decimal128(22, 2))})).values, [[1], [2]])
+    np.testing.assert_array_equal(
+        read(pa.table({"a": pa.array([1, 2]).cast(pa.decimal128(22, 2))})).values, [[1], [2]]
+    )
     for bad, words in (
         (pa.table({"a": ["x"], "b": [1]}), "column 'a'.*string.*b"),
         (pa.table({"a": [[1]]}), "list"),
@@ -626,7 +674,11 @@ def test_frames_without_rows_or_columns(x):
 
 
 def test_masked_entries_are_unknown_whatever_lies_under_the_mask():
-    for data in (np.array([[1.0, 9], [3, 4]]), np.array([[1, 9], [3, 4]]), np.array([[1, 9], [3, 4]], np.int8)):
+    for data in (
+        np.array([[1.0, 9], [3, 4]]),
+        np.array([[1, 9], [3, 4]]),
+        np.array([[1, 9], [3, 4]], np.int8),
+    ):
         m = read(np.ma.masked_equal(data, 9))
         assert type(m) is Observed
         assert m.nnz == 3
@@ -664,10 +716,15 @@ def test_sparse_details():
     assert read(wide).indices.dtype == np.int64
     twice = sparse.coo_matrix(([1.0, 2.0, 3.0], ([0, 0, 1], [0, 0, 1])), shape=(3, 2))
     np.testing.assert_array_equal(read(twice).to_scipy().toarray(), [[3, 0], [0, 3], [0, 0]])
-    zero = sparse.csr_matrix((np.array([0.0, 1.0]), np.array([0, 1]), np.array([0, 2, 2])), shape=(2, 2))
+    zero = sparse.csr_matrix(
+        (np.array([0.0, 1.0]), np.array([0, 1]), np.array([0, 2, 2])), shape=(2, 2)
+    )
     assert read(zero, absent="unknown").nnz == 2, "a stored zero is an observation"
     for kind in (bool, np.int8, np.float32, np.longdouble):
-        assert read(sparse.csr_array(np.eye(3).astype(kind))).to_scipy().toarray().tolist() == np.eye(3).tolist()
+        assert (
+            read(sparse.csr_array(np.eye(3).astype(kind))).to_scipy().toarray().tolist()
+            == np.eye(3).tolist()
+        )
     with pytest.raises(InputError, match="omplex"):
         read(sparse.csr_array(np.eye(2) * 1j))
     for shape in ((0, 3), (3, 0)):
@@ -773,7 +830,17 @@ def test_small_types_do_not_wrap_around(x, dtype):
 
 @pytest.mark.parametrize(
     "verb",
-    ["transform", "impute", "score", "score_samples", "outliers", "spe", "hotelling_t2", "contributions", "certify"],
+    [
+        "transform",
+        "impute",
+        "score",
+        "score_samples",
+        "outliers",
+        "spe",
+        "hotelling_t2",
+        "contributions",
+        "certify",
+    ],
 )
 @pytest.mark.parametrize("bad", ["strings", "dates", "1d", "no row", "inf", "complex", "narrow"])
 def test_every_verb_refuses_bad_rows_with_a_value_error(x, verb, bad):
@@ -850,7 +917,9 @@ def test_bad_blocks_are_named_by_their_row(blocks, words):
 
 def test_patterns_chain_files(tmp_path, x, monkeypatch):
     for i in range(3):
-        pd.DataFrame(x[i * 10 : i * 10 + 10], columns=NAMES).to_csv(tmp_path / f"p{i}.csv", index=False)
+        pd.DataFrame(x[i * 10 : i * 10 + 10], columns=NAMES).to_csv(
+            tmp_path / f"p{i}.csv", index=False
+        )
     pattern = str(tmp_path / "p*.csv")
     m = read(pattern)
     assert m.shape == (30, 4)
@@ -859,7 +928,9 @@ def test_patterns_chain_files(tmp_path, x, monkeypatch):
     labelled = read(pattern, index="a")
     np.testing.assert_array_equal(labelled.rows.astype(float), x[:30, 0])
     monkeypatch.setattr(door, "IN_MEMORY_BYTES", (tmp_path / "p0.csv").stat().st_size * 2)
-    assert not any(part.in_memory for part in read(pattern).stream.parts), "each file is small, all together are not"
+    assert not any(part.in_memory for part in read(pattern).stream.parts), (
+        "each file is small, all together are not"
+    )
     same_pca(pattern, x[:30])
     pd.DataFrame(x[:5], columns=list("badc")).to_csv(tmp_path / "p9.csv", index=False)
     with pytest.raises(InputError, match=r"p9\.csv has the columns b, a, d, c"):
@@ -908,7 +979,9 @@ def test_wrong_endings_and_empty_files(file):
     ):
         with pytest.raises((FileError, MissingError), match=words):
             read(file(name, content))
-    assert read(file("x[1].csv", "a,b\n1,2\n")).shape == (1, 2), "a file that exists is not a pattern"
+    assert read(file("x[1].csv", "a,b\n1,2\n")).shape == (1, 2), (
+        "a file that exists is not a pattern"
+    )
 
 
 def test_names_come_back_in_loadings_and_top_features(x):
@@ -919,12 +992,16 @@ def test_names_come_back_in_loadings_and_top_features(x):
 
 
 tables = hnp.arrays(
-    np.float64, hnp.array_shapes(min_dims=2, max_dims=2, min_side=1, max_side=7), elements=st.floats(-1e300, 1e300)
+    np.float64,
+    hnp.array_shapes(min_dims=2, max_dims=2, min_side=1, max_side=7),
+    elements=st.floats(-1e300, 1e300),
 )
 
 
 @given(tables)
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 def test_round_trip_through_files_is_exact(tmp_path, x):
     np.save(tmp_path / "x.npy", x)
     np.savez(tmp_path / "x.npz", x)
@@ -957,7 +1034,9 @@ def test_matrix_market_files(tmp_path):
 
 def test_ranges_of_a_file_on_threads_are_the_file(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
-    rows = [f"k{i},{a:.6g},{'' if i % 7 == 3 else i}" for i, a in enumerate(rng.standard_normal(500))]
+    rows = [
+        f"k{i},{a:.6g},{'' if i % 7 == 3 else i}" for i, a in enumerate(rng.standard_normal(500))
+    ]
     file = tmp_path / "a.csv"
     file.write_text("\n".join(["id,a,b", *rows[:250], "", *rows[250:]]))
     whole = read(file, index="id")
@@ -980,19 +1059,33 @@ def _zip_of(name, data, version=20):
     with zipfile.ZipFile(out, "w") as archive:
         archive.writestr(name, data)
     raw = bytearray(out.getvalue())
-    raw[raw.rindex(b"PK\x01\x02") + 6] = version  # the version needed to extract, in the central directory
+    # the version needed to extract, in the central directory
+    raw[raw.rindex(b"PK\x01\x02") + 6] = version
     return bytes(raw)
 
 
 @pytest.mark.parametrize(
     ("name", "data"),
     [
-        ("a.npy", _damaged_npy("{'descr': '<f8', 'fortran_order': False, 'shape': (4, 2), ")),  # Python stops in the middle of it
+        (
+            "a.npy",
+            _damaged_npy("{'descr': '<f8', 'fortran_order': False, 'shape': (4, 2), "),
+        ),  # Python stops in the middle of it
         ("a.npy", _damaged_npy("{'descr': '<f8', 'fortran_order' False, 'shape': (4, 2)}")),
         ("a.npy", _damaged_npy("{'descr': '<f8', 'fortran_order': False, 'shape': (4, 2**70)}")),
-        ("a.npy", _damaged_npy("{'descr': '<f8', 'fortran_order': False, 'shape': (" + "9" * 30 + ", 2)}")),
+        (
+            "a.npy",
+            _damaged_npy(
+                "{'descr': '<f8', 'fortran_order': False, 'shape': (" + "9" * 30 + ", 2)}"
+            ),
+        ),
         ("a.npy", _damaged_npy("{'descr': 'O', 'fortran_order': False, 'shape': (4, 2)}")),
-        ("a.npz", _zip_of("x.npy", _damaged_npy("{'descr': '<f8', 'fortran_order': False, 'shape': (4, 2), "))),
+        (
+            "a.npz",
+            _zip_of(
+                "x.npy", _damaged_npy("{'descr': '<f8', 'fortran_order': False, 'shape': (4, 2), ")
+            ),
+        ),
         ("a.npz", _zip_of("x.npy", b"", version=254)),
         ("a.npz", b"PK\x05\x06" + bytes(18)),
     ],
@@ -1042,6 +1135,7 @@ def test_text_that_is_not_utf8_or_points_out_of_bounds_is_refused(tmp_path, endi
 def test_an_npy_header_whose_keys_do_not_compare_is_refused_in_words(tmp_path):
     np.save(tmp_path / "x.npy", np.eye(3))
     raw = (tmp_path / "x.npy").read_bytes()
-    (tmp_path / "y.npy").write_bytes(raw.replace(b", 'fortran", b",B'fortran"))  # a key of bytes beside keys of text
+    # a key of bytes beside keys of text
+    (tmp_path / "y.npy").write_bytes(raw.replace(b", 'fortran", b",B'fortran"))
     with pytest.raises(FileError, match=r"y\.npy cannot be read"):
         read(tmp_path / "y.npy")

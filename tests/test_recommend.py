@@ -1,4 +1,5 @@
-"""Recommending: equal to sorting all values of the model, with what was seen, excluded or not a candidate left out; alike; and why."""
+"""Recommending: equal to sorting all values of the model, with what was seen, excluded or not a
+candidate left out; alike; and why."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ every_normaliser = pytest.mark.parametrize("options", NORMALISERS, ids=str)
 
 
 def by_sorting(values, hidden, n):
-    """Positions of the n largest of each row, -1 where there are fewer; ties to the lower column."""
+    """Positions of the n largest of each row, -1 where there are fewer; ties to the lower
+    column."""
     scores = np.where(hidden, -np.inf, values)
     order = np.argsort(-scores, axis=1, kind="stable")[:, :n]
     best = np.take_along_axis(scores, order, axis=1)
@@ -33,14 +35,18 @@ def test_recommendations_are_the_sorted_predictions(rng, options, dtype):
     a = (holes(rng, 30, 9, mean=3.0) * np.linspace(1, 2, 9)).astype(dtype)
     model = ALS(3, random_state=0, **options).fit(a)
     values, seen = model.fit_.factors.block(slice(None)), ~np.isnan(a)
-    rounding = 8 * np.finfo(dtype).eps * np.abs(values).max()  # of a sum of three products and the normaliser's shifts that may cancel
+    rounding = (
+        8 * np.finfo(dtype).eps * np.abs(values).max()
+    )  # of a sum of three products and the normaliser's shifts that may cancel
     for n in (1, 4, 20):
         for exclude_seen in (True, False):
             hidden = seen if exclude_seen else np.zeros_like(seen)
             got = model.recommend(n=n, exclude_seen=exclude_seen)
             want, scores = by_sorting(values, hidden, n)
             np.testing.assert_array_equal(got.positions, want)
-            np.testing.assert_allclose(got.scores, scores, rtol=1e-4 if dtype == np.float32 else 1e-9, atol=rounding)
+            np.testing.assert_allclose(
+                got.scores, scores, rtol=1e-4 if dtype == np.float32 else 1e-9, atol=rounding
+            )
             assert got.scores.dtype == dtype
     some = model.recommend([7, 2, 7], n=3)
     np.testing.assert_array_equal(some.positions, model.recommend(n=3).positions[[7, 2, 7]])
@@ -69,7 +75,9 @@ def test_candidates_and_exclusions_are_ids(rng, options):
         allowed = np.isin(np.arange(9), left)
         for exclude_seen in (True, False):
             hidden = (seen & exclude_seen) | ~allowed
-            got = model.recommend(n=5, candidates=candidates, exclude=exclude, exclude_seen=exclude_seen)
+            got = model.recommend(
+                n=5, candidates=candidates, exclude=exclude, exclude_seen=exclude_seen
+            )
             want, scores = by_sorting(values, hidden, min(5, allowed.sum()))
             np.testing.assert_array_equal(got.positions, want)
             np.testing.assert_allclose(got.scores, scores)
@@ -91,7 +99,10 @@ def with_factors(left, right, **more):
 
 
 def test_ties_go_to_the_lower_column(rng):
-    left, right = rng.integers(-1, 2, (300, 3)).astype(float), rng.integers(-1, 2, (2100, 3)).astype(float)
+    left, right = (
+        rng.integers(-1, 2, (300, 3)).astype(float),
+        rng.integers(-1, 2, (2100, 3)).astype(float),
+    )
     model = with_factors(left, right, column_bias=rng.integers(-1, 2, 2100).astype(float))
     want, _ = by_sorting(model.fit_.factors.block(slice(None)), np.zeros((300, 2100), bool), 40)
     np.testing.assert_array_equal(model.recommend(n=40, exclude_seen=False).positions, want)
@@ -99,7 +110,11 @@ def test_ties_go_to_the_lower_column(rng):
 
 def test_new_rows_get_what_the_fitted_row_gets(rng):
     x, a = labelled(rng, "text", "text", n=20, mean=3.0)
-    for options in ({}, {"biases": False, "scale": True, "normalise": "both"}, {"biases": False, "normalise": "row"}):
+    for options in (
+        {},
+        {"biases": False, "scale": True, "normalise": "both"},
+        {"biases": False, "normalise": "row"},
+    ):
         model = ALS(2, l2=0.3, tol=1e-13, max_iter=3000, random_state=0, **options).fit(x)
         new, old = (
             model.recommend(X=Observed.from_nan(a[3:6], None, x.columns), n=4),
@@ -137,7 +152,10 @@ def test_ids_come_back_as_they_were(rng, kind):
     assert isinstance(r, Recommendations)
     assert list(r.rows) == [ids[4]]
     assert set(r.columns.ravel()) <= set(ids_of(kind, 9))
-    assert model.recommend([ids[4], ids[0]], n=2, exclude_seen=False).columns[0].tolist() == r.columns[0].tolist()
+    assert (
+        model.recommend([ids[4], ids[0]], n=2, exclude_seen=False).columns[0].tolist()
+        == r.columns[0].tolist()
+    )
 
 
 @pytest.mark.parametrize("bad", [0, -1, 2.5, True, None])
@@ -152,7 +170,10 @@ def test_bad_numbers_are_refused(rng, bad):
 def test_similar_rows_and_columns_are_the_largest_cosines(rng):
     x, _ = labelled(rng)
     model = ALS(3, random_state=0).fit(x)
-    for side, factor, ids in (("rows", model.row_factors_, x.rows), ("columns", model.column_factors_, x.columns)):
+    for side, factor, ids in (
+        ("rows", model.row_factors_, x.rows),
+        ("columns", model.column_factors_, x.columns),
+    ):
         unit = factor / np.linalg.norm(factor, axis=1, keepdims=True)
         want, scores = by_sorting(unit @ unit.T, np.eye(len(unit), dtype=bool), 4)
         got = model.similar(**{side: list(ids)}, n=4)
@@ -207,7 +228,8 @@ def test_the_shares_of_the_observed_entries_add_up_to_the_prediction(rng, option
 
 
 def test_a_share_is_what_the_entry_contributes(rng):
-    """Linear in the targets: raise one observed value by d, fold the row in again, and the prediction moves by share' - share."""
+    """Linear in the targets: raise one observed value by d, fold the row in again, and the
+    prediction moves by share' - share."""
     a = holes(rng, mean=3.0)
     model = ALS(2, l2=0.1, tol=1e-13, max_iter=3000, random_state=0).fit(a)
     seen = np.flatnonzero(~np.isnan(a[4]))
@@ -238,9 +260,14 @@ def test_a_row_without_entries_is_explained_by_its_base(rng):
     assert why.prediction == pytest.approx(model.predict(3, 2)[0])
 
 
-@pytest.mark.parametrize("model", [ALS(3, feedback="implicit", random_state=0), EASE(), SLIM(), SpectralFilter()], ids=lambda m: type(m).__name__)
+@pytest.mark.parametrize(
+    "model",
+    [ALS(3, feedback="implicit", random_state=0), EASE(), SLIM(), SpectralFilter()],
+    ids=lambda m: type(m).__name__,
+)
 def test_zeros_of_a_full_table_of_clicks_are_not_seen(rng, model):
-    """A dense table of 0 and 1: new rows and known ones are recommended what they did not take up; lists are those of the same clicks as a sparse matrix."""
+    """A dense table of 0 and 1: new rows and known ones are recommended what they did not take up;
+    lists are those of the same clicks as a sparse matrix."""
     x = (rng.random((40, 9)) < 0.35).astype(float)
     x[0], x[1, 1:] = 1.0, 0.0  # one row took up everything
     dense = clone(model).fit(x)
@@ -260,27 +287,41 @@ def test_what_is_alike_says_which_side_was_meant(kind):
     """Python's own words would count arguments."""
     x = strengths(np.random.default_rng(0), 20, 15)
     model = kind(feedback="implicit").fit(x) if kind is ALS else kind().fit(x)
-    with pytest.raises(InputTypeError, match=r"similar\('x'\) came, wanted its name beside it: rows=, columns="):
+    with pytest.raises(
+        InputTypeError, match=r"similar\('x'\) came, wanted its name beside it: rows=, columns="
+    ):
         model.similar("x")
     with pytest.raises(TypeError):
         model.similar("x")
 
 
-@pytest.mark.parametrize("options", [{}, {"clip": False}, {"clip": (2, 4)}, {"likelihood": "ordinal"}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{}, {"clip": False}, {"clip": (2, 4)}, {"likelihood": "ordinal"}], ids=str
+)
 @pytest.mark.parametrize("by", ["chance", "prediction"])
 def test_lists_reasons_and_predictions_say_one_number_of_a_cell(options, by):
     rng = np.random.default_rng(0)
-    a = 3.6 + rng.standard_normal((40, 1)) + rng.standard_normal((40, 2)) @ rng.standard_normal((2, 25))
+    a = (
+        3.6
+        + rng.standard_normal((40, 1))
+        + rng.standard_normal((40, 2)) @ rng.standard_normal((2, 25))
+    )
     a = np.where(rng.random(a.shape) < 0.5, np.nan, np.clip(np.rint(a), 1, 5))
     model = BayesianMF(3, n_samples=20, burn_in=20, thin=1, random_state=0, **options).fit(a)
     if by == "chance" and model._loss() is not None:
         pytest.skip("a model with a loss has no lists by chance")
     lists = model.recommend([3, 0, 7], 6, by=by)
-    np.testing.assert_allclose(lists.scores.ravel(), model.predict(np.repeat(lists.rows, 6), lists.columns.ravel()), rtol=1e-12)
+    np.testing.assert_allclose(
+        lists.scores.ravel(),
+        model.predict(np.repeat(lists.rows, 6), lists.columns.ravel()),
+        rtol=1e-12,
+    )
     if by == "prediction":
         assert (np.diff(lists.scores) <= 0).all()
         new = model.recommend(X=a[:4], n=6, by=by)
-        np.testing.assert_allclose(new.scores, np.take_along_axis(model.predict(a[:4]), new.positions, axis=1), rtol=1e-12)
+        np.testing.assert_allclose(
+            new.scores, np.take_along_axis(model.predict(a[:4]), new.positions, axis=1), rtol=1e-12
+        )
     for column in (0, 7, 20):
         why = model.explain(3, column, n=100)
         told = why.prediction if why.on_scale is None else why.on_scale

@@ -27,14 +27,24 @@ def test_report_counts_and_names():
     x = np.full((5, 4), np.nan)
     x[:3, :2] = 1.0
     x[3, 2] = x[3, 3] = 2.0
-    report = recovery(Observed.from_nan(x, rows=np.array(list("abcde")), columns=np.array(list("wxyz"))), 2)
+    report = recovery(
+        Observed.from_nan(x, rows=np.array(list("abcde")), columns=np.array(list("wxyz"))), 2
+    )
     assert report.degrees == 2 * (5 + 4 - 2)
     assert report.entries == 8
     assert report.thin_rows.tolist() == ["e"]
     assert report.thin_columns.tolist() == ["y", "z"]
-    assert [(r.tolist(), c.tolist()) for r, c in report.parts] == [(["a", "b", "c"], ["w", "x"]), (["d"], ["y", "z"])]
+    assert [(r.tolist(), c.tolist()) for r, c in report.parts] == [
+        (["a", "b", "c"], ["w", "x"]),
+        (["d"], ["y", "z"]),
+    ]
     assert not report.possible
-    for words in ("fewer than the 14 degrees", "1 row with fewer than 2", "e", "2 parts share no entry"):
+    for words in (
+        "fewer than the 14 degrees",
+        "1 row with fewer than 2",
+        "e",
+        "2 parts share no entry",
+    ):
         assert words in report.verdict
     assert "degrees of freedom" in str(report)
 
@@ -55,14 +65,19 @@ def test_report_of_a_good_problem():
 @given(st.integers(0, 10**6), st.integers(1, 4), st.integers(5, 20), st.integers(5, 20))
 def test_incoherence_is_the_smallest_mu(seed, k, n, m):
     rng = np.random.default_rng(seed)
-    u, v = np.linalg.qr(rng.standard_normal((n, k)))[0], np.linalg.qr(rng.standard_normal((m, k)))[0]
+    u, v = (
+        np.linalg.qr(rng.standard_normal((n, k)))[0],
+        np.linalg.qr(rng.standard_normal((m, k)))[0],
+    )
     p, q, e = u @ u.T, v @ v.T, u @ v.T
     bounds = [
         np.abs(p - k / n * np.eye(n)).max() * n,
         np.abs(q - k / m * np.eye(m)).max() * m,
         np.abs(e).max() * np.sqrt(n * m),
     ]
-    assert incoherence(LowRank(u * np.arange(1.0, k + 1), v), block=8) == pytest.approx(max(bounds) / np.sqrt(k))
+    assert incoherence(LowRank(u * np.arange(1.0, k + 1), v), block=8) == pytest.approx(
+        max(bounds) / np.sqrt(k)
+    )
 
 
 def test_a_coordinate_direction_is_as_coherent_as_can_be():
@@ -91,7 +106,8 @@ def test_dual_certificate_is_what_it_says():
     pi = np.diag(mask.ravel())
     values = np.linalg.eigvalsh(on_t @ pi @ on_t + 10 * (eye - on_t))
     e = (u @ v.T).ravel()
-    y = pi @ on_t @ np.linalg.pinv(on_t @ pi @ on_t, rcond=1e-9) @ e  # zero eigenvalues are rounding, not directions
+    # zero eigenvalues are rounding, not directions
+    y = pi @ on_t @ np.linalg.pinv(on_t @ pi @ on_t, rcond=1e-9) @ e
     off = ((eye - on_t) @ y).reshape(12, 10)
     c = recovery_certificate(f, x)
     assert c["smallest eigenvalue on T"] == pytest.approx(values[0], rel=1e-6)
@@ -121,7 +137,9 @@ def test_a_free_direction_is_disproven():
 
 
 def test_few_entries_are_not_proven():
-    verdicts = {recovery_certificate(*problem(seed, 60, 60, 3, 0.2))["verdict"] for seed in range(4)}
+    verdicts = {
+        recovery_certificate(*problem(seed, 60, 60, 3, 0.2))["verdict"] for seed in range(4)
+    }
     assert "proven" not in verdicts
 
 
@@ -130,7 +148,8 @@ def test_two_blocks_cannot_be_related():
     x[:3, :3] = x[3:, 3:] = 1.0
     one = LowRank(np.ones((6, 1)), np.ones((6, 1)))
     c = recovery_certificate(one, Observed.from_nan(x))
-    assert c["verdict"] == "disproven"  # scaling one block's rows up and its columns down changes no entry
+    # scaling one block's rows up and its columns down changes no entry
+    assert c["verdict"] == "disproven"
 
 
 def test_lanczos_bound_is_below_the_exact_value():

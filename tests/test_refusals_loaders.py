@@ -1,4 +1,5 @@
-"""What readers and files of models refuse, in words: one line for each refusal. A refusal that is gone gives a wrong matrix, or an error that names nothing."""
+"""What readers and files of models refuse, in words: one line for each refusal. A refusal that is
+gone gives a wrong matrix, or an error that names nothing."""
 
 from __future__ import annotations
 
@@ -47,42 +48,164 @@ LONG = {"rows": "u", "columns": "i", "values": "r"}
 
 def one_score(share):
     """Scores of one column whose sum of w^2 / noise is ``share``."""
-    return MixedColumns(1, np.array([[share**0.5]]), np.zeros(1), np.ones(1), columns=np.array(["a"], object))
+    return MixedColumns(
+        1, np.array([[share**0.5]]), np.zeros(1), np.ones(1), columns=np.array(["a"], object)
+    )
 
 
 REFUSED = {
-    "marks": (lambda: Marks.of([object()]), InputError, "missing=.* came, wanted words and numbers that stand"),
-    "marks of counts": (lambda: unmark(Counts.from_scipy(sparse.eye_array(2)), (0.0,)), InputError, "absent entry is zero"),
-    "all marked": (lambda: unmark(Observed.from_nan(np.array([[1.0, np.nan]])), (1.0,)), InputError, "every observed entry equals a mark"),
-    "a word of shards": (lambda: write_shards("word", "."), InputError, "blocks='word' came, wanted sparse matrices, one after another"),
-    "a number of shards": (lambda: write_shards(np.array(3.0), "."), InputError, "wanted sparse matrices, one after another"),
-    "a word in shards": (lambda: write_shards(["word"], "."), InputError, r"blocks\[0\]='word' came, wanted a sparse matrix"),
-    "a function of words": (lambda: Tokenizer.from_dict(Tokenizer(tokenizer=str.split).to_dict()), InputError, "read with a function: split"),
-    "names with spaces": (lambda: check_names(np.array(["a b"]), "text"), InputError, "words without white space"),
-    "a path of vectors": (lambda: vectors_target(3), InputError, "path=3 came, wanted the name of a file"),
+    "marks": (
+        lambda: Marks.of([object()]),
+        InputError,
+        "missing=.* came, wanted words and numbers that stand",
+    ),
+    "marks of counts": (
+        lambda: unmark(Counts.from_scipy(sparse.eye_array(2)), (0.0,)),
+        InputError,
+        "absent entry is zero",
+    ),
+    "all marked": (
+        lambda: unmark(Observed.from_nan(np.array([[1.0, np.nan]])), (1.0,)),
+        InputError,
+        "every observed entry equals a mark",
+    ),
+    "a word of shards": (
+        lambda: write_shards("word", "."),
+        InputError,
+        "blocks='word' came, wanted sparse matrices, one after another",
+    ),
+    "a number of shards": (
+        lambda: write_shards(np.array(3.0), "."),
+        InputError,
+        "wanted sparse matrices, one after another",
+    ),
+    "a word in shards": (
+        lambda: write_shards(["word"], "."),
+        InputError,
+        r"blocks\[0\]='word' came, wanted a sparse matrix",
+    ),
+    "a function of words": (
+        lambda: Tokenizer.from_dict(Tokenizer(tokenizer=str.split).to_dict()),
+        InputError,
+        "read with a function: split",
+    ),
+    "names with spaces": (
+        lambda: check_names(np.array(["a b"]), "text"),
+        InputError,
+        "words without white space",
+    ),
+    "a path of vectors": (
+        lambda: vectors_target(3),
+        InputError,
+        "path=3 came, wanted the name of a file",
+    ),
     "nothing to write": (lambda: write_table("x.npy", ["a"], iter([])), FileError, "no row came"),
-    "a zero byte": (lambda: check_place(eckart.io.models.whole_files.named("a\0b")), FileError, r"'a\\x00b' came, wanted a name that a file can have"),
-    "no folder": (lambda: check_place(eckart.io.models.whole_files.named("none/m")), FileError, "none is not a folder; make it first"),
-    "a checkpoint": (lambda: Checkpoint("a\0b", {}), InputError, "checkpoint=.* came, wanted None or the name of a file"),
-    "kinds of labels": (lambda: save.unpack_ids({"dtype": "<f8"}, "rows", {}), FileError, "labels of kind '<f8' came"),
-    "kinds of classes": (lambda: _labels({"dtype": "<M8[s]", "values": [1]}), FileError, "classes of kind '<M8"),
-    "codes": (lambda: one_score(1.1e14).check(), FileError, r"sum of w\^2 / noise is 1.1e\+14, wanted less than 1e\+14"),
-    "undecodable": (lambda: Documents(["a"], undecodable="drop"), InputError, "undecodable='drop' came, wanted 'error' or 'replace'"),
-    "split": (lambda: Documents(["a"], split=" "), InputError, "split=' ' came, wanted the beginning of the lines"),
-    "a scalar of documents": (lambda: list(documents(np.array("a"))), InputTypeError, "documents are a ndarray without dimensions"),
-    "complex table": (lambda: mixed_frame(np.ones((2, 2), complex)), InputError, "Complex data not supported: X"),
-    "complex column": (lambda: mixed_frame(pd.DataFrame({"z": np.ones(2, complex)})), InputError, "not supported: column 'z'"),
-    "words as a table": (lambda: mixed_frame([["a"], ["b"]]), InputTypeError, "X is a list that is not numeric"),
-    "a line as a table": (lambda: mixed_frame(np.ones(3)), InputError, "X has 1 dimensions, wanted a table"),
-    "no rows of a table": (lambda: mixed_frame(np.ones((0, 3))), InputError, r"X has 0 sample\(s\) and 3 feature\(s\)"),
-    "no file of a table": (lambda: mixed_frame("none.csv"), InputError, "none.csv holds no table with columns"),
-    "times of day": (lambda: mixed_frame(pa.table({"t": pa.array([1], pa.time32("s"))})), InputTypeError, r"column 't' holds time32\[s\], wanted"),
-    "attributes of nobody": (lambda: attributes({"id": []}, "id", "row_features"), InputError, "has 0 rows and 0 columns beside the ids"),
-    "attributes of no file": (lambda: attributes("none.csv", "id", "row_features"), InputError, "row_features='none.csv' came, wanted a table"),
-    "attributes of several kinds": (lambda: attributes({"id": [1, 2], "a": [1, "b"]}, "id", "row_features"), InputError, "a column of several kinds"),
-    "a block of words": (lambda: IteratorBlocks(iter([[["a"]]])), InputError, "the block that starts at row 0 "),
-    "no observations": (lambda: entry_shards.sharded(lambda: iter([]), ("u", "i", "r"), None, 1e6), InputError, "the table has no row, wanted at least"),
-}  # fmt: skip
+    "a zero byte": (
+        lambda: check_place(eckart.io.models.whole_files.named("a\0b")),
+        FileError,
+        r"'a\\x00b' came, wanted a name that a file can have",
+    ),
+    "no folder": (
+        lambda: check_place(eckart.io.models.whole_files.named("none/m")),
+        FileError,
+        "none is not a folder; make it first",
+    ),
+    "a checkpoint": (
+        lambda: Checkpoint("a\0b", {}),
+        InputError,
+        "checkpoint=.* came, wanted None or the name of a file",
+    ),
+    "kinds of labels": (
+        lambda: save.unpack_ids({"dtype": "<f8"}, "rows", {}),
+        FileError,
+        "labels of kind '<f8' came",
+    ),
+    "kinds of classes": (
+        lambda: _labels({"dtype": "<M8[s]", "values": [1]}),
+        FileError,
+        "classes of kind '<M8",
+    ),
+    "codes": (
+        lambda: one_score(1.1e14).check(),
+        FileError,
+        r"sum of w\^2 / noise is 1.1e\+14, wanted less than 1e\+14",
+    ),
+    "undecodable": (
+        lambda: Documents(["a"], undecodable="drop"),
+        InputError,
+        "undecodable='drop' came, wanted 'error' or 'replace'",
+    ),
+    "split": (
+        lambda: Documents(["a"], split=" "),
+        InputError,
+        "split=' ' came, wanted the beginning of the lines",
+    ),
+    "a scalar of documents": (
+        lambda: list(documents(np.array("a"))),
+        InputTypeError,
+        "documents are a ndarray without dimensions",
+    ),
+    "complex table": (
+        lambda: mixed_frame(np.ones((2, 2), complex)),
+        InputError,
+        "Complex data not supported: X",
+    ),
+    "complex column": (
+        lambda: mixed_frame(pd.DataFrame({"z": np.ones(2, complex)})),
+        InputError,
+        "not supported: column 'z'",
+    ),
+    "words as a table": (
+        lambda: mixed_frame([["a"], ["b"]]),
+        InputTypeError,
+        "X is a list that is not numeric",
+    ),
+    "a line as a table": (
+        lambda: mixed_frame(np.ones(3)),
+        InputError,
+        "X has 1 dimensions, wanted a table",
+    ),
+    "no rows of a table": (
+        lambda: mixed_frame(np.ones((0, 3))),
+        InputError,
+        r"X has 0 sample\(s\) and 3 feature\(s\)",
+    ),
+    "no file of a table": (
+        lambda: mixed_frame("none.csv"),
+        InputError,
+        "none.csv holds no table with columns",
+    ),
+    "times of day": (
+        lambda: mixed_frame(pa.table({"t": pa.array([1], pa.time32("s"))})),
+        InputTypeError,
+        r"column 't' holds time32\[s\], wanted",
+    ),
+    "attributes of nobody": (
+        lambda: attributes({"id": []}, "id", "row_features"),
+        InputError,
+        "has 0 rows and 0 columns beside the ids",
+    ),
+    "attributes of no file": (
+        lambda: attributes("none.csv", "id", "row_features"),
+        InputError,
+        "row_features='none.csv' came, wanted a table",
+    ),
+    "attributes of several kinds": (
+        lambda: attributes({"id": [1, 2], "a": [1, "b"]}, "id", "row_features"),
+        InputError,
+        "a column of several kinds",
+    ),
+    "a block of words": (
+        lambda: IteratorBlocks(iter([[["a"]]])),
+        InputError,
+        "the block that starts at row 0 ",
+    ),
+    "no observations": (
+        lambda: entry_shards.sharded(lambda: iter([]), ("u", "i", "r"), None, 1e6),
+        InputError,
+        "the table has no row, wanted at least",
+    ),
+}
 
 
 @pytest.mark.parametrize("case", REFUSED)
@@ -97,9 +220,15 @@ def test_what_cannot_be_read_or_written_is_refused_in_words(case, tmp_path, monk
 def test_what_is_at_the_limit_is_taken(tmp_path):
     one_score(0.9e14).check()
     x = np.where(np.eye(6, 5) > 0, np.nan, np.arange(30.0).reshape(6, 5))
-    chains = BayesianMF(1, n_samples=2, n_chains=2, burn_in=1, thin=1, random_state=0).fit(x)  # a draw of one number from each
+    chains = BayesianMF(1, n_samples=2, n_chains=2, burn_in=1, thin=1, random_state=0).fit(
+        x
+    )  # a draw of one number from each
     chains.save(tmp_path / "m.safetensors")
-    assert eckart.load(tmp_path / "m.safetensors").fit_.plan["posterior"]["chains"] == chains.fit_.factors.k == 2
+    assert (
+        eckart.load(tmp_path / "m.safetensors").fit_.plan["posterior"]["chains"]
+        == chains.fit_.factors.k
+        == 2
+    )
 
 
 def npy(shape):
@@ -109,18 +238,74 @@ def npy(shape):
 
 
 FILES = {
-    "pickle": ("v.kv", b"\x80\x04rest", read_vectors, "is a pickle, as gensim's save writes it, and is not loaded"),
-    "negative shape": ("x.npy", npy((-1, 2)), npy_array, r"cannot be read as .npy: its header names the shape \(-1, 2\)"),
-    "index of bytes": ("x.csv", b"id,a\n" + 9999 * b"good,1\n" + b"\xff,1\n", lambda file: read(file, index="id"), "byte 0xff at offset 69998, line 10001"),
-    "no names": ("x.csv", b",,a\n1,2,3\n", mixed_frame, r"columns 1 and 2 of .* have no name \(first line\), .*if the first line is a title, take it out$"),
-    "twice a name": ("x.csv", b"b,a,b\n1,2,3\n", mixed_frame, r"columns 1 and 3 of .* are called 'b' \(first line\), .*; rename one$"),
-    "header too long": ("m.safetensors", struct.pack("<Q", 100) + b"{}", eckart.load, "truncated or foreign: its header wants 100 bytes, 2 are there"),
-    "second line": ("d.txt", b"good\nbad \xff\n", lambda file: list(documents(file)), "byte 0xff at offset 9 cannot be decoded"),
-    "first byte of a table": ("d.csv", b"text\nbad \xff\n", lambda file: list(documents(file)), "byte 0xff at offset 9 cannot be decoded"),
-    "quotes": ("d.csv", b'text,b\n"open,1\n', lambda file: list(documents(file, text="text")), "say quotes=False if quotation marks are part of the text"),
-    "no lines of JSON": ("x.jsonl", b"[1, 2]\n{\n", read, "cannot be read as lines of JSON: .*; wanted one object"),
-    "no image": ("x.png", b"nothing", lambda file: read(file.parent), "x.png cannot be read as an image"),
-}  # fmt: skip
+    "pickle": (
+        "v.kv",
+        b"\x80\x04rest",
+        read_vectors,
+        "is a pickle, as gensim's save writes it, and is not loaded",
+    ),
+    "negative shape": (
+        "x.npy",
+        npy((-1, 2)),
+        npy_array,
+        r"cannot be read as .npy: its header names the shape \(-1, 2\)",
+    ),
+    "index of bytes": (
+        "x.csv",
+        b"id,a\n" + 9999 * b"good,1\n" + b"\xff,1\n",
+        lambda file: read(file, index="id"),
+        "byte 0xff at offset 69998, line 10001",
+    ),
+    "no names": (
+        "x.csv",
+        b",,a\n1,2,3\n",
+        mixed_frame,
+        r"columns 1 and 2 of .* have no name \(first line\), .*if the first line is a "
+        r"title, take it out$",
+    ),
+    "twice a name": (
+        "x.csv",
+        b"b,a,b\n1,2,3\n",
+        mixed_frame,
+        r"columns 1 and 3 of .* are called 'b' \(first line\), .*; rename one$",
+    ),
+    "header too long": (
+        "m.safetensors",
+        struct.pack("<Q", 100) + b"{}",
+        eckart.load,
+        "truncated or foreign: its header wants 100 bytes, 2 are there",
+    ),
+    "second line": (
+        "d.txt",
+        b"good\nbad \xff\n",
+        lambda file: list(documents(file)),
+        "byte 0xff at offset 9 cannot be decoded",
+    ),
+    "first byte of a table": (
+        "d.csv",
+        b"text\nbad \xff\n",
+        lambda file: list(documents(file)),
+        "byte 0xff at offset 9 cannot be decoded",
+    ),
+    "quotes": (
+        "d.csv",
+        b'text,b\n"open,1\n',
+        lambda file: list(documents(file, text="text")),
+        "say quotes=False if quotation marks are part of the text",
+    ),
+    "no lines of JSON": (
+        "x.jsonl",
+        b"[1, 2]\n{\n",
+        read,
+        "cannot be read as lines of JSON: .*; wanted one object",
+    ),
+    "no image": (
+        "x.png",
+        b"nothing",
+        lambda file: read(file.parent),
+        "x.png cannot be read as an image",
+    ),
+}
 
 
 @pytest.mark.parametrize("case", FILES)
@@ -147,14 +332,18 @@ def test_a_database_is_asked_for_its_query(tmp_path, door):
     base.commit()
     base.close()
     for source in (str(file), "postgresql://me@somewhere/base"):
-        with pytest.raises(InputError, match=r"which is a database, wanted a query beside it; say sql="):
+        with pytest.raises(
+            InputError, match=r"which is a database, wanted a query beside it; say sql="
+        ):
             door(source)
 
 
 def test_sparse_files_of_other_widths_are_not_put_together(tmp_path):
     for name, columns in (("a", 4), ("b", 5)):
         sparse.save_npz(tmp_path / f"{name}.npz", sparse.eye_array(3, columns, format="csr"))
-    with pytest.raises(InputError, match=r"b.npz has 5 columns and .*a.npz has 4, wanted the same number"):
+    with pytest.raises(
+        InputError, match=r"b.npz has 5 columns and .*a.npz has 4, wanted the same number"
+    ):
         read(str(tmp_path / "*.npz"))
 
 
@@ -172,9 +361,13 @@ def test_a_folder_that_cannot_be_written_to_is_named_before_the_work(tmp_path, m
 
 def test_numbers_at_the_fit_stay_numbers():
     encoding, _ = Encoding.of({"id": [1, 2, 3], "a": [1.0, 2.0, 4.0]}, "id", "row_features")
-    with pytest.raises(InputError, match="column 'a' of row_features holds string, wanted numbers as at the fit"):
+    with pytest.raises(
+        InputError, match="column 'a' of row_features holds string, wanted numbers as at the fit"
+    ):
         encoding.read({"id": [1], "a": ["b"]}, "row_features")
-    with pytest.raises(InputError, match="column 'a' of row_features holds inf in row 1, wanted finite"):
+    with pytest.raises(
+        InputError, match="column 'a' of row_features holds inf in row 1, wanted finite"
+    ):
         encoding.read({"id": [1, 2], "a": [1.0, np.inf]}, "row_features")
 
 
@@ -186,17 +379,28 @@ def _workbook(file, rows, change=lambda xml: xml):
         book.active.append(row)
     plain = file.with_suffix(".plain")
     book.save(plain)
-    with zipfile.ZipFile(plain) as before, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as after:
+    with (
+        zipfile.ZipFile(plain) as before,
+        zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as after,
+    ):
         for part in before.infolist():
             content = before.read(part)
-            after.writestr(part.filename, change(content) if part.filename.endswith("sheet1.xml") else content)
+            after.writestr(
+                part.filename, change(content) if part.filename.endswith("sheet1.xml") else content
+            )
     return file
 
 
 def test_a_workbook_has_names_and_rows(tmp_path):
-    file = _workbook(tmp_path / "x.xlsx", [("a", None, "c"), (None, None, None), (1, 2.5, "x"), (3, 4, 5)])
+    file = _workbook(
+        tmp_path / "x.xlsx", [("a", None, "c"), (None, None, None), (1, 2.5, "x"), (3, 4, 5)]
+    )
     assert excel_table(file).to_pydict() == {"a": [1, 3], "column 2": [2.5, 4.0], "c": ["x", "5"]}
-    with pytest.raises(FileError, match=r"the first sheet of .* has 1 rows, wanted a row of names and at least one of data"):
+    with pytest.raises(
+        FileError,
+        match=r"the first sheet of .* has 1 rows, wanted a row of names and at least one of "
+        r"data",
+    ):
         excel_table(_workbook(tmp_path / "y.xlsx", [("a",), (None,)]))
     (tmp_path / "z.xlsx").write_bytes(b"no archive")
     with pytest.raises(FileError, match="cannot be read as a workbook: File is not a zip file"):
@@ -205,14 +409,21 @@ def test_a_workbook_has_names_and_rows(tmp_path):
 
 @pytest.mark.parametrize("far", [b"B999999999999", b"ZZZZZZ3"])
 def test_a_cell_beyond_the_sheet_is_refused_at_once(tmp_path, far):
-    file = _workbook(tmp_path / "x.xlsx", [("a", "b"), (1, 2), (3, 4)], lambda xml: xml.replace(b'"B3"', b'"' + far + b'"'))
+    file = _workbook(
+        tmp_path / "x.xlsx",
+        [("a", "b"), (1, 2), (3, 4)],
+        lambda xml: xml.replace(b'"B3"', b'"' + far + b'"'),
+    )
     with pytest.raises(FileError, match="beyond the rows and columns"):
         excel_table(file)
 
 
 def test_workbooks_say_what_reads_them(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "openpyxl", None)
-    with pytest.raises(MissingError, match=r"needs openpyxl: pip install 'eckart\[xlsx\]'; or save the sheet as .csv"):
+    with pytest.raises(
+        MissingError,
+        match=r"needs openpyxl: pip install 'eckart\[xlsx\]'; or save the sheet as .csv",
+    ):
         excel_table(tmp_path / "x.xlsx")
 
 
@@ -236,7 +447,9 @@ def test_images_of_one_size_are_rows_of_grey_values(tmp_path):
     np.testing.assert_array_equal(values, [first.ravel(), second.ravel()])
     assert (names.tolist(), size) == (["a.png", "b.png"], (2, 3))
     Image.fromarray(np.zeros((4, 6), np.uint8)).save(tmp_path / "c.png")
-    with pytest.raises(FileError, match=r"c.png is 4x6 pixels and .*a.png is 2x3; say --image 2x3 to bring"):
+    with pytest.raises(
+        FileError, match=r"c.png is 4x6 pixels and .*a.png is 2x3; say --image 2x3 to bring"
+    ):
         read_images(tmp_path)
     values, _, size = read_images(tmp_path, (2, 3))
     np.testing.assert_array_equal(values, [first.ravel(), second.ravel(), np.zeros(6)])
@@ -249,9 +462,16 @@ def test_rows_on_a_device_are_two_dimensions_of_real_numbers():
 
     with pytest.raises(InputError, match="3"):
         DeviceRows.of(torch.zeros(2, 2, 2))
-    with pytest.raises(InputError, match="Complex data not supported: X holds complex numbers, wanted real ones"):
+    with pytest.raises(
+        InputError, match="Complex data not supported: X holds complex numbers, wanted real ones"
+    ):
         DeviceRows.of(torch.zeros(2, 2, dtype=torch.complex64))
-    for kind, wanted in ((torch.float16, "f4"), (torch.float32, "f4"), (torch.float64, "f8"), (torch.int32, "f8")):
+    for kind, wanted in (
+        (torch.float16, "f4"),
+        (torch.float32, "f4"),
+        (torch.float64, "f8"),
+        (torch.int32, "f8"),
+    ):
         rows = DeviceRows.of(torch.arange(10).reshape(5, 2).to(kind))
         blocks = list(rows.blocks(2))
         assert [len(block) for block in blocks] == [2, 2, 1]
@@ -265,10 +485,14 @@ def test_rows_on_a_device_are_two_dimensions_of_real_numbers():
 def test_a_shard_that_was_changed_is_not_used(tmp_path, monkeypatch):
     monkeypatch.setattr(entry_shards, "LEAST_SHARD", 64)
     file = tmp_path / "r.csv"
-    file.write_text("u,i,r\n" + "".join(f"{a},{b},{a + b}.5\n" for a in range(20) for b in range(6)))
+    file.write_text(
+        "u,i,r\n" + "".join(f"{a},{b},{a + b}.5\n" for a in range(20) for b in range(6))
+    )
     parts = read(file, **LONG, memory=1000).parts
     assert len(parts.lengths) > 2
-    lengths, data, indices = (parts.folder / f"rows-00001-{what}" for what in ("lengths", "data", "indices"))
+    lengths, data, indices = (
+        parts.folder / f"rows-00001-{what}" for what in ("lengths", "data", "indices")
+    )
     kept = lengths.read_bytes()
     lengths.write_bytes((np.frombuffer(kept, np.int32) + 1).tobytes())
     with pytest.raises(FileError, match="rows-00001-lengths was changed; read the table again"):
@@ -303,7 +527,9 @@ def test_a_model_has_a_known_class_and_all_arrays_of_its_kind(tmp_path):
         eckart.load(spoiled(path, lambda held, header: held.pop("context")))
     for other in ("Other", 3):
         with pytest.raises(FileError, match=f"class {other!r} came, wanted one of .*PCA"):
-            eckart.load(spoiled(path, lambda held, header, other=other: header.update({"class": other})))
+            eckart.load(
+                spoiled(path, lambda held, header, other=other: header.update({"class": other}))
+            )
 
 
 def test_the_clock_of_a_trace_goes_on_where_it_was():
@@ -316,7 +542,8 @@ def test_the_clock_of_a_trace_goes_on_where_it_was():
 def test_lines_of_rows_are_counted_with_blank_ones(tmp_path):
     (tmp_path / "x.csv").write_text("a,b\n1,2\n\n3,4\n")
     layout = Layout.of(tmp_path / "x.csv", ",", ".", None)
-    assert [layout.line(row) for row in (0, 1, 9)] == [2, 4, 11]  # of one that is not there: as if none were blank
+    # of one that is not there: as if none were blank
+    assert [layout.line(row) for row in (0, 1, 9)] == [2, 4, 11]
 
 
 def test_a_mapped_model_that_cannot_be_opened_is_named(tmp_path):
@@ -333,18 +560,27 @@ def test_vectors_of_a_file_that_ends_between_two_are_counted(tmp_path):
         file = tmp_path / ("v.bin.gz" if packed else "v.bin")
         data = b"3 2\n" + b"a_rather_long_word " + vector + b"another_long_word " + vector
         file.write_bytes(gzip.compress(data) if packed else data)
-        with pytest.raises(FileError, match=r"truncated: 3 vectors are promised, it ends after 2; pass limit=2 to read those"):
+        with pytest.raises(
+            FileError,
+            match=r"truncated: 3 vectors are promised, it ends after 2; pass limit=2 to read "
+            r"those",
+        ):
             read_vectors(file)
         assert len(read_vectors(file, limit=2)) == 2
 
 
 @pytest.mark.parametrize(("name", "number"), [("v.bin", 14), ("v.txt", 7)])
 def test_a_header_promises_no_more_than_the_bytes_can_hold(tmp_path, name, number):
-    """A vector of 3 numbers takes 4 x 3 bytes, a letter and a space; as text a letter, and a space and a digit for each number."""
+    """A vector of 3 numbers takes 4 x 3 bytes, a letter and a space; as text a letter, and a space
+    and a digit for each number."""
     file = tmp_path / name
     vector = b"a " + struct.pack("<3f", 1, 2, 3) if name == "v.bin" else b"a 1 2 3\n"
     file.write_bytes(b"99 3\n" + vector)
-    with pytest.raises(FileError, match=f"99 vectors of 3 numbers are promised, which need {99 * number} bytes at least; {len(vector) + 5} are there"):
+    with pytest.raises(
+        FileError,
+        match=f"99 vectors of 3 numbers are promised, which need {99 * number} bytes at "
+        f"least; {len(vector) + 5} are there",
+    ):
         read_vectors(file)
 
 
@@ -363,7 +599,9 @@ def test_a_vector_too_large_for_single_precision_is_named_in_any_block(tmp_path,
 
 def test_a_tokenizer_that_gives_no_words_is_named_with_its_document():
     rule = Tokenizer(tokenizer=lambda text: text.split() if text != "odd" else 3)
-    with pytest.raises(InputTypeError, match="tokenizer gave a int for document 12, wanted a list of words"):
+    with pytest.raises(
+        InputTypeError, match="tokenizer gave a int for document 12, wanted a list of words"
+    ):
         rule.batch(["a b", "c", "odd"], first=10)
     rule = Tokenizer(tokenizer=lambda text: [text] if text != "odd" else [3])
     with pytest.raises(InputTypeError, match="tokenizer gave 3 for document 11, wanted words"):

@@ -1,4 +1,5 @@
-"""What solvers refuse, in words: one line for each refusal. A refusal that is gone gives a wrong answer, or an error that names nothing."""
+"""What solvers refuse, in words: one line for each refusal. A refusal that is gone gives a wrong
+answer, or an error that names nothing."""
 
 from __future__ import annotations
 
@@ -65,9 +66,16 @@ def fitted(name):
         "soft": lambda: SoftImpute(tau=1.0, random_state=0).fit(gaps),
         "svp": lambda: SVP(1, **SHORT).fit(gaps),
         "ease": lambda: EASE(1.0).fit(sparse.csr_array(counts()[:, :5])),
-        "named": lambda: EASE(1.0).fit(pd.DataFrame({"u": list("aabb"), "i": list("xyxz"), "v": [1.0] * 4}), rows="u", columns="i", values="v"),
+        "named": lambda: EASE(1.0).fit(
+            pd.DataFrame({"u": list("aabb"), "i": list("xyxz"), "v": [1.0] * 4}),
+            rows="u",
+            columns="i",
+            values="v",
+        ),
         "mixture": lambda: GaussianMixture(2, random_state=0).fit(groups()),
-        "factor": lambda: GaussianMixture(2, covariance_type="factor", n_factors=1, random_state=0).fit(groups()),
+        "factor": lambda: GaussianMixture(
+            2, covariance_type="factor", n_factors=1, random_state=0
+        ).fit(groups()),
         "multinomial": lambda: Mixture(2, family="multinomial", random_state=0).fit(counts()),
         "nmf": lambda: NMF(2, **SHORT).fit(parts()),
         "topics": lambda: LDA(2, learning_method="cvb0", **SHORT).fit(counts()),
@@ -75,7 +83,7 @@ def fitted(name):
         "pmi": lambda: PMI(2, min_count=1, random_state=0).fit(words()),
         "skip": lambda: SkipGram(2, min_count=1, solver="exact", **SHORT).fit(words()),
         "vectors": lambda: Vectors(["a", "b", "c"], np.eye(3)),
-    }[name]()  # fmt: skip
+    }[name]()
 
 
 def once(x=None):
@@ -102,7 +110,9 @@ def observed():
 
 
 def empty(rows, columns):
-    return eckart.Observed(np.zeros(rows + 1, np.int64), np.zeros(0, np.int32), np.zeros(0), columns)
+    return eckart.Observed(
+        np.zeros(rows + 1, np.int64), np.zeros(0, np.int32), np.zeros(0), columns
+    )
 
 
 def loaded(model, tmp="model.safetensors"):
@@ -130,256 +140,813 @@ SQUARE = np.array([[2.0, 1.0], [1.0, 2.0]])
 WEIGHTS, MEANS = np.array([0.5, 0.5]), np.zeros((2, 2))
 
 REFUSALS = {
-    "chart level": (lambda: fitted("pca").outliers(noise()[:, :4], level=1.0), "level=1.0 came, wanted a share"),
-    "parts of a basis": (lambda: given(of=PCA(1), components_=np.eye(3)[:1], mean_=np.zeros(2), explained_variance_=[1.0]), "they belong to one model"),
-    "variances of a basis": (lambda: given(of=PCA(1), components_=np.eye(3)[:1], mean_=np.zeros(3), explained_variance_=[1.0, 1.0]),
-        "they belong to one model"),
-    "size of a basis": (lambda: given(of=unseen("pca"), components_=np.eye(3)[:1]), "set arrays of another size"),
-    "count of a basis": (lambda: given(of=PCA(1), n_components_=2, components_=np.eye(3)[:1], mean_=np.zeros(3), explained_variance_=[1.0]),
-        "n_components_=2 came, wanted 1, the rows of components_"),
-    "angles of a cube": (lambda: eckart.principal_angles(np.zeros((2, 2, 2)), np.eye(2)), "has 3 dimensions, wanted columns"),
-    "share of a variance": (lambda: eckart.select_components(noise(), share=1.0), "share=1.0 came, wanted a share between 0 and 1"),
-    "share of rows": (lambda: eckart.select_components(noise(), held_out=0.0), "held_out=0.0 came, wanted a share between 0 and 1"),
-    "all eigenvalues": (lambda: PCA("mle", svd_solver="lanczos").fit(noise()), "needs all eigenvalues"),
+    "chart level": (
+        lambda: fitted("pca").outliers(noise()[:, :4], level=1.0),
+        "level=1.0 came, wanted a share",
+    ),
+    "parts of a basis": (
+        lambda: given(
+            of=PCA(1), components_=np.eye(3)[:1], mean_=np.zeros(2), explained_variance_=[1.0]
+        ),
+        "they belong to one model",
+    ),
+    "variances of a basis": (
+        lambda: given(
+            of=PCA(1), components_=np.eye(3)[:1], mean_=np.zeros(3), explained_variance_=[1.0, 1.0]
+        ),
+        "they belong to one model",
+    ),
+    "size of a basis": (
+        lambda: given(of=unseen("pca"), components_=np.eye(3)[:1]),
+        "set arrays of another size",
+    ),
+    "count of a basis": (
+        lambda: given(
+            of=PCA(1),
+            n_components_=2,
+            components_=np.eye(3)[:1],
+            mean_=np.zeros(3),
+            explained_variance_=[1.0],
+        ),
+        "n_components_=2 came, wanted 1, the rows of components_",
+    ),
+    "angles of a cube": (
+        lambda: eckart.principal_angles(np.zeros((2, 2, 2)), np.eye(2)),
+        "has 3 dimensions, wanted columns",
+    ),
+    "share of a variance": (
+        lambda: eckart.select_components(noise(), share=1.0),
+        "share=1.0 came, wanted a share between 0 and 1",
+    ),
+    "share of rows": (
+        lambda: eckart.select_components(noise(), held_out=0.0),
+        "held_out=0.0 came, wanted a share between 0 and 1",
+    ),
+    "all eigenvalues": (
+        lambda: PCA("mle", svd_solver="lanczos").fit(noise()),
+        "needs all eigenvalues",
+    ),
     **{
-        f"attributes with {said}": (lambda more=more: ALS(1, **more).fit(holes()[:12, :6], row_features=pd.DataFrame(noise()[:12, :2])),
-            f"came with {said}, wanted")
-        for said, more in (("loss='poisson'", {"loss": "poisson"}), ("nonnegative=True", {"nonnegative": True}), ("l2=0", {"l2": 0}),
-            ("l2_bias=0", {"l2_bias": 0}), ("solver='cg'", {"solver": "cg"}))
+        f"attributes with {said}": (
+            lambda more=more: ALS(1, **more).fit(
+                holes()[:12, :6], row_features=pd.DataFrame(noise()[:12, :2])
+            ),
+            f"came with {said}, wanted",
+        )
+        for said, more in (
+            ("loss='poisson'", {"loss": "poisson"}),
+            ("nonnegative=True", {"nonnegative": True}),
+            ("l2=0", {"l2": 0}),
+            ("l2_bias=0", {"l2_bias": 0}),
+            ("solver='cg'", {"solver": "cg"}),
+        )
     },
-    "normalised counts": (lambda: ALS(1, loss="poisson", biases=False, normalise="column").fit(holes()), "normalise='column' came, wanted None or 'auto'"),
-    "a negative start": (lambda: NMF(1, init="custom").fit(parts(), W=-np.ones((60, 1)), H=np.ones((1, 20))), "W holds a negative"),
-    "an infinite start": (lambda: NMF(1, init="custom").fit(parts(), W=np.ones((60, 1)), H=np.full((1, 20), np.inf)), "H holds a negative or infinite"),
-    "no count of words": (lambda: eckart.sequences([["a"]], min_count=0), "min_count=0 came, wanted an int >= 1"),
-    "no words at all": (lambda: eckart.sequences([["a"]], max_words=0), "max_words=0 came, wanted None or an int >= 1"),
+    "normalised counts": (
+        lambda: ALS(1, loss="poisson", biases=False, normalise="column").fit(holes()),
+        "normalise='column' came, wanted None or 'auto'",
+    ),
+    "a negative start": (
+        lambda: NMF(1, init="custom").fit(parts(), W=-np.ones((60, 1)), H=np.ones((1, 20))),
+        "W holds a negative",
+    ),
+    "an infinite start": (
+        lambda: NMF(1, init="custom").fit(parts(), W=np.ones((60, 1)), H=np.full((1, 20), np.inf)),
+        "H holds a negative or infinite",
+    ),
+    "no count of words": (
+        lambda: eckart.sequences([["a"]], min_count=0),
+        "min_count=0 came, wanted an int >= 1",
+    ),
+    "no words at all": (
+        lambda: eckart.sequences([["a"]], max_words=0),
+        "max_words=0 came, wanted None or an int >= 1",
+    ),
     "gaps, incremental": (lambda: IncrementalPCA(1).fit(GAPS), "complete rows for"),
     "gaps, batches": (lambda: PCA(1).partial_fit(GAPS), "complete rows for partial_fit"),
     "gaps, truncated": (lambda: TruncatedSVD(1).fit(GAPS), "complete rows for TruncatedSVD"),
-    "gaps, truncated rows": (lambda: TruncatedSVD(1, random_state=0).fit(noise()[:, :4]).transform(GAPS), "complete rows for TruncatedSVD"),
-    "entries, truncated": (lambda: TruncatedSVD(1).fit(eckart.observed(GAPS)), "complete rows for TruncatedSVD"),
-    "entries, truncated rows": (lambda: TruncatedSVD(1, random_state=0).fit(noise()[:, :4]).transform(eckart.observed(GAPS)), "complete rows for TruncatedSVD"),
-    "scaled sketch": (lambda: PCA(1, scale=True).partial_fit(np.zeros((3, plan.STATISTIC_COLUMNS + 1))), "wanted at most 2048 for partial_fit"),
+    "gaps, truncated rows": (
+        lambda: TruncatedSVD(1, random_state=0).fit(noise()[:, :4]).transform(GAPS),
+        "complete rows for TruncatedSVD",
+    ),
+    "entries, truncated": (
+        lambda: TruncatedSVD(1).fit(eckart.observed(GAPS)),
+        "complete rows for TruncatedSVD",
+    ),
+    "entries, truncated rows": (
+        lambda: (
+            TruncatedSVD(1, random_state=0).fit(noise()[:, :4]).transform(eckart.observed(GAPS))
+        ),
+        "complete rows for TruncatedSVD",
+    ),
+    "scaled sketch": (
+        lambda: PCA(1, scale=True).partial_fit(np.zeros((3, plan.STATISTIC_COLUMNS + 1))),
+        "wanted at most 2048 for partial_fit",
+    ),
     "gaps, not centered": (lambda: PCA(1, center=False).fit(GAPS), "without a mean"),
-    "a stream from a file": (lambda: loaded(PCA(1).partial_fit(noise()[:, :4])).partial_fit(noise()[:, :4]), "does not hold its running statistic"),
+    "a stream from a file": (
+        lambda: loaded(PCA(1).partial_fit(noise()[:, :4])).partial_fit(noise()[:, :4]),
+        "does not hold its running statistic",
+    ),
     "read once, twice": (lambda: PCA(1).fit_transform(once()), "can be read once only"),
     "read once, scaled": (lambda: PCA(1, scale=True).fit(once()), "read once only"),
-    "read once, large": (lambda: PCA(1).fit(once([np.full((5, 3), 1e170) * np.arange(15.0).reshape(5, 3)])), "multiply them by a constant first"),
-    "unknown length, weights": (lambda: PCA(1).fit(once(), sample_weight=np.ones(20)), "number of rows is known"),
+    "read once, large": (
+        lambda: PCA(1).fit(once([np.full((5, 3), 1e170) * np.arange(15.0).reshape(5, 3)])),
+        "multiply them by a constant first",
+    ),
+    "unknown length, weights": (
+        lambda: PCA(1).fit(once(), sample_weight=np.ones(20)),
+        "number of rows is known",
+    ),
     "beyond range": (lambda: PCA(1).fit(noise()[:, :4] * 1e200), "beyond the range of float64"),
-    "other scale": (lambda: PCA(1).fit(noise()[:, :4] * 1e100).certify(noise()[:, :4] * 1e-250), "far smaller than the model"),
-    "memory": (lambda: plan.require_memory(plan.Plan("svd", "", 1, 1.0, 2.0**31), 2.0**30), "solver 'svd' needs about 2.0 GiB beyond the data, 1.0 GiB"),
+    "other scale": (
+        lambda: PCA(1).fit(noise()[:, :4] * 1e100).certify(noise()[:, :4] * 1e-250),
+        "far smaller than the model",
+    ),
+    "memory": (
+        lambda: plan.require_memory(plan.Plan("svd", "", 1, 1.0, 2.0**31), 2.0**30),
+        "solver 'svd' needs about 2.0 GiB beyond the data, 1.0 GiB",
+    ),
     "solver": (lambda: PCA(1, svd_solver="fast").fit(noise()), "svd_solver='fast' came"),
-    "components": (lambda: PCA(26).fit(noise()), "n_components=26 came, wanted 0 to 25.*; lower it"),
-    "components below": (lambda: PCA(-1).fit(noise()), "n_components=-1 came, wanted 0 to 25 for data of"),
+    "components": (
+        lambda: PCA(26).fit(noise()),
+        "n_components=26 came, wanted 0 to 25.*; lower it",
+    ),
+    "components below": (
+        lambda: PCA(-1).fit(noise()),
+        "n_components=-1 came, wanted 0 to 25 for data of",
+    ),
     "share": (lambda: PCA(1.5).fit(noise()), "n_components=1.5 came, wanted a share"),
     "square": (lambda: eckart.power_method(np.ones((2, 3))), "wanted a square symmetric matrix"),
-    "symmetric": (lambda: eckart.power_method(np.array([[1.0, 2.0], [0.0, 1.0]])), "a is not symmetric"),
-    "infinite": (lambda: eckart.power_method(np.array([[1.0, np.inf], [np.inf, 1.0]])), "a is inf at row 0, column 1"),
+    "symmetric": (
+        lambda: eckart.power_method(np.array([[1.0, 2.0], [0.0, 1.0]])),
+        "a is not symmetric",
+    ),
+    "infinite": (
+        lambda: eckart.power_method(np.array([[1.0, np.inf], [np.inf, 1.0]])),
+        "a is inf at row 0, column 1",
+    ),
     "too many pairs": (lambda: eckart.power_method(SQUARE, 3), "k=3 came, wanted 0 to 2"),
     "size of a function": (lambda: eckart.power_method(lambda v: v), "the size of the matrix"),
-    "spaces": (lambda: eckart.principal_angles(np.eye(3), np.eye(4)), "subspaces of 3 and 4 dimensions"),
+    "spaces": (
+        lambda: eckart.principal_angles(np.eye(3), np.eye(4)),
+        "subspaces of 3 and 4 dimensions",
+    ),
     "offset": (lambda: Projection(np.eye(3)[:, :1], np.zeros(2)), r"offset has shape \(2,\)"),
     "orthonormal": (lambda: Projection(2 * np.eye(3)[:, :1]), "basis is not orthonormal"),
-    "composition": (lambda: Projection(np.eye(3)[:, :1]) @ Projection(np.eye(4)[:, :1]), "projections of 3 and 4 dimensions"),
+    "composition": (
+        lambda: Projection(np.eye(3)[:, :1]) @ Projection(np.eye(4)[:, :1]),
+        "projections of 3 and 4 dimensions",
+    ),
     "points": (lambda: Projection(np.eye(3)[:, :1])(np.zeros(4)), r"points of shape \(4,\)"),
-    "span": (lambda: Projection.onto(np.array([[1.0], [np.nan]])), "span is nan at row 1, column 0"),
+    "span": (
+        lambda: Projection.onto(np.array([[1.0], [np.nan]])),
+        "span is nan at row 1, column 0",
+    ),
     "span of cubes": (lambda: Projection.onto(np.zeros((2, 2, 2))), "span has 3 dimensions"),
-    "select method": (lambda: eckart.select_components(noise(), methods=("guess",)), "methods='guess' came, wanted names among"),
-    "select share": (lambda: eckart.select_components(noise(), share=1.0), "share=1.0 came, wanted a share between 0 and 1"),
-    "select held out": (lambda: eckart.select_components(noise(), held_out=0.0), "held_out=0.0 came, wanted a share between 0 and 1"),
-    "time, ALS": (lambda: ALS(1).fit(pd.DataFrame({"u": [0, 1], "i": [0, 1], "v": [1.0, 2.0], "t": [0.0, 1.0]}), rows="u", columns="i", values="v", time="t"),
-        "leave time= away"),
-    "shape, ALS": (lambda: fitted("als").certify(holes()[:9, :6]), "the data that the model was fitted to"),
-    "shape, chain": (lambda: fitted("chain").certify(holes()[:9, :6]), "the data that the model was fitted to"),
-    "shape, soft": (lambda: fitted("soft").certify(holes()[:9, :6]), "the data that the model was fitted to"),
-    "shape, svp": (lambda: fitted("svp").certify(holes()[:9, :6]), "the data that the model was fitted to"),
-    "conjugate gradients": (lambda: ALS(1, solver="cg").fit(holes()), "'auto' or 'cholesky' with biases"),
-    "weights, soft": (lambda: SoftImpute(tau=1.0).fit(GAPS, weights=ONES), "counts every entry alike"),
+    "select method": (
+        lambda: eckart.select_components(noise(), methods=("guess",)),
+        "methods='guess' came, wanted names among",
+    ),
+    "select share": (
+        lambda: eckart.select_components(noise(), share=1.0),
+        "share=1.0 came, wanted a share between 0 and 1",
+    ),
+    "select held out": (
+        lambda: eckart.select_components(noise(), held_out=0.0),
+        "held_out=0.0 came, wanted a share between 0 and 1",
+    ),
+    "time, ALS": (
+        lambda: ALS(1).fit(
+            pd.DataFrame({"u": [0, 1], "i": [0, 1], "v": [1.0, 2.0], "t": [0.0, 1.0]}),
+            rows="u",
+            columns="i",
+            values="v",
+            time="t",
+        ),
+        "leave time= away",
+    ),
+    "shape, ALS": (
+        lambda: fitted("als").certify(holes()[:9, :6]),
+        "the data that the model was fitted to",
+    ),
+    "shape, chain": (
+        lambda: fitted("chain").certify(holes()[:9, :6]),
+        "the data that the model was fitted to",
+    ),
+    "shape, soft": (
+        lambda: fitted("soft").certify(holes()[:9, :6]),
+        "the data that the model was fitted to",
+    ),
+    "shape, svp": (
+        lambda: fitted("svp").certify(holes()[:9, :6]),
+        "the data that the model was fitted to",
+    ),
+    "conjugate gradients": (
+        lambda: ALS(1, solver="cg").fit(holes()),
+        "'auto' or 'cholesky' with biases",
+    ),
+    "weights, soft": (
+        lambda: SoftImpute(tau=1.0).fit(GAPS, weights=ONES),
+        "counts every entry alike",
+    ),
     "weights, svp": (lambda: SVP(1).fit(GAPS, weights=ONES), "SVP counts every entry alike"),
     "similar, neither": (lambda: fitted("ease").similar(), "exactly one of them"),
     "similar, both": (lambda: fitted("ease").similar(rows=[0], columns=[1]), "exactly one of them"),
     "weights, items": (lambda: EASE().fit(GAPS, weights=ONES), "strengths='raw'"),
     "rank of svp": (lambda: svp.solve(observed(), -1, **WITH), "k=-1 came, wanted 0 or more"),
     "rank of exact": (lambda: exact.solve(observed(), -1, **WITH), "k=-1 came, wanted 0 or more"),
-    "step of svp": (lambda: svp.solve(observed(), 1, step=0.0, **WITH), "step=0.0 came, wanted a number > 0, or None"),
-    "step of svt": (lambda: svt.solve(observed(), step=-1.0, **WITH), "step=-1.0 came, wanted a number > 0, or None"),
-    "tau of svt": (lambda: svt.solve(observed(), tau=0.0, **WITH), "tau=0.0 came, wanted a number > 0, or None"),
-    "method of a path": (lambda: path.solve(observed(), 1.0, method="guess", **WITH), "method='guess' came, wanted 'descent' or 'proximal'"),
+    "step of svp": (
+        lambda: svp.solve(observed(), 1, step=0.0, **WITH),
+        "step=0.0 came, wanted a number > 0, or None",
+    ),
+    "step of svt": (
+        lambda: svt.solve(observed(), step=-1.0, **WITH),
+        "step=-1.0 came, wanted a number > 0, or None",
+    ),
+    "tau of svt": (
+        lambda: svt.solve(observed(), tau=0.0, **WITH),
+        "tau=0.0 came, wanted a number > 0, or None",
+    ),
+    "method of a path": (
+        lambda: path.solve(observed(), 1.0, method="guess", **WITH),
+        "method='guess' came, wanted 'descent' or 'proximal'",
+    ),
     "sketch": (lambda: eckart.randomized_svd(SQUARE, 3), "k=3 came, wanted 0 to 2"),
     "matrix": (lambda: eckart.randomized_svd(np.ones(3), 1), "wanted rows and columns"),
-    "matrix of NaN": (lambda: eckart.randomized_svd(np.array([[1.0, np.nan]]), 1), "a is nan at row 0, column 1"),
+    "matrix of NaN": (
+        lambda: eckart.randomized_svd(np.array([[1.0, np.nan]]), 1),
+        "a is nan at row 0, column 1",
+    ),
     "rank of a recovery": (lambda: eckart.recovery(GAPS, 5), "k=5 came, wanted an int from 0 to 4"),
-    "level": (lambda: fitted("chain").interval([0], [0], 1.0), "level=1.0 came, wanted a probability"),
+    "level": (
+        lambda: fitted("chain").interval([0], [0], 1.0),
+        "level=1.0 came, wanted a probability",
+    ),
     "time, none": (lambda: fitted("chain").predict([0], [0], time=[1.0]), "fitted without"),
-    "axis, items": (lambda: fitted("ease").fold_in(counts()[:2, :5], axis="columns"), "the weights of new columns need a new fit"),
-    "axis, update": (lambda: unseen("ease").update(sparse.csr_array(counts()[:2, :5]), axis="columns"), "the weights of new columns need a new fit"),
-    "ids, update": (lambda: unseen("named").update(eckart.observed(np.ones((1, 3)))), "both have row ids"),
-    "statistics of a file": (lambda: loaded(GaussianMixture(2, random_state=0).partial_fit(groups())).partial_fit(groups()),
-        "does not hold its running statistics"),
-    "means of a start": (lambda: GaussianMixture(2, means_init=np.zeros((3, 3))).fit(groups()), r"means_init of shape \(3, 3\) came, wanted \(2, 3\)"),
-    "NaN in a start": (lambda: GaussianMixture(2, means_init=np.full((2, 3), np.nan)).fit(groups()), "means_init holds NaN"),
-    "weights of a start": (lambda: GaussianMixture(2, weights_init=[0.5, 0.6]).fit(groups()), "add up to one"),
-    "negative weights": (lambda: GaussianMixture(2, weights_init=[1.5, -0.5]).fit(groups()), "add up to one"),
-    "precisions of a start": (lambda: GaussianMixture(2, precisions_init=-np.ones((2, 3)), covariance_type="diag").fit(groups()), "wanted numbers > 0"),
-    "precisions of factors": (lambda: GaussianMixture(2, precisions_init=np.ones((2, 3)), covariance_type="unit").fit(groups()),
-        "None with covariance_type='unit'"),
-    "precision not positive": (lambda: GaussianMixture(2, precisions_init=np.array([np.eye(3), -np.eye(3)])).fit(groups()),
-        "component 1 is not symmetric and positive definite; give"),
-    "precisions not square": (lambda: given(precisions_=np.ones((2, 2, 3))), "wanted square matrices"),
+    "axis, items": (
+        lambda: fitted("ease").fold_in(counts()[:2, :5], axis="columns"),
+        "the weights of new columns need a new fit",
+    ),
+    "axis, update": (
+        lambda: unseen("ease").update(sparse.csr_array(counts()[:2, :5]), axis="columns"),
+        "the weights of new columns need a new fit",
+    ),
+    "ids, update": (
+        lambda: unseen("named").update(eckart.observed(np.ones((1, 3)))),
+        "both have row ids",
+    ),
+    "statistics of a file": (
+        lambda: loaded(GaussianMixture(2, random_state=0).partial_fit(groups())).partial_fit(
+            groups()
+        ),
+        "does not hold its running statistics",
+    ),
+    "means of a start": (
+        lambda: GaussianMixture(2, means_init=np.zeros((3, 3))).fit(groups()),
+        r"means_init of shape \(3, 3\) came, wanted \(2, 3\)",
+    ),
+    "NaN in a start": (
+        lambda: GaussianMixture(2, means_init=np.full((2, 3), np.nan)).fit(groups()),
+        "means_init holds NaN",
+    ),
+    "weights of a start": (
+        lambda: GaussianMixture(2, weights_init=[0.5, 0.6]).fit(groups()),
+        "add up to one",
+    ),
+    "negative weights": (
+        lambda: GaussianMixture(2, weights_init=[1.5, -0.5]).fit(groups()),
+        "add up to one",
+    ),
+    "precisions of a start": (
+        lambda: GaussianMixture(2, precisions_init=-np.ones((2, 3)), covariance_type="diag").fit(
+            groups()
+        ),
+        "wanted numbers > 0",
+    ),
+    "precisions of factors": (
+        lambda: GaussianMixture(2, precisions_init=np.ones((2, 3)), covariance_type="unit").fit(
+            groups()
+        ),
+        "None with covariance_type='unit'",
+    ),
+    "precision not positive": (
+        lambda: GaussianMixture(2, precisions_init=np.array([np.eye(3), -np.eye(3)])).fit(groups()),
+        "component 1 is not symmetric and positive definite; give",
+    ),
+    "precisions not square": (
+        lambda: given(precisions_=np.ones((2, 2, 3))),
+        "wanted square matrices",
+    ),
     "precisions of one matrix": (lambda: given(precisions_=np.eye(2)), "wanted square matrices"),
-    "covariances not symmetric": (lambda: given(covariances_=np.array([[[1.0, 0.5], [0.0, 1.0]]] * 2)), "not symmetric and positive definite"),
-    "covariances below zero": (lambda: given(of=GaussianMixture(2, covariance_type="diag"), covariances_=np.array([[1.0, 0.0]])), "wanted numbers > 0"),
-    "sizes of a mixture": (lambda: given(weights_=np.ones(3) / 3, means_=MEANS, covariances_=np.array([SQUARE] * 2)), r"weights_ of shape \(3,\)"),
-    "weights of a mixture": (lambda: given(weights_=WEIGHTS * 1.1, means_=MEANS, covariances_=np.array([SQUARE] * 2)), "add up to one"),
-    "signs of a mixture": (lambda: given(weights_=np.array([1.5, -0.5]), means_=MEANS, covariances_=np.array([SQUARE] * 2)), "add up to one"),
-    "NaN in a mixture": (lambda: given(means_=np.array([[np.nan]])), "something else than finite numbers"),
-    "texts in a mixture": (lambda: given(means_=np.array([["a"]])), "something else than finite numbers"),
-    "what to impute": (lambda: fitted("multinomial").impute(counts()), "wanted Gaussian or Bernoulli components"),
-    "criterion": (lambda: eckart.select_mixture(groups(), criterion="guess"), "criterion='guess' came, wanted 'bic', 'aic', 'held_out'"),
-    "mixture held out": (lambda: eckart.select_mixture(groups(), held_out=1.0, criterion="held_out"), "held_out=1.0 came, wanted a share between 0 and 1"),
+    "covariances not symmetric": (
+        lambda: given(covariances_=np.array([[[1.0, 0.5], [0.0, 1.0]]] * 2)),
+        "not symmetric and positive definite",
+    ),
+    "covariances below zero": (
+        lambda: given(
+            of=GaussianMixture(2, covariance_type="diag"), covariances_=np.array([[1.0, 0.0]])
+        ),
+        "wanted numbers > 0",
+    ),
+    "sizes of a mixture": (
+        lambda: given(weights_=np.ones(3) / 3, means_=MEANS, covariances_=np.array([SQUARE] * 2)),
+        r"weights_ of shape \(3,\)",
+    ),
+    "weights of a mixture": (
+        lambda: given(weights_=WEIGHTS * 1.1, means_=MEANS, covariances_=np.array([SQUARE] * 2)),
+        "add up to one",
+    ),
+    "signs of a mixture": (
+        lambda: given(
+            weights_=np.array([1.5, -0.5]), means_=MEANS, covariances_=np.array([SQUARE] * 2)
+        ),
+        "add up to one",
+    ),
+    "NaN in a mixture": (
+        lambda: given(means_=np.array([[np.nan]])),
+        "something else than finite numbers",
+    ),
+    "texts in a mixture": (
+        lambda: given(means_=np.array([["a"]])),
+        "something else than finite numbers",
+    ),
+    "what to impute": (
+        lambda: fitted("multinomial").impute(counts()),
+        "wanted Gaussian or Bernoulli components",
+    ),
+    "criterion": (
+        lambda: eckart.select_mixture(groups(), criterion="guess"),
+        "criterion='guess' came, wanted 'bic', 'aic', 'held_out'",
+    ),
+    "mixture held out": (
+        lambda: eckart.select_mixture(groups(), held_out=1.0, criterion="held_out"),
+        "held_out=1.0 came, wanted a share between 0 and 1",
+    ),
     "no mixtures": (lambda: eckart.select_mixture(groups(), ()), "is empty"),
     "no kinds": (lambda: eckart.select_mixture(groups(), (1,), ()), "is empty"),
-    "one side": (lambda: eckart.select_mixture(groups()[:1], (1,), ("diag",), criterion="held_out", random_state=0), "rows on both sides"),
+    "one side": (
+        lambda: eckart.select_mixture(
+            groups()[:1], (1,), ("diag",), criterion="held_out", random_state=0
+        ),
+        "rows on both sides",
+    ),
     "read once, mixture": (lambda: GaussianMixture(2).fit(once()), "EM reads its rows many times"),
     "no ranks": (lambda: select_rank(parts(), ()), "wanted ranks of at least 1"),
     "rank zero": (lambda: select_rank(parts(), (0, 1)), "wanted ranks of at least 1"),
-    "rank held out": (lambda: select_rank(parts(), (1,), held_out=0.0), "held_out=0.0 came, wanted a share between 0 and 1"),
-    "unknown length": (lambda: MiniBatchNMF(2).fit(once([parts()[:10]])), "call partial_fit with each batch"),
+    "rank held out": (
+        lambda: select_rank(parts(), (1,), held_out=0.0),
+        "held_out=0.0 came, wanted a share between 0 and 1",
+    ),
+    "unknown length": (
+        lambda: MiniBatchNMF(2).fit(once([parts()[:10]])),
+        "call partial_fit with each batch",
+    ),
     "gaps, mini": (lambda: MiniBatchNMF(2).fit(holes()), "complete rows for MiniBatchNMF"),
-    "start, mini": (lambda: MiniBatchNMF(9, init="nndsvd").fit(parts(30, 8)), "the smaller side of X"),
-    "stream of parts": (lambda: loaded(NMF(2, random_state=0).partial_fit(parts())).partial_fit(parts()), "does not hold its running statistic"),
+    "start, mini": (
+        lambda: MiniBatchNMF(9, init="nndsvd").fit(parts(30, 8)),
+        "the smaller side of X",
+    ),
+    "stream of parts": (
+        lambda: loaded(NMF(2, random_state=0).partial_fit(parts())).partial_fit(parts()),
+        "does not hold its running statistic",
+    ),
     "rows of parts": (lambda: fitted("nmf").certify(parts()[:9]), "X has 9 rows, wanted 60"),
-    "shape of a start": (lambda: NMF(2, init="custom").fit_transform(parts(), W=np.ones((3, 2)), H=np.ones((2, 20))),
-        r"W of shape \(3, 2\) came with init='custom'"),
+    "shape of a start": (
+        lambda: NMF(2, init="custom").fit_transform(parts(), W=np.ones((3, 2)), H=np.ones((2, 20))),
+        r"W of shape \(3, 2\) came with init='custom'",
+    ),
     "gaps, parts": (lambda: NMF(2).partial_fit(holes()), "complete rows for partial_fit"),
-    "als with gaps": (lambda: NMF(2, solver="als").fit(holes()), "'hals' for data with missing entries"),
-    "split": (lambda: eckart.split_tokens(counts(), 1.0), "share=1.0 came, wanted a number between 0 and 1"),
-    "halves": (lambda: eckart.document_completion(np.full((2, 20), 0.05), counts(), counts()[:9]), "two halves of the same documents"),
-    "top words": (lambda: top_words(fitted("topics").fit_.factors, 3, "guess"), "by='guess' came, wanted 'probability' or 'lift'"),
-    "vocabularies": (lambda: eckart.align_topics(np.full((2, 3), 1 / 3), np.full((2, 4), 0.25)), "the same vocabulary"),
+    "als with gaps": (
+        lambda: NMF(2, solver="als").fit(holes()),
+        "'hals' for data with missing entries",
+    ),
+    "split": (
+        lambda: eckart.split_tokens(counts(), 1.0),
+        "share=1.0 came, wanted a number between 0 and 1",
+    ),
+    "halves": (
+        lambda: eckart.document_completion(np.full((2, 20), 0.05), counts(), counts()[:9]),
+        "two halves of the same documents",
+    ),
+    "top words": (
+        lambda: top_words(fitted("topics").fit_.factors, 3, "guess"),
+        "by='guess' came, wanted 'probability' or 'lift'",
+    ),
+    "vocabularies": (
+        lambda: eckart.align_topics(np.full((2, 3), 1 / 3), np.full((2, 4), 0.25)),
+        "the same vocabulary",
+    ),
     "names": (lambda: eckart.coherence([["a", "b"]], counts()), "X has no column names"),
-    "unknown name": (lambda: eckart.coherence([["a", "zz"]], pd.DataFrame(counts()[:, :2], columns=["a", "b"])), "'zz' of a topic is no column of X"),
-    "documents on both sides": (lambda: eckart.select_topics(LDA(), counts()[:2], (2,), held_out=1e-9), "documents on both sides"),
-    "prior": (lambda: LDA(2, doc_topic_prior="much").fit(counts()), "doc_topic_prior='much' came, wanted 'auto', None, a number > 0"),
-    "window": (lambda: eckart.cooccurrence(words(), window=0), "window=0 came, wanted an int from 1 to 10000"),
-    "sides": (lambda: eckart.cooccurrence(words(), sides="up"), "sides='up' came, wanted 'both' or 'left' or 'right'"),
-    "weighting": (lambda: eckart.cooccurrence(words(), weighting="up"), "weighting='up' came, wanted 'harmonic' or 'flat' or 'linear'"),
-    "words of glove": (lambda: fitted("glove").certify([["a", "zz"]] * 3), "the data that the model was fitted to"),
-    "words of pmi": (lambda: fitted("pmi").certify([["a", "zz"]] * 3), "the data that the model was fitted to"),
-    "words of skip-gram": (lambda: fitted("skip").certify([["a", "zz"]] * 3), "wanted the text of the fit"),
-    "counts of skip-gram": (lambda: fitted("skip").certify(eckart.cooccurrence([["a", "b"]] * 3, min_count=1)), "counts of 2 words came, wanted those"),
-    "no pair": (lambda: PMI(1, min_count=1).fit([["a"], ["b"]]), "no two words stand near each other"),
-    "no neighbour": (lambda: SkipGram(1, min_count=1).fit([["a"], ["b"]]), "no sentence has two words of the vocabulary, wanted words beside words"),
-    "names of pairs": (lambda: PMI(1).fit(eckart.Counts(np.array([0, 1, 2]), np.array([1, 0]), np.ones(2), 2, np.array(["a", "b"]), np.array(["a", "c"]))),
-        "the same words in the same order"),
-    "sample": (lambda: SkipGram(1, min_count=1, sample=-1.0).fit(words()), "sample=-1.0 came, wanted 'auto' or None or a number >= 0"),
-    "learning rate": (lambda: SkipGram(2, min_count=1, sample=None, learning_rate=1e30, solver="stochastic", max_iter=2, deterministic=True).fit(words()),
-        "left the range of numbers"),
-    "softmax sampled": (lambda: SkipGram(1, min_count=1, solver="stochastic", loss="softmax").fit(words()), "which is not sampled"),
-    "order lost": (lambda: SkipGram(1, solver="stochastic").fit(eckart.cooccurrence(words(), min_count=1)), "the order of words is lost"),
-    "a list that is none": (lambda: eckart.sequences([["a", "b"], 3], min_count=1), "wanted a list of items"),
+    "unknown name": (
+        lambda: eckart.coherence([["a", "zz"]], pd.DataFrame(counts()[:, :2], columns=["a", "b"])),
+        "'zz' of a topic is no column of X",
+    ),
+    "documents on both sides": (
+        lambda: eckart.select_topics(LDA(), counts()[:2], (2,), held_out=1e-9),
+        "documents on both sides",
+    ),
+    "prior": (
+        lambda: LDA(2, doc_topic_prior="much").fit(counts()),
+        "doc_topic_prior='much' came, wanted 'auto', None, a number > 0",
+    ),
+    "window": (
+        lambda: eckart.cooccurrence(words(), window=0),
+        "window=0 came, wanted an int from 1 to 10000",
+    ),
+    "sides": (
+        lambda: eckart.cooccurrence(words(), sides="up"),
+        "sides='up' came, wanted 'both' or 'left' or 'right'",
+    ),
+    "weighting": (
+        lambda: eckart.cooccurrence(words(), weighting="up"),
+        "weighting='up' came, wanted 'harmonic' or 'flat' or 'linear'",
+    ),
+    "words of glove": (
+        lambda: fitted("glove").certify([["a", "zz"]] * 3),
+        "the data that the model was fitted to",
+    ),
+    "words of pmi": (
+        lambda: fitted("pmi").certify([["a", "zz"]] * 3),
+        "the data that the model was fitted to",
+    ),
+    "words of skip-gram": (
+        lambda: fitted("skip").certify([["a", "zz"]] * 3),
+        "wanted the text of the fit",
+    ),
+    "counts of skip-gram": (
+        lambda: fitted("skip").certify(eckart.cooccurrence([["a", "b"]] * 3, min_count=1)),
+        "counts of 2 words came, wanted those",
+    ),
+    "no pair": (
+        lambda: PMI(1, min_count=1).fit([["a"], ["b"]]),
+        "no two words stand near each other",
+    ),
+    "no neighbour": (
+        lambda: SkipGram(1, min_count=1).fit([["a"], ["b"]]),
+        "no sentence has two words of the vocabulary, wanted words beside words",
+    ),
+    "names of pairs": (
+        lambda: PMI(1).fit(
+            eckart.Counts(
+                np.array([0, 1, 2]),
+                np.array([1, 0]),
+                np.ones(2),
+                2,
+                np.array(["a", "b"]),
+                np.array(["a", "c"]),
+            )
+        ),
+        "the same words in the same order",
+    ),
+    "sample": (
+        lambda: SkipGram(1, min_count=1, sample=-1.0).fit(words()),
+        "sample=-1.0 came, wanted 'auto' or None or a number >= 0",
+    ),
+    "learning rate": (
+        lambda: SkipGram(
+            2,
+            min_count=1,
+            sample=None,
+            learning_rate=1e30,
+            solver="stochastic",
+            max_iter=2,
+            deterministic=True,
+        ).fit(words()),
+        "left the range of numbers",
+    ),
+    "softmax sampled": (
+        lambda: SkipGram(1, min_count=1, solver="stochastic", loss="softmax").fit(words()),
+        "which is not sampled",
+    ),
+    "order lost": (
+        lambda: SkipGram(1, solver="stochastic").fit(eckart.cooccurrence(words(), min_count=1)),
+        "the order of words is lost",
+    ),
+    "a list that is none": (
+        lambda: eckart.sequences([["a", "b"], 3], min_count=1),
+        "wanted a list of items",
+    ),
     "an item that is none": (lambda: eckart.sequences([["a", 1.5]], min_count=1), "1.5"),
-    "a model without vectors": (lambda: stored(fitted("pca")), "holds a PCA, wanted a model of embeddings"),
+    "a model without vectors": (
+        lambda: stored(fitted("pca")),
+        "holds a PCA, wanted a model of embeddings",
+    ),
     "vectors": (lambda: Vectors(["a", "b"], np.eye(3)), "2 rows, one for each word"),
     "empty vectors": (lambda: Vectors(["a", "b"], np.zeros((2, 0))), "at least one number each"),
-    "mask": (lambda: fitted("vectors").neighbours("a", among=np.array([True, False])), "one of 3 booleans"),
+    "mask": (
+        lambda: fitted("vectors").neighbours("a", among=np.array([True, False])),
+        "one of 3 booleans",
+    ),
     "number": (lambda: fitted("vectors").neighbours("a", 0), "n=0 came, wanted an int >= 1"),
     "number of a map": (lambda: fitted("vectors").map(n=True), "n=True came, wanted an int"),
-    "analogy": (lambda: fitted("vectors").analogy("a", "b", "c", method="guess"), "method='guess' came, wanted 'add' or 'multiply'"),
-    "analogies": (lambda: fitted("vectors").analogy(["a"], ["b", "c"], ["c"]), "lists of one length"),
+    "analogy": (
+        lambda: fitted("vectors").analogy("a", "b", "c", method="guess"),
+        "method='guess' came, wanted 'add' or 'multiply'",
+    ),
+    "analogies": (
+        lambda: fitted("vectors").analogy(["a"], ["b", "c"], ["c"]),
+        "lists of one length",
+    ),
     "one analogy": (lambda: fitted("vectors").analogy("a", ["b"], ["c"]), "lists of one length"),
     "a vector": (lambda: fitted("vectors").neighbours(np.zeros(2)), "finite vectors of 3 numbers"),
-    "a vector of NaN": (lambda: fitted("vectors").neighbours(np.full(3, np.nan)), "finite vectors of 3 numbers"),
+    "a vector of NaN": (
+        lambda: fitted("vectors").neighbours(np.full(3, np.nan)),
+        "finite vectors of 3 numbers",
+    ),
     "pairs": (lambda: fitted("vectors").similarity([("a", "b", "c")]), r"pairs\[0\]"),
-    "two lists": (lambda: fitted("vectors").similarity(["a"], ["b", "c"]), "1 and 2 words came, wanted one each, or lists of one"),
-    "one word": (lambda: fitted("vectors").odd_one_out(["a"]), "1 words with vectors came, wanted at least 2 to compare"),
+    "two lists": (
+        lambda: fitted("vectors").similarity(["a"], ["b", "c"]),
+        "1 and 2 words came, wanted one each, or lists of one",
+    ),
+    "one word": (
+        lambda: fitted("vectors").odd_one_out(["a"]),
+        "1 words with vectors came, wanted at least 2 to compare",
+    ),
     "one word of a map": (lambda: fitted("vectors").map(["a"]), "wanted at least 2 for a map"),
     "no counts": (lambda: fitted("vectors").mean("a b", "sif"), "have no counts"),
     "counts wanted": (lambda: fitted("vectors").neighbours("a", min_count=2), "min_count=2"),
     "weights of words": (lambda: fitted("vectors").mean("a b", np.ones(2)), "3 numbers"),
-    "weights below zero": (lambda: fitted("vectors").mean("a b", {"a": -1.0}), "negative or not finite"),
-    "a cube of components": (lambda: given(of=PCA(1), components_=np.zeros((1, 2, 2)), mean_=np.zeros(2), explained_variance_=[1.0]), "2 dimension"),
-    "texts as components": (lambda: given(of=PCA(1), components_=np.array([["a", "b"]]), mean_=np.zeros(2), explained_variance_=[1.0]), "finite numbers"),
-    "entries, incremental": (lambda: IncrementalPCA(1).fit(eckart.observed(GAPS)), "complete rows for IncrementalPCA"),
-    "entries, batches": (lambda: PCA(1).partial_fit(eckart.observed(GAPS)), "complete rows for partial_fit"),
-    "codes, PCA": (lambda: fitted("pca").inverse_transform(np.zeros((2, 3))), r"codes of shape \(2, 3\) came, wanted \(rows, 2\)"),
-    "codes, truncated": (lambda: fitted("truncated").inverse_transform(np.zeros((2, 3))), r"codes of shape \(2, 3\) came, wanted \(rows, 1\)"),
-    "codes, linear": (lambda: fitted("linear").inverse_transform(np.zeros((2, 3))), r"codes of shape \(2, 3\) came, wanted \(rows, 1\)"),
-    "codes, parts": (lambda: fitted("nmf").inverse_transform(np.zeros((2, 3))), r"codes of shape \(2, 3\) came, wanted \(rows, 2\)"),
-    "all of a truncated": (lambda: TruncatedSVD(4, algorithm="arpack").fit(noise()[:, :4]), "less than 4 with algorithm='arpack'; use 'randomized'"),
-    "share by power": (lambda: PCA(0.5, svd_solver="power").fit(noise()), "wanted an int for this solver"),
-    "evidence of few rows": (lambda: PCA("mle").fit(noise()[:3, :4]), "at least as many rows as columns"),
+    "weights below zero": (
+        lambda: fitted("vectors").mean("a b", {"a": -1.0}),
+        "negative or not finite",
+    ),
+    "a cube of components": (
+        lambda: given(
+            of=PCA(1), components_=np.zeros((1, 2, 2)), mean_=np.zeros(2), explained_variance_=[1.0]
+        ),
+        "2 dimension",
+    ),
+    "texts as components": (
+        lambda: given(
+            of=PCA(1),
+            components_=np.array([["a", "b"]]),
+            mean_=np.zeros(2),
+            explained_variance_=[1.0],
+        ),
+        "finite numbers",
+    ),
+    "entries, incremental": (
+        lambda: IncrementalPCA(1).fit(eckart.observed(GAPS)),
+        "complete rows for IncrementalPCA",
+    ),
+    "entries, batches": (
+        lambda: PCA(1).partial_fit(eckart.observed(GAPS)),
+        "complete rows for partial_fit",
+    ),
+    "codes, PCA": (
+        lambda: fitted("pca").inverse_transform(np.zeros((2, 3))),
+        r"codes of shape \(2, 3\) came, wanted \(rows, 2\)",
+    ),
+    "codes, truncated": (
+        lambda: fitted("truncated").inverse_transform(np.zeros((2, 3))),
+        r"codes of shape \(2, 3\) came, wanted \(rows, 1\)",
+    ),
+    "codes, linear": (
+        lambda: fitted("linear").inverse_transform(np.zeros((2, 3))),
+        r"codes of shape \(2, 3\) came, wanted \(rows, 1\)",
+    ),
+    "codes, parts": (
+        lambda: fitted("nmf").inverse_transform(np.zeros((2, 3))),
+        r"codes of shape \(2, 3\) came, wanted \(rows, 2\)",
+    ),
+    "all of a truncated": (
+        lambda: TruncatedSVD(4, algorithm="arpack").fit(noise()[:, :4]),
+        "less than 4 with algorithm='arpack'; use 'randomized'",
+    ),
+    "share by power": (
+        lambda: PCA(0.5, svd_solver="power").fit(noise()),
+        "wanted an int for this solver",
+    ),
+    "evidence of few rows": (
+        lambda: PCA("mle").fit(noise()[:3, :4]),
+        "at least as many rows as columns",
+    ),
     "a watch": (lambda: eckart.power_method(SQUARE, 1, watch=3), "watch=3 came, wanted a function"),
-    "a memory": (lambda: eckart.power_method(SQUARE, 1, memory=3), "memory=3 came, wanted a Memory"),
+    "a memory": (
+        lambda: eckart.power_method(SQUARE, 1, memory=3),
+        "memory=3 came, wanted a Memory",
+    ),
     **{
-        f"a start of {said}": (lambda first=first: eckart.power_method(SQUARE, 1, start=first), "2 finite numbers, not all of them 0")
-        for said, first in (("zeros", np.zeros(2)), ("three", np.ones(3)), ("NaN", np.array([1.0, np.nan])))
+        f"a start of {said}": (
+            lambda first=first: eckart.power_method(SQUARE, 1, start=first),
+            "2 finite numbers, not all of them 0",
+        )
+        for said, first in (
+            ("zeros", np.zeros(2)),
+            ("three", np.ones(3)),
+            ("NaN", np.array([1.0, np.nan])),
+        )
     },
-    "no components to select": (lambda: eckart.select_components(noise(), max_components=0), "max_components=0 came, wanted None or an int >= 1"),
-    "no shuffles": (lambda: eckart.select_components(noise(), shuffles=0), "shuffles=0 came, wanted an int from 1"),
-    "too many shuffles": (lambda: eckart.select_components(noise(), shuffles=select.MOST_SHUFFLES + 1), "wanted an int from 1 to"),
-    "nothing hidden": (lambda: eckart.select_components(noise()[:4, :3], methods=("held_out",), held_out=1e-9, random_state=0),
-        "a share that hides some of the 12"),
-    "nothing hidden, parts": (lambda: select_rank(parts()[:4, :3], (1,), held_out=1e-9, random_state=0), "a share that hides some of the 12"),
+    "no components to select": (
+        lambda: eckart.select_components(noise(), max_components=0),
+        "max_components=0 came, wanted None or an int >= 1",
+    ),
+    "no shuffles": (
+        lambda: eckart.select_components(noise(), shuffles=0),
+        "shuffles=0 came, wanted an int from 1",
+    ),
+    "too many shuffles": (
+        lambda: eckart.select_components(noise(), shuffles=select.MOST_SHUFFLES + 1),
+        "wanted an int from 1 to",
+    ),
+    "nothing hidden": (
+        lambda: eckart.select_components(
+            noise()[:4, :3], methods=("held_out",), held_out=1e-9, random_state=0
+        ),
+        "a share that hides some of the 12",
+    ),
+    "nothing hidden, parts": (
+        lambda: select_rank(parts()[:4, :3], (1,), held_out=1e-9, random_state=0),
+        "a share that hides some of the 12",
+    ),
     "ranks that are none": (lambda: select_rank(parts(), "2"), "ranks of at least 1, such as"),
-    "ranks of a square": (lambda: select_rank(parts(), np.ones((2, 2), int)), "ranks of at least 1, such as"),
-    "weights, held out": (lambda: ALS(1, stop="held_out").fit(GAPS, weights=ONES), "weights= came with stop='held_out'"),
-    "weights, implicit": (lambda: ALS(1, feedback="implicit").fit(GAPS, weights=ONES), "weights= came with feedback='implicit'"),
-    "another shape, warm": (lambda: ALS(1, warm_start=True, **SHORT).fit(holes()[:12, :6]).fit(holes()[:11, :6]), "warm_start=True wants the same rows"),
-    "normalised, implicit": (lambda: ALS(1, feedback="implicit", normalise="column").fit(GAPS), "None or 'auto' with feedback='implicit'"),
-    "held out, implicit": (lambda: ALS(1, feedback="implicit", stop="held_out").fit(GAPS), "'decrease' or 'gradient' with feedback='implicit'"),
-    "normalised biases": (lambda: ALS(1, biases=True, normalise="column").fit(GAPS), "None or 'auto' with biases=True"),
-    "weights of parts": (lambda: majorise.loss_for("huber", of_parts(MemoryParts(observed(), 5)), np.ones(3)), "wanted data in memory; repeat"),
+    "ranks of a square": (
+        lambda: select_rank(parts(), np.ones((2, 2), int)),
+        "ranks of at least 1, such as",
+    ),
+    "weights, held out": (
+        lambda: ALS(1, stop="held_out").fit(GAPS, weights=ONES),
+        "weights= came with stop='held_out'",
+    ),
+    "weights, implicit": (
+        lambda: ALS(1, feedback="implicit").fit(GAPS, weights=ONES),
+        "weights= came with feedback='implicit'",
+    ),
+    "another shape, warm": (
+        lambda: ALS(1, warm_start=True, **SHORT).fit(holes()[:12, :6]).fit(holes()[:11, :6]),
+        "warm_start=True wants the same rows",
+    ),
+    "normalised, implicit": (
+        lambda: ALS(1, feedback="implicit", normalise="column").fit(GAPS),
+        "None or 'auto' with feedback='implicit'",
+    ),
+    "held out, implicit": (
+        lambda: ALS(1, feedback="implicit", stop="held_out").fit(GAPS),
+        "'decrease' or 'gradient' with feedback='implicit'",
+    ),
+    "normalised biases": (
+        lambda: ALS(1, biases=True, normalise="column").fit(GAPS),
+        "None or 'auto' with biases=True",
+    ),
+    "weights of parts": (
+        lambda: majorise.loss_for("huber", of_parts(MemoryParts(observed(), 5)), np.ones(3)),
+        "wanted data in memory; repeat",
+    ),
     "no tau": (lambda: path.solve(observed(), [], **WITH), "wanted a number > 0, or several"),
-    "a negative tau": (lambda: path.solve(observed(), [1.0, -1.0], **WITH), "wanted a number > 0, or several"),
-    "path of a loss": (lambda: SoftImpute(tau=1.0, loss="poisson", path=True).fit(np.abs(GAPS)), "path=True came, wanted False with loss='poisson'"),
-    "debias of a loss": (lambda: SoftImpute(tau=1.0, loss="poisson", debias=True).fit(np.abs(GAPS)), "debias=True came, wanted False"),
-    "weights of a loss": (lambda: SoftImpute(tau=1.0, loss="poisson").fit(GAPS, weights=ONES), "counts every entry alike"),
-    "parts of a loss": (lambda: SoftImpute(tau=1.0, loss="huber")._solve(of_parts(MemoryParts(observed(), 5)), None), "came with data in parts"),
-    "normalised loss": (lambda: SoftImpute(tau=1.0, loss="poisson", normalise="column").fit(np.abs(GAPS)), "'auto', 'bias', 'global' or None with loss"),
+    "a negative tau": (
+        lambda: path.solve(observed(), [1.0, -1.0], **WITH),
+        "wanted a number > 0, or several",
+    ),
+    "path of a loss": (
+        lambda: SoftImpute(tau=1.0, loss="poisson", path=True).fit(np.abs(GAPS)),
+        "path=True came, wanted False with loss='poisson'",
+    ),
+    "debias of a loss": (
+        lambda: SoftImpute(tau=1.0, loss="poisson", debias=True).fit(np.abs(GAPS)),
+        "debias=True came, wanted False",
+    ),
+    "weights of a loss": (
+        lambda: SoftImpute(tau=1.0, loss="poisson").fit(GAPS, weights=ONES),
+        "counts every entry alike",
+    ),
+    "parts of a loss": (
+        lambda: SoftImpute(tau=1.0, loss="huber")._solve(
+            of_parts(MemoryParts(observed(), 5)), None
+        ),
+        "came with data in parts",
+    ),
+    "normalised loss": (
+        lambda: SoftImpute(tau=1.0, loss="poisson", normalise="column").fit(np.abs(GAPS)),
+        "'auto', 'bias', 'global' or None with loss",
+    ),
     **{
-        f"no entry, {type(model).__name__}": (lambda model=model: model._check(empty(3, 2)), "no observed entry, wanted at least one")
+        f"no entry, {type(model).__name__}": (
+            lambda model=model: model._check(empty(3, 2)),
+            "no observed entry, wanted at least one",
+        )
         for model in (SVP(1), SoftImpute(tau=1.0), BayesianMF(1, **CHAIN))
     },
-    "noise of counts": (lambda: BayesianMF(1, likelihood="poisson", noise="row").fit(np.abs(GAPS)), "noise='row' came, wanted 'common'"),
-    "tails of counts": (lambda: BayesianMF(1, likelihood="poisson", tails="heavy").fit(np.abs(GAPS)), "tails='heavy' came, wanted 'normal'"),
+    "noise of counts": (
+        lambda: BayesianMF(1, likelihood="poisson", noise="row").fit(np.abs(GAPS)),
+        "noise='row' came, wanted 'common'",
+    ),
+    "tails of counts": (
+        lambda: BayesianMF(1, likelihood="poisson", tails="heavy").fit(np.abs(GAPS)),
+        "tails='heavy' came, wanted 'normal'",
+    ),
     "weights, blend": (lambda: Blend().fit(GAPS, weights=ONES), "wanted the strengths in X itself"),
-    "one column, blend": (lambda: Blend().fit(sparse.csr_array(np.ones((3, 1)))), "wanted two or more of both"),
-    "no models": (lambda: Blend(models={}).fit(sparse.csr_array(np.ones((3, 3)))), "estimators by name"),
-    "a list of models": (lambda: Blend(models=[EASE()]).fit(sparse.csr_array(np.ones((3, 3)))), "models="),
-    "nothing to choose by": (lambda: Blend(models={"ease": EASE()})._chosen(observed(), empty(12, 6)), "validation holds no entry"),
-    "weights, mini": (lambda: MiniBatchNMF(1).fit(parts(), weights=np.ones(parts().shape)), "wanted weights of rows .sample_weight.; NMF takes both"),
-    "a cache of a collection": (lambda: collected(None, None, cache="kept"), "cache='kept' came with a Dask collection, wanted it with files"),
-    "weights, shape": (lambda: NMF(1).fit(parts(), weights=np.ones((2, 2))), r"weights of shape \(2, 2\) came, wanted \(60, 20\)"),
-    "weights, negative": (lambda: NMF(1).fit(parts(), weights=-np.ones(parts().shape)), "a finite number >= 0 for each entry"),
-    "a stream of documents": (lambda: documents.as_counts(eckart.read(once()), "LDA"), "wanted sparse documents for LDA"),
+    "one column, blend": (
+        lambda: Blend().fit(sparse.csr_array(np.ones((3, 1)))),
+        "wanted two or more of both",
+    ),
+    "no models": (
+        lambda: Blend(models={}).fit(sparse.csr_array(np.ones((3, 3)))),
+        "estimators by name",
+    ),
+    "a list of models": (
+        lambda: Blend(models=[EASE()]).fit(sparse.csr_array(np.ones((3, 3)))),
+        "models=",
+    ),
+    "nothing to choose by": (
+        lambda: Blend(models={"ease": EASE()})._chosen(observed(), empty(12, 6)),
+        "validation holds no entry",
+    ),
+    "weights, mini": (
+        lambda: MiniBatchNMF(1).fit(parts(), weights=np.ones(parts().shape)),
+        "wanted weights of rows .sample_weight.; NMF takes both",
+    ),
+    "a cache of a collection": (
+        lambda: collected(None, None, cache="kept"),
+        "cache='kept' came with a Dask collection, wanted it with files",
+    ),
+    "weights, shape": (
+        lambda: NMF(1).fit(parts(), weights=np.ones((2, 2))),
+        r"weights of shape \(2, 2\) came, wanted \(60, 20\)",
+    ),
+    "weights, negative": (
+        lambda: NMF(1).fit(parts(), weights=-np.ones(parts().shape)),
+        "a finite number >= 0 for each entry",
+    ),
+    "a stream of documents": (
+        lambda: documents.as_counts(eckart.read(once()), "LDA"),
+        "wanted sparse documents for LDA",
+    ),
     "a list of seeds": (lambda: LDA(2, seed_words=["a"], **SHORT).fit(counts()), "a dictionary"),
-    "words of NaN": (lambda: eckart.document_completion(np.full((2, 20), np.nan), counts(), counts()), "words holds NaN"),
+    "words of NaN": (
+        lambda: eckart.document_completion(np.full((2, 20), np.nan), counts(), counts()),
+        "words holds NaN",
+    ),
     **{
         f"prior of {len(np.atleast_1d(prior))}, {np.min(prior)}": (
-            lambda prior=prior: eckart.document_completion(np.full((2, 20), 0.05), counts(), counts(), prior=prior), "a number >= 0, or 2 of them")
+            lambda prior=prior: eckart.document_completion(
+                np.full((2, 20), 0.05), counts(), counts(), prior=prior
+            ),
+            "a number >= 0, or 2 of them",
+        )
         for prior in (-1.0, [1.0, 1.0, 1.0], [1.0, np.inf])
     },
-    "no steps": (lambda: eckart.document_completion(np.full((2, 20), 0.05), counts(), counts(), steps=0), "steps=0 came, wanted an int >= 1"),
-    "no top words": (lambda: top_words(fitted("topics").fit_.factors, 0), "n=0 came, wanted an int >= 1"),
+    "no steps": (
+        lambda: eckart.document_completion(np.full((2, 20), 0.05), counts(), counts(), steps=0),
+        "steps=0 came, wanted an int >= 1",
+    ),
+    "no top words": (
+        lambda: top_words(fitted("topics").fit_.factors, 0),
+        "n=0 came, wanted an int >= 1",
+    ),
     "top words of a row": (lambda: top_words(np.ones(3)), r"topics of shape \(3,\) came, wanted p"),
-    "negative topics": (lambda: eckart.align_topics(-np.ones((2, 3)), np.ones((2, 3))), "finite shares >= 0"),
-    "a row of topics": (lambda: eckart.align_topics(np.ones(3), np.ones((2, 3))), r"topics of shape \(3,\) came, wanted finite shares >= 0, topics x"),
-    "no words of lists": (lambda: eckart.coherence([["a", "b"]], counts(), n=0), "n=0 came, wanted an int >= 1"),
-    "topics of numbers": (lambda: eckart.coherence([1, 2], counts()), "a list of words for each topic"),
+    "negative topics": (
+        lambda: eckart.align_topics(-np.ones((2, 3)), np.ones((2, 3))),
+        "finite shares >= 0",
+    ),
+    "a row of topics": (
+        lambda: eckart.align_topics(np.ones(3), np.ones((2, 3))),
+        r"topics of shape \(3,\) came, wanted finite shares >= 0, topics x",
+    ),
+    "no words of lists": (
+        lambda: eckart.coherence([["a", "b"]], counts(), n=0),
+        "n=0 came, wanted an int >= 1",
+    ),
+    "topics of numbers": (
+        lambda: eckart.coherence([1, 2], counts()),
+        "a list of words for each topic",
+    ),
     "no topics": (lambda: eckart.coherence([], counts()), "a list of words for each topic"),
-    "other topics, warm": (lambda: given(of=LDA(2, learning_method="cvb0", warm_start=True, **SHORT).fit(counts()), n_components=3).fit(counts()),
-        "n_components=3 came, wanted 2, as in the fit"),
-    "no documents": (lambda: LDA(2, learning_method="online").partial_fit(iter([])), "no block of documents|holds no|wanted"),
-    "noise that hides all": (lambda: Autoencoder(1, corruption="mask", noise=1.0, max_iter=1).fit(noise()[:, :4]), "a share below 1 of entries to hide"),
-}  # fmt: skip
+    "other topics, warm": (
+        lambda: given(
+            of=LDA(2, learning_method="cvb0", warm_start=True, **SHORT).fit(counts()),
+            n_components=3,
+        ).fit(counts()),
+        "n_components=3 came, wanted 2, as in the fit",
+    ),
+    "no documents": (
+        lambda: LDA(2, learning_method="online").partial_fit(iter([])),
+        "no block of documents|holds no|wanted",
+    ),
+    "noise that hides all": (
+        lambda: Autoencoder(1, corruption="mask", noise=1.0, max_iter=1).fit(noise()[:, :4]),
+        "a share below 1 of entries to hide",
+    ),
+}
 ATTRIBUTES = {
-    "setting a factor": (lambda: given(of=unseen("factor"), weights_=WEIGHTS), "found by fit and cannot be set"),
+    "setting a factor": (
+        lambda: given(of=unseen("factor"), weights_=WEIGHTS),
+        "found by fit and cannot be set",
+    ),
     "loadings": (lambda: fitted("mixture").loadings_, "not of the type 'factor'"),
-    "variances of a file": (lambda: loaded(IncrementalPCA(1).fit(noise()[:, :4])).var_, "var_ is absent"),
+    "variances of a file": (
+        lambda: loaded(IncrementalPCA(1).fit(noise()[:, :4])).var_,
+        "var_ is absent",
+    ),
     "path": (lambda: fitted("soft").path_taus_, "path_taus_ is kept with path=True only"),
-    "bound": (lambda: LatentDirichletAllocation(2, learning_method="online", random_state=0).partial_fit(counts()).bound_, "bound_ is absent"),
-}  # fmt: skip
+    "bound": (
+        lambda: (
+            LatentDirichletAllocation(2, learning_method="online", random_state=0)
+            .partial_fit(counts())
+            .bound_
+        ),
+        "bound_ is absent",
+    ),
+}
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -443,18 +1010,29 @@ def test_bins_of_time_of_a_file_are_checked():
     from eckart.complete.bayes.posterior import TimeDraws
 
     good = {
-        "time": np.zeros((2, 3, 2)), "time_ends": np.array([0.0, 1.0]), "time_own": np.ones(2),
-        "time_bins": np.array([0, 2]), "time_rows": np.array([0, 1, 2])
-    }  # fmt: skip
+        "time": np.zeros((2, 3, 2)),
+        "time_ends": np.array([0.0, 1.0]),
+        "time_own": np.ones(2),
+        "time_bins": np.array([0, 2]),
+        "time_rows": np.array([0, 1, 2]),
+    }
     assert TimeDraws.from_state(good).own.shape == (2, 3)
     assert TimeDraws.from_state({}) is None
     bad = [
-        {"time": np.zeros((2, 3))}, {"time_ends": np.zeros(3)}, {"time_ends": np.array([1.0, 0.0])}, {"time_ends": np.array([1.0, 1.0])},
+        {"time": np.zeros((2, 3))},
+        {"time_ends": np.zeros(3)},
+        {"time_ends": np.array([1.0, 0.0])},
+        {"time_ends": np.array([1.0, 1.0])},
         {"time_own": np.ones((2, 1))},
-        {"time_bins": np.array([0, 3])}, {"time_bins": np.array([-1, 2])}, {"time_bins": np.array([0.0, 2.0])}, {"time_rows": np.array([0, 2, 1])},
+        {"time_bins": np.array([0, 3])},
+        {"time_bins": np.array([-1, 2])},
+        {"time_bins": np.array([0.0, 2.0])},
+        {"time_rows": np.array([0, 2, 1])},
         {"time_rows": np.array([1, 1, 2])},
-        {"time_rows": np.array([0, 1, 3])}, {"time_rows": np.zeros(0, int)}, {"time_own": np.ones(3)},
-    ]  # fmt: skip
+        {"time_rows": np.array([0, 1, 3])},
+        {"time_rows": np.zeros(0, int)},
+        {"time_own": np.ones(3)},
+    ]
     for change in bad:
         with pytest.raises(FileError, match="bins of time"):
             TimeDraws.from_state(good | change)

@@ -18,13 +18,16 @@ from pages import Page
 @pytest.fixture
 def frame(rng):
     return pd.DataFrame(
-        rng.standard_normal((60, 6)) @ rng.standard_normal((6, 6)), columns=["height", "width", "<b>", "a&b", "x", "y"]
+        rng.standard_normal((60, 6)) @ rng.standard_normal((6, 6)),
+        columns=["height", "width", "<b>", "a&b", "x", "y"],
     )
 
 
 def test_report_is_self_contained_and_complete(frame, tmp_path):
     model = PCA(2).fit(frame)
-    path = reduce_report(model, frame, name="my <data>", labels=["u", "v"] * 30).write(tmp_path / "r.html")
+    path = reduce_report(model, frame, name="my <data>", labels=["u", "v"] * 30).write(
+        tmp_path / "r.html"
+    )
     text = path.read_text(encoding="utf-8")
     page = Page(text)
     assert page.tags.count("img") >= 4
@@ -52,7 +55,9 @@ def test_report_of_any_k(rng, k, image, sample):
 
 
 def test_a_certificate_that_fails_is_shown_in_red():
-    failed = Certificate("p", "global", (Check("gap", 1.0, 0.1, "far & wide"),), {"captured": 2.0}, ("a <note>",))
+    failed = Certificate(
+        "p", "global", (Check("gap", 1.0, 0.1, "far & wide"),), {"captured": 2.0}, ("a <note>",)
+    )
     text = Report("t").certificate(failed).render()
     page = Page(text)
     assert "does not hold" in page.text
@@ -63,7 +68,9 @@ def test_a_certificate_that_fails_is_shown_in_red():
 
 def test_everything_written_into_a_page_is_escaped():
     evil = "<script>alert(1)</script>"
-    page = Page(Report(evil, evil).section(evil).text(evil).table([evil], [[evil, 1.5, "ok"]]).render())
+    page = Page(
+        Report(evil, evil).section(evil).text(evil).table([evil], [[evil, 1.5, "ok"]]).render()
+    )
     assert page.text.count("alert(1)") == 7
 
 
@@ -88,7 +95,10 @@ def test_the_same_report_has_the_same_bytes(frame):
 
 def test_the_answer_comes_before_the_evidence(frame):
     text = reduce_report(PCA(2).fit(frame), frame).render()
-    places = [text.index(f"<h2 id=\"{name}\"") for name in ("how-much", "where-the-rows-are", "evidence", "how-it-was-computed")]
+    places = [
+        text.index(f'<h2 id="{name}"')
+        for name in ("how-much", "where-the-rows-are", "evidence", "how-it-was-computed")
+    ]
     assert places == sorted(places)
     assert text.index("See the evidence") < places[0]
 

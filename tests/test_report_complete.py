@@ -1,4 +1,5 @@
-"""The report of a completion: the measured error beside plain answers, the verdict in words, whom it hits, and real names throughout."""
+"""The report of a completion: the measured error beside plain answers, the verdict in words, whom
+it hits, and real names throughout."""
 
 from __future__ import annotations
 
@@ -22,7 +23,11 @@ from pages import Page
 def ratings():
     """Rank 2 and biases, 60 x 25, one column seen once; evil names."""
     rng = np.random.default_rng(0)
-    a = 3 + rng.standard_normal((60, 1)) + rng.standard_normal((60, 2)) @ rng.standard_normal((2, 25))
+    a = (
+        3
+        + rng.standard_normal((60, 1))
+        + rng.standard_normal((60, 2)) @ rng.standard_normal((2, 25))
+    )
     a[rng.random(a.shape) < 0.4] = np.nan
     a[1:, 24], a[0, 24] = np.nan, 1.0
     names = np.array([f"film {j}" for j in range(24)] + ["<b>seen once</b>"], object)
@@ -49,14 +54,20 @@ def test_judge_measures_what_it_says(ratings):
     assert held.scores["model"] == {"RMSE": rmse(truth, guess), "MAE": mae(truth, guess)}
     mean = np.full(len(truth), held.train.data.mean())
     assert held.scores["mean only"]["RMSE"] == pytest.approx(rmse(truth, mean))
-    assert held.scores["model"]["RMSE"] < held.scores["biases only"]["RMSE"] < held.scores["mean only"]["RMSE"]
+    assert (
+        held.scores["model"]["RMSE"]
+        < held.scores["biases only"]["RMSE"]
+        < held.scores["mean only"]["RMSE"]
+    )
     assert held.useful
     assert len(held.lines()) == 4
     assert str(held).count("\n") == 3
 
 
 def test_judge_of_noise_says_that_the_factors_are_useless(rng):
-    x = Observed.from_nan(np.where(rng.random((40, 30)) < 0.5, np.nan, rng.standard_normal((40, 30))))
+    x = Observed.from_nan(
+        np.where(rng.random((40, 30)) < 0.5, np.nan, rng.standard_normal((40, 30)))
+    )
     held = judge(ALS(8, l2=1e-4, random_state=0).fit, x, 0.2)
     assert not held.useful
     page = Page(complete_report(ALS(8, l2=1e-4, random_state=0).fit(x), x, held_out=held).render())
@@ -82,7 +93,9 @@ def test_report_is_self_contained_and_complete(ratings, model, held, tmp_path):
         "my <data>",
     ):
         assert words in page.text
-    assert "<b>seen once</b> (1)" in page.text, "the column that cannot be identified is named, and its name is no HTML"
+    assert "<b>seen once</b> (1)" in page.text, (
+        "the column that cannot be identified is named, and its name is no HTML"
+    )
     for check in model.certificate_.checks:
         assert check.name in page.text
     best = next(iter(model.recommend("user 0", 1)))
@@ -122,7 +135,9 @@ def test_a_path_is_drawn_where_the_model_has_one(ratings):
 
 
 def test_implicit_feedback(ratings):
-    clicks = Observed(ratings.indptr, ratings.indices, np.ones(ratings.nnz), 25, ratings.rows, ratings.columns)
+    clicks = Observed(
+        ratings.indptr, ratings.indices, np.ones(ratings.nnz), 25, ratings.rows, ratings.columns
+    )
     held = judge(ALS(3, feedback="implicit", random_state=0).fit, clicks, 0.2)
     assert set(held.scores) == {"model", "most popular"}
     assert all(0 <= v <= 1 for s in held.scores.values() for v in s.values())

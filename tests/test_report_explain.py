@@ -1,4 +1,5 @@
-"""The report of an explanation: topics with words, map and examples; mixtures with ellipses and posteriors; parts; evidence in words; real names."""
+"""The report of an explanation: topics with words, map and examples; mixtures with ellipses and
+posteriors; parts; evidence in words; real names."""
 
 from __future__ import annotations
 
@@ -22,7 +23,9 @@ def bags(documents=80, length=25, seed=0):
     """Counts of words about fruit, space, or both; names with markup; one empty document."""
     rng = np.random.default_rng(seed)
     share = np.array([1.0, 0.0, 0.5])[np.arange(documents) % 3]
-    p = np.column_stack([np.repeat(share[:, None] / 4, 4, axis=1), np.repeat((1 - share)[:, None] / 4, 4, axis=1)])
+    p = np.column_stack(
+        [np.repeat(share[:, None] / 4, 4, axis=1), np.repeat((1 - share)[:, None] / 4, 4, axis=1)]
+    )
     table = np.array([rng.multinomial(length, row) for row in p]).astype(float)
     table[5] = 0
     names = np.array([f"document <{i}>" for i in range(documents)], object)
@@ -61,7 +64,9 @@ def test_judge_measures_unseen_words(counts, unseen):
     seen = []
     alone = judge_topics(one_topic, counts, 0.25, 1)
     assert seen[0].shape == (60, 8)
-    assert alone.perplexities["model"] == pytest.approx(alone.perplexities["word frequencies"], rel=0.02)
+    assert alone.perplexities["model"] == pytest.approx(
+        alone.perplexities["word frequencies"], rel=0.02
+    )
     assert alone.words == unseen.words, "every model is asked for the same words"
     for bad in (0.001, 0.99):
         with pytest.raises(InputError, match="held_out"):
@@ -70,7 +75,9 @@ def test_judge_measures_unseen_words(counts, unseen):
 
 def test_word_frequencies_are_those_of_training(counts):
     found = []
-    judged = judge_topics(lambda t: found.append(t) or PLSA(2, random_state=0).fit(t), counts, 0.5, 3)
+    judged = judge_topics(
+        lambda t: found.append(t) or PLSA(2, random_state=0).fit(t), counts, 0.5, 3
+    )
     train = found[0]
     hidden = counts.to_scipy().sum(axis=0) - train.to_scipy().sum(axis=0)
     p = (train.to_scipy().sum(axis=0) + 0.5) / (train.data.sum() + 4)
@@ -146,7 +153,9 @@ def test_a_page_of_a_mixture(kind, rng):
 
 def test_mixtures_of_one_column_two_columns_and_gaps(rng):
     for columns in (1, 2, 5):
-        x = np.concatenate([rng.standard_normal((30, columns)), rng.standard_normal((30, columns)) + 8])
+        x = np.concatenate(
+            [rng.standard_normal((30, columns)), rng.standard_normal((30, columns)) + 8]
+        )
         if columns == 5:
             x[rng.random(x.shape) < 0.1] = np.nan
         page = Page(explain_report(GaussianMixture(2, random_state=0).fit(x), x).render())

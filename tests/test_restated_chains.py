@@ -1,4 +1,5 @@
-"""The draws of a chain, and what is said from them, against slow plain re-statements of their formulas: loops over cells and draws, dense algebra."""
+"""The draws of a chain, and what is said from them, against slow plain re-statements of their
+formulas: loops over cells and draws, dense algebra."""
 
 from __future__ import annotations
 
@@ -60,7 +61,10 @@ def cells(u, v, p):
     """a_s = mean + scale (b_is + c_js + u_is.v_js), one at a time."""
     return np.array(
         [
-            [MEAN + SCALE * (p.rows.bias[i, s] + p.columns.bias[j, s] + u[i, s] @ v[j, s]) for s in range(S)]
+            [
+                MEAN + SCALE * (p.rows.bias[i, s] + p.columns.bias[j, s] + u[i, s] @ v[j, s])
+                for s in range(S)
+            ]
             for i, j in zip(I, J)
         ]
     )
@@ -70,7 +74,12 @@ def test_cells_in_every_draw_their_mean_and_both_variances(drawn):
     u, v, f, p = drawn
     np.testing.assert_allclose(p.draws(f, I, J), cells(u, v, p))
     noise = [
-        np.mean([SCALE**2 / (p.alpha[s] * p.rows.precisions[i, s] * p.columns.precisions[j, s]) for s in range(S)])
+        np.mean(
+            [
+                SCALE**2 / (p.alpha[s] * p.rows.precisions[i, s] * p.columns.precisions[j, s])
+                for s in range(S)
+            ]
+        )
         for i, j in zip(I, J)
     ]
     np.testing.assert_allclose(p.noise(I, J), noise)
@@ -90,7 +99,8 @@ def test_moments_of_many_cells_are_those_of_each(drawn, monkeypatch):
 
 
 def test_time_moves_the_factors_and_the_biases_of_a_cell(drawn, rng):
-    """(u_i + w_t - own means).(v_j + w_t - own means) less u_i.v_j - ... : both sides move by what the bin differs from the row's own times."""
+    """(u_i + w_t - own means).(v_j + w_t - own means) less u_i.v_j - ... : both sides move by what
+    the bin differs from the row's own times."""
     u, v, f, p = drawn
     own = rng.dirichlet(np.ones(BINS), ROWS)
     own[3] = 0.0  # a row that came later
@@ -107,7 +117,9 @@ def test_time_moves_the_factors_and_the_biases_of_a_cell(drawn, rng):
     np.testing.assert_allclose(p.draws(f, I, J, t), wanted)
     np.testing.assert_allclose(p.moments(f, I, J, t)[0], wanted.mean(axis=1))
     later = p.time.with_rows(np.array([1, -1, -1]))
-    np.testing.assert_allclose(later.own.toarray(), np.vstack([own * [[1], [0], [1], [1]], np.zeros((2, BINS))]))
+    np.testing.assert_allclose(
+        later.own.toarray(), np.vstack([own * [[1], [0], [1], [1]], np.zeros((2, BINS))])
+    )
 
 
 def test_what_is_new_stands_at_the_mean_of_its_prior(drawn):
@@ -116,8 +128,12 @@ def test_what_is_new_stands_at_the_mean_of_its_prior(drawn):
     wanted = []
     for a, b in zip(i, j):
         left = [p.rows.mu[s] if a < 0 else np.append(u[a, s], p.rows.bias[a, s]) for s in range(S)]
-        right = [p.columns.mu[s] if b < 0 else np.append(v[b, s], p.columns.bias[b, s]) for s in range(S)]
-        wanted.append(np.mean([MEAN + SCALE * (x[:-1] @ y[:-1] + x[-1] + y[-1]) for x, y in zip(left, right)]))
+        right = [
+            p.columns.mu[s] if b < 0 else np.append(v[b, s], p.columns.bias[b, s]) for s in range(S)
+        ]
+        wanted.append(
+            np.mean([MEAN + SCALE * (x[:-1] @ y[:-1] + x[-1] + y[-1]) for x, y in zip(left, right)])
+        )
     np.testing.assert_allclose(p.of_new(f, i, j), wanted)
 
 
@@ -126,7 +142,9 @@ def test_whole_rows_are_means_over_draws_inside_the_range(drawn, clip):
     u, v, f, p = drawn
     rows = np.array([2, 0])
     each = MEAN + SCALE * (
-        np.einsum("isk,jsk->sij", u[rows], v) + p.rows.bias[rows].T[:, :, None] + p.columns.bias.T[:, None, :]
+        np.einsum("isk,jsk->sij", u[rows], v)
+        + p.rows.bias[rows].T[:, :, None]
+        + p.columns.bias.T[:, None, :]
     )
     np.testing.assert_allclose(
         p.block(f, rows, False, clip), (each if clip is None else np.clip(each, *clip)).mean(axis=0)
@@ -140,14 +158,17 @@ def test_whole_rows_are_means_over_draws_inside_the_range(drawn, clip):
 def test_the_noise_of_a_typical_cell_by_chain(drawn):
     _, _, _, p = drawn
     wanted = [
-        -np.log(p.alpha[s]) - np.log(p.rows.precisions[:, s]).mean() - np.log(p.columns.precisions[:, s]).mean()
+        -np.log(p.alpha[s])
+        - np.log(p.rows.precisions[:, s]).mean()
+        - np.log(p.columns.precisions[:, s]).mean()
         for s in range(S)
     ]
     np.testing.assert_allclose(replace(p, chains=3).log_noise(), np.array(wanted)[:, None])
 
 
 def test_grades_have_the_thresholds_of_each_draw_and_noise_of_their_own(drawn):
-    """P(grade at most c) = the distribution function at t_c - s, sharper by sqrt(p_i q_j); the mean over draws, and its quantiles from below."""
+    """P(grade at most c) = the distribution function at t_c - s, sharper by sqrt(p_i q_j); the mean
+    over draws, and its quantiles from below."""
     u, v, f, p = drawn
     loss = loss_named("ordered_probit").fitted_to(np.array([1.0, 2.0, 2.0, 4.0, 4.0]), None)
     cuts = np.sort(np.random.default_rng(1).standard_normal((S, 2)) + MEAN, axis=1)
@@ -183,7 +204,8 @@ def seen(rng):
 
 
 def conditional(p, s, x, lam, pull, v):
-    """The mean of (u, b) of a row given its entries: G^-1 (pull + sum_j w_j (y_j - c_j) (v_j, 1)), G = L + sum_j w_j (v_j, 1)(v_j, 1)^T."""
+    """The mean of (u, b) of a row given its entries: G^-1 (pull + sum_j w_j (y_j - c_j) (v_j, 1)),
+    G = L + sum_j w_j (v_j, 1)(v_j, 1)^T."""
 
     def solved(weight):
         g, h = lam.copy(), pull.copy()
@@ -199,7 +221,8 @@ def conditional(p, s, x, lam, pull, v):
 @pytest.mark.parametrize("own", [False, True])
 @pytest.mark.parametrize("heavy", [False, True])
 def test_new_rows_are_conditional_means_in_every_draw(drawn, seen, own, heavy):
-    """With precisions of rows: p at tau first, then (nu + n_i) / (nu / tau + misfit); with heavy tails w = (nu' + d) / (nu' + (u - m)^T L (u - m))."""
+    """With precisions of rows: p at tau first, then (nu + n_i) / (nu / tau + misfit); with heavy
+    tails w = (nu' + d) / (nu' + (u - m)^T L (u - m))."""
     _, v, f, p = drawn
     degrees = np.array([4.0, 6.0, 8.0])
     rows = replace(
@@ -220,16 +243,29 @@ def test_new_rows_are_conditional_means_in_every_draw(drawn, seen, own, heavy):
             weight, w = (tau if own else p.alpha[s]), 1.0
             first = solved(weight)
             at = np.flatnonzero(~np.isnan(seen[i]))
-            rest = (seen[i, at] - MEAN) / SCALE - p.columns.bias[at, s] - v[at, s] @ first[:-1] - first[-1]
+            rest = (
+                (seen[i, at] - MEAN) / SCALE
+                - p.columns.bias[at, s]
+                - v[at, s] @ first[:-1]
+                - first[-1]
+            )
             if own:
-                weight = noise[i, s] = (nu + len(at)) / (nu / tau + p.columns.precisions[at, s] @ rest**2)
+                weight = noise[i, s] = (nu + len(at)) / (
+                    nu / tau + p.columns.precisions[at, s] @ rest**2
+                )
             if heavy:
-                w = tails[i, s] = (degrees[s] + K + 1) / (degrees[s] + (first - mu) @ lam @ (first - mu))
+                w = tails[i, s] = (degrees[s] + K + 1) / (
+                    degrees[s] + (first - mu) @ lam @ (first - mu)
+                )
             wanted[i, s] = solved(weight / w)
     root = np.sqrt(SCALE / S)
-    np.testing.assert_allclose(folded.left.reshape(3, S, K), root * wanted[:, :, :-1], rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(
+        folded.left.reshape(3, S, K), root * wanted[:, :, :-1], rtol=1e-9, atol=1e-12
+    )
     np.testing.assert_allclose(draws.bias, wanted[:, :, -1], rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(folded.row_bias, SCALE * wanted[:, :, -1].mean(axis=1), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(
+        folded.row_bias, SCALE * wanted[:, :, -1].mean(axis=1), rtol=1e-9, atol=1e-12
+    )
     if own:
         np.testing.assert_allclose(draws.precisions, noise, rtol=1e-9)
     if heavy:
@@ -238,7 +274,8 @@ def test_new_rows_are_conditional_means_in_every_draw(drawn, seen, own, heavy):
 
 @pytest.mark.parametrize("attributes", [False, True])
 def test_shares_of_entries_and_what_is_left_make_the_conditional_mean(drawn, seen, rng, attributes):
-    """Each entry adds goal G^-1 w_j (y_j - c_j) v_j in every draw; what is left are the prior mean, attributes among it, and the bias of the column."""
+    """Each entry adds goal G^-1 w_j (y_j - c_j) v_j in every draw; what is left are the prior mean,
+    attributes among it, and the bias of the column."""
     _, v, f, p = drawn
     link = rng.standard_normal((S, 2 + COLUMNS, K + 1))
     p = replace(p, rows=replace(p.rows, link=link), columns=p.columns)
@@ -258,25 +295,43 @@ def test_shares_of_entries_and_what_is_left_make_the_conditional_mean(drawn, see
         mean += MEAN / S + SCALE / S * (goal @ solved(weight) + p.columns.bias[j, s])
         for c, entry in enumerate(at):
             alone = np.full(COLUMNS, np.nan)
-            alone[at] = MEAN + SCALE * p.columns.bias[at, s]  # entries that say nothing, but for one
+            # entries that say nothing, but for one
+            alone[at] = MEAN + SCALE * p.columns.bias[at, s]
             nothing = conditional(p, s, alone, lam, np.zeros(K + 1), v)(weight)
             alone[entry] = x[entry]
-            adds[c] += SCALE / S * goal @ (conditional(p, s, alone, lam, np.zeros(K + 1), v)(weight) - nothing)
+            adds[c] += (
+                SCALE
+                / S
+                * goal
+                @ (conditional(p, s, alone, lam, np.zeros(K + 1), v)(weight) - nothing)
+            )
         silent = np.full(COLUMNS, np.nan)
         silent[at] = MEAN + SCALE * p.columns.bias[at, s]
-        bias += SCALE / S * (goal @ conditional(p, s, silent, lam, lam @ mu, v)(weight) + p.columns.bias[j, s])
+        bias += (
+            SCALE
+            / S
+            * (goal @ conditional(p, s, silent, lam, lam @ mu, v)(weight) + p.columns.bias[j, s])
+        )
         if numbers is not None:
             told += (
-                SCALE / S * goal @ conditional(p, s, silent, lam, lam @ (numbers[0] @ p.rows.link[s][:2]), v)(weight)
+                SCALE
+                / S
+                * goal
+                @ conditional(p, s, silent, lam, lam @ (numbers[0] @ p.rows.link[s][:2]), v)(weight)
             )
     shares, base, parts = p.shares(f, 1, j, at, x[at], numbers)
     np.testing.assert_allclose(shares, adds)
     assert shares.sum() + base == pytest.approx(mean)
-    assert parts == ({} if numbers is None else {"attributes": pytest.approx(told), "bias": pytest.approx(MEAN + bias)})
+    assert parts == (
+        {}
+        if numbers is None
+        else {"attributes": pytest.approx(told), "bias": pytest.approx(MEAN + bias)}
+    )
 
 
 def test_cold_rows_are_drawn_in_pairs_around_their_prior(drawn, rng):
-    """Two neighbouring draws lie on either side of mu + B^T x, as far as the root of L^-1 takes a normal vector; wider by nu' / (nu' - 2) with heavy tails."""
+    """Two neighbouring draws lie on either side of mu + B^T x, as far as the root of L^-1 takes a
+    normal vector; wider by nu' / (nu' - 2) with heavy tails."""
     _, _, f, p = drawn
     link, numbers = rng.standard_normal((S, 2, K + 1)), rng.standard_normal((2, 2))
     degrees = np.array([4.0, 6.0, 8.0])
@@ -302,7 +357,8 @@ def test_cold_rows_are_drawn_in_pairs_around_their_prior(drawn, rng):
 
 
 def test_rows_with_heavy_tails_are_drawn_from_their_conditional(rng, monkeypatch):
-    """G = w L + alpha sum_j x_j x_j^T = R^T R, and u = G^-1 (w L mu + alpha sum_j (a_ij - c_j) x_j) + R^-1 z; then w from how far u lies from mu."""
+    """G = w L + alpha sum_j x_j x_j^T = R^T R, and u = G^-1 (w L mu + alpha sum_j (a_ij - c_j) x_j)
+    + R^-1 z; then w from how far u lies from mu."""
     from eckart.complete.bayes.chain import FLOOR, TAIL_STREAM, Chain, Side
 
     a, d = rng.standard_normal((ROWS, COLUMNS)), K + 1
@@ -323,16 +379,25 @@ def test_rows_with_heavy_tails_are_drawn_from_their_conditional(rng, monkeypatch
             return original(*args)
 
         monkeypatch.setattr(chain, "_prior", lambda *args: (mu, lam, root))
-        monkeypatch.setattr(type(engine), "precision_rows", lambda self, *args: spied(*args), raising=False)
+        monkeypatch.setattr(
+            type(engine), "precision_rows", lambda self, *args: spied(*args), raising=False
+        )
         chain._draw(rows, columns, 0)
-        z, u = engine.get(engine.normal((chain.seed, 1, 0), (ROWS, d), np.float64)), engine.get(rows.factors)
+        z, u = (
+            engine.get(engine.normal((chain.seed, 1, 0), (ROWS, d), np.float64)),
+            engine.get(rows.factors),
+        )
     design = np.column_stack([v[:, :K], np.ones(COLUMNS)])
     for i in range(ROWS):
         g = w[i] * lam + 2.5 * design.T @ design
         mean = np.linalg.solve(g, w[i] * lam @ mu + 2.5 * design.T @ (a[i] - v[:, K]))
-        np.testing.assert_allclose(u[i], mean + np.linalg.solve(np.linalg.cholesky(g).T, z[i]), rtol=1e-8)
+        np.testing.assert_allclose(
+            u[i], mean + np.linalg.solve(np.linalg.cholesky(g).T, z[i]), rtol=1e-8
+        )
     ((stream, away, counts, degrees, scale, floor),) = told
     assert stream == (chain.seed, 1, TAIL_STREAM)
     assert (degrees, scale, floor) == (8.0, 1.0, FLOOR)
-    np.testing.assert_allclose(engine.get(away)[:, 0], [(r - mu) @ lam @ (r - mu) for r in u], rtol=1e-8)
+    np.testing.assert_allclose(
+        engine.get(away)[:, 0], [(r - mu) @ lam @ (r - mu) for r in u], rtol=1e-8
+    )
     np.testing.assert_array_equal(engine.get(counts), d)

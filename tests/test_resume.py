@@ -1,4 +1,5 @@
-"""Every fit and every choice with a checkpoint, killed after some sweeps and resumed, ends with the bits of one that was not killed."""
+"""Every fit and every choice with a checkpoint, killed after some sweeps and resumed, ends with the
+bits of one that was not killed."""
 
 from __future__ import annotations
 
@@ -38,7 +39,8 @@ class Killed(Exception):
 
 
 ONCE = {"PCA eigh", "PCA gradient", "GloVe", "NMF of rank 1"}
-"""Fits that come to the head of their loop once: of one pass over the rows, which here is one segment, or a loop of two steps."""
+"""Fits that come to the head of their loop once: of one pass over the rows, which here is one
+segment, or a loop of two steps."""
 SMALLER = {
     "PCA power": [(reduce_solve, "STATISTIC_COLUMNS", 1)],
     "PMI": [(pmi, "SMALL", 0), (pairs, "MAX_MEMORY", 2**14)],
@@ -47,11 +49,13 @@ SMALLER = {
 }
 """Limits that small data do not reach, lowered for them."""
 AT = (40, 9, 2, 1)
-"""Writings after which a fit is killed, the first two that it comes to: in the loop that follows another or in a later start, and in the first."""
+"""Writings after which a fit is killed, the first two that it comes to: in the loop that follows
+another or in a later start, and in the first."""
 
 
 def kill_after(monkeypatch, at, run):
-    """Run until the state was to be written for the ``at``-th time, write it, and end there; True if it came so far."""
+    """Run until the state was to be written for the ``at``-th time, write it, and end there; True
+    if it came so far."""
     kept, count = Checkpoint.save, []
 
     def save(self, arrays):
@@ -92,16 +96,28 @@ def test_a_killed_fit_resumes_to_the_same_bits(name, monkeypatch, tmp_path):
 def test_every_estimator_can_be_resumed_or_has_a_reason():
     """Networks are stopped and resumed in ``test_nn_train``."""
     kinds = [getattr(eckart, name) for name in eckart.__all__]
-    models = {kind.__name__: kind for kind in kinds if inspect.isclass(kind) and hasattr(kind, "get_params")}
+    models = {
+        kind.__name__: kind
+        for kind in kinds
+        if inspect.isclass(kind) and hasattr(kind, "get_params")
+    }
     listed = {type(make()).__name__ for make, _ in FITS.values()}
     networks = {"Autoencoder", "ConvAutoencoder", "NetworkClassifier", "NetworkRegressor"}
-    assert set(models) == listed | networks | {"EASE", "Blend"}  # EASE is one factorization, a blend is fitted anew: there is no loop to resume
-    assert [name for name, kind in models.items() if "checkpoint" not in kind().get_params()] == ["EASE", "Blend"]
+    assert set(models) == listed | networks | {
+        "EASE",
+        "Blend",
+    }  # EASE is one factorization, a blend is fitted anew: there is no loop to resume
+    assert [name for name, kind in models.items() if "checkpoint" not in kind().get_params()] == [
+        "EASE",
+        "Blend",
+    ]
 
 
 CHOICES = {
     "tune": (
-        lambda **k: tune(holes(), n_components=(1, 2), l2=(0.1, 0.01), folds=2, random_state=0, **k),
+        lambda **k: tune(
+            holes(), n_components=(1, 2), l2=(0.1, 0.01), folds=2, random_state=0, **k
+        ),
         lambda t: ([row[:6] for row in t.table], t.best, fitted(t.model)[0]),
     ),
     "tune beyond the edge": (
@@ -113,7 +129,9 @@ CHOICES = {
         lambda t: (t.table, t.choices, t.notes, fitted(t.model)[0]),
     ),
     "select_mixture held out": (
-        lambda **k: select_mixture(groups(), (1, 2), ("diag",), criterion="held_out", random_state=0, **k),
+        lambda **k: select_mixture(
+            groups(), (1, 2), ("diag",), criterion="held_out", random_state=0, **k
+        ),
         lambda t: (t.table, t.choices, t.notes, fitted(t.model)[0]),
     ),
     "select_rank": (
@@ -121,7 +139,9 @@ CHOICES = {
         lambda t: (t.table, t.choices),
     ),
     "select_topics": (
-        lambda **k: select_topics(LDA(random_state=0, max_iter=4, learning_method="cvb0"), counts(), (2, 3), **k),
+        lambda **k: select_topics(
+            LDA(random_state=0, max_iter=4, learning_method="cvb0"), counts(), (2, 3), **k
+        ),
         lambda t: [{name: value for name, value in row.items() if name != "seconds"} for row in t],
     ),
     "select_components": (
@@ -144,13 +164,18 @@ def test_a_killed_choice_resumes_to_the_same_bits(name, monkeypatch, tmp_path):
 
 
 def test_a_killed_choice_goes_on_inside_its_candidate(monkeypatch, tmp_path):
-    """What the folds had done of the candidate at work is not done again, and the fit to all entries neither."""
+    """What the folds had done of the candidate at work is not done again, and the fit to all
+    entries neither."""
     call, told = CHOICES["tune"]
     sweeps, path, whole = [], tmp_path / "state", told(CHOICES["tune"][0]())
     from eckart.complete.factors import als
 
     count = als.alternate
-    monkeypatch.setattr(als, "alternate", lambda problem, state, *a: (sweeps.append(state.sweeps), count(problem, state, *a))[1])
+    monkeypatch.setattr(
+        als,
+        "alternate",
+        lambda problem, state, *a: (sweeps.append(state.sweeps), count(problem, state, *a))[1],
+    )
     kept, written = Checkpoint.save, []
 
     def save(self, arrays):
@@ -169,7 +194,11 @@ def test_a_killed_choice_goes_on_inside_its_candidate(monkeypatch, tmp_path):
         sweeps.clear()
         assert told(call(checkpoint=path)) == whole
         assert max(sweeps) > 0  # a fit began in the middle
-        assert len(sweeps) <= 5  # of the eight fits of folds and the last one, those of the first two candidates were not repeated
+        assert (
+            len(sweeps) <= 5
+            # of the eight fits of folds and the last one, those of the first two candidates were
+            # not repeated
+        )
         assert not any(tmp_path.iterdir())
 
 
@@ -198,7 +227,9 @@ def test_a_warm_start_is_part_of_what_a_checkpoint_is_about(monkeypatch, tmp_pat
     path, x = tmp_path / "state", holes()
     one, other = (ALS(2, l2=l2, max_iter=6, tol=0.0, random_state=0).fit(x) for l2 in (0.1, 10.0))
     how = {"l2": 0.5, "warm_start": True}
-    whole = fitted(ALS(2, l2=0.1, max_iter=6, tol=0.0, random_state=0).fit(x).set_params(**how).fit(x))
+    whole = fitted(
+        ALS(2, l2=0.1, max_iter=6, tol=0.0, random_state=0).fit(x).set_params(**how).fit(x)
+    )
     assert kill_after(monkeypatch, 2, lambda: one.set_params(checkpoint=path, **how).fit(x))
     with pytest.raises(eckart.FileError, match="start is"):
         other.set_params(checkpoint=path, **how).fit(x)
@@ -206,7 +237,8 @@ def test_a_warm_start_is_part_of_what_a_checkpoint_is_about(monkeypatch, tmp_pat
 
 
 def test_a_fit_without_a_seed_goes_on_with_the_draws_of_the_killed_one(monkeypatch, tmp_path):
-    """What is prepared before the loops (the sample of rows, the streams of several starts) is prepared again."""
+    """What is prepared before the loops (the sample of rows, the streams of several starts) is
+    prepared again."""
     path, x = tmp_path / "state", counts()
     model = PLSA(3, n_init=2, max_iter=10, tol=0.0, checkpoint=path)
     assert kill_after(monkeypatch, 4, lambda: model.fit(x))
@@ -290,7 +322,9 @@ def test_an_interrupted_fit_keeps_its_checkpoint(monkeypatch, tmp_path):
 
     with monkeypatch.context() as m:
         m.setattr(TopicProblem, "maximise", stop)
-        assert PLSA(3, random_state=0, checkpoint=path).fit(x).fit_.trace.reason.name == "INTERRUPTED"
+        assert (
+            PLSA(3, random_state=0, checkpoint=path).fit(x).fit_.trace.reason.name == "INTERRUPTED"
+        )
     assert path.exists()
     assert fitted(PLSA(3, random_state=0, checkpoint=path).fit(x)) == whole
 
@@ -344,7 +378,8 @@ eckart.NMF(4, n_init=2, tol=1e-9, max_iter=12, random_state=0, checkpoint=sys.ar
 
 @pytest.mark.slow
 def test_sigkill_at_several_moments(tmp_path):
-    """A process that is killed again and again, each time a little later, ends where one ends that was left alone."""
+    """A process that is killed again and again, each time a little later, ends where one ends that
+    was left alone."""
     np.save(tmp_path / "x.npy", parts())
     state, model = tmp_path / "state", tmp_path / "m.safetensors"
     command = [sys.executable, "-c", RUN, str(tmp_path / "x.npy"), str(state)]

@@ -1,4 +1,5 @@
-"""Rules by which solvers shorten, restart and end, one by one, on histories made for them: what a whole run rarely meets."""
+"""Rules by which solvers shorten, restart and end, one by one, on histories made for them: what a
+whole run rarely meets."""
 
 from __future__ import annotations
 
@@ -8,7 +9,17 @@ import numpy as np
 import pytest
 
 import eckart
-from eckart import ALS, LDA, PCA, SVP, Autoencoder, BayesianMF, GaussianMixture, Observed, SoftImpute
+from eckart import (
+    ALS,
+    LDA,
+    PCA,
+    SVP,
+    Autoencoder,
+    BayesianMF,
+    GaussianMixture,
+    Observed,
+    SoftImpute,
+)
 from eckart.complete.nuclear import svt
 from eckart.complete.nuclear.operators import Triples
 from eckart.engines import engine_named
@@ -17,7 +28,8 @@ from eckart.trace import Trace
 
 
 def ascent(misfits, eta=8.0, accelerate=False, slopes=None):
-    """The steps of an SVT whose residuals have these norms; what eta is after each, and the state at the end."""
+    """The steps of an SVT whose residuals have these norms; what eta is after each, and the state
+    at the end."""
     told = iter(misfits)
     rest = np.array([0.5, -0.5])
 
@@ -33,7 +45,14 @@ def ascent(misfits, eta=8.0, accelerate=False, slopes=None):
         1.0,
     )
     found.y = found.z = np.zeros(2)
-    found.t, found.accuracy, found.strikes, found.stale, found.least, found.last = 1.0, 1e-3, 0, 0, np.inf, np.inf
+    found.t, found.accuracy, found.strikes, found.stale, found.least, found.last = (
+        1.0,
+        1e-3,
+        0,
+        0,
+        np.inf,
+        np.inf,
+    )
     found.shrunk = lambda y, tol: Triples(np.ones((2, 1)), np.ones(1), np.ones((2, 1)), np.zeros(1))
     trace, steps = Trace("r"), []
     for _ in misfits:
@@ -68,7 +87,8 @@ def test_svt_goes_back_to_the_best_point_and_never_below_a_step_of_one():
 
 
 def test_svt_takes_momentum_while_the_residual_falls():
-    """t' = (1 + sqrt(1 + 4 t^2)) / 2, z = y' + (t - 1) / t' (y' - y); a rise, or a step against the last move, begins anew."""
+    """t' = (1 + sqrt(1 + 4 t^2)) / 2, z = y' + (t - 1) / t' (y' - y); a rise, or a step against the
+    last move, begins anew."""
     rest = np.array([0.5, -0.5])
     golden = (1 + np.sqrt(5)) / 2
     _, found = ascent([1.0], eta=2.0, accelerate=True)
@@ -87,10 +107,13 @@ def test_svt_takes_momentum_while_the_residual_falls():
 
 
 def test_svp_takes_no_more_steps_than_allowed_over_all_its_rounds():
-    """A start in the wrong directions is exchanged after a round; what the rounds have left is counted together."""
+    """A start in the wrong directions is exchanged after a round; what the rounds have left is
+    counted together."""
     rng = np.random.default_rng(0)
     for seed in range(2):
-        a = rng.standard_normal((30, 3)) @ rng.standard_normal((3, 20)) + rng.standard_normal((30, 20))
+        a = rng.standard_normal((30, 3)) @ rng.standard_normal((3, 20)) + rng.standard_normal(
+            (30, 20)
+        )
         a[rng.random(a.shape) < 0.7] = np.nan
         a[np.arange(30), np.arange(30) % 20] = 1.0
         for most in (7, 30):
@@ -99,7 +122,8 @@ def test_svp_takes_no_more_steps_than_allowed_over_all_its_rounds():
 
 
 def test_svp_leaves_a_stationary_point_whose_directions_are_not_the_largest():
-    """At the third direction of diag(5, 4, 1) the gradient on the tangent space is 0, and a projection exchanges it for the first."""
+    """At the third direction of diag(5, 4, 1) the gradient on the tangent space is 0, and a
+    projection exchanges it for the first."""
     from eckart.complete.nuclear import svp
     from eckart.engines import engine_named
     from eckart.io.models.levels import NOTHING
@@ -113,7 +137,9 @@ def test_svp_leaves_a_stationary_point_whose_directions_are_not_the_largest():
         pattern = Sampling(Observed.from_nan(a), engine)
         d = svp.Descent(pattern, pattern.values(size, np.dtype(float)), Trace("r"), silent)
         third = d.point(np.eye(3)[:, 2:], np.array([1.0 / size]), np.eye(3)[:, 2:])
-        found = svp._tangent_steps(d, third, 1, None, svp.Stop(1e-8, 1e-12, 50), np.random.default_rng(0), NOTHING)
+        found = svp._tangent_steps(
+            d, third, 1, None, svp.Stop(1e-8, 1e-12, 50), np.random.default_rng(0), NOTHING
+        )
     assert found.misfit == pytest.approx(np.sqrt(17.0) / size, rel=1e-6)
 
 
@@ -128,7 +154,8 @@ def test_a_number_of_samples_of_a_variational_network():
 
 
 def test_a_start_of_a_mixture_gives_every_group_a_thousandth_of_its_share():
-    """Weights are counts, at least 0.001 N / k, added up to one; a group without rows begins at the mean of all."""
+    """Weights are counts, at least 0.001 N / k, added up to one; a group without rows begins at the
+    mean of all."""
     from eckart.engines import engine_named
     from eckart.explain.mixtures.starts import LEAN, Sample, gaussians_from
     from eckart.matrix import Dense
@@ -142,7 +169,9 @@ def test_a_start_of_a_mixture_gives_every_group_a_thousandth_of_its_share():
         found = gaussians_from(sample, q, SimpleNamespace(kind="diag", admit=lambda found: found))
     counts = np.array([40.0, 20.0, 0.001 * 60 / 3])
     np.testing.assert_allclose(found.weights, counts / counts.sum())
-    np.testing.assert_allclose(found.means, [x[20:].mean(axis=0), x[:20].mean(axis=0), x.mean(axis=0)], atol=1e-12)
+    np.testing.assert_allclose(
+        found.means, [x[20:].mean(axis=0), x[:20].mean(axis=0), x.mean(axis=0)], atol=1e-12
+    )
     scatter = np.array([40 * x[20:].var(axis=0), 20 * x[:20].var(axis=0), [0.0, 0.0]])
     trust, together = LEAN * 60 / 3, scatter.sum(axis=0) / 60
     leaning = (scatter + trust * together) / (np.array([40.0, 20.0, 0.0]) + trust)[:, None]
@@ -151,7 +180,9 @@ def test_a_start_of_a_mixture_gives_every_group_a_thousandth_of_its_share():
 
 def test_what_is_added_to_a_variance_is_added_to_that_of_factors():
     x = np.random.default_rng(0).standard_normal((800, 3))
-    model = GaussianMixture(1, covariance_type="factor", n_factors=1, reg_covar=0.3, random_state=0).fit(x)
+    model = GaussianMixture(
+        1, covariance_type="factor", n_factors=1, reg_covar=0.3, random_state=0
+    ).fit(x)
     assert np.diagonal(model.covariances_[0]) == pytest.approx(x.var(axis=0) + 0.3, rel=0.05)
 
 
@@ -168,7 +199,11 @@ def test_a_number_of_topics_is_judged_with_its_own_prior(monkeypatch):
     monkeypatch.setattr(judge, "document_completion", completion)
     x = np.random.default_rng(0).poisson(0.6, (60, 20)).astype(float)
     for prior, used in ((0.02, 0.02), (1e-5, 1e-3)):
-        judge.select_topics(LDA(2, learning_method="cvb0", doc_topic_prior=prior, max_iter=2, random_state=0), x, (2,))
+        judge.select_topics(
+            LDA(2, learning_method="cvb0", doc_topic_prior=prior, max_iter=2, random_state=0),
+            x,
+            (2,),
+        )
         np.testing.assert_allclose(told[-1], used)
 
 
@@ -190,7 +225,8 @@ def test_batches_of_documents_in_parts_hold_every_document_once():
 
 
 def test_bins_of_time_that_never_moved_have_a_vague_prior():
-    """Gamma(VAGUE + n / 2) / (VAGUE + sum of squares / 2) for the factors of all bins and for their biases, also where all squares are 0."""
+    """Gamma(VAGUE + n / 2) / (VAGUE + sum of squares / 2) for the factors of all bins and for their
+    biases, also where all squares are 0."""
     from eckart.complete.bayes.features import VAGUE
     from eckart.complete.bayes.times import TimedChain
 
@@ -198,14 +234,17 @@ def test_bins_of_time_that_never_moved_have_a_vague_prior():
     chain.bins, chain.rng = SimpleNamespace(rows=7), np.random.default_rng(0)
     gram = np.diag([0.0, 0.0, 4.0])
     mean, precision, root = chain._prior(chain.bins, np.zeros(3), gram, None)
-    drawn = np.random.default_rng(0).gamma(0.5 * 7 * np.array([2.0, 1.0]) + VAGUE) / (np.array([0.0, 2.0]) + VAGUE)
+    drawn = np.random.default_rng(0).gamma(0.5 * 7 * np.array([2.0, 1.0]) + VAGUE) / (
+        np.array([0.0, 2.0]) + VAGUE
+    )
     np.testing.assert_allclose(np.diagonal(precision), [drawn[0], drawn[0], drawn[1]])
     np.testing.assert_allclose(root @ root, precision)
     assert not mean.any()
 
 
 def test_pairs_of_a_partition_are_whole_numbers_of_their_scale():
-    """Neighbours at distance 1 and 2 weigh 1 and 1/2: twice that is counted, and divided when the partitions are added."""
+    """Neighbours at distance 1 and 2 weigh 1 and 1/2: twice that is counted, and divided when the
+    partitions are added."""
     from eckart.embed.collected import _pairs
     from eckart.engines.protocol import PairRule
 
@@ -225,10 +264,14 @@ def test_a_step_of_thresholds_is_halved_until_the_loss_falls():
         return SimpleNamespace(value=10.0 if abs(moved.thresholds[1] - 1.0) > least else 4.0)
 
     engine = SimpleNamespace(
-        threshold_sums=lambda *_, **__: SimpleNamespace(value=5.0, gradient=np.array([10.0, -10.0]), bend=np.eye(2)),
+        threshold_sums=lambda *_, **__: SimpleNamespace(
+            value=5.0, gradient=np.array([10.0, -10.0]), bend=np.eye(2)
+        ),
         loss_sums=loss_sums,
     )
-    found = threshold_step(SimpleNamespace(x=None), RidgePoint(None, None, None, None, 0.0, loss=loss), engine)
+    found = threshold_step(
+        SimpleNamespace(x=None), RidgePoint(None, None, None, None, 0.0, loss=loss), engine
+    )
     np.testing.assert_allclose(found.loss.thresholds, [-1.625, 1.625])  # 10 / 16
 
 
@@ -240,9 +283,14 @@ def test_rounding_of_a_covariance_is_that_of_its_largest_mean():
 
 
 def test_perplexity_is_compared_with_that_of_the_last_look():
-    """Looks after every 2 steps, from the second on; the first value of a trace is that of the start."""
+    """Looks after every 2 steps, from the second on; the first value of a trace is that of the
+    start."""
     model = LDA(2, evaluate_every=2, perp_tol=0.5)
-    trace = Trace("log-likelihood of a token", values=list(-np.log([9.0, 8.0, 7.0, 6.9, 6.6])), seconds=[0.0] * 5)
+    trace = Trace(
+        "log-likelihood of a token",
+        values=list(-np.log([9.0, 8.0, 7.0, 6.9, 6.6])),
+        seconds=[0.0] * 5,
+    )
     assert model._enough(trace)[0]  # 7 -> 6.6
     assert "perplexity 6.6" in model._enough(trace)[1]
     model.perp_tol = 0.3
@@ -267,12 +315,17 @@ def test_nothing_larger_is_looked_for_where_one_direction_is_left():
 def test_rebuilt_rows_have_the_precision_of_their_codes():
     pytest.importorskip("torch")
     model = Autoencoder(1, max_iter=1, random_state=0).fit(np.random.default_rng(0).random((20, 4)))
-    for kind, wanted in ((np.float32, np.float32), (np.float64, np.float64), (np.int64, np.float64)):
+    for kind, wanted in (
+        (np.float32, np.float32),
+        (np.float64, np.float64),
+        (np.int64, np.float64),
+    ):
         assert model.inverse_transform(np.ones((2, 1), kind)).dtype == wanted
 
 
 def test_the_step_after_a_component_was_set_anew_may_fall():
-    """Step s of a trace is the value before it: what was done there shows in the next one, and no other fall is excused."""
+    """Step s of a trace is the value before it: what was done there shows in the next one, and no
+    other fall is excused."""
     from eckart.engines import engine_named
     from eckart.explain.mixtures.gaussian_solve import certify, from_factors
     from eckart.explain.mixtures.gaussian_steps import GaussianProblem, Rules
@@ -284,9 +337,9 @@ def test_the_step_after_a_component_was_set_anew_may_fall():
         problem = GaussianProblem(engine.put(Dense(x)), Rules("full", np.full(2, 1e-9)), engine)
         trace = Trace("bound", values=[-5.0, -4.0, -4.5, -3.0], seconds=[0.0] * 4)
         falls = {
-            step: certify(problem, from_factors(model.fit_.factors), trace, 1e-3, events=[{"step": step}])[
-                "largest fall"
-            ]
+            step: certify(
+                problem, from_factors(model.fit_.factors), trace, 1e-3, events=[{"step": step}]
+            )["largest fall"]
             for step in (0, 1, 2)
         }
     assert falls[1] == 0.0
@@ -320,18 +373,24 @@ def test_seeds_of_topics_come_to_the_priors_of_words():
 
 
 def test_weights_of_heavy_tails_are_conditional_means():
-    """(nu + d) / (nu + (u - m)^T L (u - m)) with L m as it is given: rows far from their prior mean weigh less."""
+    """(nu + d) / (nu + (u - m)^T L (u - m)) with L m as it is given: rows far from their prior mean
+    weigh less."""
     from eckart.complete.bayes.posterior import _weights
 
     rng = np.random.default_rng(0)
-    lam, m, u = np.array([[2.0, 0.3], [0.3, 1.0]]), rng.standard_normal((4, 2)), rng.standard_normal((4, 2))
+    lam, m, u = (
+        np.array([[2.0, 0.3], [0.3, 1.0]]),
+        rng.standard_normal((4, 2)),
+        rng.standard_normal((4, 2)),
+    )
     off = u - m
     wanted = (5.0 + 2) / (5.0 + np.einsum("na,ab,nb->n", off, lam, off))
     np.testing.assert_allclose(_weights(u, m @ lam, lam, 5.0)[:, 0], wanted)
 
 
 def test_a_product_is_asked_for_ahead_where_one_more_step_would_not_end():
-    """A step multiplies the missing energy by about last / before: the next one would leave last^2 / before. After one step nothing is known."""
+    """A step multiplies the missing energy by about last / before: the next one would leave last^2
+    / before. After one step nothing is known."""
     from eckart.reduce.krylov import _seems_far
 
     told = Trace("missing")
@@ -360,15 +419,24 @@ def test_smooth_inverse_frequencies_of_few_words_too():
     found = Vectors(["a", "b", "c"], np.eye(3), counts=np.array([3, 2, 1]))
     weights = SMOOTH / (SMOOTH + np.array([3, 2, 1]) / 6)
     np.testing.assert_allclose(
-        found.mean("a c", "sif"), (weights[0] * np.eye(3)[0] + weights[2] * np.eye(3)[2]) / (weights[0] + weights[2])
+        found.mean("a c", "sif"),
+        (weights[0] * np.eye(3)[0] + weights[2] * np.eye(3)[2]) / (weights[0] + weights[2]),
     )
 
 
 def test_what_was_set_by_hand_says_that_it_was_not_measured():
     """A check of 1 where 0 was to be: it never holds, and its size says nothing."""
     models = PCA(1), GaussianMixture(1, covariance_type="diag")
-    models[0].components_, models[0].mean_, models[0].explained_variance_ = np.eye(3)[:1], np.zeros(3), [1.0]
-    models[1].weights_, models[1].means_, models[1].covariances_ = np.ones(1), np.zeros((1, 2)), np.ones((1, 2))
+    models[0].components_, models[0].mean_, models[0].explained_variance_ = (
+        np.eye(3)[:1],
+        np.zeros(3),
+        [1.0],
+    )
+    models[1].weights_, models[1].means_, models[1].covariances_ = (
+        np.ones(1),
+        np.zeros((1, 2)),
+        np.ones((1, 2)),
+    )
     for model in models:
         (check,) = model.certificate_.checks
         assert (check.name, check.value, check.limit) == ("measured", 1.0, 0.0)
@@ -397,12 +465,15 @@ def test_an_interrupt_before_the_first_sweep_has_no_answer():
 
     with pytest.raises(KeyboardInterrupt):
         alternate(
-            SimpleNamespace(engine=engine_named("cpu", 1), rows=stop, scale=1.0), np.ones((3, 1)), np.ones((2, 1))
+            SimpleNamespace(engine=engine_named("cpu", 1), rows=stop, scale=1.0),
+            np.ones((3, 1)),
+            np.ones((2, 1)),
         )
 
 
 def test_a_sketch_is_made_where_it_is_six_times_smaller_and_there_is_room(monkeypatch):
-    """It has k + 10 rows and columns, beside rows x n of the data; with it 2 (k + 10) + 5 k numbers of each row are held."""
+    """It has k + 10 rows and columns, beside rows x n of the data; with it 2 (k + 10) + 5 k numbers
+    of each row are held."""
     from eckart import fit
     from eckart.explain.parts.start import worthwhile
 
@@ -415,13 +486,17 @@ def test_a_sketch_is_made_where_it_is_six_times_smaller_and_there_is_room(monkey
     assert asked(2 * least + 1, 2 * least + 1)
     assert not asked(2 * least - 1, 2 * least - 1)
     assert not asked(2 * least + 1, 2 * least + 1, "counts")
-    for bytes_, wanted in ((1000 * (2 * 12 + 5 * 2) * 8, True), (1000 * (2 * 12 + 5 * 2) * 8 - 1, False)):
+    for bytes_, wanted in (
+        (1000 * (2 * 12 + 5 * 2) * 8, True),
+        (1000 * (2 * 12 + 5 * 2) * 8 - 1, False),
+    ):
         monkeypatch.setattr(fit, "available_memory", lambda free=bytes_: free)
         assert asked(1000, 1000) is wanted
 
 
 def test_models_are_refused_where_their_factors_do_not_fit_into_memory(monkeypatch):
-    """BayesianMF: (rows + columns) (k + 1) numbers for each draw that is kept and twice for each chain; ALS: (rows + columns) k."""
+    """BayesianMF: (rows + columns) (k + 1) numbers for each draw that is kept and twice for each
+    chain; ALS: (rows + columns) k."""
     from eckart import fit
 
     x = eckart.observed(np.arange(1.0, 31.0).reshape(6, 5))
@@ -430,7 +505,9 @@ def test_models_are_refused_where_their_factors_do_not_fit_into_memory(monkeypat
         monkeypatch.setattr(fit, "available_memory", lambda free=numbers * 8: free)
         model._check(x)
         monkeypatch.setattr(fit, "available_memory", lambda free=numbers * 8 - 1: free)
-        with pytest.raises(InputError, match="n_components=2 came, wanted a number whose arrays fit in memory"):
+        with pytest.raises(
+            InputError, match="n_components=2 came, wanted a number whose arrays fit in memory"
+        ):
             model._check(x)
 
 
@@ -462,16 +539,28 @@ def test_the_price_of_a_loss_is_not_chosen_by_half_a_fit(monkeypatch):
     from eckart.trace import StopReason
 
     x = eckart.observed(np.random.default_rng(0).poisson(3.0, (12, 6)).astype(float))
-    half = Solution(np.zeros((12, 0)), np.zeros(0), np.zeros((6, 0)), Trace("x", reason=StopReason.INTERRUPTED), {})
+    half = Solution(
+        np.zeros((12, 0)),
+        np.zeros(0),
+        np.zeros((6, 0)),
+        Trace("x", reason=StopReason.INTERRUPTED),
+        {},
+    )
     monkeypatch.setattr(losses, "solve", lambda *args, **more: half)
     with pytest.raises(KeyboardInterrupt):
         losses.choose_tau(
-            x, loss_named("poisson"), None, max_rank=None, engine=engine_named("cpu", 1), rng=np.random.default_rng(0)
+            x,
+            loss_named("poisson"),
+            None,
+            max_rank=None,
+            engine=engine_named("cpu", 1),
+            rng=np.random.default_rng(0),
         )
 
 
 def test_a_recovery_drops_singular_values_below_a_millionth_that_the_entries_do_not_ask_for():
-    """The second direction stands where nothing was observed: it stays at 1e-5 of the largest, and goes at 1e-7."""
+    """The second direction stands where nothing was observed: it stays at 1e-5 of the largest, and
+    goes at 1e-7."""
     from eckart.complete.nuclear import exact
     from eckart.optim.tangent import Sampling
     from eckart.trace import silent
@@ -499,7 +588,8 @@ def test_a_recovery_drops_singular_values_below_a_millionth_that_the_entries_do_
 
 
 def test_links_of_many_features_are_solved_to_their_tolerance_at_any_strength():
-    """(X^T X + lambda I) B = right to 1e-5 in the norm of the preconditioner; the steps end there and not before."""
+    """(X^T X + lambda I) B = right to 1e-5 in the norm of the preconditioner; the steps end there
+    and not before."""
     from scipy import sparse
 
     from eckart.complete.bayes.features import TOLERANCE, Iterative
@@ -513,7 +603,8 @@ def test_links_of_many_features_are_solved_to_their_tolerance_at_any_strength():
         b, scale = link._solve(right), 1 / (link.diagonal + strength)[:, None]
         rest = right - gram @ b
         assert (
-            np.sum(rest * scale * rest, axis=0) <= 1.01 * TOLERANCE**2 * np.sum(right * scale * right, axis=0)
+            np.sum(rest * scale * rest, axis=0)
+            <= 1.01 * TOLERANCE**2 * np.sum(right * scale * right, axis=0)
         ).all()
         assert np.abs(b - np.linalg.solve(gram, right)).max() <= 1e-3 * np.abs(b).max() * max(
             1.0, np.linalg.cond(gram) / 100
@@ -522,13 +613,19 @@ def test_links_of_many_features_are_solved_to_their_tolerance_at_any_strength():
 
 def test_soft_impute_takes_no_more_steps_than_allowed_over_all_its_rounds():
     rng = np.random.default_rng(0)
-    a = rng.standard_normal((30, 4)) @ rng.standard_normal((4, 20)) + 0.3 * rng.standard_normal((30, 20))
+    a = rng.standard_normal((30, 4)) @ rng.standard_normal((4, 20)) + 0.3 * rng.standard_normal(
+        (30, 20)
+    )
     a[rng.random(a.shape) < 0.4] = np.nan
     a[np.arange(30), np.arange(30) % 20] = 1.0
     for most in (3, 5, 9, 20):
         for method in ("descent", "proximal"):
             assert (
-                1 <= SoftImpute(tau=0.5, tol=1e-9, max_iter=most, method=method, random_state=0).fit(a).n_iter_ <= most
+                1
+                <= SoftImpute(tau=0.5, tol=1e-9, max_iter=most, method=method, random_state=0)
+                .fit(a)
+                .n_iter_
+                <= most
             )
 
 
@@ -543,13 +640,16 @@ def test_first_batches_are_kept_until_there_are_five_rows_for_each_number_of_the
         (1, 21, 1049, True),
         (1, 21, 1050, False),
     ):
-        model = GaussianMixture(k, covariance_type="spherical", max_iter=1, n_init=1, random_state=0)
+        model = GaussianMixture(
+            k, covariance_type="spherical", max_iter=1, n_init=1, random_state=0
+        )
         model.partial_fit(rng.standard_normal((rows, n)))
         assert ("rows" in model._stream) is kept
 
 
 def test_parallel_analysis_counts_what_it_has_seen():
-    """Three rows have two directions around their mean: both may lie above what shuffling shows, a third is not there."""
+    """Three rows have two directions around their mean: both may lie above what shuffling shows, a
+    third is not there."""
     from eckart.reduce.select import _parallel
     from eckart.trace import silent
 
@@ -630,14 +730,17 @@ def test_a_rate_that_leaves_the_numbers_is_quartered_for_batches_too():
 
     x = np.random.default_rng(0).standard_normal((60, 4)) @ np.diag([4.0, 2.0, 0.1, 0.1])
     with np.errstate(all="ignore"):
-        model = LinearAutoencoder(1, batch_size=10, learning_rate=1e4, max_iter=40, random_state=0).fit(x)
+        model = LinearAutoencoder(
+            1, batch_size=10, learning_rate=1e4, max_iter=40, random_state=0
+        ).fit(x)
     assert np.isfinite(model.components_).all()
     assert not np.isfinite(model.fit_.trace.values).all()  # it was too large
     assert np.abs(np.linalg.norm(model.components_)) == pytest.approx(1.0)
 
 
 def test_learned_priors_of_topics_stay_in_their_range():
-    """From 1e-4 to 100: counts that all lie in one topic would send the others to 0, equal ones to infinity."""
+    """From 1e-4 to 100: counts that all lie in one topic would send the others to 0, equal ones to
+    infinity."""
     from eckart.explain.topics.priors import learned_alpha
 
     alone = np.zeros((50, 2))
@@ -651,7 +754,8 @@ def test_learned_priors_of_topics_stay_in_their_range():
 
 
 def test_a_killed_climb_goes_on_the_same_from_the_head_of_every_step():
-    """Also from between a small rise and the step after it, which decides whether the climb ends."""
+    """Also from between a small rise and the step after it, which decides whether the climb
+    ends."""
     import copy
 
     from eckart.explain.em import climb
@@ -681,11 +785,16 @@ def test_a_killed_climb_goes_on_the_same_from_the_head_of_every_step():
     assert len(whole.offered) == 6
     for state in whole.offered:
         again = climb(Steps(), 0, tol=1e-3, memory=Kept(state))
-        assert (again.theta, again.trace.values, again.trace.reason) == (end.theta, end.trace.values, end.trace.reason)
+        assert (again.theta, again.trace.values, again.trace.reason) == (
+            end.theta,
+            end.trace.values,
+            end.trace.reason,
+        )
 
 
 def test_the_noise_of_leading_eigenvalues_is_the_mean_of_what_they_leave():
-    """Of a square matrix k values lie above 16/3 times (total - their sum) / (n - k): here 100 / 9 for one of them, which asks 59.3 of the second."""
+    """Of a square matrix k values lie above 16/3 times (total - their sum) / (n - k): here 100 / 9
+    for one of them, which asks 59.3 of the second."""
     from eckart.reduce.rank import gavish_donoho
 
     for second, k in ((58.0, 1), (61.0, 2)):
@@ -711,7 +820,8 @@ def test_the_subspace_of_rows_with_gaps_is_that_with_means_in_them():
 
 
 def test_means_are_taken_off_products_where_data_are_large_and_means_are_small(monkeypatch):
-    """x^T (x v) less its mean, without a copy of centered rows: from LARGE entries on, and where the mean is no more than IMPLICIT times the variance."""
+    """x^T (x v) less its mean, without a copy of centered rows: from LARGE entries on, and where
+    the mean is no more than IMPLICIT times the variance."""
     from eckart.matrix import Dense
     from eckart.reduce import covariance
     from eckart.trace import silent
@@ -719,12 +829,20 @@ def test_means_are_taken_off_products_where_data_are_large_and_means_are_small(m
     monkeypatch.setattr(covariance, "LARGE", 100)
     engine = engine_named("cpu", 1)
     with engine.at_work():
-        for rows, shift, implicit in ((20, 0.0, True), (19, 0.0, False), (20, 9.0, True), (20, 11.0, False)):
+        for rows, shift, implicit in (
+            (20, 0.0, True),
+            (19, 0.0, False),
+            (20, 9.0, True),
+            (20, 11.0, False),
+        ):
             x = (
                 np.tile([[1.0] * 5, [-1.0] * 5], (10, 1))[:rows] + shift
             )  # the mean of the columns' squares is shift^2, their variance 1
             assert (
-                covariance.Covariance.by_products(engine, engine.put(Dense(x)), True, None, silent).implicit is implicit
+                covariance.Covariance.by_products(
+                    engine, engine.put(Dense(x)), True, None, silent
+                ).implicit
+                is implicit
             )
 
 
@@ -750,16 +868,23 @@ def test_lists_of_members_reach_some_times_deeper_than_the_list_they_are_judged_
 
 
 def test_a_projected_step_must_lower_the_misfit_by_its_gain(monkeypatch):
-    """A trial counts where its value is below (1 - gain) of the one before; else the step is halved, and none is found where all fail."""
+    """A trial counts where its value is below (1 - gain) of the one before; else the step is
+    halved, and none is found where all fail."""
     from eckart.complete.nuclear import svp
 
     told = []
 
     def tried(values):
         left = iter(values)
-        monkeypatch.setattr(svp, "Operator", lambda pattern, entries, *more: told.append(float(entries[0])))
         monkeypatch.setattr(
-            svp, "partial_svd", lambda *args, **more: SimpleNamespace(left=None, values=None, right=None, spare="spare")
+            svp, "Operator", lambda pattern, entries, *more: told.append(float(entries[0]))
+        )
+        monkeypatch.setattr(
+            svp,
+            "partial_svd",
+            lambda *args, **more: SimpleNamespace(
+                left=None, values=None, right=None, spare="spare"
+            ),
         )
         d = SimpleNamespace(pattern=None, point=lambda *args: SimpleNamespace(value=next(left)))
         at = SimpleNamespace(u=None, s=None, v=np.ones((2, 1)), rest=np.ones(1), value=1.0)
@@ -774,7 +899,8 @@ def test_a_projected_step_must_lower_the_misfit_by_its_gain(monkeypatch):
 
 
 def test_sweeps_of_chains_are_paid_for_by_their_multiplications(monkeypatch):
-    """n_chains (2 nnz (k + 1)^2 + (N + n) (k + 1)^3 / 3) in a sweep; never fewer than were asked for, never more than LONGER times these."""
+    """n_chains (2 nnz (k + 1)^2 + (N + n) (k + 1)^3 / 3) in a sweep; never fewer than were asked
+    for, never more than LONGER times these."""
     from eckart.complete.bayes import gibbs
 
     x = Observed.from_nan(np.where(np.eye(4, 3) > 0, np.nan, 1.0))
@@ -788,7 +914,9 @@ def test_a_column_that_nobody_of_a_component_saw_says_nothing_of_it():
     from eckart.explain.mixtures.families_discrete import Bernoulli
 
     family = Bernoulli()
-    found = family.weighted_fit(np.array([[1.0, np.nan], [0.0, np.nan], [1.0, np.nan], [1.0, np.nan]]), np.ones((4, 1)))
+    found = family.weighted_fit(
+        np.array([[1.0, np.nan], [0.0, np.nan], [1.0, np.nan], [1.0, np.nan]]), np.ones((4, 1))
+    )
     np.testing.assert_allclose(found["means"], [[0.75, 0.5]])
 
 

@@ -1,4 +1,5 @@
-"""Saved models come back bit for bit; anything else that calls itself a model is refused, and nothing of it is run."""
+"""Saved models come back bit for bit; anything else that calls itself a model is refused, and
+nothing of it is run."""
 
 from __future__ import annotations
 
@@ -66,7 +67,9 @@ MODELS = {
     "int names": lambda x: PCA(2).fit(pd.DataFrame(x)),
     "autoencoder": lambda x: LinearAutoencoder(2, random_state=0).fit(x),
     "autoencoder float32": lambda x: LinearAutoencoder(2, random_state=0).fit(x.astype(np.float32)),
-    "autoencoder batches": lambda x: LinearAutoencoder(1, batch_size=7, max_iter=20, random_state=0).fit(x),
+    "autoencoder batches": lambda x: LinearAutoencoder(
+        1, batch_size=7, max_iter=20, random_state=0
+    ).fit(x),
 }
 
 
@@ -85,7 +88,9 @@ def test_round_trip_is_exact(x, path, name):
         assert getattr(f, part) == getattr(g, part)
         assert type(getattr(f, part)) is type(getattr(g, part))
     assert (f.columns is None) == (g.columns is None)
-    assert f.columns is None or [(type(a), a) for a in f.columns.tolist()] == [(type(a), a) for a in g.columns.tolist()]
+    assert f.columns is None or [(type(a), a) for a in f.columns.tolist()] == [
+        (type(a), a) for a in g.columns.tolist()
+    ]
     assert back.certificate_ == m.certificate_
     assert str(back.fit_) == str(m.fit_)
     assert back.fit_.trace.to_dict() == m.fit_.trace.to_dict()
@@ -107,7 +112,9 @@ def test_round_trip_is_exact(x, path, name):
     ),
     st.integers(0, 2),
 )
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 def test_round_trip_of_any_data(path, x, k):
     m = PCA(min(k, *x.shape)).fit(x)
     m.save(path)
@@ -123,7 +130,9 @@ def test_a_generator_does_not_break_saving(x, path, state):
 
 
 def test_names_that_json_lacks_come_back_as_they_are(x, path):
-    PCA(1).fit(pd.DataFrame(x, columns=pd.MultiIndex.from_product([["p", "q"], ["u", "v"]]))).save(path)
+    PCA(1).fit(pd.DataFrame(x, columns=pd.MultiIndex.from_product([["p", "q"], ["u", "v"]]))).save(
+        path
+    )
     assert load(path).fit_.factors.columns[0] == ("p", "u")
     PCA(1).fit(pd.DataFrame(x, columns=pd.date_range("2020", periods=4))).save(path)
     assert str(load(path).fit_.factors.columns[0]).startswith("2020-01-01")
@@ -177,7 +186,10 @@ def test_one_flipped_byte_anywhere(path, good, mask):
 def forge(model, edit=None, arrays=None):
     """A file with a valid checksum and whatever content."""
     a, header = saving.pack(model)
-    a, header = {name: part.copy() for name, part in a.items()}, json.loads(json.dumps(header))  # the model stays as it is for the next test
+    a, header = (
+        {name: part.copy() for name, part in a.items()},
+        json.loads(json.dumps(header)),
+    )  # the model stays as it is for the next test
     if edit is not None:
         edit(header)
     if arrays is not None:
@@ -270,7 +282,9 @@ def with_metadata(text):
         with_metadata('"x"'),
         with_metadata("null"),
         with_metadata("[" * 200_000),
-        with_metadata('{"format":"eckart-model","version":1,"x":' + "[" * 100_000 + "]" * 100_000 + "}"),
+        with_metadata(
+            '{"format":"eckart-model","version":1,"x":' + "[" * 100_000 + "]" * 100_000 + "}"
+        ),
         with_metadata('{"format":"eckart-model","version":1,"x":' + "[" * 900 + "]" * 900 + "}"),
         with_metadata('{"format":"eckart-model","version":' + "9" * 5000 + "}"),
         with_metadata('{"format":"eckart-model","version":1}'),
@@ -284,7 +298,13 @@ def test_nothing_of_a_file_is_run(path, model, tmp_path, monkeypatch):
     monkeypatch.setattr(os, "system", lambda *a: pytest.fail("code of the file was run"))
     for name in ("os.system", "builtins.eval", "subprocess.Popen", "__import__('os')"):
         refused(
-            path, forge(model, lambda h, name=name: h.update({"class": name, "params": {"command": "touch pwned"}}))
+            path,
+            forge(
+                model,
+                lambda h, name=name: h.update(
+                    {"class": name, "params": {"command": "touch pwned"}}
+                ),
+            ),
         )
 
 

@@ -1,4 +1,5 @@
-"""Ids of every kind come back from a model file as they were; others are refused when a model is fitted."""
+"""Ids of every kind come back from a model file as they were; others are refused when a model is
+fitted."""
 
 from __future__ import annotations
 
@@ -23,7 +24,11 @@ KINDS = {
     "tuples": [("a", 1), ("a", 2), ("b", (3.5, None))],
     "durations": [dt.timedelta(days=1, microseconds=1), dt.timedelta(0), dt.timedelta(days=-2)],
     "durations of NumPy": np.array([1, 5, -3], "m8[s]"),
-    "times of a zone": [dt.datetime(2024, 5, 1, 1, tzinfo=BERLIN), dt.datetime(2024, 5, 1, tzinfo=dt.UTC), dt.datetime(2024, 12, 1, tzinfo=BERLIN)],
+    "times of a zone": [
+        dt.datetime(2024, 5, 1, 1, tzinfo=BERLIN),
+        dt.datetime(2024, 5, 1, tzinfo=dt.UTC),
+        dt.datetime(2024, 12, 1, tzinfo=BERLIN),
+    ],
     "decimals": [Decimal("1.10"), Decimal("1.2"), Decimal(3)],
     "uuids": [uuid.UUID(int=i) for i in range(3)],
     "infinite": [float("inf"), 0.5, float("-inf")],
@@ -56,7 +61,18 @@ def test_ids_that_no_file_can_hold_are_refused_at_fit(strange):
         _fitted([strange, "b"])
 
 
-@pytest.mark.parametrize("saved", [{"bytes": "!"}, {"tuple": 3}, {"datetime": "soon"}, {"evil": 1}, {}, {"time64": ["<M8[s]", "x"]}, {"time64": ["O", 1]}])
+@pytest.mark.parametrize(
+    "saved",
+    [
+        {"bytes": "!"},
+        {"tuple": 3},
+        {"datetime": "soon"},
+        {"evil": 1},
+        {},
+        {"time64": ["<M8[s]", "x"]},
+        {"time64": ["O", 1]},
+    ],
+)
 def test_ids_of_a_damaged_file_are_refused(saved):
     from eckart.io.models.saved_ids import unpack_ids
 
@@ -69,7 +85,12 @@ def _run(*words):
 
 
 def test_a_terminal_shows_what_ids_hold_and_does_not_carry_it_out(tmp_path):
-    cells = [(f"u{i}", f"\x1b[2J\x07item{j}\u202e", float(i % 3 + j % 2)) for i in range(6) for j in range(5) if (i + j) % 4]
+    cells = [
+        (f"u{i}", f"\x1b[2J\x07item{j}\u202e", float(i % 3 + j % 2))
+        for i in range(6)
+        for j in range(5)
+        if (i + j) % 4
+    ]
     ALS(1, random_state=0).fit(cells, rows=0, columns=1, values=2).save(tmp_path / "m.safetensors")
     found = _run("recommend", tmp_path / "m.safetensors", "--row", "u1")
     assert "item" in found.output
@@ -77,14 +98,20 @@ def test_a_terminal_shows_what_ids_hold_and_does_not_carry_it_out(tmp_path):
     assert "\\x1b[2J" in found.output
 
 
-@pytest.mark.parametrize("where", ["{outside}/titles.csv", "../outside/titles.csv", "sub/titles.csv", "..\\titles.csv"])
+@pytest.mark.parametrize(
+    "where", ["{outside}/titles.csv", "../outside/titles.csv", "sub/titles.csv", "..\\titles.csv"]
+)
 def test_a_model_opens_no_file_but_the_titles_beside_it(tmp_path, monkeypatch, where):
     inside, outside = tmp_path / "inside", tmp_path / "outside"
     (inside / "sub").mkdir(parents=True)
     outside.mkdir()
     for folder in (outside, inside / "sub", inside):
-        (folder / "titles.csv").write_text("id,title\n" + "".join(f"c{j},Title {j}\n" for j in range(5)))
-    cells = [(f"u{i}", f"c{j}", float(i % 3 + j % 2)) for i in range(6) for j in range(5) if (i + j) % 4]
+        (folder / "titles.csv").write_text(
+            "id,title\n" + "".join(f"c{j},Title {j}\n" for j in range(5))
+        )
+    cells = [
+        (f"u{i}", f"c{j}", float(i % 3 + j % 2)) for i in range(6) for j in range(5) if (i + j) % 4
+    ]
     model = ALS(1, random_state=0).fit(cells, rows=0, columns=1, values=2)
     monkeypatch.chdir(inside)
     for spec, shown in ((where.format(outside=outside), False), ("titles.csv", True)):

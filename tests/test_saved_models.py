@@ -1,8 +1,10 @@
-"""Models saved at commit aa19f7a (item models when they came), one file of each class in ``saved/``, load and answer as they did there.
+"""Models saved at commit aa19f7a (item models when they came), one file of each class in
+``saved/``, load and answer as they did there.
 
-``saved/make.py`` wrote the files once; it is not run here. What only reads stored numbers (components, orders, labels, ids) is compared bit for bit. Answers
-that are sums are compared within the rounding of those sums, since another CPU adds in another order: 4 eps x terms x size x condition, worked out in
-``saved/rounding.py`` and stored beside the answers.
+``saved/make.py`` wrote the files once; it is not run here. What only reads stored numbers
+(components, orders, labels, ids) is compared bit for bit. Answers that are sums are compared within
+the rounding of those sums, since another CPU adds in another order: 4 eps x terms x size x
+condition, worked out in ``saved/rounding.py`` and stored beside the answers.
 """
 
 from __future__ import annotations
@@ -33,13 +35,22 @@ def stored(name):
     """Inputs, answers and tolerances of a case."""
     with np.load(FOLDER / f"{name}.answers.npz", allow_pickle=False) as file:
         inputs, answers = (
-            {k.removeprefix(mark): file[k] for k in file if k.startswith(mark)} for mark in ("in.", "out.")
+            {k.removeprefix(mark): file[k] for k in file if k.startswith(mark)}
+            for mark in ("in.", "out.")
         )
         tolerances = dict(zip(file["computed"].tolist(), file["tolerances"].tolist()))
-    if name == "gaussian_mixture_float32":  # scores are in the precision of the data by now: the same numbers, rounded
+    # scores are in the precision of the data by now: the same numbers, rounded
+    if name == "gaussian_mixture_float32":
         answers["score_samples"] = answers["score_samples"].astype(np.float32)
-        tolerances["score_samples"] += float(np.abs(answers["score_samples"]).max() * np.finfo(np.float32).eps)
-    if name in ("pca_varimax", "pca_promax"):  # these were the variances of the unrotated components, by now they are those of the rotated ones
+        tolerances["score_samples"] += float(
+            np.abs(answers["score_samples"]).max() * np.finfo(np.float32).eps
+        )
+    if name in (
+        "pca_varimax",
+        "pca_promax",
+        # these were the variances of the unrotated components, by now they are those of the rotated
+        # ones
+    ):
         for which in ("explained_variance_", "explained_variance_ratio_"):
             answers.pop(which)
     return inputs, answers, tolerances
@@ -77,17 +88,23 @@ def needs(name):
 
 def test_every_class_that_can_be_saved_has_a_file():
     public = {name: getattr(eckart, name) for name in eckart.__all__}
-    savable = {name for name, thing in public.items() if inspect.isclass(thing) and hasattr(thing, "save")}
+    savable = {
+        name for name, thing in public.items() if inspect.isclass(thing) and hasattr(thing, "save")
+    }
     assert savable == {header(FOLDER / f"{name}.safetensors")["class"] for name in NAMES}
 
 
 def test_every_file_has_its_answers():
-    assert sorted(path.name.removesuffix(".answers.npz") for path in FOLDER.glob("*.answers.npz")) == NAMES
+    assert (
+        sorted(path.name.removesuffix(".answers.npz") for path in FOLDER.glob("*.answers.npz"))
+        == NAMES
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_saved_model_comes_back_with_every_number(name, tmp_path):
-    """Loaded and saved again, the file holds the same arrays, and the header says the same (a parameter may be new, none may be lost)."""
+    """Loaded and saved again, the file holds the same arrays, and the header says the same (a
+    parameter may be new, none may be lost)."""
     path, again = FOLDER / f"{name}.safetensors", tmp_path / "again.safetensors"
     model = eckart.load(path)
     model.save(again)
@@ -119,7 +136,8 @@ def test_a_saved_model_answers_as_it_did(name, tmp_path):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_wrong_answer_would_be_noticed(name):
-    """Every stored answer counts: one entry moved by a millionth of the largest, or one text, label or position changed, is a difference."""
+    """Every stored answer counts: one entry moved by a millionth of the largest, or one text, label
+    or position changed, is a difference."""
     _, answers, tolerances = stored(name)
     assert tolerances.keys() <= answers.keys()
     for key, a in answers.items():
@@ -129,7 +147,11 @@ def test_a_wrong_answer_would_be_noticed(name):
         at = np.unravel_index(int(np.argmax(np.isfinite(a))) if a.dtype.kind == "f" else 0, a.shape)
         if a.dtype.kind == "f":
             step = 1e-6 if a.dtype == np.float64 else 1e-2
-            wrong[at] += max(step * np.abs(a[np.isfinite(a)]).max(initial=0.0), 4 * tolerances.get(key, 0.0), 1e-30)
+            wrong[at] += max(
+                step * np.abs(a[np.isfinite(a)]).max(initial=0.0),
+                4 * tolerances.get(key, 0.0),
+                1e-30,
+            )
         elif a.dtype.kind == "U":
             wrong[at] = "?"
         else:

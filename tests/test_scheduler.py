@@ -1,4 +1,5 @@
-"""The scheduler: every item once, lanes in order, any number of threads, errors and nested calls."""
+"""The scheduler: every item once, lanes in order, any number of threads, errors and nested
+calls."""
 
 from __future__ import annotations
 
@@ -16,7 +17,9 @@ from eckart.scheduler import lanes_for, run_lanes
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("threads", [1, 2, 3, 5, 16, 64])
-@pytest.mark.parametrize(("items", "lanes"), [(0, 1), (1, 4), (7, 16), (100, 1), (100, 3), (257, 16), (64, 64)])
+@pytest.mark.parametrize(
+    ("items", "lanes"), [(0, 1), (1, 4), (7, 16), (100, 1), (100, 3), (257, 16), (64, 64)]
+)
 def test_every_item_runs_once_and_each_lane_keeps_its_order(threads, items, lanes):
     for _ in range(20):
         seen: list[list[int]] = [[] for _ in range(lanes)]
@@ -34,7 +37,9 @@ def test_every_item_runs_once_and_each_lane_keeps_its_order(threads, items, lane
             for own in seen:
                 own.clear()
             run_lanes(work, seen, step, threads)
-            assert [own == list(range(i, items, lanes)) for i, own in enumerate(seen)] == [True] * lanes
+            assert [own == list(range(i, items, lanes)) for i, own in enumerate(seen)] == [
+                True
+            ] * lanes
 
 
 @pytest.mark.timeout(60)
@@ -81,7 +86,9 @@ def test_runs_of_several_callers_do_not_disturb_each_other():
 
     def caller():
         own = [[0] for _ in range(8)]
-        run_lanes(range(500), own, lambda lane, item, scratch: lane.__setitem__(0, lane[0] + item), 3)
+        run_lanes(
+            range(500), own, lambda lane, item, scratch: lane.__setitem__(0, lane[0] + item), 3
+        )
         found.append(sum(a[0] for a in own))
 
     threads = [threading.Thread(target=caller) for _ in range(8)]
@@ -121,10 +128,14 @@ def test_nothing_is_kept_after_a_run():
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.skipif(not hasattr(signal, "SIGINT") or sys.platform == "win32", reason="needs POSIX signals")
+@pytest.mark.skipif(
+    not hasattr(signal, "SIGINT") or sys.platform == "win32", reason="needs POSIX signals"
+)
 def test_no_worker_is_lost_by_interrupts():
     script = Path(__file__).with_name("interrupted_lanes.py")
-    done = subprocess.run([sys.executable, script, "1.5"], capture_output=True, text=True, timeout=50, check=True)
+    done = subprocess.run(
+        [sys.executable, script, "1.5"], capture_output=True, text=True, timeout=50, check=True
+    )
     runs, interrupted, idle = map(int, done.stdout.split())
     assert runs > 10
     assert interrupted > 10

@@ -1,4 +1,5 @@
-"""``score`` and ``impute`` of every model that has cells to be judged by or to fill, and scikit-learn's searches over them."""
+"""``score`` and ``impute`` of every model that has cells to be judged by or to fill, and
+scikit-learn's searches over them."""
 
 from __future__ import annotations
 
@@ -12,13 +13,19 @@ import eckart
 
 CHAINS = {"n_samples": 20, "burn_in": 20}
 COMPLETERS = {
-    "ALS": eckart.ALS(3, random_state=0), "SoftImpute": eckart.SoftImpute(), "SVP": eckart.SVP(3), "SVT": eckart.SVT(tol=1e-2),
+    "ALS": eckart.ALS(3, random_state=0),
+    "SoftImpute": eckart.SoftImpute(),
+    "SVP": eckart.SVP(3),
+    "SVT": eckart.SVT(tol=1e-2),
     "BayesianMF": eckart.BayesianMF(3, random_state=0, **CHAINS),
-}  # fmt: skip
+}
 LISTS = {
-    "EASE": eckart.EASE(), "SLIM": eckart.SLIM(), "SpectralFilter": eckart.SpectralFilter(5), "Blend": eckart.Blend(),
+    "EASE": eckart.EASE(),
+    "SLIM": eckart.SLIM(),
+    "SpectralFilter": eckart.SpectralFilter(5),
+    "Blend": eckart.Blend(),
     "ALS": eckart.ALS(5, feedback="implicit"),
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")
@@ -43,14 +50,18 @@ NAMES = {"rows": "user", "columns": "item", "values": "stars"}
 
 def test_a_search_over_triples_finds_the_rank(table):
     splitter = eckart.EntryKFold(3, random_state=0)
-    found = GridSearchCV(eckart.ALS(random_state=0), {"n_components": [1, 3]}, cv=splitter).fit(table, **NAMES)
+    found = GridSearchCV(eckart.ALS(random_state=0), {"n_components": [1, 3]}, cv=splitter).fit(
+        table, **NAMES
+    )
     assert found.best_params_ == {"n_components": 3}
     assert found.cv_results_["mean_test_score"].max() > 0.6
 
 
 def test_the_splitter_leaves_every_row_an_entry_and_deals_all(table):
     splits = list(eckart.EntryKFold(4, random_state=3).split(table))
-    assert np.array_equal(np.sort(np.concatenate([test for _, test in splits])), np.arange(len(table)))
+    assert np.array_equal(
+        np.sort(np.concatenate([test for _, test in splits])), np.arange(len(table))
+    )
     for train, test in splits:
         assert not set(train) & set(test)
         assert set(table.user.iloc[train]) == set(table.user)
@@ -83,7 +94,9 @@ def test_cells_of_a_time_series_and_of_strangers(table):
     model = eckart.SoftImpute().fit(table, **NAMES)
     means = model.predict(strangers.user, table.item, unknown="mean")
     away = table.stars - table.stars.mean()
-    assert model.score(strangers) == pytest.approx(1 - np.sum((table.stars - means) ** 2) / np.sum(away**2))
+    assert model.score(strangers) == pytest.approx(
+        1 - np.sum((table.stars - means) ** 2) / np.sum(away**2)
+    )
 
 
 @pytest.mark.parametrize("name", LISTS)
@@ -94,11 +107,20 @@ def test_lists_are_scored_and_beat_chance(name):
     assert (cross_val_score(LISTS[name], clicks, cv=3) > 0.4).all()
     pairs = clicks.tocoo()
     log = pd.DataFrame({"who": pairs.row, "what": pairs.col, "often": pairs.data})
-    found = cross_val_score(LISTS[name], log, cv=eckart.EntryKFold(3, random_state=0), params={"rows": "who", "columns": "what", "values": "often"})
+    found = cross_val_score(
+        LISTS[name],
+        log,
+        cv=eckart.EntryKFold(3, random_state=0),
+        params={"rows": "who", "columns": "what", "values": "often"},
+    )
     assert (found > 0.2).all()
 
 
-@pytest.mark.parametrize("model", [eckart.TruncatedSVD(3), eckart.NMF(3), eckart.MiniBatchNMF(3)], ids=lambda m: type(m).__name__)
+@pytest.mark.parametrize(
+    "model",
+    [eckart.TruncatedSVD(3), eckart.NMF(3), eckart.MiniBatchNMF(3)],
+    ids=lambda m: type(m).__name__,
+)
 def test_factors_are_scored_by_the_squares_they_explain(model, whole):
     x = np.abs(whole)
     rebuilt = model.fit(x).inverse_transform(model.transform(x))
@@ -111,7 +133,9 @@ def test_centred_models_are_scored_by_the_variance_they_explain(whole):
     x = whole + 1e3
     model = eckart.LinearAutoencoder(3).fit(x)
     rebuilt = model.inverse_transform(model.transform(x))
-    assert model.score(x) == pytest.approx(1 - np.sum((x - rebuilt) ** 2) / np.sum((x - x.mean(axis=0)) ** 2), rel=1e-5)
+    assert model.score(x) == pytest.approx(
+        1 - np.sum((x - rebuilt) ** 2) / np.sum((x - x.mean(axis=0)) ** 2), rel=1e-5
+    )
     pytest.importorskip("torch")
     assert 0 < eckart.Autoencoder(3, max_iter=60, random_state=0).fit(x).score(x) < 1
 
@@ -121,7 +145,9 @@ def test_gaps_count_only_where_observed(holes):
     model = eckart.NMF(3).fit(x)
     seen = ~np.isnan(x)
     rebuilt = model.inverse_transform(model.transform(x))
-    assert model.score(x) == pytest.approx(1 - np.sum((x - rebuilt)[seen] ** 2) / np.sum(x[seen] ** 2), rel=1e-5)
+    assert model.score(x) == pytest.approx(
+        1 - np.sum((x - rebuilt)[seen] ** 2) / np.sum(x[seen] ** 2), rel=1e-5
+    )
 
 
 def test_what_cannot_be_scored_is_refused(holes):
@@ -144,7 +170,11 @@ def test_impute_fills_the_data_of_the_fit_and_new_rows(name, holes):
     np.testing.assert_array_equal(model.impute(holes[:5]), model.transform(holes[:5]))
 
 
-@pytest.mark.parametrize("model", [eckart.PCA(2), eckart.GaussianMixture(2), eckart.MixedTable(2, random_state=0)], ids=lambda m: type(m).__name__)
+@pytest.mark.parametrize(
+    "model",
+    [eckart.PCA(2), eckart.GaussianMixture(2), eckart.MixedTable(2, random_state=0)],
+    ids=lambda m: type(m).__name__,
+)
 def test_models_that_keep_no_data_ask_for_them(model, whole):
     with pytest.raises(eckart.InputError, match="X must be given to impute"):
         model.fit(whole).impute()

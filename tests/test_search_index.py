@@ -1,4 +1,5 @@
-"""Vectors for search services: inner products are the scores, all lengths are one, indexes find what exact search finds, nothing is half written."""
+"""Vectors for search services: inner products are the scores, all lengths are one, indexes find
+what exact search finds, nothing is half written."""
 
 from __future__ import annotations
 
@@ -24,7 +25,9 @@ def films():
 @pytest.fixture(scope="module")
 def words():
     rng = np.random.default_rng(1)
-    return PMI(5, min_count=1, random_state=0).fit([[str(w) for w in rng.integers(0, 40, 12)] for _ in range(200)])
+    return PMI(5, min_count=1, random_state=0).fit(
+        [[str(w) for w in rng.integers(0, 40, 12)] for _ in range(200)]
+    )
 
 
 def test_inner_products_are_scores_and_lengths_are_one(films):
@@ -57,7 +60,10 @@ def test_an_index_finds_what_exact_search_finds(films, words, tmp_path, ending, 
         assert told.recall > 0.99
         assert f"recall@10 of {told.asked}" in str(told)
         v = SearchVectors.of(model)
-        ids, queries = pq.read_table(told.ids_path)["id"].to_pylist(), pq.read_table(tmp_path / "q.parquet")
+        ids, queries = (
+            pq.read_table(told.ids_path)["id"].to_pylist(),
+            pq.read_table(tmp_path / "q.parquet"),
+        )
         assert ids == v.ids.tolist()
         q = np.array(queries["vector"].to_pylist(), np.float32)
         if module == "faiss":
@@ -83,7 +89,9 @@ def test_a_table_needs_no_package(films, tmp_path):
 
 def test_what_cannot_be_exported_is_refused(films, tmp_path):
     with pytest.raises(InputTypeError, match="a PCA came, wanted a fitted completion"):
-        export_vectors(PCA(2).fit(np.random.default_rng(0).normal(size=(20, 4))), tmp_path / "x.parquet")
+        export_vectors(
+            PCA(2).fit(np.random.default_rng(0).normal(size=(20, 4))), tmp_path / "x.parquet"
+        )
     with pytest.raises(FileError, match=r"ends in '.txt', wanted one of .usearch"):
         export_vectors(films, tmp_path / "x.txt")
     with pytest.raises(FileError, match="does not exist"):
@@ -95,6 +103,8 @@ def test_what_cannot_be_exported_is_refused(films, tmp_path):
 
 def test_from_the_shell(films, tmp_path):
     films.save(tmp_path / "m.safetensors")
-    done = CliRunner().invoke(app, ["export", str(tmp_path / "m.safetensors"), str(tmp_path / "items.parquet")])
+    done = CliRunner().invoke(
+        app, ["export", str(tmp_path / "m.safetensors"), str(tmp_path / "items.parquet")]
+    )
     assert done.exit_code == 0, done.output
     assert "400 vectors of 8 numbers" in done.output

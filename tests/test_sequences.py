@@ -36,20 +36,29 @@ def same(a, b):
 
 @settings(max_examples=60, deadline=None)
 @given(
-    st.lists(st.lists(st.sampled_from(["a", "bb", "c", "d'e", "東"]), max_size=12), min_size=1, max_size=10).filter(
-        any
-    ),
+    st.lists(
+        st.lists(st.sampled_from(["a", "bb", "c", "d'e", "東"]), max_size=12),
+        min_size=1,
+        max_size=10,
+    ).filter(any),
     st.integers(1, 3),
     st.none() | st.integers(1, 4),
 )
 def test_words_are_those_of_a_plain_count(rows, min_count, max_words):
     count = Counter(w for row in rows for w in row)
-    kept = sorted((w for w in count if count[w] >= min_count), key=lambda w: (-count[w], w))[:max_words]
+    kept = sorted((w for w in count if count[w] >= min_count), key=lambda w: (-count[w], w))[
+        :max_words
+    ]
     if not kept:
         with pytest.raises(InputError, match="no word is left"):
             sequences(rows, min_count=min_count)
         return
-    for source in (rows, iter(rows), [" ".join(row) for row in rows], (" ".join(row) for row in rows)):
+    for source in (
+        rows,
+        iter(rows),
+        [" ".join(row) for row in rows],
+        (" ".join(row) for row in rows),
+    ):
         s = sequences(source, min_count=min_count, max_words=max_words)
         assert s.words.tolist() == kept
         assert s.counts.tolist() == [count[w] for w in kept]
@@ -78,7 +87,10 @@ def test_threads_and_batches_change_nothing(monkeypatch):
 
 def test_numbers_and_letters_are_kept_by_default():
     assert sequences(["I saw 2 cats"], min_count=1).sentence(0) == ["i", "saw", "2", "cats"]
-    assert sequences(["I saw 2 cats"], min_count=1, numbers=False, min_length=2).sentence(0) == ["saw", "cats"]
+    assert sequences(["I saw 2 cats"], min_count=1, numbers=False, min_length=2).sentence(0) == [
+        "saw",
+        "cats",
+    ]
     assert sequences(["I saw"], min_count=1, lowercase=False).sentence(0) == ["I", "saw"]
     assert sequences(["a-b c"], min_count=1, tokenizer=str.split).sentence(0) == ["a-b", "c"]
     assert sequences(["a-b c"], min_count=1, tokenizer=r"\S+").rules == {
@@ -106,11 +118,13 @@ def test_a_line_of_ten_megabytes(tmp_path):
 def test_odd_text_is_defined(tmp_path):
     (tmp_path / "odd.txt").write_bytes(b"\n\none\n\r\na\x00b \x00\n   \nlast one")
     s = sequences(tmp_path / "odd.txt", min_count=1)
-    assert sentences(s) == [[], [], ["one"], [], ["a", "b"], [], ["last", "one"]]  # a NUL ends a word
+    # a NUL ends a word
+    assert sentences(s) == [[], [], ["one"], [], ["a", "b"], [], ["last", "one"]]
     alone = sequences(["word"], min_count=1)
     assert (alone.n_tokens, len(alone.words), alone.pointers.tolist()) == (1, 1, [0, 1])
     assert sequences([None, "a", float("nan")], min_count=1).pointers.tolist() == [0, 0, 1, 1]
-    assert sequences([["a\x00b"]], min_count=1).words.tolist() == ["a\x00b"]  # an item is what it is
+    # an item is what it is
+    assert sequences([["a\x00b"]], min_count=1).words.tolist() == ["a\x00b"]
 
 
 BAD = b"good caf\xe9 end\n\xff\xfe also \xef\xbf\xbd kept\nfine\n"
@@ -119,7 +133,9 @@ BAD = b"good caf\xe9 end\n\xff\xfe also \xef\xbf\xbd kept\nfine\n"
 @pytest.mark.parametrize("name", ["t.txt", "t.txt.gz", "t.md"])
 def test_invalid_utf8_is_refused_or_replaced_and_counted(tmp_path, name):
     (tmp_path / name).write_bytes(gzip.compress(BAD) if name.endswith("gz") else BAD)
-    with pytest.raises(FileError, match=r"byte 0xe9 at offset 8 cannot be decoded.*undecodable='replace'"):
+    with pytest.raises(
+        FileError, match=r"byte 0xe9 at offset 8 cannot be decoded.*undecodable='replace'"
+    ):
         sequences(tmp_path / name, min_count=1)
     s = sequences(tmp_path / name, min_count=1, undecodable="replace")
     assert sentences(s) == [["good", "caf", "end"], ["also", "kept"], ["fine"]]
@@ -149,7 +165,11 @@ def test_folders_gzip_and_tables(tmp_path):
     (tmp_path / "a.txt").write_text("one two\nthree\n")
     (tmp_path / "b.txt.gz").write_bytes(gzip.compress(b"four one\n"))
     assert sentences(sequences(tmp_path, min_count=1)) == [["one", "two", "three"], ["four", "one"]]
-    assert sentences(sequences(tmp_path, min_count=1, lines=True)) == [["one", "two"], ["three"], ["four", "one"]]
+    assert sentences(sequences(tmp_path, min_count=1, lines=True)) == [
+        ["one", "two"],
+        ["three"],
+        ["four", "one"],
+    ]
     frame = pd.DataFrame({"text": ["one two", None, "two"]})
     assert sentences(sequences(frame, min_count=1)) == [["one", "two"], [], ["two"]]
     pq.write_table(pa.table({"text": ["one two", "two"]}), tmp_path / "t.parquet")
@@ -192,7 +212,9 @@ def test_keep_probability_is_the_rule_of_word2vec():
     want = np.minimum(1, np.sqrt(1e-2 / f[:3]) + 1e-2 / f[:3])
     np.testing.assert_allclose(keep_probability(counts, 1e-2)[:3], want)
     assert keep_probability(counts, 1e-2)[3] == 1
-    assert keep_probability(counts, None).tolist() == keep_probability(counts, 0).tolist() == [1] * 4
+    assert (
+        keep_probability(counts, None).tolist() == keep_probability(counts, 0).tolist() == [1] * 4
+    )
     with pytest.raises(InputError, match="sample=-1"):
         keep_probability(counts, -1)
 

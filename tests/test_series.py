@@ -33,7 +33,9 @@ def table(n=8, columns=60, seed=0, dtype=np.float64):
 
 
 def numbers(model):
-    return b"".join(np.ascontiguousarray(a).tobytes() for a in model.fit_.factors.to_state()[0].values())
+    return b"".join(
+        np.ascontiguousarray(a).tobytes() for a in model.fit_.factors.to_state()[0].values()
+    )
 
 
 @pytest.fixture(scope="module")
@@ -49,8 +51,16 @@ def test_threads_do_not_change_a_bit_and_precision_is_kept(dtype):
 
 
 def test_every_engine_gives_the_same_answer():
-    """A few sweeps: the plain engine writes every precision out, and chains of draws part by rounding in the end."""
-    few = {"n_samples": 2, "burn_in": 1, "thin": 1, "random_state": 0, "n_components": 2, "period": 12}
+    """A few sweeps: the plain engine writes every precision out, and chains of draws part by
+    rounding in the end."""
+    few = {
+        "n_samples": 2,
+        "burn_in": 1,
+        "thin": 1,
+        "random_state": 0,
+        "n_components": 2,
+        "period": 12,
+    }
     a = table(5, 30)
     one, other = (TimeFactors(**few, engine=engine).fit(a) for engine in ("cpu", "plain"))
     np.testing.assert_allclose(one.impute(), other.impute(), rtol=1e-6)
@@ -95,7 +105,9 @@ def test_long_tables_and_frames_have_the_same_answer(model):
     long = pd.DataFrame({"who": [f"s{r}" for r in i], "day": days, "y": a[i, t]}).iloc[shuffled]
     other = TimeFactors(2, **QUICK).fit(long, rows="who", columns="day", values="y")
     at = [f"s{r}" for r in range(8)]
-    np.testing.assert_allclose(np.concatenate([b for _, b in other.complete(at)])[~np.isnan(a)], a[~np.isnan(a)])
+    np.testing.assert_allclose(
+        np.concatenate([b for _, b in other.complete(at)])[~np.isnan(a)], a[~np.isnan(a)]
+    )
     assert other.forecast(2).columns[0] == np.datetime64("2026-03-02")
     frame = TimeFactors(2, **QUICK).fit(pd.DataFrame(a, index=at))
     assert numbers(frame) == numbers(model)
@@ -211,7 +223,9 @@ def test_rates_and_their_intervals_are_never_below_zero(zeros, tmp_path):
 
 def test_bounds_are_those_that_values_show():
     rng = np.random.default_rng(0)
-    assert bounds_of(rng.normal(10, 3, 500).clip(0.1)) is None  # degrees, say: nothing was on 0, and nothing says that there is less
+    assert (
+        bounds_of(rng.normal(10, 3, 500).clip(0.1)) is None
+    )  # degrees, say: nothing was on 0, and nothing says that there is less
     assert bounds_of(rng.normal(0, 1, 500)) is None
     assert bounds_of(np.append(rng.random(500), [0.0, 1.0])) == [0.0, 1.0]
     assert bounds_of(np.append(100 * rng.random(500), [0.0, 100.0])) == [0.0, 100.0]
@@ -228,12 +242,14 @@ def test_the_shell_fills_and_forecasts(tmp_path, monkeypatch):
     pd = pytest.importorskip("pandas")
     solve = time_factors.solve
     few = {"n_samples": 8, "burn_in": 4, "thin": 1}
-    monkeypatch.setattr(time_factors, "solve", lambda *given, **options: solve(*given, **options | few))
+    monkeypatch.setattr(
+        time_factors, "solve", lambda *given, **options: solve(*given, **options | few)
+    )
     a = table()
     i, t = np.nonzero(~np.isnan(a))
-    pd.DataFrame({"s": i, "hour": 100 + 2 * t, "y": a[i, t]}).sample(frac=1.0, random_state=0).to_csv(
-        tmp_path / "a.csv", index=False
-    )
+    pd.DataFrame({"s": i, "hour": 100 + 2 * t, "y": a[i, t]}).sample(
+        frac=1.0, random_state=0
+    ).to_csv(tmp_path / "a.csv", index=False)
     begin = [
         "complete",
         str(tmp_path / "a.csv"),
@@ -249,11 +265,17 @@ def test_the_shell_fills_and_forecasts(tmp_path, monkeypatch):
         "0",
     ]
     ran = CliRunner().invoke(app, [*begin, "--forecast", "3", "--out", str(tmp_path / "next.csv")])
-    assert ran.exit_code == 1, ran.output  # eight draws: the certificate does not hold, and the exit code says so
+    # eight draws: the certificate does not hold, and the exit code says so
+    assert ran.exit_code == 1, ran.output
     assert "a period of 12 columns" in ran.output
     found = pd.read_csv(tmp_path / "next.csv")
     assert list(found.columns) == ["s", "hour", "mean", "std", "low", "high"]
     assert sorted(found["hour"].unique()) == [220, 222, 224]
     for wrong in (["--forecast", "3"], ["--report", str(tmp_path / "r.html")]):
         assert CliRunner().invoke(app, [*begin, *wrong]).exit_code != 0
-    assert CliRunner().invoke(app, [*begin[:-4], "--forecast", "3", "--out", str(tmp_path / "x.csv")]).exit_code != 0
+    assert (
+        CliRunner()
+        .invoke(app, [*begin[:-4], "--forecast", "3", "--out", str(tmp_path / "x.csv")])
+        .exit_code
+        != 0
+    )

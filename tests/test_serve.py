@@ -1,4 +1,5 @@
-"""The service: the same answers as the models, every error a problem in words, limits, swaps, and a real process that drains."""
+"""The service: the same answers as the models, every error a problem in words, limits, swaps, and a
+real process that drains."""
 
 from __future__ import annotations
 
@@ -25,7 +26,9 @@ from eckart.errors import FileError
 from eckart.io.models.memory_maps import load_mapped
 
 pytest.importorskip("uvicorn", reason="the extra serve is not installed")
-pytest.importorskip("starlette", reason="starlette, whose client asks the questions, is not installed")
+pytest.importorskip(
+    "starlette", reason="starlette, whose client asks the questions, is not installed"
+)
 pytest.importorskip("httpx", reason="httpx is not installed")
 from starlette.testclient import TestClient
 
@@ -45,7 +48,9 @@ def files(tmp_path_factory):
     rng = np.random.default_rng(0)
     cells = rng.choice(50 * 300, 4000, replace=False)
     ratings = [(f"u{c // 300}", int(c % 300) + 1000, float(rng.integers(1, 11)) / 2) for c in cells]
-    ALS(4, random_state=0).fit(ratings, rows=0, columns=1, values=2).save(folder / "films.safetensors")
+    ALS(4, random_state=0).fit(ratings, rows=0, columns=1, values=2).save(
+        folder / "films.safetensors"
+    )
     PCA(2).fit(rng.normal(size=(40, 5))).save(folder / "table.safetensors")
     texts = [[str(w) for w in rng.integers(0, 12, 8)] for _ in range(60)]
     PMI(3, min_count=1, random_state=0).fit(texts).save(folder / "words.safetensors")
@@ -100,7 +105,9 @@ def test_every_verb_of_a_completion(client, films):
         films.predict(["u1", "u2"], [1003, 1004]),
     )
     np.testing.assert_allclose(
-        _answer(client, "films/predict", rows=["new"], columns=[1003], unknown="mean")["prediction"],
+        _answer(client, "films/predict", rows=["new"], columns=[1003], unknown="mean")[
+            "prediction"
+        ],
         films.predict("new", 1003, unknown="mean"),
     )
     assert (
@@ -122,7 +129,9 @@ def test_every_verb_of_a_completion(client, films):
     filled = _answer(client, "films/transform", X=new)
     assert filled["1250"] == [4.0]
     np.testing.assert_allclose([v[0] for v in filled.values()], films.transform(x)[0], rtol=1e-6)
-    limited = _answer(client, "films/recommend", rows="u3", candidates=[1003, 1004], exclude_seen=False, n=5)
+    limited = _answer(
+        client, "films/recommend", rows="u3", candidates=[1003, 1004], exclude_seen=False, n=5
+    )
     assert sorted(limited["column"]) == [1003, 1004]
     assert _answer(client, "films/certify")["check"]
 
@@ -132,9 +141,12 @@ def test_reductions_and_embeddings(client, files):
     x = [[1.0, 2.0, None, 0.5, -1.0], [0.0] * 5]
     given = np.array(x, float)
     np.testing.assert_allclose(
-        np.column_stack(list(_answer(client, "table/transform", X=x).values())), pca.transform(given)
+        np.column_stack(list(_answer(client, "table/transform", X=x).values())),
+        pca.transform(given),
     )
-    np.testing.assert_allclose(np.column_stack(list(_answer(client, "table/impute", X=x).values())), pca.impute(given))
+    np.testing.assert_allclose(
+        np.column_stack(list(_answer(client, "table/impute", X=x).values())), pca.impute(given)
+    )
     near = _answer(client, "words/neighbours", words=["1", "2"], n=2)
     assert near["neighbour"] == words.neighbours(["1", "2"], 2).words.ravel().tolist()
     assert _answer(client, "words/analogy", a="1", b="2", c="3", n=1)["neighbour"] == [
@@ -148,7 +160,8 @@ def test_arrow_streams_both_ways(client, films, files):
     response = client.post("/v1/models/films/recommend?n=3", content=body, headers=head)
     table = pa.ipc.open_stream(response.content).read_all()
     assert (
-        table.column("column").to_pylist() == films.recommend(["u1", "u2"], 3, by="prediction").columns.ravel().tolist()
+        table.column("column").to_pylist()
+        == films.recommend(["u1", "u2"], 3, by="prediction").columns.ravel().tolist()
     )
     entries = pa.table({"row": ["me", "me"], "column": [1001, 1002], "value": [5.0, 1.0]})
     response = client.post("/v1/models/films/recommend", content=_stream(entries), headers=head)
@@ -159,8 +172,15 @@ def test_arrow_streams_both_ways(client, films, files):
         pa.ipc.open_stream(response.content).read_all().column(0),
         load(files / "table.safetensors").transform(np.ones((3, 5)))[:, 0],
     )
-    assert client.post("/v1/models/films/recommend", content=body[:-20], headers=head).status_code in (200, 400)
-    assert client.post("/v1/models/films/recommend", content=b"ARROW1garbage", headers=head).status_code == 400
+    assert client.post(
+        "/v1/models/films/recommend", content=body[:-20], headers=head
+    ).status_code in (200, 400)
+    assert (
+        client.post(
+            "/v1/models/films/recommend", content=b"ARROW1garbage", headers=head
+        ).status_code
+        == 400
+    )
 
 
 @pytest.mark.parametrize(
@@ -176,8 +196,18 @@ def test_arrow_streams_both_ways(client, films, files):
         ("films/recommend", {"rows": []}, 422, "at least one"),
         ("films/recommend", {"rows": [2**70]}, 422, "wanted"),
         ("films/predict", {"rows": ["u1", "u2"], "columns": [1, 2, 3]}, 422, "came"),
-        ("films/transform", {"X": {"rows": ["a"], "columns": [1001], "values": [1, 2]}}, 422, "as many of each"),
-        ("films/transform", {"X": {"rows": ["a"], "columns": [5], "values": [1]}}, 422, "column 5 came"),
+        (
+            "films/transform",
+            {"X": {"rows": ["a"], "columns": [1001], "values": [1, 2]}},
+            422,
+            "as many of each",
+        ),
+        (
+            "films/transform",
+            {"X": {"rows": ["a"], "columns": [5], "values": [1]}},
+            422,
+            "column 5 came",
+        ),
         ("films/neighbours", {"words": "x"}, 422, "a ALS, wanted one of"),
         ("table/transform", {"X": [[1, 2]]}, 422, "2 features"),
         ("table/transform", {"X": [[1, 2], [1]]}, 422, "same number in each"),
@@ -210,7 +240,9 @@ def test_errors_say_what_came_and_what_was_wanted(client, place, body, status, w
     ],
 )
 def test_bodies_that_are_no_json(client, body):
-    response = client.post("/v1/models/films/recommend", content=body, headers={"content-type": "application/json"})
+    response = client.post(
+        "/v1/models/films/recommend", content=body, headers={"content-type": "application/json"}
+    )
     assert response.status_code in (400, 413, 422)
     assert response.json()["detail"]
 
@@ -254,12 +286,18 @@ fields_ = [
 ]
 
 
-@settings(max_examples=int(os.environ.get("ECKART_FUZZ", "80")), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=int(os.environ.get("ECKART_FUZZ", "80")),
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
 @given(
-    model=st.sampled_from(["films", "table", "words"]), verb=st.sampled_from([*VERBS, "x"]),
+    model=st.sampled_from(["films", "table", "words"]),
+    verb=st.sampled_from([*VERBS, "x"]),
     body=st.dictionaries(st.sampled_from(fields_), anything, max_size=5),
-    query=st.dictionaries(st.sampled_from(["n", "by", "rows"]), st.text(max_size=5), max_size=1), x=st.none() | matrices,
-)  # fmt: skip
+    query=st.dictionaries(st.sampled_from(["n", "by", "rows"]), st.text(max_size=5), max_size=1),
+    x=st.none() | matrices,
+)
 def test_no_body_makes_the_service_fail(client, model, verb, body, query, x):
     if x is not None:  # rows of numbers, as wide as a model or not, with huge ones among them
         body, query = body | {"X": x} if len(body) % 2 else {"X": x}, {}
@@ -274,14 +312,22 @@ def test_no_body_makes_the_service_fail(client, model, verb, body, query, x):
         assert set(response.json()) == {"type", "title", "status", "detail"}
 
 
-@settings(max_examples=int(os.environ.get("ECKART_FUZZ", "60")), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=int(os.environ.get("ECKART_FUZZ", "60")),
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
 @given(verb=st.sampled_from(list(VERBS)), data=st.data())
 def test_no_damaged_stream_makes_the_service_fail(client, verb, data):
-    whole = bytearray(_stream(pa.table({"row": ["me", "me"], "column": [1001, 1002], "value": [5.0, 1.0]})))
+    whole = bytearray(
+        _stream(pa.table({"row": ["me", "me"], "column": [1001, 1002], "value": [5.0, 1.0]}))
+    )
     for _ in range(data.draw(st.integers(0, 4))):
         whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
     response = client.post(
-        f"/v1/models/films/{verb}", content=bytes(whole[: data.draw(st.integers(0, len(whole)))]), headers=ARROW
+        f"/v1/models/films/{verb}",
+        content=bytes(whole[: data.draw(st.integers(0, len(whole)))]),
+        headers=ARROW,
     )
     assert response.status_code < 500, response.text
 
@@ -295,13 +341,20 @@ def test_limits_and_tokens(files):
         c.headers["authorization"] = f"Bearer {TOKEN}"
         assert c.get("/v1/models").json()["models"][0]["class"] == "ALS"
         assert c.post("/v1/models/films/recommend", content=b" " * 3000).status_code == 413
-        assert c.post("/v1/models/films/recommend", content=iter([b" " * 1000] * 3)).status_code == 413
         assert (
-            c.post("/v1/models/films/recommend", json={"rows": [f"u{i % 50}" for i in range(100)]}).status_code == 413
+            c.post("/v1/models/films/recommend", content=iter([b" " * 1000] * 3)).status_code == 413
+        )
+        assert (
+            c.post(
+                "/v1/models/films/recommend", json={"rows": [f"u{i % 50}" for i in range(100)]}
+            ).status_code
+            == 413
         )
         assert (
             "21 rows"
-            in c.post("/v1/models/films/predict", json={"rows": ["u1"] * 21, "columns": [1001] * 21}).json()["detail"]
+            in c.post(
+                "/v1/models/films/predict", json={"rows": ["u1"] * 21, "columns": [1001] * 21}
+            ).json()["detail"]
         )
         app.meter.busy = 64
         busy = c.get("/v1/models")
@@ -388,8 +441,10 @@ def test_at_least_n_scores_reach_the_bound(n, m, seed):
 
 
 @given(
-    dtype=st.sampled_from(["f2", "f4", "f8", "i8", "u8", "i4"]), count=st.sampled_from([3, MANY, MANY + 1, 3 * MANY]), seed=st.integers(0, 2**32 - 1),
-)  # fmt: skip
+    dtype=st.sampled_from(["f2", "f4", "f8", "i8", "u8", "i4"]),
+    count=st.sampled_from([3, MANY, MANY + 1, 3 * MANY]),
+    seed=st.integers(0, 2**32 - 1),
+)
 @settings(max_examples=30, deadline=None)
 def test_numbers_are_written_exactly_by_both_writers(dtype, count, seed):
     rng = np.random.default_rng(seed)
@@ -407,7 +462,8 @@ def test_numbers_are_written_exactly_by_both_writers(dtype, count, seed):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_lists_are_the_best_whatever_the_block(dtype):
-    """Against a full sort, for one row, a few, and blocks shared by threads; equal scores in the order of the columns."""
+    """Against a full sort, for one row, a few, and blocks shared by threads; equal scores in the
+    order of the columns."""
     rng = np.random.default_rng(3)
     cells = rng.choice(400 * 1100, 20_000, replace=False)
     x = [(int(c // 1100), int(c % 1100), float(rng.integers(1, 6))) for c in cells]
@@ -415,7 +471,9 @@ def test_lists_are_the_best_whatever_the_block(dtype):
     f = model.fit_.factors
     f = replace(f, left=f.left.astype(dtype), right=f.right.astype(dtype))
     lists = Lists(model, f)
-    whole = f.left.astype(np.float64) @ f.right.astype(np.float64).T + np.asarray(f.column_bias, np.float64)
+    whole = f.left.astype(np.float64) @ f.right.astype(np.float64).T + np.asarray(
+        f.column_bias, np.float64
+    )
     seen = [set(np.flatnonzero(line)) for line in model.observed_.to_scipy().toarray()]
     for rows in ([7], [1, 2], list(range(40)), list(range(f.shape[0]))):
         found = lists.best(rows, 9, True)
@@ -423,9 +481,13 @@ def test_lists_are_the_best_whatever_the_block(dtype):
             exact = whole[row].copy()
             exact[list(seen[row])] = -np.inf
             assert not set(found.positions[line]) & seen[row]
-            np.testing.assert_allclose(exact[found.positions[line]], np.sort(exact)[::-1][:9], rtol=3e-6, atol=3e-6)
+            np.testing.assert_allclose(
+                exact[found.positions[line]], np.sort(exact)[::-1][:9], rtol=3e-6, atol=3e-6
+            )
             if dtype == np.float64:
-                assert found.positions[line].tolist() == np.argsort(-exact, kind="stable")[:9].tolist()
+                assert (
+                    found.positions[line].tolist() == np.argsort(-exact, kind="stable")[:9].tolist()
+                )
 
 
 def test_lists_of_models_with_scales_go_the_general_way(films):
@@ -442,7 +504,9 @@ def _free_port():
 def _ask(port, rows):
     body = json.dumps({"rows": rows}).encode()
     request = urllib.request.Request(
-        f"http://127.0.0.1:{port}/v1/models/films/recommend", body, {"content-type": "application/json"}
+        f"http://127.0.0.1:{port}/v1/models/films/recommend",
+        body,
+        {"content-type": "application/json"},
     )
     with urllib.request.urlopen(request, timeout=20) as response:
         return json.load(response)
@@ -464,7 +528,8 @@ def test_a_real_process_swaps_cuts_slow_clients_and_drains(files, tmp_path):
         "--workers",
         "2",
     ]
-    said = (tmp_path / "log").open("w")  # a pipe that nobody reads would fill up and stop the process
+    # a pipe that nobody reads would fill up and stop the process
+    said = (tmp_path / "log").open("w")
     process = subprocess.Popen(command, stdout=said, stderr=said)
     try:
         for _ in range(600):
@@ -476,7 +541,10 @@ def test_a_real_process_swaps_cuts_slow_clients_and_drains(files, tmp_path):
         slow = socket.create_connection(("127.0.0.1", port))
         slow.sendall(b"GET /health HT")
         body = socket.create_connection(("127.0.0.1", port))
-        body.sendall(b"POST /v1/models/films/recommend HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 50\r\n\r\n{")
+        body.sendall(
+            b"POST /v1/models/films/recommend HTTP/1.1\r\nhost: "
+            b"127.0.0.1\r\ncontent-length: 50\r\n\r\n{"
+        )
         versions, failed, stop = [], [], threading.Event()
 
         def load_on():
@@ -512,7 +580,8 @@ def test_a_real_process_swaps_cuts_slow_clients_and_drains(files, tmp_path):
 
 
 def test_answers_of_worker_processes_are_sent_at_once(monkeypatch):
-    """Head and body are two packets; a socket without this option keeps the second back for 40 ms."""
+    """Head and body are two packets; a socket without this option keeps the second back for 40
+    ms."""
     import socket
 
     from eckart.serve import slow
@@ -527,7 +596,8 @@ def test_answers_of_worker_processes_are_sent_at_once(monkeypatch):
 
 @pytest.mark.parametrize("kind", ["LDA", "PLSA", "NMF"])
 def test_models_that_were_fitted_on_texts_take_texts(kind, tmp_path, monkeypatch):
-    """The answer is that of the shell's own reading of the same texts: cut by the rules of the fit."""
+    """The answer is that of the shell's own reading of the same texts: cut by the rules of the
+    fit."""
     import sys
 
     from eckart.cli import main as entry
@@ -537,16 +607,38 @@ def test_models_that_were_fitted_on_texts_take_texts(kind, tmp_path, monkeypatch
     documents = [" ".join(rng.choice(words[d % 2], 12)) for d in range(40)]
     (tmp_path / "t.txt").write_text("\n".join(documents) + "\n")
     steps = [] if kind == "NMF" else ["--max-iter", "20"]
-    words = ["explain", str(tmp_path / "t.txt"), "--lines", "--method", kind.lower(), "-k", "2", "--held-out", "0", "--max-df", "1.0", "-q", *steps]
+    words = [
+        "explain",
+        str(tmp_path / "t.txt"),
+        "--lines",
+        "--method",
+        kind.lower(),
+        "-k",
+        "2",
+        "--held-out",
+        "0",
+        "--max-df",
+        "1.0",
+        "-q",
+        *steps,
+    ]
     monkeypatch.setattr(sys, "argv", ["eckart", *words, "--model", str(tmp_path / "m.safetensors")])
     with pytest.raises(SystemExit):
         entry.run()
     model = load(tmp_path / "m.safetensors")
     with TestClient(application({"m": tmp_path / "m.safetensors"}), "http://127.0.0.1") as client:
-        found = np.column_stack(list(_answer(client, "m/transform", texts=["Boat, sea and SAIL!", "oven bread"]).values()))
+        found = np.column_stack(
+            list(
+                _answer(client, "m/transform", texts=["Boat, sea and SAIL!", "oven bread"]).values()
+            )
+        )
         from eckart import corpus
 
-        np.testing.assert_allclose(found, model.transform(corpus(["boat sea sail", "oven bread"], vocabulary=model)), rtol=1e-6)
+        np.testing.assert_allclose(
+            found,
+            model.transform(corpus(["boat sea sail", "oven bread"], vocabulary=model)),
+            rtol=1e-6,
+        )
         assert found[0].argmax() != found[1].argmax()
         assert "X and texts came" in _post(client, "m/transform", texts=["a"], X=[[1, 2]]).text
 

@@ -1,4 +1,5 @@
-"""What a stranger may send to the service: small bodies that stand for gigabytes, foreign pages, heads without end; and files that change."""
+"""What a stranger may send to the service: small bodies that stand for gigabytes, foreign pages,
+heads without end; and files that change."""
 
 from __future__ import annotations
 
@@ -21,7 +22,9 @@ import pytest
 from eckart import ALS, PCA
 
 pytest.importorskip("uvicorn", reason="the extra serve is not installed")
-pytest.importorskip("starlette", reason="starlette, whose client asks the questions, is not installed")
+pytest.importorskip(
+    "starlette", reason="starlette, whose client asks the questions, is not installed"
+)
 pytest.importorskip("httpx", reason="httpx is not installed")
 from starlette.testclient import TestClient
 
@@ -36,15 +39,25 @@ MIB = 2**20
 def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
     rng = np.random.default_rng(0)
-    ratings = [(f"u{i}", f"c{j}", float(rng.integers(1, 6))) for i in range(30) for j in rng.choice(40, 8, replace=False)]
-    ALS(2, random_state=0).fit(ratings, rows=0, columns=1, values=2).save(folder / "films.safetensors")
+    ratings = [
+        (f"u{i}", f"c{j}", float(rng.integers(1, 6)))
+        for i in range(30)
+        for j in rng.choice(40, 8, replace=False)
+    ]
+    ALS(2, random_state=0).fit(ratings, rows=0, columns=1, values=2).save(
+        folder / "films.safetensors"
+    )
     PCA(2).fit(rng.normal(size=(40, 5))).save(folder / "table.safetensors")
     return folder
 
 
 @pytest.fixture(scope="module")
 def client(files):
-    with TestClient(application({p.stem: p for p in files.glob("*.safetensors")}), HERE, raise_server_exceptions=False) as c:
+    with TestClient(
+        application({p.stem: p for p in files.glob("*.safetensors")}),
+        HERE,
+        raise_server_exceptions=False,
+    ) as c:
         yield c
 
 
@@ -56,7 +69,9 @@ def _stream(table, **options):
 
 
 def _no_columns(rows):
-    batch = pa.RecordBatch.from_struct_array(pa.StructArray.from_arrays([], names=[], mask=pa.array(np.zeros(rows, bool))))
+    batch = pa.RecordBatch.from_struct_array(
+        pa.StructArray.from_arrays([], names=[], mask=pa.array(np.zeros(rows, bool)))
+    )
     out = pa.BufferOutputStream()
     with pa.ipc.new_stream(out, batch.schema) as writer:
         writer.write_batch(batch)
@@ -65,10 +80,18 @@ def _no_columns(rows):
 
 HOSTILE = {
     "nulls": lambda: _stream(pa.table({"rows": pa.nulls(10**8)})),
-    "run ends": lambda: _stream(pa.table({"x0": pa.RunEndEncodedArray.from_arrays([10**8], [1.0])})),
-    "inflating": lambda: _stream(pa.table({f"x{j}": np.zeros(2_000_000) for j in range(5)}), compression="zstd"),
-    "inflating dictionary": lambda: _stream(pa.table({"rows": pa.array(["a" * 10**6]).dictionary_encode()}), compression="lz4"),
-    "long words by number": lambda: _stream(pa.table({"rows": pa.array(["x" * 10**5]).dictionary_encode().take(pa.array([0] * 9000))})),
+    "run ends": lambda: _stream(
+        pa.table({"x0": pa.RunEndEncodedArray.from_arrays([10**8], [1.0])})
+    ),
+    "inflating": lambda: _stream(
+        pa.table({f"x{j}": np.zeros(2_000_000) for j in range(5)}), compression="zstd"
+    ),
+    "inflating dictionary": lambda: _stream(
+        pa.table({"rows": pa.array(["a" * 10**6]).dictionary_encode()}), compression="lz4"
+    ),
+    "long words by number": lambda: _stream(
+        pa.table({"rows": pa.array(["x" * 10**5]).dictionary_encode().take(pa.array([0] * 9000))})
+    ),
     "many rows": lambda: _stream(pa.table({"rows": pa.array(np.zeros(10**6, bool))})),
     "no columns": lambda: _no_columns(10**6),
     "lists": lambda: _stream(pa.table({"X": pa.array([[1.0]] * 3)})),
@@ -88,7 +111,9 @@ def test_a_stream_is_refused_before_it_costs_anything(client, kind, place):
 
 def test_dictionaries_of_plain_words_are_read(client):
     ids = pa.array(["u1", "u2", "u1"]).dictionary_encode()
-    response = client.post("/v1/models/films/recommend?n=2", content=_stream(pa.table({"rows": ids})), headers=ARROW)
+    response = client.post(
+        "/v1/models/films/recommend?n=2", content=_stream(pa.table({"rows": ids})), headers=ARROW
+    )
     assert response.json()["answer"]["row"] == ["u1"] * 2 + ["u2"] * 2 + ["u1"] * 2
 
 
@@ -96,7 +121,9 @@ def test_dictionaries_of_plain_words_are_read(client):
 def test_json_of_many_objects_is_counted_before_it_is_parsed(client, piece):
     body = b'{"X":[' + piece * (8 * MIB // len(piece)) + b"[0]]}"
     begin = time.process_time()
-    response = client.post("/v1/models/table/transform", content=body, headers={"content-type": "application/json"})
+    response = client.post(
+        "/v1/models/table/transform", content=body, headers={"content-type": "application/json"}
+    )
     assert response.status_code in (400, 413), response.text
     assert time.process_time() - begin < 2
 
@@ -111,14 +138,27 @@ def test_brackets_inside_of_ids_are_no_lists(client):
 @pytest.mark.parametrize(
     ("headers", "status"),
     [
-        ({"host": "evil.example"}, 421), ({"host": "evil.example:8000"}, 421), ({"host": ""}, 421), ({"host": "[::1]:80"}, 200), ({"host": "localhost:9"}, 200),
-        ({"origin": "http://evil.example"}, 403), ({"origin": "null"}, 403), ({"origin": "http://127.0.0.1"}, 200), ({"sec-fetch-site": "cross-site"}, 403),
-        ({"content-type": "text/plain"}, 415), ({"content-type": ""}, 415),
+        ({"host": "evil.example"}, 421),
+        ({"host": "evil.example:8000"}, 421),
+        ({"host": ""}, 421),
+        ({"host": "[::1]:80"}, 200),
+        ({"host": "localhost:9"}, 200),
+        ({"origin": "http://evil.example"}, 403),
+        ({"origin": "null"}, 403),
+        ({"origin": "http://127.0.0.1"}, 200),
+        ({"sec-fetch-site": "cross-site"}, 403),
+        ({"content-type": "text/plain"}, 415),
+        ({"content-type": ""}, 415),
     ],
-)  # fmt: skip
+)
 def test_pages_of_other_origins_are_refused(client, headers, status):
     sent = {"content-type": "application/json"} | headers
-    assert client.post("/v1/models/films/recommend", content=b'{"rows": ["u1"]}', headers=sent).status_code == status
+    assert (
+        client.post(
+            "/v1/models/films/recommend", content=b'{"rows": ["u1"]}', headers=sent
+        ).status_code
+        == status
+    )
 
 
 def test_names_that_were_allowed_may_be_used(files):
@@ -144,7 +184,9 @@ def test_one_odd_file_does_not_end_the_looks_at_the_others(files, tmp_path, monk
     with TestClient(app, HERE) as c:
         monkeypatch.setattr(models, "load", odd)
         os.utime(tmp_path / "films.safetensors", ns=(1, 1))
-        PCA(1).fit(np.random.default_rng(5).normal(size=(30, 5))).save(tmp_path / "table.safetensors")
+        PCA(1).fit(np.random.default_rng(5).normal(size=(30, 5))).save(
+            tmp_path / "table.safetensors"
+        )
         for _ in range(2):
             app.shelf.look()
         cards = {card["name"]: card for card in c.get("/v1/models").json()["models"]}
@@ -188,7 +230,15 @@ def test_a_real_process_cuts_heads_without_end_and_hears_sigterm(files, tmp_path
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     log = (tmp_path / "log").open("w")
-    command = [sys.executable, "-c", "from eckart.cli.main import run; run()", "serve", str(files / "films.safetensors"), "--port", str(port)]
+    command = [
+        sys.executable,
+        "-c",
+        "from eckart.cli.main import run; run()",
+        "serve",
+        str(files / "films.safetensors"),
+        "--port",
+        str(port),
+    ]
     process = subprocess.Popen(command, stdout=log, stderr=log)
     try:
         for _ in range(600):
@@ -197,7 +247,11 @@ def test_a_real_process_cuts_heads_without_end_and_hears_sigterm(files, tmp_path
                 break
             except OSError:
                 time.sleep(0.05)
-        for head in (b"x: " + b"a" * 300_000, b"".join(b"x%d: %s\r\n" % (i, b"b" * 1000) for i in range(300)), b"x: " + b"a" * 70_000 + b"\r\n\r\n"):
+        for head in (
+            b"x: " + b"a" * 300_000,
+            b"".join(b"x%d: %s\r\n" % (i, b"b" * 1000) for i in range(300)),
+            b"x: " + b"a" * 70_000 + b"\r\n\r\n",
+        ):
             with socket.create_connection(("127.0.0.1", port)) as s:
                 s.settimeout(5)
                 answer = b""
@@ -208,7 +262,11 @@ def test_a_real_process_cuts_heads_without_end_and_hears_sigterm(files, tmp_path
                     pass
                 assert answer in (b"",) or b" 431 " in answer
         body = b'{"rows":[' + b"0," * (7 * MIB) + b"0]}"
-        request = urllib.request.Request(f"http://127.0.0.1:{port}/v1/models/films/recommend", body, {"content-type": "application/json"})
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{port}/v1/models/films/recommend",
+            body,
+            {"content-type": "application/json"},
+        )
 
         def send():
             with contextlib.suppress(OSError):

@@ -28,7 +28,9 @@ def arrays():
     yield "few", np.ones((4, 8)), 1.0
 
 
-@pytest.mark.parametrize(("name", "a", "share"), list(arrays()), ids=lambda v: v if isinstance(v, str) else "")
+@pytest.mark.parametrize(
+    ("name", "a", "share"), list(arrays()), ids=lambda v: v if isinstance(v, str) else ""
+)
 def test_arrays_come_back_as_they_were(name, a, share):
     short, told = shorten({"a": a})
     assert sum(b.nbytes for b in short.values()) <= share * a.nbytes

@@ -1,4 +1,5 @@
-"""SkipGram: the optimum is known, threads and interruptions are harmless, bad input is refused in words."""
+"""SkipGram: the optimum is known, threads and interruptions are harmless, bad input is refused in
+words."""
 
 from __future__ import annotations
 
@@ -51,7 +52,9 @@ def topics(seed=0, sentences=3000, length=8):
 @pytest.mark.parametrize("r", [1, 5])
 def test_exact_vectors_end_at_shifted_pmi(r):
     x = table()
-    model = SkipGram(7, negatives=r, noise_exponent=1.0, max_iter=5000, tol=1e-15, random_state=0).fit(x)
+    model = SkipGram(
+        7, negatives=r, noise_exponent=1.0, max_iter=5000, tol=1e-15, random_state=0
+    ).fit(x)
     n = x.to_scipy().toarray()
     pmi = np.log(n * n.sum() / np.outer(n.sum(axis=1), n.sum(axis=0)))
     f = model.fit_.factors
@@ -79,16 +82,33 @@ def test_stochastic_vectors_come_near_pmi():
         walk.append(int(np.searchsorted(np.cumsum(transition[walk[-1]]), rng.random())))
     lines = np.array_split(np.array(walk) % 6, 400)
     model = SkipGram(
-        6, window=1, negatives=1, noise_exponent=1.0, sample=None, min_count=1, max_iter=30, learning_rate=0.05, random_state=0, deterministic=True
-    ).fit([line.tolist() for line in lines])  # fmt: skip
-    n = eckart.cooccurrence([line.tolist() for line in lines], window=1, min_count=1).to_scipy().toarray()
+        6,
+        window=1,
+        negatives=1,
+        noise_exponent=1.0,
+        sample=None,
+        min_count=1,
+        max_iter=30,
+        learning_rate=0.05,
+        random_state=0,
+        deterministic=True,
+    ).fit([line.tolist() for line in lines])
+    n = (
+        eckart.cooccurrence([line.tolist() for line in lines], window=1, min_count=1)
+        .to_scipy()
+        .toarray()
+    )
     pmi = np.log(n * n.sum() / np.outer(n.sum(axis=1), n.sum(axis=0)))
     f = model.fit_.factors
     assert np.abs(f.vectors @ f.context.T - pmi).max() < 0.1
 
 
 @settings(max_examples=30, deadline=None)
-@given(seed=st.integers(0, 10**6), loss=st.sampled_from(["negative", "softmax"]), r=st.sampled_from([1.0, 3.0, 5.0]))
+@given(
+    seed=st.integers(0, 10**6),
+    loss=st.sampled_from(["negative", "softmax"]),
+    r=st.sampled_from([1.0, 3.0, 5.0]),
+)
 def test_no_vectors_beat_the_lower_bound(seed, loss, r):
     rng = np.random.default_rng(seed)
     x = counts_of(rng.poisson(1.5, (6, 6)) * rng.integers(1, 4, (6, 6)) + np.eye(6))
@@ -121,7 +141,9 @@ def test_measured_gradient_is_the_derivative_of_the_measured_loss(loss):
         plus, minus = n, total * np.exp(s) / np.exp(s).sum(axis=1, keepdims=True)
     size = np.linalg.norm(plus @ context) + np.linalg.norm(minus @ context)
     expected = np.linalg.norm(slope) * n.sum() / size
-    assert measure(problem, Embedding(vectors, context), CpuEngine(1)).gradient == pytest.approx(expected, rel=1e-5)
+    assert measure(problem, Embedding(vectors, context), CpuEngine(1)).gradient == pytest.approx(
+        expected, rel=1e-5
+    )
 
 
 def test_words_of_one_group_are_neighbours():
@@ -137,14 +159,19 @@ def test_words_of_one_group_are_neighbours():
 def grouped(groups, words, sentences, length, seed=0):
     """Sentences of the words of one group each."""
     rng = np.random.default_rng(seed)
-    drawn = rng.integers(words // groups, size=(sentences, length)) * groups + rng.integers(groups, size=(sentences, 1))
+    drawn = rng.integers(words // groups, size=(sentences, length)) * groups + rng.integers(
+        groups, size=(sentences, 1)
+    )
     return [[f"w{j}" for j in row] for row in drawn]
 
 
-@pytest.mark.parametrize(("groups", "words", "sentences"), [(4, 20, 200), (6, 60, 500), (10, 300, 500)])
+@pytest.mark.parametrize(
+    ("groups", "words", "sentences"), [(4, 20, 200), (6, 60, 500), (10, 300, 500)]
+)
 def test_few_and_frequent_words_are_learned_by_default(groups, words, sentences):
     model = SkipGram(random_state=0, deterministic=True).fit(grouped(groups, words, sentences, 8))
-    assert model.certificate_["loss over chance"] < -1  # the groups alone are worth log(groups) of a pair, and more
+    # the groups alone are worth log(groups) of a pair, and more
+    assert model.certificate_["loss over chance"] < -1
     assert model.certificate_.holds
     v = model.vectors_
     near = [v.neighbours(word, 1)[0][0] for word in v.words]
@@ -155,7 +182,9 @@ def test_few_and_frequent_words_are_learned_by_default(groups, words, sentences)
 
 def test_vectors_that_know_only_counts_have_no_certificate_and_say_what_to_do():
     with pytest.warns(UserWarning, match="use PMI, which uses every pair"):
-        model = SkipGram(random_state=0, sample=1e-3, max_iter=5, deterministic=True).fit(grouped(6, 60, 500, 8))
+        model = SkipGram(random_state=0, sample=1e-3, max_iter=5, deterministic=True).fit(
+            grouped(6, 60, 500, 8)
+        )
     assert not model.certificate_.holds
     assert "loss over chance" in model.certificate_.reason
 
@@ -168,9 +197,9 @@ def test_passes_follow_the_length_of_the_text():
 
 
 def test_untrained_vectors_have_no_certificate():
-    model = SkipGram(16, min_count=1, max_iter=1, learning_rate=1e-9, last_learning_rate=0, random_state=0).fit(
-        topics()
-    )
+    model = SkipGram(
+        16, min_count=1, max_iter=1, learning_rate=1e-9, last_learning_rate=0, random_state=0
+    ).fit(topics())
     assert not model.certificate_.holds
     assert "loss over chance" in model.certificate_.reason
 
@@ -178,7 +207,15 @@ def test_untrained_vectors_have_no_certificate():
 @pytest.mark.parametrize("bias", [False, True])
 def test_deterministic_bits_do_not_depend_on_threads(bias):
     def fit(threads, seed=0):
-        return SkipGram(8, min_count=1, max_iter=2, deterministic=True, bias=bias, random_state=seed, n_threads=threads)
+        return SkipGram(
+            8,
+            min_count=1,
+            max_iter=2,
+            deterministic=True,
+            bias=bias,
+            random_state=seed,
+            n_threads=threads,
+        )
 
     ends = [fit(t).fit(topics()).fit_.factors for t in (1, 2, 5)]
     other = fit(1, seed=1).fit(topics()).fit_.factors
@@ -203,11 +240,15 @@ def test_items_may_be_numbers():
 def test_text_in_vectors_out_in_a_pipeline():
     texts = [" ".join(words) for words in topics(1, 600)]
     labels = [text[0] for text in texts]
-    model = make_pipeline(SkipGram(8, min_count=1, max_iter=10, sample=None, random_state=0), LogisticRegression())
+    model = make_pipeline(
+        SkipGram(8, min_count=1, max_iter=10, sample=None, random_state=0), LogisticRegression()
+    )
     assert model.fit(texts[:400], labels[:400]).score(texts[400:], labels[400:]) > 0.99
     first = model[0]
     np.testing.assert_allclose(
-        first.transform(["a1 a1 b2 zzz"])[0], (2 * first.vectors_["a1"] + first.vectors_["b2"]) / 3, rtol=1e-5
+        first.transform(["a1 a1 b2 zzz"])[0],
+        (2 * first.vectors_["a1"] + first.vectors_["b2"]) / 3,
+        rtol=1e-5,
     )
     assert first.get_feature_names_out().tolist() == [f"skipgram{i}" for i in range(8)]
     assert clone(first).get_params() == first.get_params()
@@ -357,7 +398,9 @@ def test_text_without_pairs_is_refused():
         SkipGram().fit(Counts(np.array([0, 1]), np.array([0]), np.array([1.0]), 3))
 
 
-@pytest.mark.parametrize("options", [{"solver": "exact"}, {"loss": "softmax"}, {"deterministic": True}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{"solver": "exact"}, {"loss": "softmax"}, {"deterministic": True}], ids=str
+)
 def test_a_sample_that_leaves_no_pair_is_refused(options):
     model = SkipGram(2, min_count=1, sample=1e-9, random_state=0, **options)
     with pytest.raises(InputError, match=r"sample=1e-09 .* no two of them .* sample=None"):
@@ -384,4 +427,6 @@ def test_softmax_of_a_large_vocabulary_is_refused():
 
 def test_a_rate_that_explodes_is_said():
     with pytest.raises(InputError, match="learning_rate"):
-        SkipGram(8, min_count=1, learning_rate=1e30, last_learning_rate=1e30, random_state=0).fit(topics())
+        SkipGram(8, min_count=1, learning_rate=1e30, last_learning_rate=1e30, random_state=0).fit(
+            topics()
+        )

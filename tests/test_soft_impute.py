@@ -1,4 +1,5 @@
-"""Soft-Impute: the minimiser of 1/2 ||Pi(A - B)||^2 + tau ||B||_*, its path, its duality gap, and the engine's sampled products."""
+"""Soft-Impute: the minimiser of 1/2 ||Pi(A - B)||^2 + tau ||B||_*, its path, its duality gap, and
+the engine's sampled products."""
 
 from __future__ import annotations
 
@@ -13,7 +14,14 @@ from scipy import sparse
 import eckart
 from eckart.certify.nuclear import gap_certificate
 from eckart.complete.nuclear import soft_impute
-from eckart.complete.nuclear.operators import Operator, norms, partial_svd, randomized_svd, rank_one, shrink
+from eckart.complete.nuclear.operators import (
+    Operator,
+    norms,
+    partial_svd,
+    randomized_svd,
+    rank_one,
+    shrink,
+)
 from eckart.complete.nuclear.soft_impute import SoftImpute
 from eckart.engines import engine_named
 from eckart.engines.cpu.engine import CpuEngine
@@ -25,8 +33,12 @@ from eckart.trace import StopReason
 ODD = {
     "equal": np.full((4, 3), 2.0),
     "one": np.array([[np.nan, 3.0], [np.nan, np.nan]]),
-    "empty row and column": np.array([[1.0, np.nan, 2.0], [np.nan, np.nan, np.nan], [2.0, np.nan, 4.0]]),
-    "blocks": np.array([[1.0, 2.0, np.nan, np.nan], [2.0, 4.0, np.nan, np.nan], [np.nan, np.nan, 1.0, 1.0]]),
+    "empty row and column": np.array(
+        [[1.0, np.nan, 2.0], [np.nan, np.nan, np.nan], [2.0, np.nan, 4.0]]
+    ),
+    "blocks": np.array(
+        [[1.0, 2.0, np.nan, np.nan], [2.0, 4.0, np.nan, np.nan], [np.nan, np.nan, 1.0, 1.0]]
+    ),
     "zeros": np.zeros((3, 3)),
 }
 """Tables that every solver of this family has an answer for."""
@@ -41,7 +53,9 @@ def planted(seed=0, n=60, m=50, k=3, share=0.5, noise=0.05, dtype=np.float64):
 
 def random_observed(seed, n=23, m=17, share=0.3, dtype=np.float64):
     rng = np.random.default_rng(seed)
-    x = sparse.random_array((n, m), density=share, rng=rng, format="csr", dtype=np.float64).astype(dtype)
+    x = sparse.random_array((n, m), density=share, rng=rng, format="csr", dtype=np.float64).astype(
+        dtype
+    )
     x.data -= 0.5
     return Observed.from_scipy(x)
 
@@ -56,7 +70,9 @@ def whole(model):
 
 def test_threads_do_not_change_the_bits():
     _, x = planted(n=600, m=500, share=0.4)
-    one, two = (SoftImpute(tau=2.0, n_threads=t, random_state=0).fit(x).fit_.factors for t in (1, 3))
+    one, two = (
+        SoftImpute(tau=2.0, n_threads=t, random_state=0).fit(x).fit_.factors for t in (1, 3)
+    )
     assert one.left.tobytes() == two.left.tobytes()
     assert one.right.tobytes() == two.right.tobytes()
 
@@ -111,7 +127,9 @@ def test_randomized_svd_on_any_operator(single_pass):
     from scipy.sparse.linalg import aslinearoperator
 
     rng = np.random.default_rng(0)
-    a = (rng.standard_normal((80, 60)) * 0.5 ** np.arange(60)) @ np.linalg.qr(rng.standard_normal((60, 60)))[0]
+    a = (rng.standard_normal((80, 60)) * 0.5 ** np.arange(60)) @ np.linalg.qr(
+        rng.standard_normal((60, 60))
+    )[0]
     s = np.linalg.svd(a, compute_uv=False)
     for kind in (a, sparse.csr_array(a), aslinearoperator(a)):
         u, found, v = randomized_svd(kind, 5, single_pass=single_pass, random_state=0)
@@ -153,16 +171,25 @@ def test_descent_and_proximal_reach_the_same_minimum(seed, tau):
 
 
 def test_proximal_steps_end_at_a_small_duality_gap():
-    """Momentum swings around the minimum: on this table F stood still for a step at a gap of ten times the tolerance."""
+    """Momentum swings around the minimum: on this table F stood still for a step at a gap of ten
+    times the tolerance."""
     rng = np.random.default_rng(901_002_703)
-    a = rng.standard_normal((14, 2)) @ rng.standard_normal((2, 12)) + 0.1 * rng.standard_normal((14, 12))
+    a = rng.standard_normal((14, 2)) @ rng.standard_normal((2, 12)) + 0.1 * rng.standard_normal(
+        (14, 12)
+    )
     a[rng.random(a.shape) < 0.3] = np.nan
     tau = 0.1 * np.linalg.norm(np.nan_to_num(a), 2)
-    model = SoftImpute(tau=tau, method="proximal", tol=1e-5, max_iter=20_000, random_state=901_002_703).fit(a)
+    model = SoftImpute(
+        tau=tau, method="proximal", tol=1e-5, max_iter=20_000, random_state=901_002_703
+    ).fit(a)
     assert model.fit_.trace.reason is StopReason.CONVERGED
     assert model.certificate_.holds
-    limited = SoftImpute(1, tau=tau, method="proximal", tol=1e-5, max_iter=20_000, random_state=901_002_703).fit(a)
-    assert limited.fit_.trace.reason is StopReason.CONVERGED  # a rank that is asked for is no minimum over all ranks, and the fit ends
+    limited = SoftImpute(
+        1, tau=tau, method="proximal", tol=1e-5, max_iter=20_000, random_state=901_002_703
+    ).fit(a)
+    assert (
+        limited.fit_.trace.reason is StopReason.CONVERGED
+    )  # a rank that is asked for is no minimum over all ranks, and the fit ends
     assert not limited.certificate_.holds
 
 
@@ -199,7 +226,9 @@ def test_debiasing_takes_the_shrinkage_back():
 def test_tau_is_chosen_on_hidden_entries():
     a, x = planted(noise=0.3)
     model = SoftImpute(random_state=0).fit(x)
-    errors = [np.linalg.norm(whole(SoftImpute(tau=t, random_state=0).fit(x)) - a) for t in (0.05, 20.0)]
+    errors = [
+        np.linalg.norm(whole(SoftImpute(tau=t, random_state=0).fit(x)) - a) for t in (0.05, 20.0)
+    ]
     assert np.linalg.norm(whole(model) - a) < min(errors)
     assert model.tau_ > 0
 
@@ -232,11 +261,23 @@ def test_global_certificate_of_ridge_factors():
     _, x = planted()
     model = SoftImpute(tau=1.0, tol=1e-6, random_state=0).fit(x)
     f, entries = model.fit_.factors, Observed.from_nan(x)
-    assert gap_certificate(entries, f, 1.0, tol=1e-3, rng=np.random.default_rng(0), engine=engine_named(), ridge=True).holds
+    assert gap_certificate(
+        entries, f, 1.0, tol=1e-3, rng=np.random.default_rng(0), engine=engine_named(), ridge=True
+    ).holds
     skew = LowRank(2 * f.left, f.right / 2)  # the same matrix, but a larger ridge
-    assert not gap_certificate(entries, skew, 1.0, tol=1e-3, rng=np.random.default_rng(0), engine=engine_named(), ridge=True).holds
+    assert not gap_certificate(
+        entries,
+        skew,
+        1.0,
+        tol=1e-3,
+        rng=np.random.default_rng(0),
+        engine=engine_named(),
+        ridge=True,
+    ).holds
     low = LowRank(f.left[:, :1], f.right[:, :1])
-    bad = gap_certificate(entries, low, 1.0, tol=1e-3, rng=np.random.default_rng(0), engine=engine_named(), ridge=True)
+    bad = gap_certificate(
+        entries, low, 1.0, tol=1e-3, rng=np.random.default_rng(0), engine=engine_named(), ridge=True
+    )
     assert bad["residual norm ||R||_2"] > 1.0
     assert not bad.holds
 
@@ -284,7 +325,8 @@ def test_solver_never_raises_its_objective():
 
 
 def test_the_chosen_price_is_near_the_best_there_is():
-    """tau chosen on hidden entries against the tau of least true error; with debias the planted rank is found."""
+    """tau chosen on hidden entries against the tau of least true error; with debias the planted
+    rank is found."""
     rng = np.random.default_rng(5)
     a = rng.standard_normal((50, 2)) @ rng.standard_normal((2, 40))
     x = a + 0.5 * rng.standard_normal(a.shape)

@@ -1,4 +1,5 @@
-"""SoftImpute under convex losses: global minima proven by the gap and met by another method, and what happens at the edges."""
+"""SoftImpute under convex losses: global minima proven by the gap and met by another method, and
+what happens at the edges."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ def test_the_gap_closes(loss):
 
 
 def test_the_bound_is_below_and_bites():
-    """Another tau is not the minimum, and the certificate of its answer says so; nothing that was tried lies below the bound."""
+    """Another tau is not the minimum, and the certificate of its answer says so; nothing that was
+    tried lies below the bound."""
     x, _ = table("logistic", n=30, m=12)
     model = SoftImpute(loss="logistic", tau=2.0, tol=1e-4, random_state=0).fit(x)
     other = SoftImpute(loss="logistic", tau=4.0, tol=1e-4, random_state=0).fit(x)
@@ -37,12 +39,17 @@ def test_the_bound_is_below_and_bites():
 
 @pytest.mark.parametrize("loss", ["logistic", "poisson"])
 def test_alternating_ridges_find_the_same_minimum(loss):
-    """1/2 (||U||^2 + ||V||^2) is the nuclear norm: ALS of full rank with l2 = tau has the same value."""
+    """1/2 (||U||^2 + ||V||^2) is the nuclear norm: ALS of full rank with l2 = tau has the same
+    value."""
     x, _ = table(loss, n=14, m=8)
     convex = SoftImpute(loss=loss, tau=2.0, normalise=None, tol=1e-5, random_state=0).fit(x)
-    factors = ALS(8, loss=loss, l2=2.0, l2_power=0.0, biases=False, random_state=0, tol=1e-9, max_iter=400).fit(x)
+    factors = ALS(
+        8, loss=loss, l2=2.0, l2_power=0.0, biases=False, random_state=0, tol=1e-9, max_iter=400
+    ).fit(x)
     assert factors.objective_ == pytest.approx(convex.certificate_["value"], rel=1e-3)
-    np.testing.assert_allclose(factors.predict(np.arange(14)), convex.predict(np.arange(14)), atol=0.05)
+    np.testing.assert_allclose(
+        factors.predict(np.arange(14)), convex.predict(np.arange(14)), atol=0.05
+    )
 
 
 def test_nothing_is_left_above_the_largest_tau():
@@ -60,7 +67,8 @@ def test_tau_is_chosen_on_the_loss_and_helps():
     hidden, p = np.isnan(x), model.predict(np.arange(120))
     assert ((p > 0) & (p < 1)).all()
     plain = np.broadcast_to(np.nanmean(x, axis=0), x.shape)
-    # a column of a hundred ones and zeros says little: the gain was 6 percent at the least on 30 seeds
+    # a column of a hundred ones and zeros says little: the gain was 6 percent at the least on 30
+    # seeds
     assert np.mean((p - a)[hidden] ** 2) < 0.97 * np.mean((plain - a)[hidden] ** 2)
 
 
@@ -69,7 +77,9 @@ def test_files_and_new_rows(tmp_path):
     model = SoftImpute(loss="ordered", tau=3.0, random_state=0).fit(x)
     model.save(tmp_path / "m.safetensors")
     back = eckart.load(tmp_path / "m.safetensors")
-    np.testing.assert_array_equal(back.predict_proba([0, 1], [1, 2]), model.predict_proba([0, 1], [1, 2]))
+    np.testing.assert_array_equal(
+        back.predict_proba([0, 1], [1, 2]), model.predict_proba([0, 1], [1, 2])
+    )
     assert (
         np.abs(back.predict(x[:4]) - model.predict(np.arange(4))).max() < 0.5
     )  # a row of its own is free of the others
@@ -79,7 +89,9 @@ def test_what_does_not_go_together_is_named():
     x, _ = table("logistic")
     with pytest.raises(InputError, match="debias=True came, wanted False with loss='logistic'"):
         SoftImpute(loss="logistic", debias=True).fit(x)
-    with pytest.raises(InputError, match="normalise='column' came, wanted 'auto', 'bias', 'global' or None"):
+    with pytest.raises(
+        InputError, match="normalise='column' came, wanted 'auto', 'bias', 'global' or None"
+    ):
         SoftImpute(loss="logistic", normalise="column").fit(x)
     with pytest.raises(InputError, match=r"X holds 2\.0 at row 0, column 0"):
         SoftImpute(loss="logistic").fit(np.where(np.isnan(x), np.nan, 2.0 + 0 * x))

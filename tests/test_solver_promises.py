@@ -37,7 +37,9 @@ class Hill:
         self.bounds = np.cumsum([0.0, *rises])
 
     def expect(self, theta):
-        return SimpleNamespace(bound=float(self.bounds[min(theta, len(self.bounds) - 1)]), weight=1.0, theta=theta)
+        return SimpleNamespace(
+            bound=float(self.bounds[min(theta, len(self.bounds) - 1)]), weight=1.0, theta=theta
+        )
 
     def maximise(self, statistics):
         return statistics.theta + 1
@@ -65,16 +67,22 @@ def test_a_converged_nmf_is_within_its_tolerance(tol):
     model = NMF(3, tol=tol, max_iter=5000, random_state=0).fit(x)
     assert model.fit_.trace.reason is StopReason.CONVERGED
     c = model.certificate_
-    # residuals are measured again at the returned point, one half sweep after those that stopped the loop
+    # residuals are measured again at the returned point, one half sweep after those that stopped
+    # the loop
     assert np.hypot(c["residual of W"], c["residual of H"]) <= 2 * tol
-    assert len(NMF(3, tol=tol / 10, max_iter=5000, random_state=0).fit(x).fit_.trace) > len(model.fit_.trace)
+    assert len(NMF(3, tol=tol / 10, max_iter=5000, random_state=0).fit(x).fit_.trace) > len(
+        model.fit_.trace
+    )
 
 
 def test_attempts_are_counted_and_limited(rng):
     a = rng.standard_normal((20, 2)) @ rng.standard_normal((2, 15))
     a[rng.random(a.shape) < 0.75] = np.nan  # too few entries: no attempt succeeds
     a[0] = a[:, 0] = 1.0
-    used = [ExactRecovery(2, attempts=n, max_iter=10**4, random_state=0).fit(a).fit_.plan["attempts"] for n in (1, 2)]
+    used = [
+        ExactRecovery(2, attempts=n, max_iter=10**4, random_state=0).fit(a).fit_.plan["attempts"]
+        for n in (1, 2)
+    ]
     assert used == [1, 2]
 
 
@@ -116,7 +124,12 @@ def test_the_variational_term_is_the_divergence_from_a_standard_normal():
     batch = SimpleNamespace(x=x, seen=None)
     with_term, without = (made(Net(v), batch) for v in (log_var, None))
     normal = torch.distributions.Normal
-    kl = torch.distributions.kl_divergence(normal(mean, (0.5 * log_var).exp()), normal(0.0, 1.0)).sum() / 5
+    kl = (
+        torch.distributions.kl_divergence(
+            normal(mean, (0.5 * log_var).exp()), normal(0.0, 1.0)
+        ).sum()
+        / 5
+    )
     assert float(with_term - without) == pytest.approx(0.7 * float(kl) / 4)
 
 
@@ -146,7 +159,14 @@ def test_a_chain_averages_after_its_burn_in_alone(rng):
         docs = engine.put(as_counts(read(rng.integers(0, 3, (20, 8)).astype(float)), "LDA"))
         priors = lda_gibbs.Priors(np.full(2, 0.5), 0.1)
         found = lda_gibbs.solve(
-            docs, priors, max_iter=2, burn_in=3, n_samples=4, n_init=1, engine=Heard(engine, calls), rng=rng
+            docs,
+            priors,
+            max_iter=2,
+            burn_in=3,
+            n_samples=4,
+            n_init=1,
+            engine=Heard(engine, calls),
+            rng=rng,
         )
     sweeps = [more["average"] for name, more in calls if name == "sweep"]
     assert sweeps == [False] * 3 + [True] * 4
@@ -155,7 +175,9 @@ def test_a_chain_averages_after_its_burn_in_alone(rng):
 
 def test_noise_words_are_others_in_every_epoch_while_the_rate_falls(rng):
     calls: list = []
-    pieces = Pieces.of(np.arange(40, dtype=np.int32) % 5, np.array([0, 20, 40]), np.ones(5), np.ones(5))
+    pieces = Pieces.of(
+        np.arange(40, dtype=np.int32) % 5, np.array([0, 20, 40]), np.ones(5), np.ones(5)
+    )
     how = Training(2, 2, 5, 5, epochs=4, rate=0.1, last_rate=0.02, bias=False, together=False)
     engine = engine_named("auto", None)
     with engine.at_work():
@@ -171,7 +193,9 @@ def test_no_column_is_hidden_whole(rng, monkeypatch):
     x[1:, 4] = np.nan  # one entry: if it were hidden nothing would be known of its column
     fitted: list = []
     original = NMF.fit
-    monkeypatch.setattr(NMF, "fit", lambda self, X, **more: (fitted.append(X), original(self, X, **more))[1])
+    monkeypatch.setattr(
+        NMF, "fit", lambda self, X, **more: (fitted.append(X), original(self, X, **more))[1]
+    )
     select_rank(x, [1], held_out=0.9, n_init=2, random_state=0)
     assert fitted[0].column_counts().min() >= 1
 
@@ -179,7 +203,9 @@ def test_no_column_is_hidden_whole(rng, monkeypatch):
 def test_a_checkpoint_of_another_layout_is_refused(tmp_path, monkeypatch):
     path = tmp_path / "fit.ckpt"
     checkpoint.Checkpoint(path, {"model": "PCA"}, seconds=0.0).save({"x": np.arange(4.0)})
-    np.testing.assert_array_equal(checkpoint.Checkpoint(path, {"model": "PCA"}).load()["x"], np.arange(4.0))
+    np.testing.assert_array_equal(
+        checkpoint.Checkpoint(path, {"model": "PCA"}).load()["x"], np.arange(4.0)
+    )
     with pytest.raises(FileError, match="model is 'PCA', wanted 'ALS'"):
         checkpoint.Checkpoint(path, {"model": "ALS"}).load()
     monkeypatch.setattr(checkpoint, "LAYOUT", checkpoint.LAYOUT + 1)

@@ -54,7 +54,8 @@ def test_by_entry_loses_nothing_and_keeps_every_row_and_column(x, share, seed):
     try:
         parts = split(seen, share, random_state=seed)
     except InputError:
-        # only where each entry is the last of its row or of its column, or all but such entries are protected
+        # only where each entry is the last of its row or of its column, or all but such entries are
+        # protected
         assert seen.nnz <= seen.shape[0] + seen.shape[1]
         return
     np.testing.assert_array_equal(together(parts.train, parts.test), x)
@@ -106,14 +107,21 @@ def test_by_row_is_the_fold_in_protocol(x, share, shown, seed):
     assert list(parts.train.rows) == list(seen.rows[parts.train_rows])
     assert list(parts.test.rows) == list(parts.fold_in.rows) == list(seen.rows[parts.test_rows])
     count = seen.row_counts()[parts.test_rows]
-    np.testing.assert_array_equal(parts.fold_in.row_counts(), np.clip(np.rint(shown * count), 1, count - 1))
+    np.testing.assert_array_equal(
+        parts.fold_in.row_counts(), np.clip(np.rint(shown * count), 1, count - 1)
+    )
     assert (parts.test.row_counts() >= 1).all()
     again = split(seen, share, by="row", fold_in=shown, random_state=seed)
     np.testing.assert_array_equal(again.test_rows, parts.test_rows)
     np.testing.assert_array_equal(dense(again.test), dense(parts.test))
 
 
-@given(gappy, st.floats(0.05, 0.95), st.sampled_from(["whole", "fraction", "date", "matrix", "huge"]), seeds)
+@given(
+    gappy,
+    st.floats(0.05, 0.95),
+    st.sampled_from(["whole", "fraction", "date", "matrix", "huge"]),
+    seeds,
+)
 @settings(max_examples=150, deadline=None)
 def test_by_time_overall_is_a_clean_cut(x, share, kind, seed):
     seen = labelled(x)
@@ -141,7 +149,13 @@ def test_by_time_overall_is_a_clean_cut(x, share, kind, seed):
     np.testing.assert_array_equal(parts.test.data, seen.data[wanted])
 
 
-@given(gappy, st.floats(0.05, 0.95) | st.integers(1, 4), st.sampled_from([1, 0.37, 2**60]), st.booleans(), seeds)
+@given(
+    gappy,
+    st.floats(0.05, 0.95) | st.integers(1, 4),
+    st.sampled_from([1, 0.37, 2**60]),
+    st.booleans(),
+    seeds,
+)
 @settings(max_examples=150, deadline=None)
 def test_by_time_per_row_takes_the_latest_of_each(x, held_out, unit, keep, seed):
     seen = labelled(x)

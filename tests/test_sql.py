@@ -44,7 +44,10 @@ def shop(tmp_path):
     with duckdb.connect(str(tmp_path / "shop.duckdb")) as c:
         given = pa.table(dict(zip(("usr", "item", "stars"), zip(*rows))))
         c.register("given", given)
-        c.execute("create table ratings as select usr, item::integer as item, stars::decimal(3, 1) as stars from given")
+        c.execute(
+            "create table ratings as select usr, item::integer as item, "
+            "stars::decimal(3, 1) as stars from given"
+        )
     with sqlite3.connect(tmp_path / "shop.sqlite") as c:
         c.execute("create table ratings (usr text, item integer, stars real)")
         c.executemany("insert into ratings values (?, ?, ?)", rows)
@@ -64,7 +67,8 @@ def test_a_query_of_a_file_is_the_table_itself(shop, file):
     _same(eckart.read(folder / file, RATINGS, **LONG), wanted)
     model = ALS(3, random_state=0).fit(str(folder / file), sql=RATINGS, **LONG)
     np.testing.assert_array_equal(
-        model.predict("u1", [3, 4]), ALS(3, random_state=0).fit(rows, rows=0, columns=1, values=2).predict("u1", [3, 4])
+        model.predict("u1", [3, 4]),
+        ALS(3, random_state=0).fit(rows, rows=0, columns=1, values=2).predict("u1", [3, 4]),
     )
 
 
@@ -72,7 +76,8 @@ def test_connections_of_python(shop):
     folder, rows = shop
     wanted = eckart.read(rows, rows=0, columns=1, values=2)
     with duckdb.connect(str(folder / "shop.duckdb")) as c:
-        c.execute("create temp table mine as select * from ratings")  # a table that only this connection sees
+        # a table that only this connection sees
+        c.execute("create temp table mine as select * from ratings")
         _same(eckart.read(c, "select * from mine", **LONG), wanted)
         assert c.execute("select count(*) from mine").fetchone() == (900,)  # still open
     with sqlite3.connect(folder / "shop.sqlite") as c:
@@ -112,21 +117,35 @@ def test_types_are_kept_and_null_is_missing(tmp_path):
         c.execute(TYPES)
         c.executemany("insert into t values (?, ?, ?, ?, ?)", ROWS)
     table = Answer(tmp_path / "t.duckdb", "select * from t").table(10**9)
-    assert [str(k) for k in table.schema.types] == ["string", "decimal128(9, 2)", "date32[day]", "int64", "double"]
+    assert [str(k) for k in table.schema.types] == [
+        "string",
+        "decimal128(9, 2)",
+        "date32[day]",
+        "int64",
+        "double",
+    ]
     x = eckart.read(tmp_path / "t.duckdb", "select id, price, n, x from t", index="id")
     np.testing.assert_array_equal(x.array, [[12.5, 7, 0.5], [np.nan] * 3, [-3.25, -1, 2.0]])
     assert list(x.rows) == ["ä", "b", "c"]
     days = eckart.read(
-        tmp_path / "t.duckdb", "select id, day, x from t where day is not null", rows="id", columns="day", values="x"
+        tmp_path / "t.duckdb",
+        "select id, day, x from t where day is not null",
+        rows="id",
+        columns="day",
+        values="x",
     )
     assert days.column_of(np.datetime64("1999-01-31")) == 0
 
 
-def test_an_answer_larger_than_memory_may_hold_is_streamed_and_its_file_removed(tmp_path, monkeypatch):
+def test_an_answer_larger_than_memory_may_hold_is_streamed_and_its_file_removed(
+    tmp_path, monkeypatch
+):
     with sqlite3.connect(tmp_path / "w.sqlite") as c:
-        c.execute("create table w (a, b)")  # no types: the first batches are whole numbers, later ones are not
+        # no types: the first batches are whole numbers, later ones are not
+        c.execute("create table w (a, b)")
         c.executemany(
-            "insert into w values (?, ?)", [(i, None if i < 150 else i / 4) for i in range(200)] + [(0.5, -1.0)]
+            "insert into w values (?, ?)",
+            [(i, None if i < 150 else i / 4) for i in range(200)] + [(0.5, -1.0)],
         )
     whole = eckart.read(tmp_path / "w.sqlite", "select * from w")
     monkeypatch.setattr("eckart.io.sql.answers.BATCH_ROWS", 50)
@@ -178,7 +197,9 @@ def test_a_connection_lost_on_the_way_says_after_how_many_rows(shop, monkeypatch
         def fetchmany(self, n):
             self.left -= 1
             if self.left < 0:
-                raise sqlite3.OperationalError("server closed the connection unexpectedly\nThis probably means ...")
+                raise sqlite3.OperationalError(
+                    "server closed the connection unexpectedly\nThis probably means ..."
+                )
             return self.inner.fetchmany(n)
 
         def __getattr__(self, name):
@@ -204,7 +225,9 @@ def test_a_database_without_a_query_asks_for_one(shop):
 @pytest.mark.parametrize("file", ["new.duckdb", "new.sqlite"])
 def test_tables_are_written_whole_or_not_at_all(tmp_path, file):
     place = str(tmp_path / file)
-    good = pa.RecordBatch.from_pylist([dict(zip(("id", "price", "day", "n", "x"), row)) for row in ROWS])
+    good = pa.RecordBatch.from_pylist(
+        [dict(zip(("id", "price", "day", "n", "x"), row)) for row in ROWS]
+    )
 
     def broken():
         yield good
@@ -246,21 +269,47 @@ def test_the_shell_reads_and_writes_databases(shop, monkeypatch):
     monkeypatch.chdir(folder)
     said = CliRunner().invoke(
         app,
-        ["complete", *_from(RATINGS), "--rows", "usr", "--columns", "item", "--values", "stars", "-k", "2", "--held-out", "0", "--model", "m.safetensors"],
+        [
+            "complete",
+            *_from(RATINGS),
+            "--rows",
+            "usr",
+            "--columns",
+            "item",
+            "--values",
+            "stars",
+            "-k",
+            "2",
+            "--held-out",
+            "0",
+            "--model",
+            "m.safetensors",
+        ],
         catch_exceptions=False,
-    )  # fmt: skip
+    )
     assert "shop.duckdb: 60 rows x 40 columns, 900 observed" in said.output
     assert "eckart-sql" not in said.output
     CliRunner().invoke(
-        app, ["recommend", "m.safetensors", "--all", "-n", "2", "--to", "shop.sqlite:recs"], catch_exceptions=False
+        app,
+        ["recommend", "m.safetensors", "--all", "-n", "2", "--to", "shop.sqlite:recs"],
+        catch_exceptions=False,
     )
     with sqlite3.connect("shop.sqlite") as c:
-        found = c.execute("select usr, item, score from recs where rank = 1 order by usr").fetchall()
+        found = c.execute(
+            "select usr, item, score from recs where rank = 1 order by usr"
+        ).fetchall()
     best = eckart.load("m.safetensors").recommend(n=1)
     assert found == sorted((u, c, pytest.approx(s)) for u, _, c, s in best)
     CliRunner().invoke(
         app,
-        ["reduce", *_from("select item, stars from ratings"), "-k", "1", "--to", "shop.duckdb:codes"],
+        [
+            "reduce",
+            *_from("select item, stars from ratings"),
+            "-k",
+            "1",
+            "--to",
+            "shop.duckdb:codes",
+        ],
         catch_exceptions=False,
     )
     assert Answer("shop.duckdb", "select * from codes").table(10**9).num_rows == 900
@@ -281,7 +330,8 @@ def test_postgresql(tmp_path):
             c.execute(TYPES)
             c.cursor().executemany("insert into t values (%s, %s, %s, %s, %s)", ROWS)
             c.execute(
-                "create table ratings as select 'u' || (i % 50) as usr, i % 77 as item, (i % 9)::numeric(3, 1) as stars from generate_series(0, 3849) i"
+                "create table ratings as select 'u' || (i % 50) as usr, i % 77 as item, "
+                "(i % 9)::numeric(3, 1) as stars from generate_series(0, 3849) i"
             )
         wanted = {"id": ["ä", "b", "c"], "n": [7, None, -1]}
         sources = [address]
@@ -291,16 +341,25 @@ def test_postgresql(tmp_path):
             x = eckart.read(source, "select id, price, x from t order by id", index="id")
             assert sorted(map(float, x.array[~np.isnan(x.array)])) == [-3.25, 0.5, 2.0, 12.5]
             assert Answer(source, "select id, n from t").table(10**9).to_pydict() == wanted
-            assert eckart.read(source, "select * from ratings", **LONG, duplicates="last").shape == (50, 77)
+            assert eckart.read(
+                source, "select * from ratings", **LONG, duplicates="last"
+            ).shape == (50, 77)
         with pytest.raises(EckartError, match="read-only"):
             Answer(address, "delete from t returning id").table(10**9)
         with pytest.raises(InputError, match="refused the query"):
             Answer(address, "select nothing from t").table(10**9)
         live.rollback()
-        batch = pa.RecordBatch.from_pylist([{"usr": "ann", "score": 0.5}, {"usr": None, "score": None}])
+        batch = pa.RecordBatch.from_pylist(
+            [{"usr": "ann", "score": 0.5}, {"usr": None, "score": None}]
+        )
         assert write_sql(address, "recs", [batch, batch]) == 4
         with pytest.raises(FileError, match="as it was"):
-            write_sql(address, "recs", (b if i < 3 else 1 / 0 for i, b in enumerate([batch] * 5)), "replace")
+            write_sql(
+                address,
+                "recs",
+                (b if i < 3 else 1 / 0 for i, b in enumerate([batch] * 5)),
+                "replace",
+            )
         assert live.execute("select count(*) from recs").fetchone() == (4,)
         live.rollback()
         other = psycopg.connect(address, autocommit=True)
@@ -350,11 +409,17 @@ def test_batches_fetched_ahead_are_the_same_and_leave_no_thread():
 @pytest.mark.parametrize(
     "statement",
     [
-        "vacuum into 'stolen.db'", "attach 'stolen.db' as s", "pragma journal_mode = delete", "create table z(a)", "select load_extension('x')",
+        "vacuum into 'stolen.db'",
+        "attach 'stolen.db' as s",
+        "pragma journal_mode = delete",
+        "create table z(a)",
+        "select load_extension('x')",
         "delete from ratings",
     ],
-)  # fmt: skip
-def test_statements_of_sqlite_are_refused_before_they_are_carried_out(tmp_path, monkeypatch, statement):
+)
+def test_statements_of_sqlite_are_refused_before_they_are_carried_out(
+    tmp_path, monkeypatch, statement
+):
     import sqlite3
 
     monkeypatch.chdir(tmp_path)
@@ -365,11 +430,21 @@ def test_statements_of_sqlite_are_refused_before_they_are_carried_out(tmp_path, 
     with pytest.raises(InputError):
         Answer("shop.sqlite", statement).table(10**6)
     assert [p.name for p in tmp_path.iterdir()] == ["shop.sqlite"]
-    assert Answer("shop.sqlite", "select count(*) as n from ratings").table(10**6).to_pydict() == {"n": [1]}
+    assert Answer("shop.sqlite", "select count(*) as n from ratings").table(10**6).to_pydict() == {
+        "n": [1]
+    }
 
 
 @pytest.mark.parametrize("source", ["table.csv", "t*.csv", "shop.duckdb"])
-@pytest.mark.parametrize("statement", ["select * from read_csv('{}')", "select * from '{}'", "select * from read_text('{}')", "select * from glob('{}')"])
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "select * from read_csv('{}')",
+        "select * from '{}'",
+        "select * from read_text('{}')",
+        "select * from glob('{}')",
+    ],
+)
 def test_queries_of_duckdb_reach_no_other_file(tmp_path, monkeypatch, source, statement):
     duckdb = pytest.importorskip("duckdb")
     outside = tmp_path / "outside"
@@ -388,17 +463,31 @@ def test_queries_of_duckdb_reach_no_other_file(tmp_path, monkeypatch, source, st
 @pytest.mark.parametrize(
     "address",
     [
-        "postgresql://ann:s3cr3t@db/shop", "postgresql://ann:s3cr@t@db/shop", "postgresql://ann:s3cr3t@t@db:5432/shop?sslmode=require",
+        "postgresql://ann:s3cr3t@db/shop",
+        "postgresql://ann:s3cr@t@db/shop",
+        "postgresql://ann:s3cr3t@t@db:5432/shop?sslmode=require",
         "mysql+pymysql://ann:s3/cr3t@db/shop",
-        "postgresql://db/shop?user=ann&password=s3cr3t", "snowflake://ann@account/db?token=s3cr3t", "mssql://db/shop;pwd=s3cr3t;x=1", "s3://bucket/x?secret_key=s3cr3t",
-        "s3://bucket/x?access_key=s3cr3t&region=eu", "postgresql://ann:s%33cr3t@db/shop", "postgresql://:s3cr3t@db/shop", "host=db user=ann password='s3cr3t'",
+        "postgresql://db/shop?user=ann&password=s3cr3t",
+        "snowflake://ann@account/db?token=s3cr3t",
+        "mssql://db/shop;pwd=s3cr3t;x=1",
+        "s3://bucket/x?secret_key=s3cr3t",
+        "s3://bucket/x?access_key=s3cr3t&region=eu",
+        "postgresql://ann:s%33cr3t@db/shop",
+        "postgresql://:s3cr3t@db/shop",
+        "host=db user=ann password='s3cr3t'",
     ],
-)  # fmt: skip
+)
 def test_no_message_shows_a_password(address):
     from eckart.io.sql.databases import said, shown
 
     written = shown(address)
     for part in ("s3cr3t", "s3cr", "cr3t", "%33"):
         assert part not in written
-    password = next(word for word in ("s3cr3t@t", "s3cr@t", "s3/cr3t", "s3cr3t") if word in address.replace("%33", "3"))
-    assert password not in said(RuntimeError(f"connection to {address} failed: password {password} is wrong"), address)
+    password = next(
+        word
+        for word in ("s3cr3t@t", "s3cr@t", "s3/cr3t", "s3cr3t")
+        if word in address.replace("%33", "3")
+    )
+    assert password not in said(
+        RuntimeError(f"connection to {address} failed: password {password} is wrong"), address
+    )

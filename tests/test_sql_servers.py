@@ -1,4 +1,5 @@
-"""Servers that a test starts itself: MariaDB by SQLAlchemy and by connections of Python, Parquet in an S3-like store; skipped where programs are absent."""
+"""Servers that a test starts itself: MariaDB by SQLAlchemy and by connections of Python, Parquet in
+an S3-like store; skipped where programs are absent."""
 
 from __future__ import annotations
 
@@ -31,7 +32,9 @@ RATINGS = [(f"u{i % 50}", i % 77, (i % 9) / 2) for i in range(3850)]
 def mariadb():
     """The address of a MariaDB server with two tables, and connections of Python to it."""
     pytest.importorskip("duckdb", reason="the extra sql is not installed")
-    pymysql = pytest.importorskip("pymysql", reason="pymysql is not installed: pip install pymysql sqlalchemy")
+    pymysql = pytest.importorskip(
+        "pymysql", reason="pymysql is not installed: pip install pymysql sqlalchemy"
+    )
     pytest.importorskip("sqlalchemy")
     if program("mariadbd") is None:
         pytest.skip("no MariaDB server is installed: apt-get install mariadb-server")
@@ -39,10 +42,14 @@ def mariadb():
         host, _, rest = place.partition("@")[2].partition(":")
 
         def connect():
-            return pymysql.connect(host=host, port=int(rest.partition("/")[0]), user="root", database="shop")
+            return pymysql.connect(
+                host=host, port=int(rest.partition("/")[0]), user="root", database="shop"
+            )
 
         with connect() as c, c.cursor() as cursor:
-            cursor.execute("create table t (id varchar(9), price decimal(9, 2), day date, n bigint, x double)")
+            cursor.execute(
+                "create table t (id varchar(9), price decimal(9, 2), day date, n bigint, x double)"
+            )
             cursor.executemany("insert into t values (%s, %s, %s, %s, %s)", ROWS)
             cursor.execute("create table ratings (usr varchar(9), item int, stars decimal(3, 1))")
             cursor.executemany("insert into ratings values (%s, %s, %s)", RATINGS)
@@ -61,11 +68,15 @@ def test_mariadb_is_read_with_its_types_and_only_read(mariadb):
             assert pa.types.is_date(table.schema.field("day").type)
             x = eckart.read(source, "select id, price, x from t order by id", index="id")
             assert np.isnan(x.array).sum() == 2
-            assert eckart.read(source, "select * from ratings", **LONG, duplicates="last").shape == (50, 77)
+            assert eckart.read(
+                source, "select * from ratings", **LONG, duplicates="last"
+            ).shape == (50, 77)
         for query in ("delete from t returning id", "update t set n = 1"):
             with pytest.raises(EckartError):
                 Answer(address, query).table(10**9)
-        few = Answer(address, "select usr from ratings where usr like '%u4%' and item % 2 = 1").table(10**9)
+        few = Answer(
+            address, "select usr from ratings where usr like '%u4%' and item % 2 = 1"
+        ).table(10**9)
         assert set(few.column("usr").to_pylist()) == {"u4", *(f"u{i}" for i in range(40, 50))}
         with pytest.raises(InputError, match=r"refused the query: .*nothing"):
             Answer(address, "select nothing from t").table(10**9)
@@ -77,7 +88,10 @@ def test_mariadb_is_read_with_its_types_and_only_read(mariadb):
 def test_mariadb_is_written_whole_or_not_at_all(mariadb):
     address, connect = mariadb
     batch = pa.RecordBatch.from_pylist(
-        [{"usr": "a\"`'%s", "score": 0.1, "100 %`": True}, {"usr": None, "score": None, "100 %`": None}]
+        [
+            {"usr": "a\"`'%s", "score": 0.1, "100 %`": True},
+            {"usr": None, "score": None, "100 %`": None},
+        ]
     )
     live = connect()
 
@@ -113,12 +127,37 @@ def test_mariadb_from_the_shell(mariadb, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     long = ["--rows", "usr", "--columns", "item", "--values", "stars", "--duplicates", "last"]
     CliRunner().invoke(
-        app, ["complete", "--from", address, "--sql", "select usr, item, stars from ratings", *long, "-k", "2", "--held-out", "0", "--model", "m.safetensors"],
+        app,
+        [
+            "complete",
+            "--from",
+            address,
+            "--sql",
+            "select usr, item, stars from ratings",
+            *long,
+            "-k",
+            "2",
+            "--held-out",
+            "0",
+            "--model",
+            "m.safetensors",
+        ],
         catch_exceptions=False,
-    )  # fmt: skip
+    )
     said = CliRunner().invoke(
-        app, ["recommend", "m.safetensors", "--all", "-n", "3", "--include-seen", "--to", f"{address}:lists"], catch_exceptions=False
-    )  # fmt: skip
+        app,
+        [
+            "recommend",
+            "m.safetensors",
+            "--all",
+            "-n",
+            "3",
+            "--include-seen",
+            "--to",
+            f"{address}:lists",
+        ],
+        catch_exceptions=False,
+    )
     assert said.exit_code == 0, said.output
     assert Answer(address, "select * from lists").table(10**9).num_rows == 150
 
@@ -144,15 +183,25 @@ def test_a_server_that_is_not_there_is_one_line(mariadb):
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
-    """An S3-like store in a process of its own, with a bucket; programs find it by the environment, as they find others."""
+    """An S3-like store in a process of its own, with a bucket; programs find it by the environment,
+    as they find others."""
     pytest.importorskip("duckdb", reason="the extra sql is not installed")
     python = os.environ.get("ECKART_MOTO") or sys.executable
-    if "ECKART_MOTO" not in os.environ and (find_spec("moto") is None or find_spec("flask") is None):
-        pytest.skip("moto is not installed: pip install 'moto[server]', or name the Python that has it by ECKART_MOTO")
+    if "ECKART_MOTO" not in os.environ and (
+        find_spec("moto") is None or find_spec("flask") is None
+    ):
+        pytest.skip(
+            "moto is not installed: pip install 'moto[server]', or name the Python that "
+            "has it by ECKART_MOTO"
+        )
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    running = subprocess.Popen([python, "-m", "moto.server", "-p", str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
+    running = subprocess.Popen(
+        [python, "-m", "moto.server", "-p", str(port)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     known = {
         "AWS_ACCESS_KEY_ID": "key",
         "AWS_SECRET_ACCESS_KEY": "secret",
@@ -190,9 +239,9 @@ def test_parquet_in_a_store_is_read_by_its_address(store, tmp_path, monkeypatch)
     for place in ("s3://shop/ratings", "s3://shop/ratings/*.parquet"):
         assert eckart.read(place, "select * from data", **LONG, duplicates="last").shape == wanted
     count = "select count(*) as n from data where stars > 2"
-    assert Answer("s3://shop/ratings/part-0.parquet", count).table(10**9).column("n").to_pylist() == [
-        sum(s > 2 for _, _, s in parts[0])
-    ]
+    assert Answer("s3://shop/ratings/part-0.parquet", count).table(10**9).column(
+        "n"
+    ).to_pylist() == [sum(s > 2 for _, _, s in parts[0])]
     people = eckart.read("s3://shop/people.csv", "select * from data", index="name")
     assert np.isnan(people.array).sum() == 1
     for place, words in (

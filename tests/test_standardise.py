@@ -22,7 +22,9 @@ def standardised(x):
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 2**31), st.lists(st.integers(-6, 6), min_size=4, max_size=4))
 def test_codes_do_not_depend_on_units(seed, powers):
-    x = np.random.default_rng(seed).standard_normal((30, 4)) @ np.random.default_rng(seed + 1).standard_normal((4, 4))
+    x = np.random.default_rng(seed).standard_normal((30, 4)) @ np.random.default_rng(
+        seed + 1
+    ).standard_normal((4, 4))
     units = 10.0 ** np.array(powers)
     a, b = PCA(2, scale=True).fit(x), PCA(2, scale=True).fit(x * units)
     assert np.allclose(a.explained_variance_, b.explained_variance_)
@@ -32,12 +34,17 @@ def test_codes_do_not_depend_on_units(seed, powers):
     )
     if gap:  # directions of equal variance may turn
         assert np.allclose(np.abs(a.transform(x)), np.abs(b.transform(x * units)), atol=1e-6)
-        assert np.allclose(a.inverse_transform(a.transform(x)) * units, b.inverse_transform(b.transform(x * units)))
+        assert np.allclose(
+            a.inverse_transform(a.transform(x)) * units, b.inverse_transform(b.transform(x * units))
+        )
 
 
 @pytest.mark.parametrize("solver", ["svd", "eigh", "randomized", "lanczos", "power"])
 def test_it_is_the_pca_of_standardised_columns(solver):
-    a, b = PCA(3, scale=True, svd_solver=solver, random_state=0), PCA(3, svd_solver=solver, random_state=0)
+    a, b = (
+        PCA(3, scale=True, svd_solver=solver, random_state=0),
+        PCA(3, svd_solver=solver, random_state=0),
+    )
     codes, wanted = a.fit_transform(WINE), b.fit_transform(standardised(WINE))
     assert np.allclose(np.abs(codes), np.abs(wanted), atol=1e-3)
     assert np.allclose(a.mean_, WINE.mean(axis=0))
@@ -54,8 +61,13 @@ def test_gaps_are_filled_in_the_units_of_the_data():
     model = PCA(3, scale=True, random_state=0).fit(x)
     filled = model.impute(x)
     assert np.allclose(filled[~np.isnan(x)], x[~np.isnan(x)])
-    plain, means = PCA(3, random_state=0).fit(x).impute(x), np.where(np.isnan(x), np.nanmean(x, axis=0), x)
-    error = [np.mean(((f - WINE) / WINE.std(axis=0))[np.isnan(x)] ** 2) for f in (filled, plain, means)]
+    plain, means = (
+        PCA(3, random_state=0).fit(x).impute(x),
+        np.where(np.isnan(x), np.nanmean(x, axis=0), x),
+    )
+    error = [
+        np.mean(((f - WINE) / WINE.std(axis=0))[np.isnan(x)] ** 2) for f in (filled, plain, means)
+    ]
     assert error[0] < 0.9 * min(error[1:])
 
 
@@ -64,7 +76,11 @@ def test_sparse_blocks_and_partial_fit_agree_with_the_array():
     whole = PCA(2, scale=True).fit(x)
     blocks = [x[:100], x[100:]]
     parts = PCA(2, scale=True).partial_fit(blocks[0]).partial_fit(blocks[1])
-    for other in (PCA(2, scale=True).fit(sparse.csr_array(x)), PCA(2, scale=True).fit(blocks), parts):
+    for other in (
+        PCA(2, scale=True).fit(sparse.csr_array(x)),
+        PCA(2, scale=True).fit(blocks),
+        parts,
+    ):
         assert np.allclose(other.scale_, whole.scale_)
         assert np.allclose(other.explained_variance_, whole.explained_variance_)
         assert np.allclose(np.abs(other.transform(x)), np.abs(whole.transform(x)), atol=1e-6)
@@ -78,7 +94,10 @@ def test_saved_with_its_units(tmp_path):
     model.save(tmp_path / "m.safetensors")
     again = load(tmp_path / "m.safetensors")
     assert (again.transform(WINE) == model.transform(WINE)).all()
-    assert (again.inverse_transform(again.transform(WINE)) == model.inverse_transform(model.transform(WINE))).all()
+    assert (
+        again.inverse_transform(again.transform(WINE))
+        == model.inverse_transform(model.transform(WINE))
+    ).all()
 
 
 def test_a_constant_column_stays():

@@ -1,4 +1,5 @@
-"""Work in steps that was killed: what was done is not done again, what the time decided stays decided, and files of other work or with damage are refused."""
+"""Work in steps that was killed: what was done is not done again, what the time decided stays
+decided, and files of other work or with damage are refused."""
 
 from __future__ import annotations
 
@@ -23,7 +24,11 @@ class Killed(Exception):
 
 def entries(seed=0):
     rng = np.random.default_rng(seed)
-    a = rng.standard_normal((30, 1)) @ rng.standard_normal((1, 16)) + 0.2 * rng.standard_normal((30, 16)) + 3
+    a = (
+        rng.standard_normal((30, 1)) @ rng.standard_normal((1, 16))
+        + 0.2 * rng.standard_normal((30, 16))
+        + 3
+    )
     a[rng.random(a.shape) < 0.4] = np.nan
     return observed(a)
 
@@ -54,7 +59,13 @@ def compared(x, folder=None, budget=60.0):
 def told(found):
     """All of a comparison but its times."""
     tuning = None if found.tuning is None else [trial[:-1] for trial in found.tuning.table]
-    return found.method, found.parameters, [(*row[:3], row.words) for row in found.table], tuning, found.reason
+    return (
+        found.method,
+        found.parameters,
+        [(*row[:3], row.words) for row in found.table],
+        tuning,
+        found.reason,
+    )
 
 
 @cache
@@ -85,14 +96,22 @@ def killed_at(monkeypatch, name, count, work, by=Killed):
     [("c.bayes", 5), ("c.tune.candidate-1.fold-0", 1), ("c.bayes-2", 3)]
     + [
         pytest.param(*at, marks=pytest.mark.slow)
-        for at in (("c", 1), ("c", 5), ("c.biases", 1), ("c.als", 1), ("c.tune", 2), ("c.tune.final", 1))
+        for at in (
+            ("c", 1),
+            ("c", 5),
+            ("c.biases", 1),
+            ("c.als", 1),
+            ("c.tune", 2),
+            ("c.tune.final", 1),
+        )
     ],
 )
 def test_a_killed_comparison_goes_on_to_the_same_choice(name, count, quick, monkeypatch, tmp_path):
     x = entries()
     killed_at(monkeypatch, name, count, lambda: compared(x, tmp_path))
     assert told(compared(x, tmp_path)) == whole_run()
-    assert [file.name for file in tmp_path.iterdir()] == ["c"]  # its steps stay until the work around it is complete
+    # its steps stay until the work around it is complete
+    assert [file.name for file in tmp_path.iterdir()] == ["c"]
 
 
 def test_candidates_that_were_judged_are_not_fitted_again(quick, monkeypatch, tmp_path):
@@ -100,9 +119,12 @@ def test_candidates_that_were_judged_are_not_fitted_again(quick, monkeypatch, tm
     killed_at(monkeypatch, "c.tune", 2, lambda: compared(x, tmp_path))
     fits = []
     fit = BayesianMF.fit
-    monkeypatch.setattr(BayesianMF, "fit", lambda self, *a, **b: fits.append(self) or fit(self, *a, **b))
+    monkeypatch.setattr(
+        BayesianMF, "fit", lambda self, *a, **b: fits.append(self) or fit(self, *a, **b)
+    )
     compared(x, tmp_path)
-    assert {fit.checkpoint.name for fit in fits} == {"c.bayes-2", "c.bayes-3", "c.bayes-4"}  # rounds that had not begun
+    # rounds that had not begun
+    assert {fit.checkpoint.name for fit in fits} == {"c.bayes-2", "c.bayes-3", "c.bayes-4"}
 
 
 @pytest.mark.slow
@@ -132,7 +154,9 @@ class Clock:
         monkeypatch.setattr(time, "process_time", lambda: self.now)
 
 
-@pytest.mark.parametrize(("name", "late"), [("c.bayes", 8), pytest.param("c.als", 1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("name", "late"), [("c.bayes", 8), pytest.param("c.als", 1, marks=pytest.mark.slow)]
+)
 def test_the_time_of_a_killed_run_counts(name, late, quick, monkeypatch, tmp_path):
     x, clock = entries(), Clock(monkeypatch)
     folders = [tmp_path / name for name in ("first", "whole", "killed")]
@@ -147,7 +171,8 @@ def test_the_time_of_a_killed_run_counts(name, late, quick, monkeypatch, tmp_pat
     assert compared(x, tmp_path, budget + 1).tuning is not None
     clock.now = 0.0
     killed_at(monkeypatch, name, late, lambda: compared(x, folders[2], budget))
-    assert spent_in(folders[2] / name) == pytest.approx(late)  # beside what tests before waited for clusters
+    # beside what tests before waited for clusters
+    assert spent_in(folders[2] / name) == pytest.approx(late)
     clock.now = 0.0  # another process
     assert told(compared(x, folders[2], budget)) == told(whole)
 
@@ -188,16 +213,32 @@ def test_every_changed_byte_is_refused(tmp_path):
     sound = path.read_bytes()
     for at in range(0, len(sound), 7):
         path.write_bytes(sound[:at] + bytes([sound[at] ^ 4]) + sound[at + 1 :])
-        with pytest.raises(FileError, match="delete it to start over"), steps_in(path, "work", x, {"k": 1}) as steps:
+        with (
+            pytest.raises(FileError, match="delete it to start over"),
+            steps_in(path, "work", x, {"k": 1}) as steps,
+        ):
             pass
     for end in (0, 1, 8, len(sound) // 2, len(sound) - 1):
         path.write_bytes(sound[:end])
-        with pytest.raises(FileError, match="not a complete checkpoint"), steps_in(path, "work", x, {"k": 1}):
+        with (
+            pytest.raises(FileError, match="not a complete checkpoint"),
+            steps_in(path, "work", x, {"k": 1}),
+        ):
             pass
 
 
-@pytest.mark.parametrize("hostile", [7, "text", [], {"done": 3}, {"done": {"began": "x"}, "spent": 0.0}, {"done": {"began": 0.0, "biases": [1]}, "spent": 0.0},
-                                     {"done": {}, "spent": "long"}])  # fmt: skip
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        7,
+        "text",
+        [],
+        {"done": 3},
+        {"done": {"began": "x"}, "spent": 0.0},
+        {"done": {"began": 0.0, "biases": [1]}, "spent": 0.0},
+        {"done": {}, "spent": "long"},
+    ],
+)
 def test_steps_of_a_wrong_shape_under_a_right_checksum_are_refused(hostile, tmp_path):
     x = entries()
     with steps_in(tmp_path / "c", "a comparison", x, {"k": 1}) as steps:
@@ -210,7 +251,10 @@ def test_an_error_of_the_work_is_not_blamed_on_the_file(tmp_path):
     x = entries()
     with steps_in(tmp_path / "c", "work", x, {}) as steps:
         steps.take("one", lambda: 1)
-    with pytest.raises(ValueError, match="of the work"), steps_in(tmp_path / "c", "work", x, {}) as steps:
+    with (
+        pytest.raises(ValueError, match="of the work"),
+        steps_in(tmp_path / "c", "work", x, {}) as steps,
+    ):
         steps.take("two" if steps.take("one", lambda: 1) else "", lambda: float("of the work"))
 
 

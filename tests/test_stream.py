@@ -34,7 +34,10 @@ def test_wide_partial_fit_agrees(wide):
     pca = PCA(5)
     for i in range(0, 900, 130):
         pca.partial_fit(wide[i : i + 130])
-    assert principal_angles(pca.components_.T, PCA(5, svd_solver="svd").fit(wide).components_.T).max() < 1e-2
+    assert (
+        principal_angles(pca.components_.T, PCA(5, svd_solver="svd").fit(wide).components_.T).max()
+        < 1e-2
+    )
     assert pca.n_samples_seen_ == 900
 
 
@@ -78,8 +81,14 @@ def test_partial_fit_takes_weights_and_frames(rng):
     pd = pytest.importorskip("pandas")
     x, w = planted(rng, rows=90, n=5), rng.random(90)
     frame = pd.DataFrame(x, columns=list("abcde"))
-    pca = PCA(2).partial_fit(frame[:50], sample_weight=w[:50]).partial_fit(frame[50:], sample_weight=w[50:])
-    np.testing.assert_allclose(pca.components_, PCA(2).fit(x, sample_weight=w).components_, atol=1e-9)
+    pca = (
+        PCA(2)
+        .partial_fit(frame[:50], sample_weight=w[:50])
+        .partial_fit(frame[50:], sample_weight=w[50:])
+    )
+    np.testing.assert_allclose(
+        pca.components_, PCA(2).fit(x, sample_weight=w).components_, atol=1e-9
+    )
     assert list(pca.feature_names_in_) == list("abcde")
 
 
@@ -96,6 +105,8 @@ def test_blocks_of_one_row_and_a_stream_shorter_than_k(rng):
     pca = PCA(3)
     for row in x:
         pca.partial_fit(row[None])
-    np.testing.assert_allclose(pca.components_, PCA(3, svd_solver="eigh").fit(x).components_, atol=1e-8)
+    np.testing.assert_allclose(
+        pca.components_, PCA(3, svd_solver="eigh").fit(x).components_, atol=1e-8
+    )
     with pytest.raises(eckart.InputError, match="n_components=6 came, wanted 0 to 4"):
         PCA(6).fit(iter([planted(rng, rows=4, n=30)]))

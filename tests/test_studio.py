@@ -1,4 +1,5 @@
-"""The studio's questions: each is answered as the model itself would, and refused in words where it should be."""
+"""The studio's questions: each is answered as the model itself would, and refused in words where it
+should be."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ from eckart.studio.folder import Folder
 
 TOKEN = "t" * 43
 PCA, FILMS, BAYES, TOPICS, PARTS, MIXTURE, WORDS, OTHER = (
-    f"{name}.safetensors" for name in ("table", "films", "bayes", "topics", "parts", "mixture", "words", "other")
+    f"{name}.safetensors"
+    for name in ("table", "films", "bayes", "topics", "parts", "mixture", "words", "other")
 )
 
 
@@ -83,7 +85,10 @@ def test_a_table_is_shown_with_kinds_gaps_and_pages(client, folder):
     assert [row[0] for row in page["rows"]] == ["n88", "n89"]
     lines = list(csv.DictReader((folder / "table.csv").open()))
     fastest = max(lines, key=lambda line: float(line["speed"]))["name"]
-    assert get(client, "data/rows", file="table.csv", count=1, sort="speed", down=1)["rows"][0][0] == fastest
+    assert (
+        get(client, "data/rows", file="table.csv", count=1, sort="speed", down=1)["rows"][0][0]
+        == fastest
+    )
 
 
 @pytest.mark.parametrize(
@@ -108,11 +113,15 @@ def test_a_table_with_gaps_is_for_completing(tmp_path):
     rng = np.random.default_rng(0)
     lines = [
         "a,b,c",
-        *(",".join("" if rng.random() < 0.2 else f"{v:.3f}" for v in row) for row in rng.normal(size=(50, 3))),
+        *(
+            ",".join("" if rng.random() < 0.2 else f"{v:.3f}" for v in row)
+            for row in rng.normal(size=(50, 3))
+        ),
     ]
     (tmp_path / "gaps.csv").write_text("\n".join(lines))
     with TestClient(
-        application(Folder.of(tmp_path), TOKEN, ["testserver"]), headers={"authorization": f"Bearer {TOKEN}"}
+        application(Folder.of(tmp_path), TOKEN, ["testserver"]),
+        headers={"authorization": f"Bearer {TOKEN}"},
     ) as c:
         found = get(c, "data", file="gaps.csv")
     assert found["verbs"][0]["verb"] == "complete"
@@ -126,7 +135,11 @@ def test_lines_of_text_are_documents_and_tables_in_txt_are_tables(client, folder
     lines, table = (get(client, "data", file=name) for name in ("lines.txt", "numbers.txt"))
     (folder / "lines.txt").unlink()
     (folder / "numbers.txt").unlink()
-    assert (lines["kind"], lines["verbs"][0]["verb"], lines["verbs"][0]["options"]) == ("texts", "explain", {})
+    assert (lines["kind"], lines["verbs"][0]["verb"], lines["verbs"][0]["options"]) == (
+        "texts",
+        "explain",
+        {},
+    )
     assert lines["documents"]["examples"][0]["text"] == "boats go to sea"
     assert (table["kind"], table["rows"]) == ("table", 20)
 
@@ -136,20 +149,34 @@ def test_data_that_are_not_scaled_as_those_of_the_fit_are_said_to_differ(tmp_pat
     raw = rng.standard_normal((200, 4)) * [50.0, 1.0, 20.0, 3.0] + [500.0, 5.0, 80.0, 10.0]
     scaled = (raw - raw.mean(axis=0)) / raw.std(axis=0)
     for name, x in (("raw", raw), ("scaled", scaled), ("new", scaled[:100] + 0.1)):
-        (tmp_path / f"{name}.csv").write_text("a,b,c,d\n" + "\n".join(",".join(map(str, row)) for row in x.tolist()) + "\n")
+        (tmp_path / f"{name}.csv").write_text(
+            "a,b,c,d\n" + "\n".join(",".join(map(str, row)) for row in x.tolist()) + "\n"
+        )
     gaps = np.where(rng.random(scaled.shape) < 0.1, np.nan, scaled)
-    for name, model, of in (("pca", PCA_(2), scaled), ("gmm", GaussianMixture(2, random_state=0), scaled), ("mixed", MixedTable(1, random_state=0), gaps)):
+    for name, model, of in (
+        ("pca", PCA_(2), scaled),
+        ("gmm", GaussianMixture(2, random_state=0), scaled),
+        ("mixed", MixedTable(1, random_state=0), gaps),
+    ):
         model.fit(pd.DataFrame(of, columns=list("abcd"))).save(tmp_path / f"{name}.safetensors")
     by_itself = PCA_(2, scale=True).fit(pd.DataFrame(raw, columns=list("abcd")))
     by_itself.save(tmp_path / "scales.safetensors")
     app = application(Folder.of(tmp_path), TOKEN, ["testserver"])
     with TestClient(app, headers={"authorization": f"Bearer {TOKEN}"}) as c:
         for name in ("pca", "gmm", "mixed"):
-            assert "a has the mean" in get(c, "model", file=f"{name}.safetensors", data="raw.csv")["data_differs"]
+            assert (
+                "a has the mean"
+                in get(c, "model", file=f"{name}.safetensors", data="raw.csv")["data_differs"]
+            )
             for same in ("scaled.csv", "new.csv"):
-                assert get(c, "model", file=f"{name}.safetensors", data=same)["data_differs"] is None
+                assert (
+                    get(c, "model", file=f"{name}.safetensors", data=same)["data_differs"] is None
+                )
         assert get(c, "model", file="scales.safetensors", data="raw.csv")["data_differs"] is None
-        assert get(c, "model", file="scales.safetensors", data="scaled.csv")["data_differs"] is not None
+        assert (
+            get(c, "model", file="scales.safetensors", data="scaled.csv")["data_differs"]
+            is not None
+        )
 
 
 @pytest.mark.parametrize("verb", ["reduce", "complete", "explain", "embed"])
@@ -160,7 +187,8 @@ def test_forms_are_made_of_the_commands(client, verb):
     assert not {"file", "out", "model", "report", "checkpoint", "log", "json"} & set(names)
     assert form["options"][0]["common"]
     assert all(
-        o["help"] and o["kind"] in ("text", "number", "whole", "switch", "list", "file") for o in form["options"]
+        o["help"] and o["kind"] in ("text", "number", "whole", "switch", "list", "file")
+        for o in form["options"]
     )
 
 
@@ -184,7 +212,8 @@ def test_every_model_has_a_card_a_map_and_colours(client, folder, file):
         assert (about["x"]["low"], about["x"]["high"]) == (xy[:, 0].min(), xy[:, 0].max())
         for by in card["colour"][side]:
             told, values = numbers(
-                client.get("/api/model/colour", params={"file": file, "side": side, "by": by}), "<f4"
+                client.get("/api/model/colour", params={"file": file, "side": side, "by": by}),
+                "<f4",
             )
             assert len(values) == len(xy)
             if told["kind"] == "category":
@@ -224,7 +253,11 @@ def test_what_lies_in_a_lasso_is_selected_listed_and_exported(client, folder):
     assert table["total"] == len(wanted)
     speeds = [row[table["columns"].index("speed")] for row in table["rows"]]
     assert speeds == sorted(speeds, reverse=True)
-    lines = list(csv.DictReader(io.StringIO(client.post("/api/model/export", json={"file": PCA, "polygon": box}).text)))
+    lines = list(
+        csv.DictReader(
+            io.StringIO(client.post("/api/model/export", json={"file": PCA, "polygon": box}).text)
+        )
+    )
     assert [line["name"] for line in lines] == [f"n{i}" for i in wanted]
     nearest = post(client, "model/nearest", file=PCA, place=[float(v) for v in xy[11]])
     assert (nearest["at"], nearest["id"]) == (11, "n11")
@@ -232,7 +265,10 @@ def test_what_lies_in_a_lasso_is_selected_listed_and_exported(client, folder):
 
 def test_an_export_has_no_formulas(client, folder):
     (folder / "formulas.csv").write_text(
-        "name," + ",".join(NUMBERS) + "\n" + "\n".join(f"=1+{i}," + ",".join(["1", "2", "3", str(i)]) for i in range(5))
+        "name,"
+        + ",".join(NUMBERS)
+        + "\n"
+        + "\n".join(f"=1+{i}," + ",".join(["1", "2", "3", str(i)]) for i in range(5))
     )
     text = client.post("/api/model/export", json={"file": PCA, "data": "formulas.csv"}).text
     (folder / "formulas.csv").unlink()
@@ -242,12 +278,21 @@ def test_an_export_has_no_formulas(client, folder):
 
 def test_labels_change_with_the_window(client):
     _, xy = coordinates(client, file=WORDS)
-    whole = get(client, "model/labels", file=WORDS, left=-2, right=2, bottom=-2, top=2, n=6)["labels"]
-    assert 0 < len(whole) <= 6
-    x, y = (float(v) for v in xy[whole[-1]["at"]])
-    near = get(client, "model/labels", file=WORDS, left=x - 1e-3, right=x + 1e-3, bottom=y - 1e-3, top=y + 1e-3, n=6)[
+    whole = get(client, "model/labels", file=WORDS, left=-2, right=2, bottom=-2, top=2, n=6)[
         "labels"
     ]
+    assert 0 < len(whole) <= 6
+    x, y = (float(v) for v in xy[whole[-1]["at"]])
+    near = get(
+        client,
+        "model/labels",
+        file=WORDS,
+        left=x - 1e-3,
+        right=x + 1e-3,
+        bottom=y - 1e-3,
+        top=y + 1e-3,
+        n=6,
+    )["labels"]
     assert whole[-1]["at"] in [label["at"] for label in near]
     assert all(abs(label["x"] - x) <= 1e-3 for label in near)
 
@@ -256,9 +301,14 @@ def test_search_finds_ids_and_titles(client):
     found = get(client, "model/search", file=FILMS, side="columns", text="no 7")["found"]
     assert found[0]["title"] == "Film, No 7"
     assert found[0]["id"] == 107
-    assert get(client, "model/search", file=FILMS, side="columns", text="112")["found"][0]["at"] == 12
+    assert (
+        get(client, "model/search", file=FILMS, side="columns", text="112")["found"][0]["at"] == 12
+    )
     assert get(client, "model/search", file=FILMS, side="rows", text="U3")["found"][0]["id"] == "u3"
-    most = [f["observations"] for f in get(client, "model/search", file=FILMS, side="rows", text="")["found"]]
+    most = [
+        f["observations"]
+        for f in get(client, "model/search", file=FILMS, side="rows", text="")["found"]
+    ]
     assert most == sorted(most, reverse=True)
     assert get(client, "model/search", file=WORDS, text="sea")["found"][0]["id"] == "sea"
     assert get(client, "model/search", file=WORDS, text="no such word")["found"] == []
@@ -272,7 +322,9 @@ def test_reduce_shows_loadings_reconstructions_and_outliers(client, folder):
     components = get(client, "reduce/components", file=PCA)["components"]
     assert [c["share"] for c in components] == pytest.approx(model.explained_variance_ratio_)
     loadings = get(client, "reduce/loadings", file=PCA, number=2)["loadings"]
-    assert {e["column"]: e["value"] for e in loadings} == pytest.approx(dict(zip(NUMBERS, model.loadings_[:, 1])))
+    assert {e["column"]: e["value"] for e in loadings} == pytest.approx(
+        dict(zip(NUMBERS, model.loadings_[:, 1]))
+    )
     row = get(client, "reduce/row", file=PCA, id="n5", k=2)
     codes = model.transform(x)[5:6].copy()
     assert row["values"] == pytest.approx(np.asarray(x.array[5]))
@@ -288,19 +340,24 @@ def test_reduce_shows_loadings_reconstructions_and_outliers(client, folder):
 
 def test_predictions_have_intervals_that_say_what_they_are(client, folder):
     model = load(folder / BAYES)
-    found = post(client, "complete/predict", file=BAYES, rows=["u3"], columns=[101, "102"], level=0.8)
+    found = post(
+        client, "complete/predict", file=BAYES, rows=["u3"], columns=[101, "102"], level=0.8
+    )
     low, high = model.interval("u3", np.array([101, 102]), 0.8)
     assert [c["low"] for c in found["cells"]] == pytest.approx(low)
     assert [c["high"] for c in found["cells"]] == pytest.approx(high)
     assert "posterior" in found["interval"]
     plain = post(client, "complete/predict", file=FILMS, rows=["u3", "u4"], columns=[101])
-    assert [c["prediction"] for c in plain["cells"]] == pytest.approx(load(folder / FILMS).predict(["u3", "u4"], 101))
+    assert [c["prediction"] for c in plain["cells"]] == pytest.approx(
+        load(folder / FILMS).predict(["u3", "u4"], 101)
+    )
     assert all(c["low"] <= c["prediction"] <= c["high"] for c in plain["cells"])
     assert "hidden" in plain["interval"]
 
 
 def test_measured_intervals_hold_their_share(client, folder):
-    """Of the entries hidden to measure them, an interval of 80 % holds 80 %; the errors by support are those of the same entries."""
+    """Of the entries hidden to measure them, an interval of 80 % holds 80 %; the errors by support
+    are those of the same entries."""
     from eckart.studio.hidden_errors import hidden_errors
 
     opened = client.app.studio.library.model(FILMS)
@@ -328,11 +385,15 @@ def test_measured_intervals_hold_their_share(client, folder):
 @pytest.mark.parametrize("file", [FILMS, BAYES])
 def test_what_if_is_a_fold_in(client, folder, file):
     model = load(folder / file)
-    entries = {e["id"]: e["value"] for e in get(client, "complete/row", file=file, id="u3")["entries"]}
+    entries = {
+        e["id"]: e["value"] for e in get(client, "complete/row", file=file, id="u3")["entries"]
+    }
     assert len(entries) == model.observed_.row_counts()[model.row_ids.index_of("u3")]
     as_is = post(client, "complete/recommend", file=file, row="u3", n=8)
     same = post(client, "complete/recommend", file=file, row="u3", ratings=[], n=8)
-    assert [e["column"] for e in as_is["list"]] == model.recommend("u3", 8, by="prediction").columns[0].tolist()
+    assert [e["column"] for e in as_is["list"]] == model.recommend(
+        "u3", 8, by="prediction"
+    ).columns[0].tolist()
     gone, new = next(iter(entries)), as_is["list"][0]["column"]
     changed = post(
         client,
@@ -353,8 +414,11 @@ def test_what_if_is_a_fold_in(client, folder, file):
     assert new not in listed
     ranks = {e["column"]: e["rank"] for e in as_is["list"]}
     assert all(e["before"] == ranks[e["column"]] for e in changed["list"] if e["column"] in ranks)
-    # the mean over draws of a row, and the mean of the fold-ins of its entries: 0.07 apart at most on the seeds that were looked at
-    assert {e["column"]: e["score"] for e in same["list"]}[new] == pytest.approx(as_is["list"][0]["score"], abs=0.3)
+    # the mean over draws of a row, and the mean of the fold-ins of its entries: 0.07 apart at most
+    # on the seeds that were looked at
+    assert {e["column"]: e["score"] for e in same["list"]}[new] == pytest.approx(
+        as_is["list"][0]["score"], abs=0.3
+    )
 
 
 def test_why_adds_up_before_and_after_a_change(client, folder):
@@ -364,11 +428,14 @@ def test_why_adds_up_before_and_after_a_change(client, folder):
         {"ratings": [{"column": 103, "value": 5}]},
     ):
         found = post(client, "complete/why", file=FILMS, column=101, n=100, **asked)
-        assert found["base"] + sum(s["share"] for s in found["shares"]) == pytest.approx(found["prediction"])
+        assert found["base"] + sum(s["share"] for s in found["shares"]) == pytest.approx(
+            found["prediction"]
+        )
     assert found["shares"][0]["title"] == "Film, No 3"
-    assert load(folder / FILMS).observed_.nnz == client.app.studio.library.model(FILMS).model.observed_.nnz, (
-        "what-if is not kept"
-    )
+    assert (
+        load(folder / FILMS).observed_.nnz
+        == client.app.studio.library.model(FILMS).model.observed_.nnz
+    ), "what-if is not kept"
 
 
 def test_coverage_counts_the_lists(client, folder):
@@ -392,11 +459,18 @@ def test_topics_have_words_and_documents(client, folder):
     text = "".join(run["text"] for run in document["text"])
     assert (
         text
-        == next(line for line in csv.DictReader((folder / "texts.csv").open()) if line["id"] == shown[0]["id"])["text"]
+        == next(
+            line
+            for line in csv.DictReader((folder / "texts.csv").open())
+            if line["id"] == shown[0]["id"]
+        )["text"]
     )
     coloured = {run["word"]: run["number"] for run in document["text"] if run["word"]}
     assert set(coloured) == set(text.lower().rstrip(".").split())
-    assert coloured[next(w for w in coloured if w in ("sea", "boat", "wind", "sail", "harbour"))] == sea["number"]
+    assert (
+        coloured[next(w for w in coloured if w in ("sea", "boat", "wind", "sail", "harbour"))]
+        == sea["number"]
+    )
     word = get(client, "topics/word", file=TOPICS, word="sea")["topics"]
     assert word[0]["number"] == sea["number"]
     assert sum(t["p_topic"] for t in word) == pytest.approx(1)
@@ -407,7 +481,10 @@ def test_names_and_merges_are_kept_in_the_model_file_and_undone(client, folder, 
     before = load(folder / "mine.safetensors")
     post(client, "topics/rename", file="mine.safetensors", number=2, name="  At   sea ")
     merged = post(client, "topics/merge", file="mine.safetensors", numbers=[3, 2])
-    assert [(t["number"], t["name"], t["members"]) for t in merged["topics"]] == [(1, None, [1]), (2, "At sea", [2, 3])]
+    assert [(t["number"], t["name"], t["members"]) for t in merged["topics"]] == [
+        (1, None, [1]),
+        (2, "At sea", [2, 3]),
+    ]
     assert merged["topics"][1]["share"] == pytest.approx(before.fit_.factors.sizes[1:].sum())
     p = before.fit_.factors.words
     weight = before.fit_.factors.sizes[1:]
@@ -446,7 +523,9 @@ def test_ellipses_hold_their_share(client, folder):
     at = [NUMBERS.index("age"), NUMBERS.index("speed")]
     for c in found["components"]:
         z, e = c["number"] - 1, c["ellipse"]
-        points = rng.multivariate_normal(model.means_[z, at], model.covariances_[z][np.ix_(at, at)], 20_000)
+        points = rng.multivariate_normal(
+            model.means_[z, at], model.covariances_[z][np.ix_(at, at)], 20_000
+        )
         turned = (points - [e["cx"], e["cy"]]) @ np.array(
             [[np.cos(e["angle"]), -np.sin(e["angle"])], [np.sin(e["angle"]), np.cos(e["angle"])]]
         )
@@ -471,15 +550,21 @@ def test_parts_are_images(client, folder):
 def test_neighbours_analogies_and_the_odd_one_out(client, folder):
     v = load(folder / WORDS).vectors_
     found = get(client, "model/neighbours", file=WORDS, id="sea", n=4)["neighbours"]
-    assert [e["score"] for e in found] == pytest.approx([s for _, s in v.neighbours("sea", 4)], abs=1e-5)
+    assert [e["score"] for e in found] == pytest.approx(
+        [s for _, s in v.neighbours("sea", 4)], abs=1e-5
+    )
     answers = get(client, "embed/analogy", file=WORDS, a="sea", b="boat", c="oven", n=3)["answers"]
     assert [e["id"] for e in answers] == [w for w, _ in v.analogy("sea", "boat", "oven", n=3)]
     odd = client.get(
-        "/api/embed/odd", params=[("file", WORDS), *(("words", w) for w in ("sea", "boat", "wind", "oven"))]
+        "/api/embed/odd",
+        params=[("file", WORDS), *(("words", w) for w in ("sea", "boat", "wind", "oven"))],
     ).json()
     assert odd["odd"] == "oven"
     assert min(odd["scores"], key=lambda s: s["score"])["id"] == "oven"
-    assert "sae" in get(client, "embed/analogy", 422, file=WORDS, a="sae", b="boat", c="oven")["detail"]
+    assert (
+        "sae"
+        in get(client, "embed/analogy", 422, file=WORDS, a="sae", b="boat", c="oven")["detail"]
+    )
     rows = get(client, "model/neighbours", file=PCA, id="n3", n=3)["neighbours"]
     codes = load(folder / PCA).transform(read(str(folder / "table.csv"), columns=NUMBERS))
     away = np.linalg.norm(codes - codes[3], axis=1)

@@ -1,4 +1,5 @@
-"""Who may ask the studio, and what it never does: other hosts and origins, paths out of the folder, files that are not what they seem, questions too large."""
+"""Who may ask the studio, and what it never does: other hosts and origins, paths out of the folder,
+files that are not what they seem, questions too large."""
 
 from __future__ import annotations
 
@@ -55,7 +56,15 @@ def client(app):
 
 
 @pytest.mark.parametrize(
-    "given", [None, "Bearer wrong", f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", "Bearer é", f"Basic {TOKEN}"]
+    "given",
+    [
+        None,
+        "Bearer wrong",
+        f"Bearer {TOKEN}x",
+        f"Bearer {TOKEN[:-1]}",
+        "Bearer é",
+        f"Basic {TOKEN}",
+    ],
 )
 def test_no_question_is_answered_without_the_token(client, given):
     headers = {} if given is None else {"authorization": given.encode("utf-8")}
@@ -95,7 +104,15 @@ def test_a_ticket_is_good_once(around):
 
 
 @pytest.mark.parametrize(
-    "host", ["evil.example", "evil.example:8877", "127.0.0.1", "127.0.0.1:1", "testserver.evil.example", ""]
+    "host",
+    [
+        "evil.example",
+        "evil.example:8877",
+        "127.0.0.1",
+        "127.0.0.1:1",
+        "testserver.evil.example",
+        "",
+    ],
 )
 def test_another_host_is_refused(client, host):
     """A name that another site lets point to this machine reaches nothing, not even the page."""
@@ -104,16 +121,30 @@ def test_another_host_is_refused(client, host):
 
 
 @pytest.mark.parametrize(
-    "origin", ["http://evil.example", "https://testserver", "null", "http://testserver:81", "http://127.0.0.1:9999"]
+    "origin",
+    [
+        "http://evil.example",
+        "https://testserver",
+        "null",
+        "http://testserver:81",
+        "http://127.0.0.1:9999",
+    ],
 )
 def test_another_origin_is_refused(client, origin):
     response = client.post("/api/jobs", json={}, headers=BEARER | {"origin": origin})
     assert response.status_code == 403
-    assert client.get("/api/folder", headers=BEARER | {"sec-fetch-site": "cross-site"}).status_code == 403
-    assert client.get("/api/folder", headers=BEARER | {"sec-fetch-site": "same-site"}).status_code == 403
+    assert (
+        client.get("/api/folder", headers=BEARER | {"sec-fetch-site": "cross-site"}).status_code
+        == 403
+    )
+    assert (
+        client.get("/api/folder", headers=BEARER | {"sec-fetch-site": "same-site"}).status_code
+        == 403
+    )
     assert (
         client.get(
-            "/api/folder", headers=BEARER | {"origin": "http://testserver", "sec-fetch-site": "same-origin"}
+            "/api/folder",
+            headers=BEARER | {"origin": "http://testserver", "sec-fetch-site": "same-origin"},
         ).status_code
         == 200
     )
@@ -147,7 +178,16 @@ ESCAPES = [
 
 @pytest.mark.parametrize("name", ESCAPES)
 def test_no_path_leads_out_of_the_folder(client, name):
-    for place in ("data", "data/rows", "model", "model/map", "report", "download", "topics", "embed/analogy"):
+    for place in (
+        "data",
+        "data/rows",
+        "model",
+        "model/map",
+        "report",
+        "download",
+        "topics",
+        "embed/analogy",
+    ):
         response = client.get(f"/api/{place}", params={"file": name}, headers=BEARER)
         assert response.status_code in (404, 422), (place, response.text)
         assert SECRET not in response.text
@@ -155,21 +195,29 @@ def test_no_path_leads_out_of_the_folder(client, name):
         {"file": name},
         {"file": "table.csv", "options": {"index": "a", "labels": "b"}, "name": f"../{name}"},
     ):
-        assert client.post("/api/jobs", json={"verb": "reduce", "options": {}} | field, headers=BEARER).status_code in (
+        assert client.post(
+            "/api/jobs", json={"verb": "reduce", "options": {}} | field, headers=BEARER
+        ).status_code in (
             404,
             422,
         )
     assert (
-        client.get("/api/model", params={"file": "table.safetensors", "data": name or ".."}, headers=BEARER)
+        client.get(
+            "/api/model", params={"file": "table.safetensors", "data": name or ".."}, headers=BEARER
+        )
         .json()
         .get("axes", {})
         == {}
     )
-    assert client.post("/api/upload", params={"name": name}, content=b"x", headers=BEARER).status_code in (404, 422)
+    assert client.post(
+        "/api/upload", params={"name": name}, content=b"x", headers=BEARER
+    ).status_code in (404, 422)
 
 
 @given(st.text(min_size=1, max_size=30))
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 def test_any_name_stays_inside(around, name):
     folder = Folder.of(around)
     try:
@@ -210,8 +258,19 @@ def test_options_that_lead_elsewhere_are_refused(around, verb, options):
 
 
 def test_a_value_never_becomes_an_option(around):
-    words = words_of("reduce", "table.csv", {"index": "--out=/tmp/x", "missing": ["-9", "--json"]}, Folder.of(around))
-    assert words == ["reduce", "table.csv", "--index=--out=/tmp/x", "--missing=-9", "--missing=--json"]
+    words = words_of(
+        "reduce",
+        "table.csv",
+        {"index": "--out=/tmp/x", "missing": ["-9", "--json"]},
+        Folder.of(around),
+    )
+    assert words == [
+        "reduce",
+        "table.csv",
+        "--index=--out=/tmp/x",
+        "--missing=-9",
+        "--missing=--json",
+    ]
     shutil.copy(around / "table.csv", around / "-k.csv")
     assert words_of("reduce", "-k.csv", {}, Folder.of(around))[1] == "./-k.csv"
 
@@ -223,7 +282,9 @@ def test_titles_of_a_model_are_read_in_the_folder_only(around, app, client):
     model.fit_.plan["titles"] = "../secret.csv:a:b"
     model.save(around / "spy.safetensors")
     response = client.get(
-        "/api/model/search", params={"file": "spy.safetensors", "side": "columns", "text": ""}, headers=BEARER
+        "/api/model/search",
+        params={"file": "spy.safetensors", "side": "columns", "text": ""},
+        headers=BEARER,
     )
     assert response.status_code == 200
     assert all(found["title"] is None for found in response.json()["found"])
@@ -250,7 +311,9 @@ def test_a_hostile_model_is_refused_in_words(around, client, damage):
     }[damage]
     (around / "bad.safetensors").write_bytes(bad)
     for place in ("model", "model/map", "reduce/row"):
-        response = client.get(f"/api/{place}", params={"file": "bad.safetensors", "at": 0}, headers=BEARER)
+        response = client.get(
+            f"/api/{place}", params={"file": "bad.safetensors", "at": 0}, headers=BEARER
+        )
         assert response.status_code == 422
         assert "bad.safetensors" in response.json()["detail"]
 
@@ -258,13 +321,28 @@ def test_a_hostile_model_is_refused_in_words(around, client, damage):
 @pytest.mark.parametrize(
     ("place", "asked"),
     [
-        ("model/search", {"n": 10**9}), ("model/search", {"n": "ten"}), ("model/search", {"n": -1}), ("model/neighbours", {"n": 1001, "at": 0}),
-        ("model/neighbours", {"at": 10**12}), ("model/neighbours", {"at": -1}), ("model/map", {"x": "99"}), ("model/map", {"side": "moon"}),
-        ("model/colour", {"by": "nothing"}), ("model/labels", {"left": "nan", "right": 1, "bottom": 0, "top": 1}), ("model/labels", {}),
-        ("reduce/row", {"at": 3, "k": 99}), ("reduce/row", {"id": "nobody"}), ("reduce/loadings", {"number": 0}), ("topics", {}), ("mixture", {}),
-        ("model/names", {"at": "1;2"}), ("data/rows", {"count": 10**6}), ("data/rows", {"first": "1e9"}), ("data/rows", {"sort": "nothing"}),
+        ("model/search", {"n": 10**9}),
+        ("model/search", {"n": "ten"}),
+        ("model/search", {"n": -1}),
+        ("model/neighbours", {"n": 1001, "at": 0}),
+        ("model/neighbours", {"at": 10**12}),
+        ("model/neighbours", {"at": -1}),
+        ("model/map", {"x": "99"}),
+        ("model/map", {"side": "moon"}),
+        ("model/colour", {"by": "nothing"}),
+        ("model/labels", {"left": "nan", "right": 1, "bottom": 0, "top": 1}),
+        ("model/labels", {}),
+        ("reduce/row", {"at": 3, "k": 99}),
+        ("reduce/row", {"id": "nobody"}),
+        ("reduce/loadings", {"number": 0}),
+        ("topics", {}),
+        ("mixture", {}),
+        ("model/names", {"at": "1;2"}),
+        ("data/rows", {"count": 10**6}),
+        ("data/rows", {"first": "1e9"}),
+        ("data/rows", {"sort": "nothing"}),
     ],
-)  # fmt: skip
+)
 def test_questions_that_make_no_sense_are_refused(client, place, asked):
     file = {"file": "table.csv" if place.startswith("data") else "table.safetensors"}
     response = client.get(f"/api/{place}", params=file | asked, headers=BEARER)
@@ -287,14 +365,23 @@ def test_questions_that_make_no_sense_are_refused(client, place, asked):
         ("model/nearest", {"place": [0]}),
         ("complete/recommend", {"file": "films.safetensors"}),
         ("complete/recommend", {"file": "films.safetensors", "row": "nobody"}),
-        ("complete/recommend", {"file": "films.safetensors", "ratings": [{"column": 101, "value": "five"}]}),
-        ("complete/recommend", {"file": "films.safetensors", "ratings": [{"column": 101, "value": 1e300}]}),
+        (
+            "complete/recommend",
+            {"file": "films.safetensors", "ratings": [{"column": 101, "value": "five"}]},
+        ),
+        (
+            "complete/recommend",
+            {"file": "films.safetensors", "ratings": [{"column": 101, "value": 1e300}]},
+        ),
         ("complete/recommend", {"file": "films.safetensors", "ratings": [{"film": 101}]}),
         ("complete/recommend", {"file": "films.safetensors", "ratings": []}),
         ("complete/recommend", {"file": "films.safetensors", "row": "u3", "n": 10**6}),
         ("complete/recommend", {"file": "films.safetensors", "row": "u3", "by": "luck"}),
         ("complete/predict", {"file": "films.safetensors", "rows": [], "columns": [101]}),
-        ("complete/predict", {"file": "films.safetensors", "rows": ["u3"] * 2000, "columns": [101]}),
+        (
+            "complete/predict",
+            {"file": "films.safetensors", "rows": ["u3"] * 2000, "columns": [101]},
+        ),
         ("complete/why", {"file": "films.safetensors", "row": "u3", "column": {"a": 1}}),
         ("topics/rename", {"file": "topics.safetensors", "number": 99, "name": "x"}),
         ("topics/rename", {"file": "topics.safetensors", "number": 1, "name": "x" * 1000}),
@@ -326,7 +413,12 @@ def test_bodies_of_other_kinds_are_refused(client):
         ("application/json", b"[1]", 400),
         ("application/json", b"\xff", 400),
     ):
-        assert client.post("/api/jobs", content=body, headers=BEARER | {"content-type": kind}).status_code == status
+        assert (
+            client.post(
+                "/api/jobs", content=body, headers=BEARER | {"content-type": kind}
+            ).status_code
+            == status
+        )
     assert client.get("/api/nowhere", headers=BEARER).status_code == 404
     assert client.post("/api/folder", json={}, headers=BEARER).status_code == 405
     assert client.delete("/api/folder", headers=BEARER).status_code == 405
@@ -354,18 +446,37 @@ def test_reports_and_downloads_cannot_run_in_the_studio(around, client):
     got = client.get("/api/download", params={"file": "r.html"}, headers=BEARER)
     assert got.headers["content-disposition"].startswith("attachment")
     assert got.headers["content-type"] == "application/octet-stream"
-    assert client.get("/api/report", params={"file": "table.csv"}, headers=BEARER).status_code == 422
+    assert (
+        client.get("/api/report", params={"file": "table.csv"}, headers=BEARER).status_code == 422
+    )
 
 
 def test_a_dropped_file_comes_into_the_folder_once(around, client):
-    new = client.post("/api/upload", params={"name": "dropped.csv"}, content=b"a,b\n1,2\n", headers=BEARER)
+    new = client.post(
+        "/api/upload", params={"name": "dropped.csv"}, content=b"a,b\n1,2\n", headers=BEARER
+    )
     assert new.status_code == 201
     assert (around / "dropped.csv").read_bytes() == b"a,b\n1,2\n"
-    assert client.post("/api/upload", params={"name": "dropped.csv"}, content=b"x", headers=BEARER).status_code == 409
+    assert (
+        client.post(
+            "/api/upload", params={"name": "dropped.csv"}, content=b"x", headers=BEARER
+        ).status_code
+        == 409
+    )
     assert (around / "dropped.csv").read_bytes() == b"a,b\n1,2\n"
     for name in ("x.py", "x.html", "x", "sub/x.csv", ".x.csv"):
-        assert client.post("/api/upload", params={"name": name}, content=b"x", headers=BEARER).status_code == 422
-    assert client.post("/api/upload", params={"name": "empty.csv"}, content=b"", headers=BEARER).status_code == 422
+        assert (
+            client.post(
+                "/api/upload", params={"name": name}, content=b"x", headers=BEARER
+            ).status_code
+            == 422
+        )
+    assert (
+        client.post(
+            "/api/upload", params={"name": "empty.csv"}, content=b"", headers=BEARER
+        ).status_code
+        == 422
+    )
     assert not (around / "empty.csv").exists()
 
 
@@ -374,14 +485,23 @@ def test_a_model_that_is_replaced_is_read_again(around, client):
     for k in (1, 2):
         PCA(k).fit(rng.normal(size=(20, 4))).save(around / "changing.safetensors")
         assert (
-            client.get("/api/model", params={"file": "changing.safetensors"}, headers=BEARER).json()["components"] == k
+            client.get(
+                "/api/model", params={"file": "changing.safetensors"}, headers=BEARER
+            ).json()["components"]
+            == k
         )
     (around / "changing.safetensors").unlink()
-    assert client.get("/api/model", params={"file": "changing.safetensors"}, headers=BEARER).status_code == 404
+    assert (
+        client.get(
+            "/api/model", params={"file": "changing.safetensors"}, headers=BEARER
+        ).status_code
+        == 404
+    )
 
 
 def test_answers_are_sent_at_once():
-    """asyncio does so for sockets that it knows for TCP; others keep the second packet of an answer back for 40 ms."""
+    """asyncio does so for sockets that it knows for TCP; others keep the second packet of an answer
+    back for 40 ms."""
     import socket
 
     from eckart.studio.run import listening
@@ -391,26 +511,53 @@ def test_answers_are_sent_at_once():
 
 
 def test_every_option_that_names_a_file_names_one_of_the_folder(around, tmp_path):
-    """All options of all verbs: one whose help speaks of a file to be read refuses every way out of the folder."""
+    """All options of all verbs: one whose help speaks of a file to be read refuses every way out of
+    the folder."""
     from eckart.studio.forms import VERBS, form, words_of
 
     outside = tmp_path.parent / "outside.csv"
     outside.write_text("a,b\n1,2\n")
     folder = Folder.of(around)
     data = next(f["file"] for f in folder.listing()[0] if f["kind"] == "data")
-    about_the_file = {"delimiter", "no_header", "encoding", "image", "lines", "split_documents"}  # how the data's own file is written
+    about_the_file = {
+        "delimiter",
+        "no_header",
+        "encoding",
+        "image",
+        "lines",
+        "split_documents",
+    }  # how the data's own file is written
     refused = set()
     for verb in VERBS:
         for option in form(verb)["options"]:
             name = option["name"]
             speaks_of_files = any(word in option["help"].lower() for word in ("file", ".csv"))
-            if name in about_the_file or option["kind"] in ("switch", "whole", "number") or not speaks_of_files:
+            if (
+                name in about_the_file
+                or option["kind"] in ("switch", "whole", "number")
+                or not speaks_of_files
+            ):
                 continue
-            for way in (str(outside), f"{outside}:a", f"{outside}:a:b", "../outside.csv", "../outside.csv:a", ".hidden:a", "x:/../../outside.csv"):
+            for way in (
+                str(outside),
+                f"{outside}:a",
+                f"{outside}:a:b",
+                "../outside.csv",
+                "../outside.csv:a",
+                ".hidden:a",
+                "x:/../../outside.csv",
+            ):
                 with pytest.raises(Problem):
                     words_of(verb, data, {name: way}, folder)
             refused.add(name)
-    assert {"titles", "row_features", "column_features", "vocabulary", "seed_words", "stop_words"} <= refused
+    assert {
+        "titles",
+        "row_features",
+        "column_features",
+        "vocabulary",
+        "seed_words",
+        "stop_words",
+    } <= refused
 
 
 def test_a_name_with_a_null_byte_is_no_file(client):

@@ -1,4 +1,5 @@
-"""Jobs are commands of the shell as children: their results are those of the shell, they can be stopped, and go on to the same bits."""
+"""Jobs are commands of the shell as children: their results are those of the shell, they can be
+stopped, and go on to the same bits."""
 
 from __future__ import annotations
 
@@ -30,14 +31,17 @@ SLOW = 60.0
 def folder(tmp_path_factory):
     folder = make(tmp_path_factory.mktemp("jobs"))
     for name in ("json", "numpy", "typer", "eckart"):  # what lies beside the data is never imported
-        (folder / f"{name}.py").write_text("raise SystemExit('the folder of the data was imported')")
+        (folder / f"{name}.py").write_text(
+            "raise SystemExit('the folder of the data was imported')"
+        )
     return folder
 
 
 @pytest.fixture
 def client(folder):
     with TestClient(
-        application(Folder.of(folder), TOKEN, ["testserver"]), headers={"authorization": f"Bearer {TOKEN}"}
+        application(Folder.of(folder), TOKEN, ["testserver"]),
+        headers={"authorization": f"Bearer {TOKEN}"},
     ) as c:
         yield c
 
@@ -68,7 +72,12 @@ def climbing(client, id):
 
 def test_a_job_ends_with_ordinary_files_and_tells_all_about_them(client, folder):
     begun = client.post(
-        "/api/jobs", json={"verb": "reduce", "file": "table.csv", "options": {"components": "2", "labels": "group"}}
+        "/api/jobs",
+        json={
+            "verb": "reduce",
+            "file": "table.csv",
+            "options": {"components": "2", "labels": "group"},
+        },
     )
     assert begun.status_code == 201
     events = events_of(client, begun.json()["id"])
@@ -84,8 +93,8 @@ def test_a_job_ends_with_ordinary_files_and_tells_all_about_them(client, folder)
     card = client.get("/api/model", params={"file": job["model"]}).json()
     assert (card["data"], card["data_sure"]) == ("table.csv", True)
     assert (
-        card["shell"]
-        == "eckart reduce table.csv --components 2 --labels group --model table-reduce.safetensors --report table-reduce.html"
+        card["shell"] == "eckart reduce table.csv --components 2 --labels group --model "
+        "table-reduce.safetensors --report table-reduce.html"
     )
     by_hand = _run_python(card["python"], folder)
     np.testing.assert_array_equal(by_hand.components_, load(folder / job["model"]).components_)
@@ -98,11 +107,26 @@ def test_a_log_of_events_is_completed_as_the_page_offers_it(tmp_path):
     users, items = rng.integers(0, 30, 500), rng.integers(0, 10, 500)
     lines = ["user,item", *(f"u{u},i{2 * i + u % 2}" for u, i in zip(users, items))]
     (tmp_path / "clicks.csv").write_text("\n".join(lines) + "\n")
-    with TestClient(application(Folder.of(tmp_path), TOKEN, ["testserver"]), headers={"authorization": f"Bearer {TOKEN}"}) as client:
+    with TestClient(
+        application(Folder.of(tmp_path), TOKEN, ["testserver"]),
+        headers={"authorization": f"Bearer {TOKEN}"},
+    ) as client:
         best = client.get("/api/data", params={"file": "clicks.csv"}).json()["verbs"][0]
         assert (best["verb"], best["best"]) == ("complete", True)
-        assert best["options"] == {"rows": "user", "columns": "item", "feedback": "implicit", "duplicates": "sum"}
-        begun = client.post("/api/jobs", json={"verb": "complete", "file": "clicks.csv", "options": best["options"] | {"components": "2"}}).json()
+        assert best["options"] == {
+            "rows": "user",
+            "columns": "item",
+            "feedback": "implicit",
+            "duplicates": "sum",
+        }
+        begun = client.post(
+            "/api/jobs",
+            json={
+                "verb": "complete",
+                "file": "clicks.csv",
+                "options": best["options"] | {"components": "2"},
+            },
+        ).json()
         ended = events_of(client, begun["id"])[-1]
         assert ended[0] == "done", ended
         asked = {"file": ended[1]["model"], "row": "u1", "n": 3}
@@ -137,7 +161,8 @@ def test_a_stopped_job_keeps_its_best_state_and_goes_on_to_the_same_bits(client,
         "stop_words": "none",
     }
     id = client.post(
-        "/api/jobs", json={"verb": "explain", "file": "texts.csv", "options": options, "name": "long"}
+        "/api/jobs",
+        json={"verb": "explain", "file": "texts.csv", "options": options, "name": "long"},
     ).json()["id"]
     until(lambda: climbing(client, id))
     assert client.post(f"/api/jobs/{id}/stop", json={}).json()["state"] == "stopping"
@@ -155,9 +180,13 @@ def test_a_stopped_job_keeps_its_best_state_and_goes_on_to_the_same_bits(client,
     assert last[0] == "done", last
     from eckart import corpus
 
-    counts = corpus(str(folder / "texts.csv"), text="text", index="id", min_df=1, max_df=0.5, stop_words=None)
+    counts = corpus(
+        str(folder / "texts.csv"), text="text", index="id", min_df=1, max_df=0.5, stop_words=None
+    )
     whole = LDA(3, learning_method="gibbs", max_iter=3000, random_state=0).fit(counts)
-    np.testing.assert_array_equal(load(folder / "long.safetensors").fit_.factors.counts, whole.fit_.factors.counts)
+    np.testing.assert_array_equal(
+        load(folder / "long.safetensors").fit_.factors.counts, whole.fit_.factors.counts
+    )
     assert len(early.fit_.trace) < len(whole.fit_.trace)
     assert not kept[0].exists(), "what is complete needs no checkpoint"
     assert client.delete(f"/api/jobs/{id}").status_code == 204
@@ -167,11 +196,15 @@ def test_a_stopped_job_keeps_its_best_state_and_goes_on_to_the_same_bits(client,
 
 @pytest.mark.slow
 def test_a_plan_measures_time_and_memory_and_refuses_in_the_words_of_the_shell(client):
-    plan = client.post("/api/plan", json={"verb": "reduce", "file": "table.csv", "options": {"components": "2"}}).json()
+    plan = client.post(
+        "/api/plan", json={"verb": "reduce", "file": "table.csv", "options": {"components": "2"}}
+    ).json()
     assert plan["seconds"] > 0
     assert plan["memory"] > 2**20
     assert plan["shell"] == "eckart reduce table.csv --components 2"
-    wrong = client.post("/api/plan", json={"verb": "reduce", "file": "table.csv", "options": {"components": "99"}})
+    wrong = client.post(
+        "/api/plan", json={"verb": "reduce", "file": "table.csv", "options": {"components": "99"}}
+    )
     assert wrong.status_code == 422
     assert "--components" in wrong.json()["detail"]
 
@@ -180,7 +213,9 @@ def test_a_plan_measures_time_and_memory_and_refuses_in_the_words_of_the_shell(c
 def test_jobs_that_fail_say_why_and_a_closed_studio_leaves_no_child(folder):
     app = application(Folder.of(folder), TOKEN, ["testserver"])
     with TestClient(app, headers={"authorization": f"Bearer {TOKEN}"}) as c:
-        bad = c.post("/api/jobs", json={"verb": "reduce", "file": "ratings.csv", "options": {}}).json()
+        bad = c.post(
+            "/api/jobs", json={"verb": "reduce", "file": "ratings.csv", "options": {}}
+        ).json()
         assert events_of(c, bad["id"])[-1][0] == "failed"
         assert "eckart complete" in c.get(f"/api/jobs/{bad['id']}").json()["error"]
         options = {
@@ -191,7 +226,9 @@ def test_jobs_that_fail_say_why_and_a_closed_studio_leaves_no_child(folder):
             "max_iter": 20_000,
             "held_out": 0,
         }
-        long = c.post("/api/jobs", json={"verb": "explain", "file": "texts.csv", "options": options}).json()
+        long = c.post(
+            "/api/jobs", json={"verb": "explain", "file": "texts.csv", "options": options}
+        ).json()
         until(lambda: climbing(c, long["id"]))
         (child,) = app.studio.jobs.children.values()
     assert child.poll() is not None, "the studio waits for its children"
@@ -212,7 +249,9 @@ class _Quick:
 
     def _lines(self):
         self.end.wait(10)
-        yield json.dumps({"event": "end", "code": 0, "answer": {"written": {"model": "x"}}}).encode()
+        yield json.dumps(
+            {"event": "end", "code": 0, "answer": {"written": {"model": "x"}}}
+        ).encode()
 
     def wait(self, timeout=None):
         return 0
@@ -275,7 +314,9 @@ def test_long_curves_are_thinned(quick):
     job = Job("0001", "reduce", "a.csv", {}, [], "m.safetensors", None, time.time())
     for step in range(30):
         quick._take(
-            job, "objective", {"fit": 1, "quantity": "q", "points": [[500 * step + i, 1.0, 0.0] for i in range(500)]}
+            job,
+            "objective",
+            {"fit": 1, "quantity": "q", "points": [[500 * step + i, 1.0, 0.0] for i in range(500)]},
         )
     assert len(job.curve) <= jobs_module.MOST_POINTS + 500
     assert job.curve[-1][0] == 500 * 30 - 1
@@ -303,11 +344,26 @@ def test_the_process_ends_quietly_while_a_page_listens(folder):
     import urllib.request
 
     child = subprocess.Popen(
-        [sys.executable, "-P", "-m", "eckart", "studio", str(folder), "--port", "0", "--no-browser"],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | {"PYTHONUNBUFFERED": "1", "PYTHONWARNINGS": "ignore"},
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-P",
+            "-m",
+            "eckart",
+            "studio",
+            str(folder),
+            "--port",
+            "0",
+            "--no-browser",
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONUNBUFFERED": "1", "PYTHONWARNINGS": "ignore"},
+    )
     address, token = child.stdout.readline().split()[1].split("#token=")
-    asked = urllib.request.Request(f"{address}api/events", headers={"authorization": f"Bearer {token}"})
+    asked = urllib.request.Request(
+        f"{address}api/events", headers={"authorization": f"Bearer {token}"}
+    )
     stream = urllib.request.urlopen(asked, timeout=SLOW)
     assert stream.readline().startswith(b":")
     heard = threading.Thread(target=stream.read)

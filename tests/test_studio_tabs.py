@@ -1,4 +1,5 @@
-"""Every view that the studio offers of a model of every public class is there: what its page asks for is answered."""
+"""Every view that the studio offers of a model of every public class is there: what its page asks
+for is answered."""
 
 import inspect
 
@@ -16,19 +17,46 @@ from eckart.studio.app import application
 from eckart.studio.folder import Folder
 
 TOKEN = "t" * 43
-CLASSES = [n for n in eckart.__all__ if inspect.isclass(c := getattr(eckart, n)) and issubclass(c, Estimator)]
-NEEDS = {"Autoencoder": "torch", "ConvAutoencoder": "torch", "NetworkClassifier": "torch", "NetworkRegressor": "torch"}
+CLASSES = [
+    n
+    for n in eckart.__all__
+    if inspect.isclass(c := getattr(eckart, n)) and issubclass(c, Estimator)
+]
+NEEDS = {
+    "Autoencoder": "torch",
+    "ConvAutoencoder": "torch",
+    "NetworkClassifier": "torch",
+    "NetworkRegressor": "torch",
+}
 TABS = {
     "loadings": [("reduce/components", {}), ("reduce/loadings", {"number": 1})],
-    "reconstruct": [("reduce/row", {"at": 0, "k": 1})], "outliers": [("reduce/outliers", {})], "neighbours": [("model/neighbours", {"at": 0})],
-    "labels": [], "rows": [], "colour": [], "map": [], "search": [("model/search", {"q": "1"})],
+    "reconstruct": [("reduce/row", {"at": 0, "k": 1})],
+    "outliers": [("reduce/outliers", {})],
+    "neighbours": [("model/neighbours", {"at": 0})],
+    "labels": [],
+    "rows": [],
+    "colour": [],
+    "map": [],
+    "search": [("model/search", {"q": "1"})],
     "topics": [("topics", {}), ("topics/words", {"number": 1})],
-    "documents": [("topics/documents", {"number": 1}), ("topics/document", {"at": 0})], "parts": [("parts", {})],
-    "mixture": [("mixture", {})], "row": [("mixture/row", {"at": 0})], "columns": [("table", {})], "cells": [("table/row", {"at": 0})],
-    "series": [("series", {}), ("series/row", {"at": 0})], "support": [("complete/support", {})], "coverage": [("complete/coverage", {})],
-    "similar": [("complete/similar", {"side": "columns", "id": 0})], "intervals": [], "predict": [], "recommend": [], "why": [], "whatif": [],
-    "analogy": [("embed/analogy", {"a": "w0", "b": "w1", "c": "w2"})], "odd": [("embed/odd", {"words": ["w0", "w1", "w2"]})],
-}  # fmt: skip
+    "documents": [("topics/documents", {"number": 1}), ("topics/document", {"at": 0})],
+    "parts": [("parts", {})],
+    "mixture": [("mixture", {})],
+    "row": [("mixture/row", {"at": 0})],
+    "columns": [("table", {})],
+    "cells": [("table/row", {"at": 0})],
+    "series": [("series", {}), ("series/row", {"at": 0})],
+    "support": [("complete/support", {})],
+    "coverage": [("complete/coverage", {})],
+    "similar": [("complete/similar", {"side": "columns", "id": 0})],
+    "intervals": [],
+    "predict": [],
+    "recommend": [],
+    "why": [],
+    "whatif": [],
+    "analogy": [("embed/analogy", {"a": "w0", "b": "w1", "c": "w2"})],
+    "odd": [("embed/odd", {"words": ["w0", "w1", "w2"]})],
+}
 """What the page asks for, by the ability that a card says."""
 
 
@@ -40,25 +68,52 @@ def fitted(name, folder):
     seed = {"random_state": 0} if "random_state" in inspect.signature(kind).parameters else {}
     if name in ("LDA", "PLSA", "LatentDirichletAllocation", "NMF", "MiniBatchNMF"):
         texts = [" ".join(f"w{j}" for j in rng.integers(0, 9, 20) + 5 * (i % 2)) for i in range(30)]
-        (folder / "data.csv").write_text("id,text\n" + "".join(f"d{i},{text}\n" for i, text in enumerate(texts)))
-        model = kind(2, **few, **seed).fit(eckart.corpus(str(folder / "data.csv"), text="text", index="id"))
+        (folder / "data.csv").write_text(
+            "id,text\n" + "".join(f"d{i},{text}\n" for i, text in enumerate(texts))
+        )
+        model = kind(2, **few, **seed).fit(
+            eckart.corpus(str(folder / "data.csv"), text="text", index="id")
+        )
         model.fit_.plan["text"] = {"text": "text", "index": "id", "rules": {}}
         return model
     if name in ("SkipGram", "GloVe", "PMI"):
-        return kind(2, min_count=1, **few, **seed).fit([[f"w{j}" for j in rng.integers(0, 12, 12)] for _ in range(40)])
+        return kind(2, min_count=1, **few, **seed).fit(
+            [[f"w{j}" for j in rng.integers(0, 12, 12)] for _ in range(40)]
+        )
     header = "id," + ",".join(f"x{j}" for j in range(6)) + "\n"
-    (folder / "data.csv").write_text(header + "".join(f"r{i}," + ",".join(f"{v:.4f}" for v in low[i]) + "\n" for i in range(40)))
+    (folder / "data.csv").write_text(
+        header + "".join(f"r{i}," + ",".join(f"{v:.4f}" for v in low[i]) + "\n" for i in range(40))
+    )
     if name in ("NetworkClassifier", "NetworkRegressor"):
         return kind(hidden=[4], **few, **seed).fit(low, np.arange(40) % 2)
     if name == "ConvAutoencoder":
-        return kind(2, image=(2, 3), channels=(2,), hidden=[], **few, **seed).fit(eckart.read(str(folder / "data.csv"), index="id"))
+        return kind(2, image=(2, 3), channels=(2,), hidden=[], **few, **seed).fit(
+            eckart.read(str(folder / "data.csv"), index="id")
+        )
     if name in ("MixedTable", "TimeFactors"):
         low[rng.random(low.shape) < 0.1] = np.nan
         return kind(**few, **seed).fit(low)
-    holes = {"ALS", "BayesianMF", "SoftImpute", "SVT", "SVP", "ExactRecovery", "EASE", "SLIM", "SpectralFilter", "Blend"}
+    holes = {
+        "ALS",
+        "BayesianMF",
+        "SoftImpute",
+        "SVT",
+        "SVP",
+        "ExactRecovery",
+        "EASE",
+        "SLIM",
+        "SpectralFilter",
+        "Blend",
+    }
     if name in holes:
         low[rng.random(low.shape) < 0.3] = np.nan
-        first = {"Blend": [{"a": eckart.EASE(), "b": eckart.SLIM()}], "SoftImpute": [], "EASE": [], "SLIM": [], "SVT": []}.get(name, [2])
+        first = {
+            "Blend": [{"a": eckart.EASE(), "b": eckart.SLIM()}],
+            "SoftImpute": [],
+            "EASE": [],
+            "SLIM": [],
+            "SVT": [],
+        }.get(name, [2])
         some = {"n_samples": 4, "burn_in": 4} if name == "BayesianMF" else few
         return kind(*first, **some, **seed).fit(low)
     return kind(2, **few, **seed).fit(eckart.read(str(folder / "data.csv"), index="id"))
@@ -69,7 +124,10 @@ def fitted(name, folder):
 def test_every_view_of_every_class_is_answered(name, tmp_path):
     pytest.importorskip(NEEDS.get(name, "eckart"))
     fitted(name, tmp_path).save(tmp_path / "model.safetensors")
-    with TestClient(application(Folder.of(tmp_path), TOKEN, ["testserver"]), headers={"authorization": f"Bearer {TOKEN}"}) as client:
+    with TestClient(
+        application(Folder.of(tmp_path), TOKEN, ["testserver"]),
+        headers={"authorization": f"Bearer {TOKEN}"},
+    ) as client:
         card = client.get("/api/model", params={"file": "model.safetensors"}).json()
         assert card["room"], card
         data = {"data": card["data"]} if card["data"] else {}
@@ -77,14 +135,18 @@ def test_every_view_of_every_class_is_answered(name, tmp_path):
         for ability in card["can"]:
             for where, asked in TABS[ability]:
                 asked = {"side": side, **asked} if where.startswith("model/") else asked
-                got = client.get(f"/api/{where}", params={"file": "model.safetensors", **data, **asked})
+                got = client.get(
+                    f"/api/{where}", params={"file": "model.safetensors", **data, **asked}
+                )
                 assert got.status_code == 200, (name, where, got.text)
         for side in card["sides"]:
             axes = [one["key"] for one in card["axes"][side]][:2]
             asked = {"file": "model.safetensors", "side": side, "x": axes[0], "y": axes[-1], **data}
             assert client.get("/api/model/map", params=asked).status_code == 200
             for by in card["colour"][side]:
-                assert client.get("/api/model/colour", params={**asked, "by": by}).status_code == 200, (name, by)
+                assert (
+                    client.get("/api/model/colour", params={**asked, "by": by}).status_code == 200
+                ), (name, by)
         if "recommend" in card["can"]:
             body = {"file": "model.safetensors", "row": card["first_row"], "n": 3, "by": "auto"}
             assert client.post("/api/complete/recommend", json=body).status_code == 200

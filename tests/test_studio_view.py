@@ -1,4 +1,5 @@
-"""A model in a notebook: the same answers by messages, and a clear word where the widget is not installed."""
+"""A model in a notebook: the same answers by messages, and a clear word where the widget is not
+installed."""
 
 from __future__ import annotations
 
@@ -55,8 +56,12 @@ def test_questions_of_the_page_are_answered_by_messages(studio, folder):
     assert message["status"] == 200
     assert json.loads(content)["class"] == "PCA"
     message, content = ask(studio, f"model/map?file={MODEL}&data=table.csv")
-    codes = eckart.load(folder / MODEL).transform(eckart.read(str(folder / "table.csv"), columns=NUMBERS))
-    np.testing.assert_allclose(np.frombuffer(content, "<f4").reshape(-1, 2), codes[:, :2], rtol=1e-5)
+    codes = eckart.load(folder / MODEL).transform(
+        eckart.read(str(folder / "table.csv"), columns=NUMBERS)
+    )
+    np.testing.assert_allclose(
+        np.frombuffer(content, "<f4").reshape(-1, 2), codes[:, :2], rtol=1e-5
+    )
     assert "x-eckart" in message["headers"]
     message, content = ask(studio, "model/export", "POST", {"file": MODEL, "at": [0]})
     assert content.startswith(b"id,")
@@ -79,18 +84,20 @@ def test_what_is_refused_is_refused_in_words(studio):
 @pytest.mark.parametrize(
     ("data", "name"),
     [
-        (np.arange(6.0).reshape(3, 2), f"{DATA}.npy"), (pa.table({"a": [1.0, 2.0], "b": ["x", "y"]}), f"{DATA}.arrow"),
-        (["one text", "another\ntext"], f"{DATA}.txt"), ([[1, 2], [3, 4]], f"{DATA}.npy"),
+        (np.arange(6.0).reshape(3, 2), f"{DATA}.npy"),
+        (pa.table({"a": [1.0, 2.0], "b": ["x", "y"]}), f"{DATA}.arrow"),
+        (["one text", "another\ntext"], f"{DATA}.txt"),
+        ([[1, 2], [3, 4]], f"{DATA}.npy"),
     ],
-)  # fmt: skip
+)
 def test_data_become_a_file(tmp_path, data, name):
     assert write_data(data, tmp_path) == name
     if name.endswith(".txt"):
         assert (tmp_path / name).read_text() == "one text\nanother text\n"
     else:
-        assert eckart.read(str(tmp_path / name), columns=["a"] if name.endswith(".arrow") else None).shape[0] == len(
-            data
-        )
+        assert eckart.read(
+            str(tmp_path / name), columns=["a"] if name.endswith(".arrow") else None
+        ).shape[0] == len(data)
     with pytest.raises(InputError, match="data"):
         write_data("no such file.csv", tmp_path)
     with pytest.raises(InputError, match="data"):
@@ -109,7 +116,15 @@ def test_the_widget_holds_the_page_and_answers(folder):
     sent = []
     shown.send = lambda *given: sent.append(given)
     shown._asked(
-        shown, {"kind": "ask", "id": 1, "method": "GET", "place": f"/api/model?file={MODEL}", "body": None}, []
+        shown,
+        {
+            "kind": "ask",
+            "id": 1,
+            "method": "GET",
+            "place": f"/api/model?file={MODEL}",
+            "body": None,
+        },
+        [],
     )
     card = json.loads(sent[0][1][0])
     assert (card["data"], card["data_sure"]) == ("data.csv", True)
@@ -124,7 +139,8 @@ def test_the_widget_holds_the_page_and_answers(folder):
 
 
 def test_the_page_can_be_joined_by_addresses():
-    """What the loader of the widget relies on: imports are relative, of files that are there, and run in no circle."""
+    """What the loader of the widget relies on: imports are relative, of files that are there, and
+    run in no circle."""
     files = page_files()
     found = {
         path: re.findall(r'(?:from|import)\s*"(\.{1,2}/[^"]+)"', text)

@@ -50,7 +50,9 @@ def test_fully_observed_matrix_is_eckart_young():
 @pytest.mark.parametrize("step", [None, 3.0])
 def test_misfit_falls_every_step(step):
     _, x = planted()
-    found = svp.solve(Observed.from_nan(x), 3, step=step, engine=CpuEngine(1), rng=np.random.default_rng(0))
+    found = svp.solve(
+        Observed.from_nan(x), 3, step=step, engine=CpuEngine(1), rng=np.random.default_rng(0)
+    )
     assert all(b < a for a, b in pairwise(found.trace.values))
 
 
@@ -60,14 +62,27 @@ def test_certificate_fails_on_a_perturbed_answer():
     entries, rng = Observed.from_nan(x), np.random.default_rng(0)
     assert svp_certificate(entries, f, tol=2e-3, fitted=1e-8, rng=rng, engine=engine_named()).holds
     moved = LowRank(f.left * 1.05, f.right)
-    assert "stationarity" in svp_certificate(entries, moved, tol=2e-3, fitted=1e-8, rng=rng, engine=engine_named()).reason
+    assert (
+        "stationarity"
+        in svp_certificate(
+            entries, moved, tol=2e-3, fitted=1e-8, rng=rng, engine=engine_named()
+        ).reason
+    )
 
 
 def test_a_missed_direction_breaks_the_fixed_point():
-    """Stationary at the second and third direction, while the first, which is worth more, is left out."""
+    """Stationary at the second and third direction, while the first, which is worth more, is left
+    out."""
     a = np.diag([9.0, 4.0, 2.0, 0.0])
     wrong = LowRank(np.eye(4)[:, 1:3] * [4.0, 2.0], np.eye(4)[:, 1:3])
-    c = svp_certificate(Observed.from_nan(a), wrong, tol=1e-3, fitted=1e-8, rng=np.random.default_rng(0), engine=engine_named())
+    c = svp_certificate(
+        Observed.from_nan(a),
+        wrong,
+        tol=1e-3,
+        fitted=1e-8,
+        rng=np.random.default_rng(0),
+        engine=engine_named(),
+    )
     assert c["stationarity"] < 1e-12
     assert "fixed point" in c.reason
 

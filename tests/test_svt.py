@@ -1,4 +1,5 @@
-"""Singular value thresholding: the minimiser of tau ||B||_* + 1/2 ||B||_F^2 through the observed entries."""
+"""Singular value thresholding: the minimiser of tau ||B||_* + 1/2 ||B||_F^2 through the observed
+entries."""
 
 from __future__ import annotations
 
@@ -27,10 +28,13 @@ def test_exact_data_is_recovered_and_proven():
 
 
 def test_limit_solves_the_stated_problem():
-    """Small tau, so that the minimiser is not that of the nuclear norm alone: the KKT conditions at B and its dual point."""
+    """Small tau, so that the minimiser is not that of the nuclear norm alone: the KKT conditions at
+    B and its dual point."""
     _, x = planted(noise=0.0, n=30, m=25, k=2, share=0.6)
     entries = Observed.from_nan(x)
-    found = svt.solve(entries, tau=5.0, tol=1e-9, max_iter=5000, engine=CpuEngine(1), rng=np.random.default_rng(0))
+    found = svt.solve(
+        entries, tau=5.0, tol=1e-9, max_iter=5000, engine=CpuEngine(1), rng=np.random.default_rng(0)
+    )
     y = np.zeros(x.shape)
     y[~np.isnan(x)] = found.evidence["dual"]
     u, s, vt = np.linalg.svd(y, full_matrices=False)
@@ -40,7 +44,8 @@ def test_limit_solves_the_stated_problem():
 
 
 def test_acceleration_does_not_change_the_limit():
-    """Enough entries that both arrive. Which of them arrives sooner depends on the data, on harder ones too."""
+    """Enough entries that both arrive. Which of them arrives sooner depends on the data, on harder
+    ones too."""
     _, x = planted(noise=0.0, n=40, m=30, k=2, share=0.85)
     fast = SVT(tau=30.0, tol=1e-7, max_iter=4000, random_state=0).fit(x)
     slow = SVT(tau=30.0, tol=1e-7, max_iter=4000, accelerate=False, random_state=0).fit(x)
@@ -69,17 +74,25 @@ def test_certificate_fails_on_a_perturbed_answer(spoil):
     }[spoil]
     entries = Observed.from_nan(x)
     assert svt_certificate(entries, f, model.tau_, tol=1e-5, rng=rng, engine=engine_named()).holds
-    assert "feasibility" in svt_certificate(entries, bad, model.tau_, tol=1e-5, rng=rng, engine=engine_named()).reason
+    assert (
+        "feasibility"
+        in svt_certificate(
+            entries, bad, model.tau_, tol=1e-5, rng=rng, engine=engine_named()
+        ).reason
+    )
 
 
 def test_a_feasible_answer_that_is_not_the_minimiser_is_not_certified():
-    """Two rank-one blocks: the off-diagonal blocks are unknown, and filling them makes the norm larger."""
+    """Two rank-one blocks: the off-diagonal blocks are unknown, and filling them makes the norm
+    larger."""
     x = np.full((6, 6), np.nan)
     x[:3, :3] = 1.0
     x[3:, 3:] = 1.0
     ones = np.ones((6, 1))
     entries, rng = Observed.from_nan(x), np.random.default_rng(0)
-    c = svt_certificate(entries, LowRank(ones, ones), 30.0, tol=1e-5, rng=rng, engine=engine_named())
+    c = svt_certificate(
+        entries, LowRank(ones, ones), 30.0, tol=1e-5, rng=rng, engine=engine_named()
+    )
     assert c["feasibility"] < 1e-12
     assert "dual" in c.reason
 

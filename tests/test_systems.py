@@ -1,4 +1,5 @@
-"""What differs between operating systems, with the systems pretended: free memory, and whether a process runs."""
+"""What differs between operating systems, with the systems pretended: free memory, and whether a
+process runs."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ def test_free_memory_of_macos_is_what_the_system_would_give(monkeypatch):
 
 
 def test_the_limit_of_a_container_counts(tmp_path):
-    """Version 2 of control groups: the least of the group and those above it; pages of files that can be given away are free."""
+    """Version 2 of control groups: the least of the group and those above it; pages of files that
+    can be given away are free."""
     process, groups = tmp_path / "cgroup", tmp_path / "fs"
     process.write_text("0::/jobs/one\n")
     for name, most, used, idle in (("jobs", "3000", 2500, 200), ("jobs/one", "max", 900, 100)):
@@ -66,7 +68,9 @@ def test_a_system_that_does_not_say_has_no_limit(monkeypatch, platform):
 
 def test_a_process_of_windows_is_looked_up_and_never_sent_a_signal(monkeypatch):
     asked = []
-    monkeypatch.setattr(whole_files, "_runs_on_windows", lambda process: asked.append(process) or True)
+    monkeypatch.setattr(
+        whole_files, "_runs_on_windows", lambda process: asked.append(process) or True
+    )
     monkeypatch.setattr(whole_files.os, "name", "nt")
     monkeypatch.setattr(os, "kill", lambda *_: pytest.fail("os.kill ends a process on Windows"))
     assert whole_files._runs(17)

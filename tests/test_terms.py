@@ -1,4 +1,5 @@
-"""Every loss and penalty: derivatives, majorisers, conjugates, prox, draws, files. A loss joins by being listed in ``LOSSES`` and given values here."""
+"""Every loss and penalty: derivatives, majorisers, conjugates, prox, draws, files. A loss joins by
+being listed in ``LOSSES`` and given values here."""
 
 from __future__ import annotations
 
@@ -49,7 +50,11 @@ def test_gradient_is_the_slope_of_the_value(name, seed):
         step = h * np.eye(loss.width)[at] if loss.width > 1 else h
         slope = (loss.value(a, s + step) - loss.value(a, s - step)) / (2 * h)
         got = loss.gradient(a, s)[..., at] if loss.width > 1 else loss.gradient(a, s)
-        smooth = np.ones(a.shape, bool) if name != "absolute" else np.abs(np.abs(a - s) - loss.corner) > 1e-4
+        smooth = (
+            np.ones(a.shape, bool)
+            if name != "absolute"
+            else np.abs(np.abs(a - s) - loss.corner) > 1e-4
+        )
         np.testing.assert_allclose(got[smooth], slope[smooth], rtol=1e-5, atol=1e-6)
 
 
@@ -90,7 +95,8 @@ def test_the_bound_is_the_largest_second_derivative(name):
 @settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 10**6), shrink=st.floats(0.0, 1.0))
 def test_fenchel_young(name, seed, shrink):
-    """l(s) + l*(y) >= y s for all s and y, with equality at the gradient; a gradient shrunk towards 0 keeps a finite conjugate."""
+    """l(s) + l*(y) >= y s for all s and y, with equality at the gradient; a gradient shrunk towards
+    0 keeps a finite conjugate."""
     loss, a = made(name)
     rng = np.random.default_rng(seed)
     s, t = points(loss, a, rng), points(loss, a, rng)
@@ -103,11 +109,17 @@ def test_fenchel_young(name, seed, shrink):
     assert np.all(loss.value(a, t) + small >= product(shrink * y, t) - 1e-8)
 
 
-@pytest.mark.parametrize(("name", "y"), [("logistic", 1.5), ("absolute", 1.01), ("poisson", -8.0), ("ordered", -1.5)])
+@pytest.mark.parametrize(
+    ("name", "y"), [("logistic", 1.5), ("absolute", 1.01), ("poisson", -8.0), ("ordered", -1.5)]
+)
 def test_the_conjugate_is_infinite_where_no_line_fits(name, y):
     loss, a = made(name)
     assert np.isinf(loss.conjugate(a, np.full(a.shape, y))).all()
-    assert np.isinf(loss_named("multinomial").fitted_to(np.arange(3)).conjugate(np.zeros(1), np.full((1, 3), 0.5)))
+    assert np.isinf(
+        loss_named("multinomial")
+        .fitted_to(np.arange(3))
+        .conjugate(np.zeros(1), np.full((1, 3), 0.5))
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -124,7 +136,8 @@ def test_draws_have_the_mean(name):
     if loss.discrete and name != "logistic":
         draws = np.asarray(loss.levels, np.float64)[draws.astype(int)]
     wide = draws.std(axis=0).max()
-    np.testing.assert_allclose(draws.mean(axis=0), loss.mean(s), atol=5 * wide / np.sqrt(n))  # five standard errors
+    # five standard errors
+    np.testing.assert_allclose(draws.mean(axis=0), loss.mean(s), atol=5 * wide / np.sqrt(n))
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if LOSSES[n].discrete])
@@ -134,7 +147,9 @@ def test_probabilities_are_those_of_the_loss(name):
     p = loss.probabilities(s)
     np.testing.assert_allclose(p.sum(axis=-1), 1, rtol=1e-12)
     np.testing.assert_allclose(
-        np.take_along_axis(p, a.astype(int)[:, None], -1)[:, 0], np.exp(-loss.value(a, s)), rtol=1e-9
+        np.take_along_axis(p, a.astype(int)[:, None], -1)[:, 0],
+        np.exp(-loss.value(a, s)),
+        rtol=1e-9,
     )
 
 
@@ -151,7 +166,11 @@ def test_offset_is_the_best_constant_and_gaps_do_not_count(name):
     a = loss.encode(column)
 
     def cost(offset):
-        s = np.broadcast_to(offset, (*a.shape, loss.width)) if loss.width > 1 else np.full(a.shape, offset[0])
+        s = (
+            np.broadcast_to(offset, (*a.shape, loss.width))
+            if loss.width > 1
+            else np.full(a.shape, offset[0])
+        )
         return loss.value(a, s).mean()
 
     best = cost(place.offset)
@@ -159,7 +178,11 @@ def test_offset_is_the_best_constant_and_gaps_do_not_count(name):
     assert best == pytest.approx(place.cost)
     for way in np.vstack([np.eye(loss.width), -np.eye(loss.width)]):
         assert cost(place.offset + 0.05 * way) >= best - 1e-9
-    gaps = np.append(column.astype(object), None) if column.dtype.kind == "U" else np.append(column, np.nan)
+    gaps = (
+        np.append(column.astype(object), None)
+        if column.dtype.kind == "U"
+        else np.append(column, np.nan)
+    )
     again = loss_named(name).fitted_to(gaps)
     assert again.parameters() == loss.parameters()
     np.testing.assert_allclose(again.offset_and_scale(gaps).offset, place.offset)
@@ -167,9 +190,12 @@ def test_offset_is_the_best_constant_and_gaps_do_not_count(name):
 
 @pytest.mark.parametrize("name", ["squared", "huber", "absolute"])
 def test_units_follow_the_data(name):
-    """A column in other units has the same place in units of its scale, and the same cost up to the unit of the loss."""
+    """A column in other units has the same place in units of its scale, and the same cost up to the
+    unit of the loss."""
     column = np.array([1.0, 2.0, 4.0, 8.0, 9.0])
-    here, there = (loss_named(name).fitted_to(c).offset_and_scale(c) for c in (column, 1000 * column))
+    here, there = (
+        loss_named(name).fitted_to(c).offset_and_scale(c) for c in (column, 1000 * column)
+    )
     assert there.scale == pytest.approx(1000 * here.scale)
     np.testing.assert_allclose(there.offset, 1000 * here.offset)
 
@@ -192,11 +218,15 @@ def test_parameters_survive_a_file(name):
 
 
 def test_what_no_loss_takes_is_named():
-    with pytest.raises(InputError, match=r"value 2\.0 at position 1 came for loss='logistic', wanted 0 and 1"):
+    with pytest.raises(
+        InputError, match=r"value 2\.0 at position 1 came for loss='logistic', wanted 0 and 1"
+    ):
         loss_named("logistic").encode(np.array([0, 2]))
     with pytest.raises(InputError, match=r"value -1\.0 at position 0.*counts"):
         loss_named("poisson").encode(np.array([-1]))
-    with pytest.raises(InputError, match="level 'pink' came for loss='multinomial', wanted one of 'blue', 'red'"):
+    with pytest.raises(
+        InputError, match="level 'pink' came for loss='multinomial', wanted one of 'blue', 'red'"
+    ):
         Multinomial(("blue", "red")).encode(np.array(["red", "pink"]))
     with pytest.raises(InputError, match="loss='cubic' came, wanted one of 'squared'"):
         loss_named("cubic")
@@ -217,7 +247,8 @@ def test_what_no_loss_takes_is_named():
 @settings(max_examples=12, deadline=None)
 @given(seed=st.integers(0, 10**6), t=st.floats(0.01, 5.0), strength=st.floats(0.1, 3.0))
 def test_prox_is_the_minimum_and_moreau(name, seed, t, strength):
-    """No step from prox(v, t) lowers its objective, and v = prox(v) + t y with y a subgradient: <x, y> = penalty(x) + conjugate(y)."""
+    """No step from prox(v, t) lowers its objective, and v = prox(v) + t y with y a subgradient: <x,
+    y> = penalty(x) + conjugate(y)."""
     penalty = PENALTIES[name](strength)
     rng = np.random.default_rng(seed)
     v = 2 * rng.standard_normal((4, 3))
@@ -232,7 +263,9 @@ def test_prox_is_the_minimum_and_moreau(name, seed, t, strength):
         assert cost(x + step) >= best - 1e-9
         assert cost(np.maximum(x + step, 0)) >= best - 1e-9  # steps that a constraint allows
     y = (v - x) / t
-    assert np.vdot(x, y) == pytest.approx(penalty.value(x) + penalty.conjugate(y), rel=1e-6, abs=1e-8)
+    assert np.vdot(x, y) == pytest.approx(
+        penalty.value(x) + penalty.conjugate(y), rel=1e-6, abs=1e-8
+    )
 
 
 def test_huber_is_squared_error_within_its_width():

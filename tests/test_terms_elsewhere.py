@@ -1,4 +1,5 @@
-"""Chapters whose loss is one of ``terms``: those in NumPy take it from there, kernels and networks keep a form of their own and are tied to it here."""
+"""Chapters whose loss is one of ``terms``: those in NumPy take it from there, kernels and networks
+keep a form of their own and are tied to it here."""
 
 from __future__ import annotations
 
@@ -24,7 +25,11 @@ seeds = st.integers(0, 2**31)
 def words(seed):
     """Counts of 5 x 7 pairs, noise, and scores."""
     rng = np.random.default_rng(seed)
-    return rng.poisson(1.0, (5, 7)).astype(float), rng.random((5, 7)), 3 * rng.standard_normal((5, 7))
+    return (
+        rng.poisson(1.0, (5, 7)).astype(float),
+        rng.random((5, 7)),
+        3 * rng.standard_normal((5, 7)),
+    )
 
 
 @settings(max_examples=20, deadline=None)
@@ -36,12 +41,16 @@ def test_skip_gram_is_logistic_for_pairs_and_noise_and_multinomial_under_softmax
     assert total == pytest.approx(
         float((seen * LOGISTIC.value(one, s) + away * LOGISTIC.value(zero, s)).sum()), rel=1e-12
     )
-    np.testing.assert_allclose(slope, seen * LOGISTIC.gradient(one, s) + away * LOGISTIC.gradient(zero, s), atol=1e-12)
+    np.testing.assert_allclose(
+        slope, seen * LOGISTIC.gradient(one, s) + away * LOGISTIC.gradient(zero, s), atol=1e-12
+    )
     total, slope = _softmax(seen, s)
     loss = Multinomial(tuple(range(7)))
     codes, rows = np.tile(np.arange(7.0), (5, 1)), np.repeat(s[:, None, :], 7, axis=1)
     assert total == pytest.approx(float((seen * loss.value(codes, rows)).sum()), rel=1e-12)
-    np.testing.assert_allclose(slope, (seen[:, :, None] * loss.gradient(codes, rows)).sum(axis=1), atol=1e-12)
+    np.testing.assert_allclose(
+        slope, (seen[:, :, None] * loss.gradient(codes, rows)).sum(axis=1), atol=1e-12
+    )
 
 
 @settings(max_examples=10, deadline=None)
@@ -72,22 +81,29 @@ def test_kernels_of_scores_have_the_losses_of_terms(seed):
         kernel.py_func(columns, count, scores, right, noise, r, 1.0, total, pull)
         if kernel is negative_row:
             away = r * seen[0].sum() * noise
-            wanted = seen[0] * LOGISTIC.value(np.ones(7), s[0]) + away * LOGISTIC.value(np.zeros(7), s[0])
+            wanted = seen[0] * LOGISTIC.value(np.ones(7), s[0]) + away * LOGISTIC.value(
+                np.zeros(7), s[0]
+            )
         else:
-            wanted = seen[0] * Multinomial(tuple(range(7))).value(np.arange(7.0), np.tile(s[0], (7, 1)))
+            wanted = seen[0] * Multinomial(tuple(range(7))).value(
+                np.arange(7.0), np.tile(s[0], (7, 1))
+            )
         assert total[0] == pytest.approx(float(wanted.sum()), rel=1e-12)
 
 
 @settings(max_examples=20, deadline=None)
 @given(seeds)
 def test_divergences_of_parts_are_poisson_and_squared_losses_above_their_least(seed):
-    """KL of a and s: the Poisson loss at log s less that at log a. Half the squares: squared error."""
+    """KL of a and s: the Poisson loss at log s less that at log a. Half the squares: squared
+    error."""
     rng = np.random.default_rng(seed)
     a, h, u = rng.poisson(2.0, 9) + 0.5, rng.random((9, 3)) + 0.1, rng.random(3) + 0.1
     s, v = h @ u, rng.random(9)
     poisson = Poisson()
     up, down, value = _sums(a, v, h, u, 1.0)
-    assert value == pytest.approx(float(v @ (poisson.value(a, np.log(s)) - poisson.value(a, np.log(a)))), rel=1e-9)
+    assert value == pytest.approx(
+        float(v @ (poisson.value(a, np.log(s)) - poisson.value(a, np.log(a)))), rel=1e-9
+    )
     np.testing.assert_allclose(
         down - up, (v * poisson.gradient(a, np.log(s)) / s) @ h, atol=1e-12
     )  # by s, not by its logarithm
@@ -108,7 +124,9 @@ def test_families_of_mixtures_are_logistic_and_multinomial_at_their_means(seed):
     one = np.eye(6)[rng.integers(6, size=4)]  # documents of one word: no multinomial coefficient
     loss, codes = Multinomial(tuple(range(6))), one.argmax(axis=1).astype(float)
     wanted = np.stack([-loss.value(codes, np.tile(np.log(q), (4, 1))) for q in p], axis=1)
-    np.testing.assert_allclose(MultinomialFamily().log_prob(one, {"probabilities": p}), wanted, rtol=1e-10)
+    np.testing.assert_allclose(
+        MultinomialFamily().log_prob(one, {"probabilities": p}), wanted, rtol=1e-10
+    )
 
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
@@ -124,16 +142,22 @@ def test_networks_minimise_the_losses_of_terms(kind):
     x = rng.random((5, 4))
     if kind in ("squared", "bernoulli"):
         back = torch.zeros(4, dtype=torch.float64), torch.ones(4, dtype=torch.float64)
-        value = losses._misfit(kind, out, torch.tensor(x), back, torch.zeros(4, dtype=torch.float64)).sum()
+        value = losses._misfit(
+            kind, out, torch.tensor(x), back, torch.zeros(4, dtype=torch.float64)
+        ).sum()
         term, codes, share = (Squared() if kind == "squared" else LOGISTIC), x, 1.0
     else:
         y = rng.integers(4, size=5)
         loss = losses.class_loss if kind == "classes" else losses.target_loss
         target = torch.tensor(y) if kind == "classes" else torch.tensor(x)
         value = loss(lambda _: out, Batch(torch.tensor(x), y=target))
-        term, codes = (Multinomial((0, 1, 2, 3)), y.astype(float)) if kind == "classes" else (Squared(), x)
+        term, codes = (
+            (Multinomial((0, 1, 2, 3)), y.astype(float)) if kind == "classes" else (Squared(), x)
+        )
         share = 1 / 5 if kind == "classes" else 1 / 20
     value.backward()
     s = out.detach().numpy()
-    assert float(value.detach()) == pytest.approx(share * float(term.value(codes, s).sum()), rel=1e-12)
+    assert float(value.detach()) == pytest.approx(
+        share * float(term.value(codes, s).sum()), rel=1e-12
+    )
     np.testing.assert_allclose(out.grad.numpy(), share * term.gradient(codes, s), atol=1e-12)

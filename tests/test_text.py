@@ -1,4 +1,5 @@
-"""Text in: the same words whatever holds them, in every script, with any number of threads; and counts that are exact."""
+"""Text in: the same words whatever holds them, in every script, with any number of threads; and
+counts that are exact."""
 
 from __future__ import annotations
 
@@ -33,7 +34,10 @@ def table(c):
     """Counts as {document: {word: count}}."""
     rows = c.to_scipy().toarray().astype(int)
     names = range(c.shape[0]) if c.rows is None else c.rows.tolist()
-    return {n: {w: v for w, v in zip(c.columns.tolist(), row) if v} for n, row in zip(names, rows.tolist())}
+    return {
+        n: {w: v for w, v in zip(c.columns.tolist(), row) if v}
+        for n, row in zip(names, rows.tolist())
+    }
 
 
 def same(a, b):
@@ -48,7 +52,10 @@ def same(a, b):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("Don't stop; it’s 'quoted' rock'n'roll '''", ["don't", "stop", "it's", "quoted", "rock'n'roll"]),
+        (
+            "Don't stop; it’s 'quoted' rock'n'roll '''",
+            ["don't", "stop", "it's", "quoted", "rock'n'roll"],
+        ),
         ("file_name __init__ _x_ a__b n_samples", ["file_name", "init", "n_samples"]),
         ("42 3d h2o 1st 2.5e-3 ½", ["3d", "h2o", "1st", "5e"]),
         ("STRASSE Straße straße", ["strasse", "strasse", "strasse"]),
@@ -75,7 +82,12 @@ def test_choices_of_the_rule():
     assert Tokenizer(min_length=1, numbers=True).words("a 7 bc") == ["a", "7", "bc"]
     assert Tokenizer(tokenizer=r"#\w+").words("#One two #three") == ["#one", "#three"]
     assert Tokenizer(tokenizer=re.compile(r"(\w)\w*-")).words("ab-cd-e") == ["a", "c"]
-    assert Tokenizer(tokenizer=str.split).words("As It  IS, written") == ["As", "It", "IS,", "written"]
+    assert Tokenizer(tokenizer=str.split).words("As It  IS, written") == [
+        "As",
+        "It",
+        "IS,",
+        "written",
+    ]
     for bad in ({"min_length": 0}, {"min_length": True}, {"tokenizer": "("}, {"tokenizer": 3}):
         with pytest.raises(InputError, match=next(iter(bad))):
             Tokenizer(**bad)
@@ -104,7 +116,12 @@ def slow_words(text, least=2, numbers=False):
             kind = "J"
         elif kind == "L" and alone:
             kind = "S"
-        elif 0x323B0 <= o < 0xE0100 or o >= 0xE01F0 or kind not in "LNMS" or (kind == "S" and not alone):
+        elif (
+            0x323B0 <= o < 0xE0100
+            or o >= 0xE01F0
+            or kind not in "LNMS"
+            or (kind == "S" and not alone)
+        ):
             kind = "-"
         kinds.append((c, kind))
     line = "".join(k for _, k in kinds)
@@ -117,14 +134,20 @@ def slow_words(text, least=2, numbers=False):
 
 
 @settings(deadline=None)
-@given(st.text(alphabet=st.one_of(st.characters(), st.sampled_from("ab'_’ \u0301東न्é9·ﬁß")), max_size=40))
+@given(
+    st.text(
+        alphabet=st.one_of(st.characters(), st.sampled_from("ab'_’ \u0301東न्é9·ﬁß")), max_size=40
+    )
+)
 def test_compiled_rule_is_the_written_rule(text):
     assert Tokenizer().words(text) == slow_words(text)
     assert Tokenizer(numbers=True, min_length=1).words(text) == slow_words(text, 1, True)
 
 
 @settings(deadline=None, max_examples=50)
-@given(st.lists(st.text(alphabet="abé '", max_size=12), min_size=1, max_size=30), st.integers(1, 40))
+@given(
+    st.lists(st.text(alphabet="abé '", max_size=12), min_size=1, max_size=30), st.integers(1, 40)
+)
 def test_counts_are_those_of_counting(texts, characters):
     words = [w for t in texts for w in slow_words(t)]
     if not words:
@@ -251,7 +274,9 @@ def test_the_same_counts_from_every_source(tmp_path):
     (tmp_path / "a.txt").write_text("\n".join(TEXTS) + "\n", encoding="utf-8")
     with gzip.open(tmp_path / "b.txt.gz", "wt", encoding="utf-8") as out:
         out.write("\r\n".join(TEXTS))
-    (tmp_path / "c.jsonl").write_text("\n".join(json.dumps(r) for r in rows) + "\n\n", encoding="utf-8")
+    (tmp_path / "c.jsonl").write_text(
+        "\n".join(json.dumps(r) for r in rows) + "\n\n", encoding="utf-8"
+    )
     frame.to_csv(tmp_path / "d.csv", index=False)
     frame.to_csv(tmp_path / "e.tsv.gz", index=False, sep="\t")
     frame.to_parquet(tmp_path / "f.parquet")
@@ -264,12 +289,24 @@ def test_the_same_counts_from_every_source(tmp_path):
     want = corpus(TEXTS)
     named = {"text": "body", "index": "id"}
     ids = [f"d{i}" for i in range(4)]
-    nameless = [TEXTS, tuple(TEXTS), iter(TEXTS), (t for t in TEXTS), np.array(TEXTS, object), Documents(TEXTS)]
+    nameless = [
+        TEXTS,
+        tuple(TEXTS),
+        iter(TEXTS),
+        (t for t in TEXTS),
+        np.array(TEXTS, object),
+        Documents(TEXTS),
+    ]
     for source in [*nameless, tmp_path / "a.txt", str(tmp_path / "b.txt.gz")]:
         c = corpus(source)
         same(c, want)
         assert c.rows is None
-    tables = [frame, pl.DataFrame(rows), pa.table(frame), *(tmp_path / f for f in ("c.jsonl", "d.csv", "e.tsv.gz"))]
+    tables = [
+        frame,
+        pl.DataFrame(rows),
+        pa.table(frame),
+        *(tmp_path / f for f in ("c.jsonl", "d.csv", "e.tsv.gz")),
+    ]
     for source in [*tables, tmp_path / "f.parquet", tmp_path / "g.arrow"]:
         c = corpus(source, **named)
         same(c, want)
@@ -286,7 +323,10 @@ def test_the_same_counts_from_every_source(tmp_path):
     c = corpus(str(folder / "d*.txt"))
     assert c.rows.tolist() == ["d0.txt", "d1.txt", "d2.txt"]
     assert corpus(tmp_path / "a.txt", lines=False).shape[0] == 1
-    assert corpus(str(tmp_path / "[ad].*"), text="body", index="id", lines=False).rows.tolist() == ["a.txt", *ids]
+    assert corpus(str(tmp_path / "[ad].*"), text="body", index="id", lines=False).rows.tolist() == [
+        "a.txt",
+        *ids,
+    ]
     assert list(documents(Documents(["x"]), lines=True)) == [(None, "x")]
 
 
@@ -301,11 +341,17 @@ def test_text_with_quotes_newlines_and_marks(tmp_path):
     pd.DataFrame({"text": texts}).to_csv(tmp_path / "q.csv", index=False)
     assert [t for _, t in documents(tmp_path / "q.csv", text="text")] == texts
     (tmp_path / "raw.tsv").write_text('label\ttext\na\t"unclosed quote\nb\tnext\n')
-    assert [t for _, t in documents(tmp_path / "raw.tsv", text="text", quotes=False)] == ['"unclosed quote', "next"]
+    assert [t for _, t in documents(tmp_path / "raw.tsv", text="text", quotes=False)] == [
+        '"unclosed quote',
+        "next",
+    ]
     (tmp_path / "bom.txt").write_bytes(b"\xef\xbb\xbffirst\nsecond")
     assert [t for _, t in documents(tmp_path / "bom.txt")] == ["first", "second"]
     (tmp_path / "wide.txt").write_text("first\nsecond", encoding="utf-16")
-    assert [t for _, t in documents(tmp_path / "wide.txt", encoding="utf-16")] == ["first", "second"]
+    assert [t for _, t in documents(tmp_path / "wide.txt", encoding="utf-16")] == [
+        "first",
+        "second",
+    ]
 
 
 def test_bad_files_are_refused_by_name_and_place(tmp_path):
@@ -319,11 +365,24 @@ def test_bad_files_are_refused_by_name_and_place(tmp_path):
     refused("empty.txt", r"empty.txt is empty \(0 bytes\)", b"")
     refused("emty.txt", "near ones are empty.txt")
     refused("bad.txt", r"bad.txt is not utf-8 text: byte 0xff at offset 7", b"line 1\n\xff\n")
-    refused("bad.csv", r"bad.csv is not utf-8 text: byte 0xe9 at offset 9", b"text\nna\nn\xe9e\n", text="text")
+    refused(
+        "bad.csv",
+        r"bad.csv is not utf-8 text: byte 0xe9 at offset 9",
+        b"text\nna\nn\xe9e\n",
+        text="text",
+    )
     refused("bad.jsonl", r"line 2 of .*bad.jsonl is not JSON", b'{"text": "a"}\n{oops\n')
     refused("list.jsonl", "holds a list", b"[1]\n")
-    refused("short.jsonl", "did you mean 'text'", b'{"text": "a b"}\n', kind=InputError, text="texts")
-    refused("t.csv", "did you mean 'review'", b"review,label\nbad film,0\n", kind=InputError, text="reviews")
+    refused(
+        "short.jsonl", "did you mean 'text'", b'{"text": "a b"}\n', kind=InputError, text="texts"
+    )
+    refused(
+        "t.csv",
+        "did you mean 'review'",
+        b"review,label\nbad film,0\n",
+        kind=InputError,
+        text="reviews",
+    )
     refused("t.csv", ": 'review', 'label'", kind=InputError, text="zzz")
     refused("t.csv", "did you mean 'label'", kind=InputError, index="lable")
     refused("two.csv", "the text columns a, b, wanted one", b"a,b\nx x,y y\n", kind=InputError)

@@ -1,4 +1,5 @@
-"""Promises about what goes wrong at the rim: interrupts, unknown ids, long streams, odd CSV files."""
+"""Promises about what goes wrong at the rim: interrupts, unknown ids, long streams, odd CSV
+files."""
 
 from __future__ import annotations
 
@@ -57,7 +58,9 @@ def test_an_interrupt_before_anything_is_known_goes_on_to_the_caller(monkeypatch
 
 @pytest.mark.parametrize("options", [{}, {"implicit_features": "rows"}, {"noise": "column"}])
 def test_shares_of_an_explanation_add_up_to_what_is_predicted(options):
-    model = BayesianMF(2, n_samples=10, burn_in=20, thin=1, clip=False, random_state=0, **options).fit(holes())
+    model = BayesianMF(
+        2, n_samples=10, burn_in=20, thin=1, clip=False, random_state=0, **options
+    ).fit(holes())
     row = holes()[:1]
     told = model.explain(0, 3, n=50)
     assert told.prediction == pytest.approx(float(model.predict([0], [3])[0]), rel=1e-6)
@@ -95,8 +98,15 @@ def test_a_model_file_does_not_grow_with_the_batches(tmp_path, monkeypatch):
 def test_the_number_of_steps_is_that_asked_for():
     x = np.random.default_rng(0).poisson(1.0, (30, 8)).astype(float)
     for method in ("cvb0", "variational"):
-        assert LDA(2, learning_method=method, max_iter=7, tol=0.0, random_state=0).fit(x).n_iter_ == 7
-    assert LDA(2, learning_method="gibbs", max_iter=7, burn_in=3, n_samples=2, random_state=0).fit(x).n_iter_ == 12
+        assert (
+            LDA(2, learning_method=method, max_iter=7, tol=0.0, random_state=0).fit(x).n_iter_ == 7
+        )
+    assert (
+        LDA(2, learning_method="gibbs", max_iter=7, burn_in=3, n_samples=2, random_state=0)
+        .fit(x)
+        .n_iter_
+        == 12
+    )
     assert LDA(2, learning_method="online", max_iter=3, random_state=0).fit(x).n_iter_ == 3
     assert PLSA(2, max_iter=7, tol=0.0, random_state=0).fit(x).n_iter_ == 7
     model = GaussianMixture(2, max_iter=7, tol=0.0, random_state=0).fit(x)
@@ -106,7 +116,8 @@ def test_the_number_of_steps_is_that_asked_for():
 def test_text_among_numbers_is_named_with_its_line(tmp_path):
     (tmp_path / "x.csv").write_text("a,b\n1,2\n\n3,four\n5,6\n")
     with pytest.raises(
-        eckart.InputError, match=r"column 'b' of .* holds string, .* the first text is 'four' at line 4"
+        eckart.InputError,
+        match=r"column 'b' of .* holds string, .* the first text is 'four' at line 4",
     ):
         eckart.read(str(tmp_path / "x.csv"))
 
@@ -114,7 +125,9 @@ def test_text_among_numbers_is_named_with_its_line(tmp_path):
 def test_a_blank_line_in_one_column_is_refused(tmp_path):
     path = tmp_path / "x.csv"
     path.write_text("a\n1\n\n3\n")
-    with pytest.raises(eckart.FileError, match="blank line between the rows of its one column, line 3; write NaN"):
+    with pytest.raises(
+        eckart.FileError, match="blank line between the rows of its one column, line 3; write NaN"
+    ):
         eckart.read(str(path))
     path.write_text("\na\n1\n3\n\n\n")
     assert eckart.read(str(path)).array.ravel().tolist() == [1.0, 3.0]
@@ -144,9 +157,13 @@ def test_formulas_in_csv_are_escaped_when_asked(tmp_path):
         assert "'@sum" in head
         assert first.startswith('"\'=cmd()"')
         assert second == '"b",-2'  # numbers are numbers
-        write_long(path, ["id", "value"], iter([(np.array(["+1", "x"], object), np.array([1.0, 2.0]))]))
+        write_long(
+            path, ["id", "value"], iter([(np.array(["+1", "x"], object), np.array([1.0, 2.0]))])
+        )
         assert "'+1" in path.read_text()
-        write_table(tmp_path / "x.parquet", ["v"], iter([(np.ones((1, 1)), np.array(["=a"], object))]))
+        write_table(
+            tmp_path / "x.parquet", ["v"], iter([(np.ones((1, 1)), np.array(["=a"], object))])
+        )
         assert eckart.read(str(tmp_path / "x.parquet"), index="row").rows.tolist() == ["=a"]
     finally:
         escape_formulas.reset(token)

@@ -1,4 +1,5 @@
-"""Observations as (row id, column id, value) from arrays, with real ids, and the door of completion: kept, or refused by place."""
+"""Observations as (row id, column id, value) from arrays, with real ids, and the door of
+completion: kept, or refused by place."""
 
 from __future__ import annotations
 
@@ -51,7 +52,9 @@ def test_triples_come_back_and_duplicates_follow_their_rule(rows, columns, data,
     met = defaultdict(list)
     for key, value in zip(zip(rows, columns), values):
         met[key].append(value)
-    wanted = {k: {"last": v[-1], "sum": sum(v), "mean": sum(v) / len(v)}[rule] for k, v in met.items()}
+    wanted = {
+        k: {"last": v[-1], "sum": sum(v), "mean": sum(v) / len(v)}[rule] for k, v in met.items()
+    }
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(eckart.index.compress, "LEAST_COMPILED", 0 if compiled else 2**62)
         x = Observed.from_triples(rows, columns, values, duplicates=rule)
@@ -84,7 +87,9 @@ def test_integers_of_any_width_keep_their_values(values):
 @pytest.mark.parametrize("dtype", ["i1", "u1", "i2", "u4", "i8", "u8", ">i4", "f4", "f8", "?"])
 def test_ids_of_every_number_type(dtype):
     info = np.iinfo(dtype) if np.dtype(dtype).kind in "iu" else None
-    values = np.array([1, 0, 1] if info is None else [info.max, info.min, info.max, 3], object).astype(dtype)
+    values = np.array(
+        [1, 0, 1] if info is None else [info.max, info.min, info.max, 3], object
+    ).astype(dtype)
     codes, labels = factorise(values.astype(values.dtype.newbyteorder("=")))
     assert labels[codes].tolist() == values.tolist()
     assert labels.tolist() == sorted(set(values.tolist()))
@@ -96,7 +101,9 @@ def test_ids_of_every_number_type(dtype):
 def test_order_of_labels():
     assert list(Observed.from_triples(["b", "a"], [2, 1], [1, 1]).rows) == ["a", "b"]
     mixed = Observed.from_triples(["b", 3, "a"], [2, 1, 0], [1, 1, 1])
-    assert list(mixed.rows) == ["b", 3, "a"], "ids that cannot be compared stay in order of appearance"
+    assert list(mixed.rows) == ["b", 3, "a"], (
+        "ids that cannot be compared stay in order of appearance"
+    )
     days = [dt.date(2024, 5, 2), dt.date(2024, 5, 1)]
     times = np.array(["2024-05-01T10", "2024-05-01T09"], "M8[s]")
     x = Observed.from_triples(days, times, [1, 2])
@@ -135,11 +142,16 @@ def test_width_of_indices_at_the_boundary():
     x = Observed.from_triples([0, 1], [2**31 - 1, 5], [1.0, 2.0], shape=(2, 2**31))
     assert x.indices.dtype == np.int64
     assert x.indices.tolist() == [2**31 - 1, 5]
-    assert Observed.from_triples([0], [2**31 - 2], [1.0], shape=(1, 2**31 - 1)).indices.dtype == np.int32
+    assert (
+        Observed.from_triples([0], [2**31 - 2], [1.0], shape=(1, 2**31 - 1)).indices.dtype
+        == np.int32
+    )
 
 
 def test_a_fixed_universe_keeps_its_order_and_its_empty_rows_and_columns():
-    x = Observed.from_triples(["b", "a"], [7, 7], [1.0, 0.0], row_labels=["c", "b", "a"], column_labels=[9, 7])
+    x = Observed.from_triples(
+        ["b", "a"], [7, 7], [1.0, 0.0], row_labels=["c", "b", "a"], column_labels=[9, 7]
+    )
     assert x.shape == (3, 2)
     assert list(x.rows) == ["c", "b", "a"]
     assert x.row_counts().tolist() == [0, 1, 1]
@@ -175,11 +187,17 @@ def test_shape_makes_positions_of_the_ids():
     [
         ({"rows": ["a", None, "b"]}, "rows has None at position 1, wanted an id"),
         ({"rows": [1.0, np.nan, 2.0]}, "rows has nan at position 1"),
-        ({"columns": np.array(["2020-01-01", "NaT", "NaT"], "M8[D]")}, "columns has NaT at position 1"),
+        (
+            {"columns": np.array(["2020-01-01", "NaT", "NaT"], "M8[D]")},
+            "columns has NaT at position 1",
+        ),
         ({"columns": pd.Series([1, 2, None], dtype="Int64")}, "columns has no value at position 2"),
         ({"columns": pd.Series(["a", "b", None])}, "columns has .* at position 2"),
         ({"rows": pl.Series(["a", None, "b"])}, "rows has no value at position 1"),
-        ({"rows": ["a", ["b"], "c"]}, r"rows has \['b'\] at position 1, wanted an id that can be hashed"),
+        (
+            {"rows": ["a", ["b"], "c"]},
+            r"rows has \['b'\] at position 1, wanted an id that can be hashed",
+        ),
         ({"rows": ["a", "b"]}, "rows has 2 ids and values has 3 values"),
         (
             {"values": [1.0, np.nan, 2.0]},
@@ -188,7 +206,10 @@ def test_shape_makes_positions_of_the_ids():
         ({"values": [1.0, 2.0, -np.inf]}, r"values has -inf at position 2 \(row 'c', column 3\)"),
         ({"values": [1.0, 1e200, 2.0], "dtype": np.float32}, "values has inf at position 1"),
         ({"values": [1, None, 2]}, "values has nan at position 1"),
-        ({"values": np.array([1, "x", 2], object)}, "values has 'x' at position 1, wanted a number"),
+        (
+            {"values": np.array([1, "x", 2], object)},
+            "values has 'x' at position 1, wanted a number",
+        ),
         ({"values": ["1", "2", "3"]}, "wanted numbers"),
         ({"values": [1j, 2, 3]}, "omplex"),
         ({"values": [[1.0, 2.0, 3.0]]}, "2 dimensions"),
@@ -198,7 +219,10 @@ def test_shape_makes_positions_of_the_ids():
             "row 'a', column 1 came at position 0 and again at position 2",
         ),
         ({"duplicates": "first"}, "duplicates='first' came, wanted one of 'error', 'last'"),
-        ({"row_labels": ["a", "c"]}, "rows has 'b' at position 1, which is not among the 2 row labels"),
+        (
+            {"row_labels": ["a", "c"]},
+            "rows has 'b' at position 1, which is not among the 2 row labels",
+        ),
         ({"column_labels": [1, 2, 2, 3]}, "column_labels has 2 more than once"),
         ({"row_labels": [1, 2, 3]}, "labels are integers"),
         ({"shape": (3, 3)}, "rows holds text.*leave shape= out"),
@@ -258,11 +282,14 @@ def test_compiled_and_plain_sorts_agree_and_memory_stays_small(monkeypatch, rng)
     plain = compress(i, j, v, (1000, 800))
     back = transpose(*plain, 800)
     monkeypatch.setattr(eckart.index.compress, "LEAST_COMPILED", 0)
-    for got, want in zip((*compress(i, j, v, (1000, 800)), *transpose(*plain, 800)), (*plain, *back)):
+    for got, want in zip(
+        (*compress(i, j, v, (1000, 800)), *transpose(*plain, 800)), (*plain, *back)
+    ):
         np.testing.assert_array_equal(got, want)
         assert got.dtype == want.dtype
     i, j = i.astype(np.int64) + 10**6, j.astype(np.int64)
-    Observed.from_triples(i[:100], j[:100], v[:100], duplicates="last")  # what compiling takes is not on the bill
+    # what compiling takes is not on the bill
+    Observed.from_triples(i[:100], j[:100], v[:100], duplicates="last")
     tracemalloc.start()
     Observed.from_triples(i, j, v, duplicates="last")
     peak = tracemalloc.get_traced_memory()[1]
@@ -271,7 +298,9 @@ def test_compiled_and_plain_sorts_agree_and_memory_stays_small(monkeypatch, rng)
 
 
 def test_transpose_and_lookups_work_for_counts_too():
-    x = Counts.from_scipy(sparse.csr_array(np.array([[0, 2.0], [3.0, 0]])), np.array(["a", "b"]), np.array([5, 6]))
+    x = Counts.from_scipy(
+        sparse.csr_array(np.array([[0, 2.0], [3.0, 0]])), np.array(["a", "b"]), np.array([5, 6])
+    )
     assert type(x.T) is Counts
     np.testing.assert_array_equal(x.transposed().to_scipy().toarray(), [[0, 3], [2, 0]])
     assert x.T.row_of(6) == x.column_of(6) == 1
@@ -288,7 +317,9 @@ def test_observed_of_arrays_frames_and_sparse_matrices():
     x = np.array([[1.0, np.nan, 0.0], [np.nan, np.nan, 3.0]])
     want = [(0, 0, 1.0), (0, 2, 0.0), (1, 2, 3.0)]
     frame = pd.DataFrame(x, index=["a", "b"], columns=["p", "q", "r"])
-    stored = sparse.coo_array((np.array([1.0, 0.0, 3.0]), (np.array([0, 0, 1]), np.array([0, 2, 2]))), shape=(2, 3))
+    stored = sparse.coo_array(
+        (np.array([1.0, 0.0, 3.0]), (np.array([0, 0, 1]), np.array([0, 2, 2]))), shape=(2, 3)
+    )
     masked = np.ma.masked_invalid(x)
     for source in (
         x,

@@ -1,4 +1,5 @@
-"""Choosing rank and ridge: the right ones on planted data, the same errors as fits made one by one, and every number accounted for."""
+"""Choosing rank and ridge: the right ones on planted data, the same errors as fits made one by one,
+and every number accounted for."""
 
 from __future__ import annotations
 
@@ -16,9 +17,17 @@ from test_als import holes
 
 @cache
 def _chosen(seed):
-    """Drawn anew with every seed of ``make test-seeds``, as are the folds that tests cut like it."""
+    """Drawn anew with every seed of ``make test-seeds``, as are the folds that tests cut like
+    it."""
     rows = holes(np.random.default_rng(0), 60, 40, rank=3, share=0.5, noise=0.3)
-    return rows, tune(rows, n_components=(1, 3, 6), l2=(0.5, 0.05, 0.01), folds=3, patience=None, random_state=seed)
+    return rows, tune(
+        rows,
+        n_components=(1, 3, 6),
+        l2=(0.5, 0.05, 0.01),
+        folds=3,
+        patience=None,
+        random_state=seed,
+    )
 
 
 @pytest.fixture
@@ -56,12 +65,16 @@ def test_warm_started_errors_are_those_of_fits_from_scratch(found, planted):
         worst, best = [], []
         for p in parts:
             rows = np.repeat(np.arange(60), p.test.row_counts())
-            starts = (ALS(t.n_components, l2=t.l2, random_state=seed + i).fit(p.train) for i in range(4))
-            # with next to no ridge one start in eight ends at a poorer point; of four the best is not among them
+            starts = (
+                ALS(t.n_components, l2=t.l2, random_state=seed + i).fit(p.train) for i in range(4)
+            )
+            # with next to no ridge one start in eight ends at a poorer point; of four the best is
+            # not among them
             told = [rmse(p.test.data, model.predict(rows, p.test.indices)) for model in starts]
             worst.append(max(told))
             best.append(min(told))
-        assert t.error < 1.05 * np.mean(worst)  # at the wrong rank with next to no ridge the optima are many
+        # at the wrong rank with next to no ridge the optima are many
+        assert t.error < 1.05 * np.mean(worst)
         if t.n_components == 3:
             np.testing.assert_allclose(t.errors, best, rtol=0.05)
         assert t.error == pytest.approx(np.mean(t.errors))
@@ -84,7 +97,16 @@ def test_the_table_prints_with_the_chosen_line_marked(found):
     assert "rmse" in lines[0]
     assert "3 folds; 0 of 180 tested rows were cold" in lines[-1]
     table = found.to_table()
-    assert {"n_components", "l2", "error", "standard_error", "sweeps", "seconds", "fold_1", "fold_3"} <= set(table)
+    assert {
+        "n_components",
+        "l2",
+        "error",
+        "standard_error",
+        "sweeps",
+        "seconds",
+        "fold_1",
+        "fold_3",
+    } <= set(table)
     assert all(len(column) == len(found.table) for column in table.values())
     with pytest.raises(AttributeError):
         found.chosen = 0
@@ -103,9 +125,13 @@ def test_doubling(planted):
     found = tune(planted, n_components=1, l2=0.05, strategy="doubling", random_state=0)
     assert [t.n_components for t in found.table][:3] == [1, 2, 4]
     assert found.best["n_components"] in (2, 4)
-    limited = tune(planted, n_components=(2, 5), l2=0.05, strategy="doubling", patience=None, random_state=0)
+    limited = tune(
+        planted, n_components=(2, 5), l2=0.05, strategy="doubling", patience=None, random_state=0
+    )
     assert [t.n_components for t in limited.table] == [2, 4]
-    whole = tune(planted[:, :6], n_components=2, l2=0.05, strategy="doubling", patience=None, random_state=0)
+    whole = tune(
+        planted[:, :6], n_components=2, l2=0.05, strategy="doubling", patience=None, random_state=0
+    )
     assert [t.n_components for t in whole.table] == [2, 4]
 
 
@@ -141,13 +167,23 @@ def test_one_split_has_a_standard_error_from_its_entries(planted):
 @pytest.mark.parametrize("metric", ["ndcg", "recall"])
 def test_implicit_feedback_is_judged_by_its_lists(rng, metric):
     taste = rng.random((80, 3)) @ rng.random((3, 30))
-    r = np.where(taste + 0.2 * rng.standard_normal(taste.shape) > np.quantile(taste, 0.8), 1.0, np.nan)
+    r = np.where(
+        taste + 0.2 * rng.standard_normal(taste.shape) > np.quantile(taste, 0.8), 1.0, np.nan
+    )
     r[np.arange(80), np.arange(80) % 30] = 1.0
     x = Observed.from_nan(r)
     model = ALS(feedback="implicit", alpha=2.0, max_iter=15)
     before = model.get_params()
     found = tune(
-        x, model=model, n_components=(2, 4), l2=(0.1, 0.01), metric=metric, at=5, folds=2, patience=None, random_state=0
+        x,
+        model=model,
+        n_components=(2, 4),
+        l2=(0.1, 0.01),
+        metric=metric,
+        at=5,
+        folds=2,
+        patience=None,
+        random_state=0,
     )
     assert model.get_params() == before
     assert found.metric == f"1-{metric}@5"
@@ -155,15 +191,22 @@ def test_implicit_feedback_is_judged_by_its_lists(rng, metric):
     assert found.model.alpha == 2.0
     first = found.table[0]
     part = next(iter(folds(x, 2, random_state=found.model.random_state)))
-    fitted = ALS(2, feedback="implicit", alpha=2.0, max_iter=15, l2=0.1, random_state=found.model.random_state).fit(
-        part.train
-    )
+    fitted = ALS(
+        2,
+        feedback="implicit",
+        alpha=2.0,
+        max_iter=15,
+        l2=0.1,
+        random_state=found.model.random_state,
+    ).fit(part.train)
     lists = fitted.recommend(n=5).positions
     measure = ndcg_at_k if metric == "ndcg" else recall_at_k
     assert first.errors[0] == pytest.approx(1 - measure(lists, part.test, 5))
     assert all(0 <= t.error <= 1 for t in found.table)
     if metric == "ndcg":
-        assert tune(x, model=model, n_components=2, l2=0.1, at=5, random_state=0).metric == "1-ndcg@5"
+        assert (
+            tune(x, model=model, n_components=2, l2=0.1, at=5, random_state=0).metric == "1-ndcg@5"
+        )
 
 
 @pytest.mark.parametrize("metric", ["rmse", "mae", "ndcg", "recall"])
@@ -171,7 +214,15 @@ def test_cold_rows_are_counted_and_never_give_nan(rng, metric):
     a = holes(rng, 30, 9)
     a[10:] = np.nan
     a[np.arange(10, 30), np.arange(20) % 9] = 1.0
-    found = tune(a, model=ALS(max_iter=6), n_components=2, l2=(0.1, 0.0), folds=4, metric=metric, random_state=0)
+    found = tune(
+        a,
+        model=ALS(max_iter=6),
+        n_components=2,
+        l2=(0.1, 0.0),
+        folds=4,
+        metric=metric,
+        random_state=0,
+    )
     assert sum(found.cold) == 20
     assert sum(found.tested) >= 20
     assert np.isfinite([t.error for t in found.table]).all()
@@ -179,7 +230,9 @@ def test_cold_rows_are_counted_and_never_give_nan(rng, metric):
 
 
 def test_same_seed_same_table(planted):
-    one, two = (tune(planted, n_components=(2, 3), l2=0.05, random_state=3, n_threads=n) for n in (1, 2))
+    one, two = (
+        tune(planted, n_components=(2, 3), l2=0.05, random_state=3, n_threads=n) for n in (1, 2)
+    )
     assert [t.errors for t in one.table] == [t.errors for t in two.table]
     assert one.model.row_factors_.tobytes() == two.model.row_factors_.tobytes()
 
@@ -212,7 +265,13 @@ def test_triples_with_ids(planted):
     import pandas as pd
 
     found = tune(
-        pd.DataFrame(table), rows="who", columns="what", values="score", n_components=2, l2=0.1, random_state=0
+        pd.DataFrame(table),
+        rows="who",
+        columns="what",
+        values="score",
+        n_components=2,
+        l2=0.1,
+        random_state=0,
     )
     assert found.model.predict("u3", 4).shape == (1,)
 
@@ -220,11 +279,24 @@ def test_triples_with_ids(planted):
 @pytest.mark.parametrize(
     "options",
     [
-        {"n_components": ()}, {"n_components": 0}, {"n_components": (2, 2.5)}, {"l2": -1.0}, {"l2": ()}, {"l2": (0.1, np.nan)}, {"metric": "auc"},
-        {"strategy": "random"}, {"patience": 0}, {"model": "PCA"}, {"model": 3}, {"held_out": 2.0}, {"folds": 1}, {"at": 0},
-        {"metric": "rmse", "model": ALS(feedback="implicit")}, {"random_state": "x"},
+        {"n_components": ()},
+        {"n_components": 0},
+        {"n_components": (2, 2.5)},
+        {"l2": -1.0},
+        {"l2": ()},
+        {"l2": (0.1, np.nan)},
+        {"metric": "auc"},
+        {"strategy": "random"},
+        {"patience": 0},
+        {"model": "PCA"},
+        {"model": 3},
+        {"held_out": 2.0},
+        {"folds": 1},
+        {"at": 0},
+        {"metric": "rmse", "model": ALS(feedback="implicit")},
+        {"random_state": "x"},
     ],
-)  # fmt: skip
+)
 def test_bad_choices_are_refused_by_name(planted, options):
     names = {"folds": "n", "model": "model|metric"}
     name = next(iter(options))
@@ -245,7 +317,8 @@ def test_yes_and_no_get_the_loss_that_errs_less():
     assert found.best["loss"] == found.model.loss == "logistic"
     for loss in ("squared", "logistic"):
         assert f"with loss={loss!r}" in found.stopped
-    for given, model in ((table, ALS()), (table + 1.0, "ALS")):  # a choice of the caller's, and grades
+    # a choice of the caller's, and grades
+    for given, model in ((table, ALS()), (table + 1.0, "ALS")):
         other = tune(given, n_components=2, l2=(1.0,), model=model, random_state=0)
         assert other.model.loss == "squared"
         assert "hidden tenth" not in other.stopped

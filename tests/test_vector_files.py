@@ -1,4 +1,5 @@
-"""Files of vectors: what other programs write is read, what is written comes back, and what is broken is refused in words."""
+"""Files of vectors: what other programs write is read, what is written comes back, and what is
+broken is refused in words."""
 
 from __future__ import annotations
 
@@ -60,7 +61,8 @@ TEXT = "3 3\nthe 0.5 -1.25 3e-08\nnaïve 1.0 2.0 0.1\n東京 -0.0 1e+20 7\n"
     "text",
     [
         TEXT,
-        TEXT.replace("\n", " \n").replace("3 3 \n", "3 3\n"),  # the C tool and fastText end lines with a space
+        # the C tool and fastText end lines with a space
+        TEXT.replace("\n", " \n").replace("3 3 \n", "3 3\n"),
         TEXT.replace("\n", "\r\n"),
         TEXT.rstrip("\n"),
         "\ufeff" + TEXT,
@@ -91,8 +93,16 @@ def test_word2vec_binary(file, newline, name):
 def test_a_word_with_spaces(file):
     """GloVe 840B has such words: the last k fields are the numbers."""
     text = "the 1 2\n. . . 3 4\nat name@domain.com 5 6\n1 2 3 7 8\n"
-    check(file(text), ["the", ". . .", "at name@domain.com", "1 2 3"], [[1, 2], [3, 4], [5, 6], [7, 8]])
-    check(file("4 2\n" + text), ["the", ". . .", "at name@domain.com", "1 2 3"], [[1, 2], [3, 4], [5, 6], [7, 8]])
+    check(
+        file(text),
+        ["the", ". . .", "at name@domain.com", "1 2 3"],
+        [[1, 2], [3, 4], [5, 6], [7, 8]],
+    )
+    check(
+        file("4 2\n" + text),
+        ["the", ". . .", "at name@domain.com", "1 2 3"],
+        [[1, 2], [3, 4], [5, 6], [7, 8]],
+    )
     check(file("new york 1 2\nthe 3 4\n"), ["new york", "the"], [[1, 2], [3, 4]])
 
 
@@ -113,9 +123,25 @@ def test_limit(file):
 
 
 NUMBERS = [
-    "0.1", "-0.1", "+0.5", ".5", "5.", "1e-5", "1E+5", "123456789.123456789", "0.30000001192092896", "1e-45", "3.4028235e38", "1.17549435e-38",
-    "0.00000000000000000000000000000000012345", "16777217.0000000001", "9007199254740993", "00000000000000000000001.5", "1e-400", "-0",
-]  # fmt: skip
+    "0.1",
+    "-0.1",
+    "+0.5",
+    ".5",
+    "5.",
+    "1e-5",
+    "1E+5",
+    "123456789.123456789",
+    "0.30000001192092896",
+    "1e-45",
+    "3.4028235e38",
+    "1.17549435e-38",
+    "0.00000000000000000000000000000000012345",
+    "16777217.0000000001",
+    "9007199254740993",
+    "00000000000000000000001.5",
+    "1e-400",
+    "-0",
+]
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -131,16 +157,25 @@ def test_numbers_halfway_between_two_of_single_precision(file):
     middles = 1 + (2 * np.arange(0, 2**22, 2111) + 1) * 2.0**-24
     texts = [f"{m + d * 2.0**-52:.17f}" for m in middles for d in (-1, 0, 1)]
     v = file("".join(f"w{i} {x}\n" for i, x in enumerate(texts)), format="glove")
-    np.testing.assert_array_equal(v.vectors[:, 0], np.array([float(x) for x in texts]).astype(np.float32))
+    np.testing.assert_array_equal(
+        v.vectors[:, 0], np.array([float(x) for x in texts]).astype(np.float32)
+    )
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.lists(st.floats(allow_nan=False, allow_infinity=False, width=64), min_size=2, max_size=2), st.integers(1, 20))
+@given(
+    st.lists(st.floats(allow_nan=False, allow_infinity=False, width=64), min_size=2, max_size=2),
+    st.integers(1, 20),
+)
 def test_any_digits_are_read_as_python_reads_them(tmp_path_factory, values, digits):
     texts = [f"{x:.{digits}g}" for x in values] + [f"{x % 1000:.{digits}f}" for x in values]
     path = tmp_path_factory.getbasetemp() / "digits.txt"
     path.write_text(f"w {' '.join(texts)}\n")
-    v = read_vectors(path, "glove", dtype=np.float64) if np.isfinite([float(t) for t in texts]).all() else None
+    v = (
+        read_vectors(path, "glove", dtype=np.float64)
+        if np.isfinite([float(t) for t in texts]).all()
+        else None
+    )
     if v is not None:
         np.testing.assert_array_equal(v.vectors[0], [float(t) for t in texts])
     with np.errstate(over="ignore"):
@@ -171,9 +206,13 @@ def test_many_chunks_and_threads(file, monkeypatch):
 
 
 words = st.lists(
-    st.text(st.characters(codec="utf-8", exclude_characters=" \t\n\r\x0b\x0c\0"), min_size=1, max_size=9),
-    min_size=1, max_size=12, unique=True,
-).filter(lambda ws: not any(w.startswith("\ufeff") for w in ws))  # fmt: skip
+    st.text(
+        st.characters(codec="utf-8", exclude_characters=" \t\n\r\x0b\x0c\0"), min_size=1, max_size=9
+    ),
+    min_size=1,
+    max_size=12,
+    unique=True,
+).filter(lambda ws: not any(w.startswith("\ufeff") for w in ws))
 
 
 @settings(max_examples=60, deadline=None)
@@ -181,7 +220,9 @@ words = st.lists(
 def test_what_is_written_comes_back(tmp_path_factory, words, k, data):
     n = len(words)
     numbers = st.floats(allow_nan=False, allow_infinity=False, width=32)
-    x = np.array(data.draw(st.lists(numbers, min_size=n * k, max_size=n * k)), np.float32).reshape(n, k)
+    x = np.array(data.draw(st.lists(numbers, min_size=n * k, max_size=n * k)), np.float32).reshape(
+        n, k
+    )
     v = Vectors(words, x, counts=np.arange(n))
     folder = tmp_path_factory.getbasetemp()
     for name in ("r.vec", "r.bin", "r.safetensors", "r.txt.gz", "r.bin.gz"):
@@ -197,13 +238,18 @@ def test_written_text_is_the_shortest_that_is_exact(tmp_path):
     Vectors(["a", "b"], np.array([[0.1, 1e-7], [1 / 3, 2]], np.float32)).write(tmp_path / "v.vec")
     head, *lines = (tmp_path / "v.vec").read_text().splitlines()
     assert head == "2 2"
-    assert [[float(f) for f in line.split()[1:]] for line in lines] == [[0.1, 1e-7], [0.33333334, 2]]
+    assert [[float(f) for f in line.split()[1:]] for line in lines] == [
+        [0.1, 1e-7],
+        [0.33333334, 2],
+    ]
     assert lines[1].startswith("b 0.33333334 ")
 
 
 def test_written_bytes_of_binary(tmp_path):
     Vectors(["é"], np.array([[1.5, -2]], np.float32)).write(tmp_path / "v.bin")
-    assert (tmp_path / "v.bin").read_bytes() == b"1 2\n\xc3\xa9 " + struct.pack("<2f", 1.5, -2) + b"\n"
+    assert (tmp_path / "v.bin").read_bytes() == b"1 2\n\xc3\xa9 " + struct.pack(
+        "<2f", 1.5, -2
+    ) + b"\n"
 
 
 def test_float64_keeps_its_bits_where_asked(tmp_path):
@@ -261,7 +307,11 @@ def test_a_file_that_cannot_be_written_leaves_the_old_one(tmp_path):
         Vectors(["a", "b"], [[1.0], [1e300]]).write(path)
     assert path.read_bytes() == b"old"
     assert os.listdir(tmp_path) == ["v.bin"]
-    for name, match in (("v.png", "ends in '.png'"), ("no/v.vec", "not a folder"), ("v.safetensors.gz", "alone")):
+    for name, match in (
+        ("v.png", "ends in '.png'"),
+        ("no/v.vec", "not a folder"),
+        ("v.safetensors.gz", "alone"),
+    ):
         with pytest.raises((InputError, FileError), match=match):
             Vectors(["a"], [[1.0]]).write(tmp_path / name)
     with pytest.raises(InputError, match="format='csv'"):
@@ -317,7 +367,10 @@ def test_lying_headers_can_be_read_up_to_a_limit(file):
         (word2vec_binary(WORDS, X, count=10**15), "promised, which need"),
         (word2vec_binary(WORDS, X, k=10**12), "numbers are promised"),
         (word2vec_binary(WORDS, X, k=2), "vector"),
-        (word2vec_binary(["a", "b"], np.array([[np.nan, 1], [1, 2]])), "vector 1: 'a' has a number that is not finite"),
+        (
+            word2vec_binary(["a", "b"], np.array([[np.nan, 1], [1, 2]])),
+            "vector 1: 'a' has a number that is not finite",
+        ),
         (word2vec_binary(["", "b"], np.ones((2, 2))), "vector 1: no word"),
         (b"not a header\0\1\2 at all", "count size"),
         (b"\xba\x16\x4f\x2f\x0c\0\0\0", "fastText model"),
@@ -326,7 +379,9 @@ def test_lying_headers_can_be_read_up_to_a_limit(file):
 def test_broken_binary(file, data, match):
     refused(file, data, match, "v.bin")
     if not data.startswith((b"not", b"\xba")):
-        packed = match.replace("promised, which need", "promised").replace("numbers are promised", "promised")
+        packed = match.replace("promised, which need", "promised").replace(
+            "numbers are promised", "promised"
+        )
         refused(file, gzip.compress(data), packed + "|truncated", "v.bin.gz")
 
 
@@ -376,7 +431,12 @@ def test_words_that_come_twice_keep_their_first_vector(file):
 
 def test_invalid_utf8(file):
     text = b"a 1 2\nna\xefve 3 4\n"
-    refused(file, text, r"line 2: the word 'na\\xefve' is not utf-8; pass another encoding=, or undecodable='replace'")
+    refused(
+        file,
+        text,
+        r"line 2: the word 'na\\xefve' is not utf-8; pass another encoding=, or "
+        r"undecodable='replace'",
+    )
     check(file(text, encoding="latin-1"), ["a", "naïve"], [[1, 2], [3, 4]])
     check(file(text, undecodable="replace"), ["a", "na\ufffdve"], [[1, 2], [3, 4]])
     data = b"1 1\n\xff " + struct.pack("<f", 1.0)
@@ -407,7 +467,11 @@ def test_broken_safetensors(tmp_path):
     from safetensors.numpy import save_file
 
     path = tmp_path / "v.safetensors"
-    whole = {"vectors": np.ones((2, 3)), "words": np.frombuffer(b"ab", np.uint8), "ends": np.array([1, 2])}
+    whole = {
+        "vectors": np.ones((2, 3)),
+        "words": np.frombuffer(b"ab", np.uint8),
+        "ends": np.array([1, 2]),
+    }
     save_file(whole, path)
     assert read_vectors(path).words.tolist() == ["a", "b"]
     for change in (
@@ -438,7 +502,9 @@ def test_a_saved_model_gives_its_vectors(tmp_path, monkeypatch):
 
     PCA(1).fit([[0.0, 1.0], [1.0, 3.0], [2.0, 5.0]]).save(tmp_path / "m.safetensors")
     held = Vectors(["a", "b"], [[1.0], [2.0]], counts=[7, 3])
-    monkeypatch.setattr("eckart.embed.reading.load", lambda path: type("Model", (), {"vectors_": held})())
+    monkeypatch.setattr(
+        "eckart.embed.reading.load", lambda path: type("Model", (), {"vectors_": held})()
+    )
     v = read_vectors(tmp_path / "m.safetensors")
     assert v.words.tolist() == ["a", "b"]
     assert v.vectors.dtype == np.float64

@@ -36,7 +36,9 @@ def some(n=500, k=7, seed=0, dtype=np.float32):
 def test_questions_by_the_names_of_gensim(v):
     assert v.index_to_key == WORDS
     assert [v.key_to_index[word] for word in v.index_to_key] == list(range(6))
-    assert [word for word, _ in v.most_similar("king", 3)] == [word for word, _ in v.neighbours("king", 3)]
+    assert [word for word, _ in v.most_similar("king", 3)] == [
+        word for word, _ in v.neighbours("king", 3)
+    ]
     unit = V / np.linalg.norm(V, axis=1, keepdims=True)
     goal = unit[2] + unit[1] - unit[0]
     wanted = unit @ goal / np.linalg.norm(goal)
@@ -44,7 +46,11 @@ def test_questions_by_the_names_of_gensim(v):
     order = [j for j in np.argsort(-wanted) if j not in (0, 1, 2)]
     assert [word for word, _ in found] == [WORDS[j] for j in order]
     np.testing.assert_allclose([cosine for _, cosine in found], wanted[order])
-    for bad, words in (({"positive": []}, "positive must be"), ({"positive": "king", "topn": ["man"]}, "topn="), ({"positive": "kin"}, "near ones are 'king'")):
+    for bad, words in (
+        ({"positive": []}, "positive must be"),
+        ({"positive": "king", "topn": ["man"]}, "topn="),
+        ({"positive": "kin"}, "near ones are 'king'"),
+    ):
         with pytest.raises(InputError, match=words):
             v.most_similar(**bad)
 
@@ -67,7 +73,9 @@ def test_words_and_lists_of_words(v):
 
 
 def test_an_unknown_word_is_a_key_error_that_names_near_ones(v):
-    with pytest.raises(UnknownWord, match="'kings' came, wanted one of the 6 words; near ones are 'king'") as error:
+    with pytest.raises(
+        UnknownWord, match="'kings' came, wanted one of the 6 words; near ones are 'king'"
+    ) as error:
         v["kings"]
     assert isinstance(error.value, KeyError)
     assert isinstance(error.value, InputError)
@@ -85,13 +93,19 @@ def test_what_a_missing_word_becomes(v):
     np.testing.assert_array_equal(v.get(["x", "tea"], "skip"), [V[4]])
     assert v.get("x", "skip") is None
     np.testing.assert_array_equal(v.get("x", "zeros"), [0, 0, 0])
-    with pytest.raises(InputError, match="missing='nothing' came, wanted 'error', 'skip' or 'zeros'"):
+    with pytest.raises(
+        InputError, match="missing='nothing' came, wanted 'error', 'skip' or 'zeros'"
+    ):
         v.get("x", "nothing")
 
 
 @pytest.mark.parametrize(
     "ids",
-    [[30, 42, 7], [dt.date(2024, 5, 1), dt.date(2024, 5, 2), dt.date(2024, 5, 3)], [("a", 1), ("b", 2), ("c", 3)]],
+    [
+        [30, 42, 7],
+        [dt.date(2024, 5, 1), dt.date(2024, 5, 2), dt.date(2024, 5, 3)],
+        [("a", 1), ("b", 2), ("c", 3)],
+    ],
 )
 def test_items_of_any_kind(ids):
     v = Vectors(ids, np.eye(3) + 0.1)
@@ -106,7 +120,9 @@ def test_dtype_is_kept_and_vectors_are_not_changed():
     x = np.array([[3.0, 4.0], [0.0, 0.0]], np.float32)
     v = Vectors(["a", "b"], x)
     assert v.unit.dtype == v.vectors.dtype == np.float32
-    np.testing.assert_allclose(v.unit, [[0.6, 0.8], [0, 0]], rtol=4 * np.finfo(np.float32).eps)  # two squares, their sum, its root, a division
+    np.testing.assert_allclose(
+        v.unit, [[0.6, 0.8], [0, 0]], rtol=4 * np.finfo(np.float32).eps
+    )  # two squares, their sum, its root, a division
     np.testing.assert_array_equal(x, [[3, 4], [0, 0]])
     assert Vectors(["a"], [[1, 2]]).vectors.dtype == np.float64
     assert Vectors(["a"], np.ones((1, 2), np.float16)).vectors.dtype == np.float32
@@ -150,20 +166,27 @@ def test_neighbours_are_those_of_a_full_sort(dtype, n):
     asked = ["w3", "w499", "w250"]
     found = v.neighbours(asked, n)
     full = cosines(v[asked].astype(float), v.vectors.astype(float))
-    bound = 10 * (v.vectors.shape[1] + 4) * float(np.finfo(dtype).eps) / 2  # of a cosine: k products and their sum, two lengths, two divisions; times ten
+    bound = (
+        10 * (v.vectors.shape[1] + 4) * float(np.finfo(dtype).eps) / 2
+    )  # of a cosine: k products and their sum, two lengths, two divisions; times ten
     for i, word in enumerate(asked):
         own = int(word[1:])
         order = [j for j in np.argsort(-full[i], kind="stable") if j != own][:n]
         met = [int(name[1:]) for name, _ in found[i]]
         assert sorted({*met, own}) == sorted([*met, own])  # each once, and not the word itself
-        np.testing.assert_allclose([score for _, score in found[i]], full[i, order], rtol=0, atol=bound)
-        np.testing.assert_allclose(full[i, met], full[i, order], rtol=0, atol=bound)  # those of the same cosine may change places
+        np.testing.assert_allclose(
+            [score for _, score in found[i]], full[i, order], rtol=0, atol=bound
+        )
+        np.testing.assert_allclose(
+            full[i, met], full[i, order], rtol=0, atol=bound
+        )  # those of the same cosine may change places
     assert v.neighbours("w3", n) == [(w, pytest.approx(s, abs=bound)) for w, s in found[0]]
 
 
 def test_neighbours_of_a_large_vocabulary_do_not_depend_on_threads():
     rng = np.random.default_rng(1)
-    v = Vectors(np.arange(40_000), rng.integers(-2, 3, (40_000, 4)).astype(np.float32) + 0.5)  # many ties
+    # many ties
+    v = Vectors(np.arange(40_000), rng.integers(-2, 3, (40_000, 4)).astype(np.float32) + 0.5)
     one, two = (v.neighbours([5, 39_999, 17], 30, n_threads=t) for t in (1, 3))
     np.testing.assert_array_equal(one.positions, two.positions)
     np.testing.assert_array_equal(one.scores, two.scores)
@@ -172,7 +195,9 @@ def test_neighbours_of_a_large_vocabulary_do_not_depend_on_threads():
         scores[own] = -np.inf
         np.testing.assert_allclose(scores[row], -np.sort(-scores)[:30], atol=1e-6)
         level = np.round(v.unit[row] @ v.unit[own], 5)
-        assert all(a < b for a, b, p, q in zip(row, row[1:], level, level[1:]) if p == q), "ties: the lower first"
+        assert all(a < b for a, b, p, q in zip(row, row[1:], level, level[1:]) if p == q), (
+            "ties: the lower first"
+        )
 
 
 def test_neighbours_of_a_vector(v):
@@ -263,12 +288,16 @@ def by_hand(v, a, b, c, method):
 
 
 @pytest.mark.parametrize("method", ["add", "multiply"])
-@pytest.mark.parametrize("question", [("man", "king", "woman"), ("queen", "tea", "milk"), ("man", "man", "tea")])
+@pytest.mark.parametrize(
+    "question", [("man", "king", "woman"), ("queen", "tea", "milk"), ("man", "man", "tea")]
+)
 def test_analogies_by_their_formula(v, method, question):
     wanted = by_hand(v, *question, method)
     found = v.analogy(*question, n=10, method=method)
     assert [w for w, _ in found] == sorted(wanted, key=wanted.get, reverse=True)
-    np.testing.assert_allclose([s for _, s in found], sorted(wanted.values(), reverse=True), rtol=1e-12)
+    np.testing.assert_allclose(
+        [s for _, s in found], sorted(wanted.values(), reverse=True), rtol=1e-12
+    )
     assert not set(question) & {w for w, _ in found}
 
 
@@ -300,9 +329,14 @@ def test_similarity(v):
     wanted = cosines(V, V)
     assert v.similarity("man", "tea") == pytest.approx(wanted[0, 4])
     np.testing.assert_allclose(v.similarity([("man", "tea"), ("king", "king")]), [wanted[0, 4], 1])
-    np.testing.assert_allclose(v.similarity(["man", "king"], ["tea", "queen"]), [wanted[0, 4], wanted[2, 3]])
+    np.testing.assert_allclose(
+        v.similarity(["man", "king"], ["tea", "queen"]), [wanted[0, 4], wanted[2, 3]]
+    )
     np.testing.assert_array_equal(v.similarity([("man", "x")], missing="zeros"), [0])
-    assert np.isnan(v.similarity([("man", "x"), ("man", "man")], missing="skip")).tolist() == [True, False]
+    assert np.isnan(v.similarity([("man", "x"), ("man", "man")], missing="skip")).tolist() == [
+        True,
+        False,
+    ]
     with pytest.raises(UnknownWord):
         v.similarity("man", "x")
     with pytest.raises(InputError, match=r"pairs\[0\]='man' came, wanted two words"):
@@ -327,7 +361,9 @@ def test_mean_of_texts_and_words(v):
         v.mean(["tea", "x"], missing="error")
     np.testing.assert_array_equal(v.mean("nothing known"), [0, 0, 0])
     np.testing.assert_array_equal(v.mean(""), [0, 0, 0])
-    np.testing.assert_allclose(v.mean("tea|milk", tokenizer=lambda t: t.split("|")), (V[4] + V[5]) / 2)
+    np.testing.assert_allclose(
+        v.mean("tea|milk", tokenizer=lambda t: t.split("|")), (V[4] + V[5]) / 2
+    )
 
 
 def test_weighted_means(v):
@@ -352,7 +388,9 @@ def test_a_vocabulary_with_capitals_is_looked_up_as_written():
 
 def test_the_map_is_the_principal_plane(v):
     m = v.map(n=4)
-    assert m.words.tolist() == ["man", "woman", "king", "tea"], "the most frequent, in the order of the vocabulary"
+    assert m.words.tolist() == ["man", "woman", "king", "tea"], (
+        "the most frequent, in the order of the vocabulary"
+    )
     u = V[[0, 1, 2, 4]] / np.linalg.norm(V[[0, 1, 2, 4]], axis=1, keepdims=True)
     centred = u - u.mean(axis=0)
     _, s, vt = np.linalg.svd(centred)

@@ -10,7 +10,9 @@ from eckart.versions import installation
 
 
 def test_the_shell_says_versions_threads_memory_and_kernels():
-    run = subprocess.run([sys.executable, "-m", "eckart", "doctor", "--json"], capture_output=True, text=True)
+    run = subprocess.run(
+        [sys.executable, "-m", "eckart", "doctor", "--json"], capture_output=True, text=True
+    )
     found = json.loads(run.stdout)
     assert run.returncode == 0, run.stderr
     assert found["versions"]["eckart"] == eckart.__version__

@@ -1,4 +1,5 @@
-"""The wheel holds what the checkout has: every module, the marker of types, files that are not Python; and nothing else."""
+"""The wheel holds what the checkout has: every module, the marker of types, files that are not
+Python; and nothing else."""
 
 from __future__ import annotations
 
@@ -27,7 +28,16 @@ def wheel(tmp_path_factory):
     if not (ROOT / "pyproject.toml").is_file():
         pytest.skip("there is no checkout to build from")
     out = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out), str(ROOT)]
+    command = [
+        sys.executable,
+        "-m",
+        "build",
+        "--wheel",
+        "--no-isolation",
+        "--outdir",
+        str(out),
+        str(ROOT),
+    ]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     (file,) = out.glob("*.whl")
@@ -55,7 +65,11 @@ def test_metadata_tells_version_licence_readme_and_requirements(wheel):
     assert told["License-Expression"] == "BSD-3-Clause"
     assert sorted(told.get_all("License-File")) == ["LICENSE", "THIRD_PARTY_NOTICES.md"]
     assert told.get_payload().startswith("# eckart")
-    needed = {line.split(";")[0].strip() for line in told.get_all("Requires-Dist") if "extra ==" not in line}
+    needed = {
+        line.split(";")[0].strip()
+        for line in told.get_all("Requires-Dist")
+        if "extra ==" not in line
+    }
     assert len(needed) == len(project["dependencies"])
 
 

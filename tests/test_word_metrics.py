@@ -1,4 +1,5 @@
-"""Word similarity and analogies: against SciPy, against loops written out, and on the real files."""
+"""Word similarity and analogies: against SciPy, against loops written out, and on the real
+files."""
 
 from __future__ import annotations
 
@@ -60,7 +61,9 @@ def test_words_beside_themselves_tie():
     same = [(f"w{i}", f"w{i}", float(i)) for i in range(20)]
     other = [("w1", "w2", 3.0), ("w3", "w4", 2.0)]
     found = metrics.word_similarity(v, [*same, *other]).rho
-    assert found == pytest.approx(stats.spearmanr(cosines(v, [*same, *other]), [s for *_, s in [*same, *other]]).statistic)
+    assert found == pytest.approx(
+        stats.spearmanr(cosines(v, [*same, *other]), [s for *_, s in [*same, *other]]).statistic
+    )
 
 
 def test_pairs_without_vectors_are_left_out_and_counted():
@@ -73,7 +76,9 @@ def test_pairs_without_vectors_are_left_out_and_counted():
     assert found.missing == ("unknown", "strange")
     assert "40 of 43 pairs (93.0%)" in str(found)
     zeros = metrics.word_similarity(v, more, missing="zeros")
-    assert zeros.rho == pytest.approx(stats.spearmanr([*cosines(v, pairs), 0, 0, 0], [s for *_, s in more]).statistic)
+    assert zeros.rho == pytest.approx(
+        stats.spearmanr([*cosines(v, pairs), 0, 0, 0], [s for *_, s in more]).statistic
+    )
     with pytest.raises(InputError, match="'unknown' has no vector"):
         metrics.word_similarity(v, more, missing="error")
     with pytest.raises(InputError, match="missing='drop'"):
@@ -83,12 +88,16 @@ def test_pairs_without_vectors_are_left_out_and_counted():
 
 
 def test_case_is_ignored_unless_it_matters():
-    v = Vectors(["Paris", "paris", "rome", "oslo"], [[1.0, 0.0], [0.0, 1.0], [1.0, 0.1], [1.0, 0.9]])
+    v = Vectors(
+        ["Paris", "paris", "rome", "oslo"], [[1.0, 0.0], [0.0, 1.0], [1.0, 0.1], [1.0, 0.9]]
+    )
     pairs = [("Paris", "ROME", 9), ("paris", "Rome", 1), ("PARIS", "oslo", 5), ("rome", "oslo", 6)]
     assert metrics.word_similarity(v, pairs).found == 4
     with pytest.raises(InputError, match="1 pairs"):
         metrics.word_similarity(v, pairs, ignore_case=False)
-    exact = metrics.word_similarity(v, [("Paris", "rome", 3), ("paris", "rome", 2), ("paris", "oslo", 2.5)])
+    exact = metrics.word_similarity(
+        v, [("Paris", "rome", 3), ("paris", "rome", 2), ("paris", "oslo", 2.5)]
+    )
     assert exact.rho == 1.0, "a word as it is written comes before one that differs in case"
 
 
@@ -158,7 +167,9 @@ def test_analogies_one_at_a_time(method, monkeypatch):
 def test_scores_by_their_formula():
     u = some(9, dtype=np.float64).unit
     q = np.array([[0, 1, 2], [3, 4, 8]])
-    for (a, b, c), add, multiply in zip(q, analogy_scores(u, q, "add"), analogy_scores(u, q, "multiply")):
+    for (a, b, c), add, multiply in zip(
+        q, analogy_scores(u, q, "add"), analogy_scores(u, q, "multiply")
+    ):
         for x in set(range(9)) - {a, b, c}:
             goal = u[b] - u[a] + u[c]
             assert add[x] == pytest.approx(u[x] @ goal / np.linalg.norm(goal))
@@ -170,8 +181,16 @@ def test_scores_by_their_formula():
 
 ROYAL = Vectors(
     ["man", "woman", "king", "queen", "tea", "walk", "walks"],
-    [[1, 0, 0.1, 0], [0, 1, 0.1, 0], [1, 0, 1, 0], [0, 1, 1, 0], [0.1, 0.1, 0, -1], [0.5, 0.5, -1, 1], [0.5, 0.5, -1, 2]],
-)  # fmt: skip
+    [
+        [1, 0, 0.1, 0],
+        [0, 1, 0.1, 0],
+        [1, 0, 1, 0],
+        [0, 1, 1, 0],
+        [0.1, 0.1, 0, -1],
+        [0.5, 0.5, -1, 1],
+        [0.5, 0.5, -1, 2],
+    ],
+)
 QUESTIONS = """: family
 man king woman queen
 king man queen woman
@@ -213,8 +232,13 @@ def test_case_of_questions():
     asked = {"s": [("Man", "KING", "Woman", "Queen")]}
     assert metrics.analogies(ROYAL, asked).all.right == 1
     assert metrics.analogies(ROYAL, asked, ignore_case=False).all.asked == 0
-    twice = Vectors([*ROYAL.words, "Queen", "WOMAN"], np.vstack([ROYAL.vectors, [[0, 1, 1.1, 0], [0, 1, 0.9, 0]]]))
-    assert metrics.analogies(twice, asked).all.right == 1, "words that differ in case only do not compete"
+    twice = Vectors(
+        [*ROYAL.words, "Queen", "WOMAN"],
+        np.vstack([ROYAL.vectors, [[0, 1, 1.1, 0], [0, 1, 0.9, 0]]]),
+    )
+    assert metrics.analogies(twice, asked).all.right == 1, (
+        "words that differ in case only do not compete"
+    )
 
 
 @pytest.mark.parametrize(

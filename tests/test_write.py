@@ -50,19 +50,24 @@ def test_labels_of_any_kind(tmp_path, rng, ending, labels):
     back = read(tmp_path / f"c{ending}", index="id")
     np.testing.assert_array_equal(back.values, x)
     assert [str(v) for v in back.rows] == [
-        str(v) if v is not None else ("None" if ending != ".csv" else str(back.rows[i])) for i, v in enumerate(labels)
+        str(v) if v is not None else ("None" if ending != ".csv" else str(back.rows[i]))
+        for i, v in enumerate(labels)
     ]
 
 
 def test_labels_that_change_kind_between_blocks_are_named(tmp_path, rng):
     labels = np.array([1, 2, 3, "four", 5, 6], dtype=object)
     with pytest.raises(FileError, match="four"):
-        write_table(tmp_path / "c.parquet", ["u"], blocks(rng.standard_normal((6, 1)), labels), "id")
+        write_table(
+            tmp_path / "c.parquet", ["u"], blocks(rng.standard_normal((6, 1)), labels), "id"
+        )
     assert os.listdir(tmp_path) == []
 
 
 @pytest.mark.parametrize("ending", [".parquet", ".arrow", ".csv", ".npy"])
-@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt(), ValueError("x")])
+@pytest.mark.parametrize(
+    "error", [OSError(28, "No space left on device"), KeyboardInterrupt(), ValueError("x")]
+)
 def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path, ending, error):
     path = tmp_path / f"c{ending}"
     path.write_bytes(b"old")
@@ -99,7 +104,11 @@ def test_a_workbook_holds_numbers_texts_and_gaps_and_no_formula(tmp_path):
     openpyxl = pytest.importorskip("openpyxl")
     ids = np.array(["=1+1", "b\x07", "c"], object)
     days = np.array(["2024-05-01", "2024-05-02", "NaT"], "M8[D]")
-    count = write_long(tmp_path / "a.xlsx", ["=id", "score", "day"], iter([(ids, np.array([1.5, np.nan, np.inf]), days)]))
+    count = write_long(
+        tmp_path / "a.xlsx",
+        ["=id", "score", "day"],
+        iter([(ids, np.array([1.5, np.nan, np.inf]), days)]),
+    )
     sheet = openpyxl.load_workbook(tmp_path / "a.xlsx").worksheets[0]
     lines = list(sheet.iter_rows(values_only=True))
     assert count == 3
@@ -114,7 +123,10 @@ def test_a_workbook_holds_numbers_texts_and_gaps_and_no_formula(tmp_path):
 def test_what_no_workbook_holds_is_refused_in_words(tmp_path, monkeypatch):
     pytest.importorskip("openpyxl")
     wide = (np.zeros((1, 2**14 + 1)), None)
-    with pytest.raises(FileError, match=r"columns came for a workbook, wanted at most 16,384; write \.parquet or \.csv"):
+    with pytest.raises(
+        FileError,
+        match=r"columns came for a workbook, wanted at most 16,384; write \.parquet or \.csv",
+    ):
         write_table(tmp_path / "a.xlsx", [f"x{j}" for j in range(2**14 + 1)], iter([wide]))
     assert not list(tmp_path.iterdir())
     monkeypatch.setattr("eckart.io.tables.write.find_spec", lambda name: None)

@@ -1,5 +1,6 @@
-"""Classes (tables of the kind "g"): ``NetworkClassifier()`` beside logistic regression and scikit-learn's ``MLPClassifier()``; a quarter of the rows is left
-out, and the loss is 1 for a wrong class. All get standardised columns."""
+"""Classes (tables of the kind "g"): ``NetworkClassifier()`` beside logistic regression and
+scikit-learn's ``MLPClassifier()``; a quarter of the rows is left out, and the loss is 1 for a wrong
+class. All get standardised columns."""
 
 from __future__ import annotations
 
@@ -23,7 +24,10 @@ def sets(tables: Any) -> list[str]:
 
 def cases(tables: Any, name: str) -> Any:
     found = tables.load(name)
-    x, y = np.asarray(found["data"], float), np.unique(np.asarray(found["target"]).astype(str), return_inverse=True)[1]
+    x, y = (
+        np.asarray(found["data"], float),
+        np.unique(np.asarray(found["target"]).astype(str), return_inverse=True)[1],
+    )
     order = np.random.default_rng(0).permutation(len(x))[:ROWS]
     x, y = x[order][:, x.std(axis=0) > 0], y[order]
     cut = len(x) * 3 // 4
@@ -40,4 +44,10 @@ def cases(tables: Any, name: str) -> Any:
         for method, model in methods.items():
             _, seconds[method] = timed(lambda model=model: model.fit(x[:cut], y[:cut]))
             losses[method] = (model.predict(x[cut:]) != y[cut:]).astype(float)
-    yield Case(name, losses, seconds, f"{cut} x {x.shape[1]}, {y.max() + 1} classes; {seconds['eckart']:.1f} s, MLP {seconds['MLPClassifier']:.1f} s")
+    yield Case(
+        name,
+        losses,
+        seconds,
+        f"{cut} x {x.shape[1]}, {y.max() + 1} classes; {seconds['eckart']:.1f} s, MLP "
+        f"{seconds['MLPClassifier']:.1f} s",
+    )

@@ -1,8 +1,10 @@
-"""Clicks, baskets and counts thinned to 5, 10, 20 and 40 entries a row: the defaults for implicit feedback beside popularity.
+"""Clicks, baskets and counts thinned to 5, 10, 20 and 40 entries a row: the defaults for implicit
+feedback beside popularity.
 
-``ECKART_DATA`` names the folder with gowalla, movielens-100k, movietweetings-100k, jester-1, octis-corpora and 20newsgroups-etm; the count tables are those of
-``tables.py``; the logs are generated. A fifth of the entries is hidden, and the loss of a row is 1 - NDCG@10. Sets are sources, so that the half that judges
-has data that had no part in a choice.
+``ECKART_DATA`` names the folder with gowalla, movielens-100k, movietweetings-100k, jester-1,
+octis-corpora and 20newsgroups-etm; the count tables are those of ``tables.py``; the logs are
+generated. A fifth of the entries is hidden, and the loss of a row is 1 - NDCG@10. Sets are sources,
+so that the half that judges has data that had no part in a choice.
 """
 
 from __future__ import annotations
@@ -24,12 +26,19 @@ from eckart.metrics import ranking
 
 BASELINES, RIVALS = ("popularity", "fixed weights"), ("EASE", "SLIM", "SpectralFilter")
 LEFT, ROWS, AT, SQUARE = (5, 10, 20, 40), 3000, 10, 4500
-"""Entries a row, rows, length of the lists, and columns up to which weights between them are fitted."""
+"""Entries a row, rows, length of the lists, and columns up to which weights between them are
+fitted."""
 LIKED = {"movielens": movielens, "movietweetings": movietweetings, "jester": jester}
 CORPORA = ("BBC_News", "M10", "DBLP")
 TABLES = ("supermarket", "hotel_places", "planes", "deliveries", "strikes_by_species")
-LOGS = {"log_sparse": (4000, 6000, 30, 1.2), "log_wide": (3000, 15000, 60, 1.5), "log_dense": (2000, 400, 60, 1.0), "log_staples": (2000, 120, 45, 0.3)}
-"""Generated logs: rows, columns, mean entries of a row, and how far tastes differ beside popularity (staples: everybody buys nearly the same)."""
+LOGS = {
+    "log_sparse": (4000, 6000, 30, 1.2),
+    "log_wide": (3000, 15000, 60, 1.5),
+    "log_dense": (2000, 400, 60, 1.0),
+    "log_staples": (2000, 120, 45, 0.3),
+}
+"""Generated logs: rows, columns, mean entries of a row, and how far tastes differ beside popularity
+(staples: everybody buys nearly the same)."""
 Entries = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
@@ -74,16 +83,28 @@ def entries(tables: Any, name: str) -> Entries:
     if name == "newsgroups":
         from scipy.io import loadmat
 
-        return words([list(d.ravel()) for d in loadmat(folder / "20newsgroups-etm" / "bow_tr_tokens.mat")["tokens"].ravel()])
+        return words(
+            [
+                list(d.ravel())
+                for d in loadmat(folder / "20newsgroups-etm" / "bow_tr_tokens.mat")[
+                    "tokens"
+                ].ravel()
+            ]
+        )
     if name in LOGS:
         return log(*LOGS[name])
     frame = tables.load(name)["data"]
-    i, j = (np.unique(frame[side].astype(str), return_inverse=True)[1] for side in ("row", "column"))
+    i, j = (
+        np.unique(frame[side].astype(str), return_inverse=True)[1] for side in ("row", "column")
+    )
     return i, j, frame["value"].to_numpy(float)
 
 
-def thinned(i: np.ndarray, j: np.ndarray, v: np.ndarray, left: int, seed: int = 0) -> Observed | None:
-    """At most so many entries of each of some rows of three or more; None where rows have too few for this to differ from a smaller number."""
+def thinned(
+    i: np.ndarray, j: np.ndarray, v: np.ndarray, left: int, seed: int = 0
+) -> Observed | None:
+    """At most so many entries of each of some rows of three or more; None where rows have too few
+    for this to differ from a smaller number."""
     rng = np.random.default_rng(seed)
     counts = np.bincount(i)
     rows = rng.permutation(np.flatnonzero(counts >= 3))[:ROWS]
@@ -93,10 +114,14 @@ def thinned(i: np.ndarray, j: np.ndarray, v: np.ndarray, left: int, seed: int = 
     i, j, v = np.unique(i[at], return_inverse=True)[1], j[at], v[at]
     order = np.lexsort((rng.random(len(i)), i))
     place = np.empty(len(i), np.int64)
-    place[order] = np.arange(len(i)) - np.repeat(np.searchsorted(i[order], np.arange(i.max() + 1)), np.bincount(i))
+    place[order] = np.arange(len(i)) - np.repeat(
+        np.searchsorted(i[order], np.arange(i.max() + 1)), np.bincount(i)
+    )
     kept = place < left
     i, j = (np.unique(side[kept], return_inverse=True)[1] for side in (i, j))
-    return Observed.from_codes(i, j, v[kept].astype(np.float32), (i.max() + 1, j.max() + 1), duplicates="last")
+    return Observed.from_codes(
+        i, j, v[kept].astype(np.float32), (i.max() + 1, j.max() + 1), duplicates="last"
+    )
 
 
 def losses(lists: np.ndarray, relevant: Any) -> np.ndarray:
@@ -104,11 +129,20 @@ def losses(lists: np.ndarray, relevant: Any) -> np.ndarray:
 
 
 def answers(columns: int) -> dict[str, Any]:
-    """Ours first, and its defaults as fixed weights; models with weights between columns where these are few."""
+    """Ours first, and its defaults as fixed weights; models with weights between columns where
+    these are few."""
     same: dict[str, Any] = {"random_state": 0, "n_threads": 1}
-    found = {"ALS": ALS(feedback="implicit", **same), "fixed weights": ALS(feedback="implicit", unobserved_weight=0.1, l2=0.003, **same)}
+    found = {
+        "ALS": ALS(feedback="implicit", **same),
+        "fixed weights": ALS(feedback="implicit", unobserved_weight=0.1, l2=0.003, **same),
+    }
     found["SpectralFilter"] = SpectralFilter(**same)
-    return found if columns > SQUARE else found | {"EASE": EASE(**same), "fixed ridge": EASE(100.0, **same), "SLIM": SLIM(**same)}
+    return (
+        found
+        if columns > SQUARE
+        else found
+        | {"EASE": EASE(**same), "fixed ridge": EASE(100.0, **same), "SLIM": SLIM(**same)}
+    )
 
 
 def compared(name: str, x: Observed) -> Case:
@@ -119,7 +153,10 @@ def compared(name: str, x: Observed) -> Case:
     for method, model in answers(x.n_columns).items():
         _, seconds[method] = timed(partial(model.fit, parts.train))
         found[method] = losses(model.recommend(rows, n=k).positions, relevant)
-    found["popularity"], seconds["popularity"] = losses(_popular(parts.train, rows, k), relevant), 0.0
+    found["popularity"], seconds["popularity"] = (
+        losses(_popular(parts.train, rows, k), relevant),
+        0.0,
+    )
     return Case(name, found, seconds, f"{x.shape[0]} x {x.shape[1]}, {x.nnz}")
 
 

@@ -1,5 +1,6 @@
-"""Groups (tables of the kind "g"): ``GaussianMixture("auto")`` beside a single Gaussian and scikit-learn's mixture with k of least BIC; a fifth of the rows is
-left out, and the loss is minus the log-density of such a row."""
+"""Groups (tables of the kind "g"): ``GaussianMixture("auto")`` beside a single Gaussian and
+scikit-learn's mixture with k of least BIC; a fifth of the rows is left out, and the loss is minus
+the log-density of such a row."""
 
 from __future__ import annotations
 
@@ -14,9 +15,11 @@ from eckart import GaussianMixture
 
 BASELINES, RIVALS = ("one Gaussian",), ("scikit-learn by BIC",)
 ROWS, COLUMNS = 1500, 20
-"""Rows that are fitted and columns of a set at the most: the rival's covariances of all k take minutes beyond."""
+"""Rows that are fitted and columns of a set at the most: the rival's covariances of all k take
+minutes beyond."""
 MOST = 12
-"""Components that the rival tries: BIC of full covariances chooses fewer on all these sets but two."""
+"""Components that the rival tries: BIC of full covariances chooses fewer on all these sets but
+two."""
 
 
 def sets(tables: Any) -> list[str]:
@@ -34,7 +37,11 @@ def rows_of(tables: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def by_bic(x: np.ndarray) -> Any:
-    fits = [Theirs(k, n_init=1, random_state=0).fit(x) for k in range(1, MOST + 1) if k * x.shape[1] < len(x)]
+    fits = [
+        Theirs(k, n_init=1, random_state=0).fit(x)
+        for k in range(1, MOST + 1)
+        if k * x.shape[1] < len(x)
+    ]
     return min(fits, key=lambda fit: fit.bic(x))
 
 
@@ -51,5 +58,10 @@ def cases(tables: Any, name: str) -> Any:
         for method, fit in methods.items():
             model, seconds[method] = timed(fit)
             losses[method] = -np.asarray(model.score_samples(test), float)
-            notes.append(f"{getattr(model, 'n_components_', None) or model.n_components} {getattr(model, 'covariance_type_', None) or model.covariance_type}")
-    yield Case(name, losses, seconds, f"{train.shape[0]} x {train.shape[1]}; components {', '.join(notes)}")
+            notes.append(
+                f"{getattr(model, 'n_components_', None) or model.n_components} "
+                f"{getattr(model, 'covariance_type_', None) or model.covariance_type}"
+            )
+    yield Case(
+        name, losses, seconds, f"{train.shape[0]} x {train.shape[1]}; components {', '.join(notes)}"
+    )

@@ -1,5 +1,6 @@
-"""Panels (tables of the kind "e", rows in time): ``TimeFactors()`` beside the mean of each series, straight lines between neighbours, and chained ridge; blocks
-of a twentieth of the times are hidden in each series. The loss is the squared error in variances of the series."""
+"""Panels (tables of the kind "e", rows in time): ``TimeFactors()`` beside the mean of each series,
+straight lines between neighbours, and chained ridge; blocks of a twentieth of the times are hidden
+in each series. The loss is the squared error in variances of the series."""
 
 from __future__ import annotations
 
@@ -50,7 +51,9 @@ def cases(tables: Any, name: str) -> Any:
         "eckart": lambda: TimeFactors(random_state=0, n_threads=1).fit(gaps.T).impute().T,
         "mean": lambda: np.broadcast_to(np.nanmean(gaps, axis=0), x.shape),
         "lines": lambda: lines(gaps),
-        "chained ridge": lambda: IterativeImputer(random_state=0, keep_empty_features=True).fit_transform(gaps),
+        "chained ridge": lambda: IterativeImputer(
+            random_state=0, keep_empty_features=True
+        ).fit_transform(gaps),
     }
     losses, seconds = {}, {}
     with warnings.catch_warnings():
@@ -58,4 +61,10 @@ def cases(tables: Any, name: str) -> Any:
         for method, fill in methods.items():
             filled, seconds[method] = timed(fill)
             losses[method] = (filled - x)[mask] ** 2
-    yield Case(name, losses, seconds, f"{x.shape[0]} x {x.shape[1]}, {seconds['eckart']:.1f} s", rooted=True)
+    yield Case(
+        name,
+        losses,
+        seconds,
+        f"{x.shape[0]} x {x.shape[1]}, {seconds['eckart']:.1f} s",
+        rooted=True,
+    )

@@ -1,4 +1,5 @@
-"""Ratings thinned to 2, 4, 8, 16 and 32 entries a row: ``ALS()`` beside shrunken biases and the mean.
+"""Ratings thinned to 2, 4, 8, 16 and 32 entries a row: ``ALS()`` beside shrunken biases and the
+mean.
 
 ``ECKART_DATA`` names the folder with movielens-100k, movietweetings-100k and jester-1.
 """
@@ -31,7 +32,9 @@ def thinned(i: np.ndarray, j: np.ndarray, v: np.ndarray, left: int, seed: int) -
     i = np.unique(i, return_inverse=True)[1]
     order = np.lexsort((rng.random(len(i)), i))
     place = np.empty(len(i), np.int64)
-    place[order] = np.arange(len(i)) - np.repeat(np.searchsorted(i[order], np.arange(i.max() + 1)), np.bincount(i))
+    place[order] = np.arange(len(i)) - np.repeat(
+        np.searchsorted(i[order], np.arange(i.max() + 1)), np.bincount(i)
+    )
     kept = (place < left) & np.isin(i, rng.permutation(i.max() + 1)[:ROWS])
     i, j = (np.unique(side[kept], return_inverse=True)[1] for side in (i, j))
     return Observed.from_codes(i, j, v[kept], (i.max() + 1, j.max() + 1), duplicates="last")

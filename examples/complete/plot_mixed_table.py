@@ -2,8 +2,9 @@
 A table with columns of several kinds
 =====================================
 
-A register of patients has numbers, yes and no, categories, grades, counts and dates, and gaps in all of them. This example hides a fifth of such a table,
-fits :class:`eckart.MixedTable` to the rest, and compares what it fills in with what was hidden.
+A register of patients has numbers, yes and no, categories, grades, counts and dates, and gaps in
+all of them. This example hides a fifth of such a table, fits :class:`eckart.MixedTable` to the
+rest, and compares what it fills in with what was hidden.
 """
 
 # %%
@@ -35,10 +36,13 @@ whole = pd.DataFrame(
         "smokes": pd.array(-fit + noise(0.7) > 0.4, dtype="boolean"),
         "ward": np.array(["heart", "sports", "lungs"])[ward],
         "health": pd.Categorical.from_codes(
-            np.digitize(fit - 0.5 * age + noise(0.5), [-1, 0, 1]), ["poor", "fair", "good", "best"], ordered=True
+            np.digitize(fit - 0.5 * age + noise(0.5), [-1, 0, 1]),
+            ["poor", "fair", "good", "best"],
+            ordered=True,
         ),
         "visits": rng.poisson(np.exp(0.5 + 0.6 * age - 0.6 * fit)).astype(float),
-        "admitted": pd.Timestamp("2024-01-01") + pd.to_timedelta(np.round(180 + 60 * age + noise(40)), unit="D"),
+        "admitted": pd.Timestamp("2024-01-01")
+        + pd.to_timedelta(np.round(180 + 60 * age + noise(40)), unit="D"),
     }
 )
 mask = rng.random(whole.shape) < 0.2
@@ -48,14 +52,17 @@ print(gaps.head(4).to_string())
 # %%
 # Fit and fill
 # ------------
-# The type of a column decides its loss, and cells that are hidden for it decide rank and ridge. The table comes back in the types it had.
+# The type of a column decides its loss, and cells that are hidden for it decide rank and ridge. The
+# table comes back in the types it had.
 
 model = MixedTable(random_state=0).fit(gaps)
 filled = model.impute(gaps)
 for name, why in model.fit_.plan["losses"].items():
     print(f"{name:<9} {why}")
 print(
-    f"rank {model.fit_.plan['rank']}; same types: {bool((filled.dtypes == gaps.dtypes).all())}; gaps left: {int(filled.isna().sum().sum())}"
+    f"rank {model.fit_.plan['rank']}; same types: "
+    f"{bool((filled.dtypes == gaps.dtypes).all())}; gaps left: "
+    f"{int(filled.isna().sum().sum())}"
 )
 print(model.certificate_)
 
@@ -72,9 +79,13 @@ for j, name in enumerate(whole):
         usual = (gaps[name].mode()[0] != whole[name][hidden]).mean()
     else:
         truth, found, seen = (
-            pd.to_numeric(x).to_numpy(float) for x in (whole[name][hidden], filled[name][hidden], gaps[name].dropna())
+            pd.to_numeric(x).to_numpy(float)
+            for x in (whole[name][hidden], filled[name][hidden], gaps[name].dropna())
         )
-        wrong, usual = np.sqrt(np.mean((found - truth) ** 2)), np.sqrt(np.mean((seen.mean() - truth) ** 2))
+        wrong, usual = (
+            np.sqrt(np.mean((found - truth) ** 2)),
+            np.sqrt(np.mean((seen.mean() - truth) ** 2)),
+        )
     shares[name] = float(wrong / usual)
     print(f"{name:<9} error {shares[name]:.2f} of that of the mean or the commonest level")
 

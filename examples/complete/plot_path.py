@@ -3,14 +3,16 @@ Singular values along the Soft-Impute path
 ==========================================
 
 :class:`eckart.SoftImpute` minimises :math:`\\tfrac12 \\lVert \\Pi(A - B) \\rVert_F^2 + \\tau \\lVert B \\rVert_*`.
-The price :math:`\\tau` of the nuclear norm decides the rank. From :math:`\\tau_{\\max} = \\lVert \\Pi(A) \\rVert_2` up the answer is
-zero; below it singular values enter one by one. Each point of the path starts from the one before it.
+The price :math:`\\tau` of the nuclear norm decides the rank. From :math:`\\tau_{\\max} = \\lVert
+\\Pi(A) \\rVert_2` up the answer is zero; below it singular values enter one by one. Each point of
+the path starts from the one before it.
 """
 
 # %%
 # The path
 # --------
-# A matrix of rank 5 and noise, 40 % of it seen. Strong directions enter first; after the fifth only noise is left to enter.
+# A matrix of rank 5 and noise, 40 % of it seen. Strong directions enter first; after the fifth only
+# noise is left to enter.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -19,7 +21,9 @@ from eckart import SoftImpute, metrics, plots
 
 rng = np.random.default_rng(0)
 n, m, k = 120, 100, 5
-truth = (rng.standard_normal((n, k)) * np.array([2.0, 1.6, 1.3, 1.1, 0.9])) @ rng.standard_normal((k, m))
+truth = (rng.standard_normal((n, k)) * np.array([2.0, 1.6, 1.3, 1.1, 0.9])) @ rng.standard_normal(
+    (k, m)
+)
 noisy = truth + 0.7 * rng.standard_normal((n, m))
 hidden = rng.random((n, m)) < 0.6
 gappy = np.where(hidden, np.nan, noisy)
@@ -30,8 +34,10 @@ print(model.certificate_)
 # %%
 # What each price is worth
 # ------------------------
-# The error of hidden entries against the truth, for the answer itself and for ``debias=True``, which keeps the rank that was found and
-# takes the shrinkage back. That helps while only signal has entered, and harms when directions of noise
+# The error of hidden entries against the truth, for the answer itself and for ``debias=True``,
+# which keeps the rank that was found and
+# takes the shrinkage back. That helps while only signal has entered, and harms when directions of
+# noise
 # are taken at their word. ``tau=None`` chooses by hiding a tenth of the entries itself.
 
 taus = model.path_taus_[model.path_taus_ < model.path_taus_[0] / 2][::2]
@@ -60,7 +66,14 @@ fig, ax = plt.subplots(figsize=(6.6, 3.8), layout="constrained")
 ax.plot(taus, shrunk, marker="o", label="shrunk")
 ax.plot(taus, debiased, marker="o", label="debiased")
 for tau, rank, value in zip(taus, ranks, shrunk):
-    ax.annotate(f"rank {rank}", (tau, value), xytext=(0, 7), textcoords="offset points", ha="center", fontsize=8)
+    ax.annotate(
+        f"rank {rank}",
+        (tau, value),
+        xytext=(0, 7),
+        textcoords="offset points",
+        ha="center",
+        fontsize=8,
+    )
 ax.set_xscale("log")
 ax.set_xticks(taus, [f"{tau:.0f}" for tau in taus], minor=False)
 ax.set_xticks([], minor=True)
@@ -69,6 +82,7 @@ ax.set(xlabel="tau", ylabel="error of the hidden entries", ylim=(0, None))
 ax.spines[["top", "right"]].set_visible(False)
 ax.legend(frameon=False)
 print(
-    f"least error {min(shrunk):.3f} shrunk at rank {ranks[best]}, {min(debiased):.3f} debiased at rank {ranks[int(np.argmin(debiased))]}"
+    f"least error {min(shrunk):.3f} shrunk at rank {ranks[best]}, {min(debiased):.3f} "
+    f"debiased at rank {ranks[int(np.argmin(debiased))]}"
 )
 plt.show()

@@ -2,15 +2,18 @@
 Held-out error against rank
 ===========================
 
-How many factors? Too few miss structure; too many fit noise, unless something holds them back. :func:`eckart.tune` tries ranks and ridges on entries
-that the fit has not seen. :class:`eckart.BayesianMF` has no ridge: it learns from the data how large factors are, and averages over what
-the data leaves open. The table is generated, so the true values are known and so is the error that no method can avoid.
+How many factors? Too few miss structure; too many fit noise, unless something holds them back.
+:func:`eckart.tune` tries ranks and ridges on entries that the fit has not seen.
+:class:`eckart.BayesianMF` has no ridge: it learns from the data how large factors are, and averages
+over what the data leaves open. The table is generated, so the true values are known and so is the
+error that no method can avoid.
 """
 
 # %%
 # A table of ratings
 # ------------------
-# 300 rows, 200 columns, 15 % seen: a mean, a bias for every row and column, rank 4, and noise of standard deviation 0.5.
+# 300 rows, 200 columns, 15 % seen: a mean, a bias for every row and column, rank 4, and noise of
+# standard deviation 0.5.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -30,16 +33,20 @@ rows = np.repeat(np.arange(n), parts.test.row_counts())
 # %%
 # ALS, tuned
 # ----------
-# The ranks are visited from small to large, each fit starts from the one before it, and ``patience=None`` tries all of them.
+# The ranks are visited from small to large, each fit starts from the one before it, and
+# ``patience=None`` tries all of them.
 
-found = tune(parts.train, n_components=(1, 2, 4, 8, 16), l2=(0.1, 0.05, 0.02), patience=None, random_state=0)
+found = tune(
+    parts.train, n_components=(1, 2, 4, 8, 16), l2=(0.1, 0.05, 0.02), patience=None, random_state=0
+)
 print(found)
 print("chosen:", found.best)
 
 # %%
 # On the test entries
 # -------------------
-# The same ranks judged on entries that played no part in the choice: ALS with a small ridge, ALS with the ridge that was best at its rank,
+# The same ranks judged on entries that played no part in the choice: ALS with a small ridge, ALS
+# with the ridge that was best at its rank,
 # and the Bayesian model.
 
 ranks = sorted({trial.n_components for trial in found.table})
@@ -54,7 +61,9 @@ for rank in ranks:
     ridge = min((t for t in found.table if t.n_components == rank), key=lambda t: t.error).l2
     curves["ALS, ridge 0.005"].append(error(ALS(rank, l2=0.005, random_state=0)))
     curves["ALS, ridge tuned"].append(error(ALS(rank, l2=ridge, random_state=0)))
-    curves["Bayesian"].append(error(BayesianMF(rank, n_samples=60, burn_in=60, thin=1, random_state=0)))
+    curves["Bayesian"].append(
+        error(BayesianMF(rank, n_samples=60, burn_in=60, thin=1, random_state=0))
+    )
 
 fig, ax = plt.subplots(figsize=(6.8, 4.2), layout="constrained")
 for name, errors in curves.items():
@@ -70,7 +79,8 @@ ax.legend(frameon=False)
 # %%
 # How sure is it?
 # ---------------
-# Every cell of the Bayesian model has a standard deviation of its own. Of the test entries, 90 % should lie in their 90 % interval.
+# Every cell of the Bayesian model has a standard deviation of its own. Of the test entries, 90 %
+# should lie in their 90 % interval.
 
 model = BayesianMF(8, n_samples=100, burn_in=60, thin=1, random_state=0).fit(parts.train)
 low, high = model.interval(rows, parts.test.indices, level=0.9)

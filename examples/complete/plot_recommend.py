@@ -2,14 +2,16 @@
 Recommending, with reasons
 ==========================
 
-People are asked for by their name and dishes by theirs, not by positions in an array. This example generates a table of ratings in long form, fits
+People are asked for by their name and dishes by theirs, not by positions in an array. This example
+generates a table of ratings in long form, fits
 :class:`eckart.ALS`, and asks: what should Nora try, why, what is like it, and what about somebody who came today?
 """
 
 # %%
 # A table of ratings
 # ------------------
-# 200 people rate 60 dishes from 1 to 5. Every dish belongs to a kitchen, and every person likes some kitchens more than others. One line is
+# 200 people rate 60 dishes from 1 to 5. Every dish belongs to a kitchen, and every person likes
+# some kitchens more than others. One line is
 # one rating: person, dish, stars.
 
 import matplotlib.pyplot as plt
@@ -27,10 +29,17 @@ kitchen_of = np.repeat(np.arange(5), 12)
 taste = rng.standard_normal((200, 5))
 taste[0] = (1.6, -1.2, 0.4, 1.2, -1.0)  # nora: curries and noodles
 taste[1] = (-1.2, 1.5, -0.4, -1.0, 1.4)  # omar: pasta and stews
-score = 3.2 + 0.9 * taste[:, kitchen_of] + 0.4 * rng.standard_normal(60) + 0.4 * rng.standard_normal((200, 60))
+score = (
+    3.2
+    + 0.9 * taste[:, kitchen_of]
+    + 0.4 * rng.standard_normal(60)
+    + 0.4 * rng.standard_normal((200, 60))
+)
 stars = np.clip(np.rint(score), 1, 5)
 i, j = np.nonzero(rng.random(stars.shape) < 0.25)
-table = pd.DataFrame({"person": np.array(people)[i], "dish": np.array(dishes)[j], "stars": stars[i, j]})
+table = pd.DataFrame(
+    {"person": np.array(people)[i], "dish": np.array(dishes)[j], "stars": stars[i, j]}
+)
 print(table.head(4).to_string(index=False))
 
 # %%
@@ -44,7 +53,10 @@ judge = ALS(6, random_state=0).fit(parts.train)
 rows = np.repeat(ratings.rows, parts.test.row_counts())
 error = metrics.rmse(parts.test.data, judge.predict(rows, ratings.columns[parts.test.indices]))
 spread = float(np.std(parts.test.data))
-print(f"{ratings.nnz} ratings; error on held-out ones {error:.3f}, their standard deviation {spread:.3f}")
+print(
+    f"{ratings.nnz} ratings; error on held-out ones {error:.3f}, their standard "
+    f"deviation {spread:.3f}"
+)
 
 model = ALS(6, random_state=0).fit(table, rows="person", columns="dish", values="stars")
 
@@ -59,7 +71,8 @@ for person, rank, dish, value in model.recommend(["nora", "omar"], n=4):
 # %%
 # Why?
 # ----
-# With the columns fixed, a prediction is linear in the ratings of the row. So it splits exactly into one share for each of them.
+# With the columns fixed, a prediction is linear in the ratings of the row. So it splits exactly
+# into one share for each of them.
 
 best = model.recommend("nora", n=1).columns[0, 0]
 why = model.explain("nora", best, n=8)
@@ -72,14 +85,17 @@ ax.barh(names, shares, color=["#2b6cb0" if s > 0 else "#dd6b20" for s in shares]
 ax.axvline(0, color="0.4", linewidth=1)
 ax.set(xlabel="stars that this rating adds")
 ax.set_title(
-    f"Why {best} for nora: {why.prediction:.2f}, of which {why.base:.2f} mean and bias", loc="left", fontsize=10
+    f"Why {best} for nora: {why.prediction:.2f}, of which {why.base:.2f} mean and bias",
+    loc="left",
+    fontsize=10,
 )
 ax.spines[["top", "right"]].set_visible(False)
 
 # %%
 # What is alike?
 # --------------
-# Cosines of the factors. Dishes of one kitchen find each other although no kitchen was ever told to the model.
+# Cosines of the factors. Dishes of one kitchen find each other although no kitchen was ever told to
+# the model.
 
 for dish in ("pasta 1", "taco 1"):
     near = model.similar(columns=dish, n=4)
@@ -91,12 +107,22 @@ plots.factor_map(model, ax=ax)
 # %%
 # Somebody new
 # ------------
-# Three ratings are enough for a first list: the row is solved while the columns stay (fold-in). Nothing is refitted. Somebody without any
-# rating gets what is known about the columns; an id that nobody knows is refused unless ``unknown=`` says what to answer.
+# Three ratings are enough for a first list: the row is solved while the columns stay (fold-in).
+# Nothing is refitted. Somebody without any
+# rating gets what is known about the columns; an id that nobody knows is refused unless
+# ``unknown=`` says what to answer.
 
-new = entries_of([("pia", "taco 2", 5.0), ("pia", "taco 7", 5.0), ("pia", "curry 3", 1.0)], rows=0, columns=1, values=2)
+new = entries_of(
+    [("pia", "taco 2", 5.0), ("pia", "taco 7", 5.0), ("pia", "curry 3", 1.0)],
+    rows=0,
+    columns=1,
+    values=2,
+)
 print("pia:", ", ".join(dish for _, _, dish, _ in model.recommend(X=new, n=4)))
 print("a stranger:", model.predict("quentin", "taco 2", unknown="mean").round(2).tolist())
 hits = [dish.split()[0] for _, _, dish, _ in model.recommend("nora", n=8)]
-print(f"{sum(h in ('curry', 'noodle') for h in hits)} of 8 recommendations for nora are curries or noodles")
+print(
+    f"{sum(h in ('curry', 'noodle') for h in hits)} of 8 recommendations for nora are "
+    "curries or noodles"
+)
 plt.show()

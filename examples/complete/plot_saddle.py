@@ -2,20 +2,24 @@
 Why completion is hard: a saddle
 ================================
 
-The smallest matrix to complete has one entry, :math:`a`, and one number on each side: :math:`a \\approx u v`. The loss
+The smallest matrix to complete has one entry, :math:`a`, and one number on each side: :math:`a
+\\approx u v`. The loss
 :math:`l(u, v) = \\tfrac12 (a - u v)^2` is already not convex. Its Hessian is
 
 .. math:: \\begin{pmatrix} v^2 & 2uv - a \\\\ 2uv - a & u^2 \\end{pmatrix},
 
-at :math:`u = v = 0` the eigenvalues are :math:`\\pm a`: a saddle. Every zero start lies on it, and every small start stays near it for a
-while. This example draws the field, follows the gradient flow, and compares small steps with the exact solution.
+at :math:`u = v = 0` the eigenvalues are :math:`\\pm a`: a saddle. Every zero start lies on it, and
+every small start stays near it for a while. This example draws the field, follows the gradient
+flow, and compares small steps with the exact solution.
 """
 
 # %%
 # The field
 # ---------
-# Minima fill the two branches of :math:`uv = a`. Arrows show steepest descent, red lines the flow from four starts. Along each line
-# :math:`u^2 - v^2` stays what it was. The start on the diagonal :math:`v = -u` runs into the saddle and stays there; a start beside
+# Minima fill the two branches of :math:`uv = a`. Arrows show steepest descent, red lines the flow
+# from four starts. Along each line
+# :math:`u^2 - v^2` stays what it was. The start on the diagonal :math:`v = -u` runs into the saddle
+# and stays there; a start beside
 # it turns away.
 
 import matplotlib.pyplot as plt
@@ -37,7 +41,8 @@ plots.saddle_field(a, ax, starts=((0.1, 0.1), (1.8, 0.2), (-1.3, 1.3), (-1.3, 1.
 #
 # .. math:: x(t) = \frac{a c e^{2at}}{c e^{2at} + a - c}, \qquad c = x(0) .
 #
-# A small start waits: it reaches half the height at :math:`t = \ln\frac{a - c}{c} / (2a)`. Dots are steps of gradient descent.
+# A small start waits: it reaches half the height at :math:`t = \ln\frac{a - c}{c} / (2a)`. Dots are
+# steps of gradient descent.
 
 step, time = 0.05, 8.0
 starts = (1e-4, 1e-2, 0.1, 2.0)

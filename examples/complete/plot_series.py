@@ -2,15 +2,18 @@
 Time series with gaps, and what comes next
 ==========================================
 
-Thirty stations count people every hour. Some counts are lost at random, and some stations fail for whole days. :class:`eckart.TimeFactors` learns what
-all stations share, what each has for itself, and how long a day is; it fills the gaps and looks ahead, with an interval for every cell.
+Thirty stations count people every hour. Some counts are lost at random, and some stations fail for
+whole days. :class:`eckart.TimeFactors` learns what all stations share, what each has for itself,
+and how long a day is; it fills the gaps and looks ahead, with an interval for every cell.
 """
 
 # %%
 # The data
 # --------
-# A daily profile for each station, two influences that all of them feel and that move slowly (weather, say), a part of each station's own, and noise. A
-# quarter of the hours is hidden at random, and in eight stations three days in a row. The last day is kept back.
+# A daily profile for each station, two influences that all of them feel and that move slowly
+# (weather, say), a part of each station's own, and noise. A
+# quarter of the hours is hidden at random, and in eight stations three days in a row. The last day
+# is kept back.
 
 import matplotlib.pyplot as plt
 import numpy as np

@@ -2,14 +2,16 @@
 Words of documentation
 ======================
 
-Words that stand in the same places mean similar things. This example learns a vector for each word of the documentation of NumPy, SciPy and scikit-learn with
+Words that stand in the same places mean similar things. This example learns a vector for each word
+of the documentation of NumPy, SciPy and scikit-learn with
 :class:`eckart.SkipGram`, asks for neighbours and analogies, and draws a map.
 """
 
 # %%
 # Text to sequences
 # -----------------
-# The docstrings come with every installation. The order of the words is kept; words that occur fewer than ten times are left out.
+# The docstrings come with every installation. The order of the words is kept; words that occur
+# fewer than ten times are left out.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -21,13 +23,15 @@ from eckart.io.datasets import docstrings
 texts = [text for _, text in docstrings()]
 text = eckart.sequences(texts, min_count=10)
 print(
-    f"{len(text)} texts, {text.n_tokens} words, {len(text.words)} different ones, {text.words_dropped} rare words left out"
+    f"{len(text)} texts, {text.n_tokens} words, {len(text.words)} different ones, "
+    f"{text.words_dropped} rare words left out"
 )
 
 # %%
 # Fit
 # ---
-# Vectors of 50 numbers, so that a word predicts the words beside it. The certificate compares the loss with a bound that no vectors can beat.
+# Vectors of 50 numbers, so that a word predicts the words beside it. The certificate compares the
+# loss with a bound that no vectors can beat.
 
 model = SkipGram(50, sample=1e-4, max_iter=10, deterministic=True, random_state=0).fit(text)
 print(model.certificate_)
@@ -39,7 +43,16 @@ v = model.vectors_
 # Nobody told the model what an eigenvalue is.
 
 fig, ax = plt.subplots(figsize=(10.5, 4.9), layout="constrained")
-asked = ["eigenvalues", "probability", "filter", "gradient", "rows", "true", "float64", "classifier"]
+asked = [
+    "eigenvalues",
+    "probability",
+    "filter",
+    "gradient",
+    "rows",
+    "true",
+    "float64",
+    "classifier",
+]
 plots.plot_neighbours(v, asked, ax, n=7)
 for word in asked:
     print(f"{word:<12} {' '.join(near for near, _ in v.neighbours(word, 5))}")
@@ -68,7 +81,8 @@ print(f"{right} of {len(questions)} as expected")
 # Words of five subjects, on the two principal components of their directions.
 
 subjects = {
-    "linear algebra": "eigenvalues eigenvectors singular decomposition orthogonal unitary triangular hermitian",
+    "linear algebra": "eigenvalues eigenvectors singular decomposition orthogonal unitary triangular "
+    "hermitian",
     "probability": "distribution probability density cumulative variance mean moments percentile",
     "learning": "classifier regression estimator clustering trees classification boosting",
     "signals": "filter frequency signal window spectral fourier spectrum sampling",
@@ -81,12 +95,16 @@ plots.plot_map(v, list(subject), ax, groups=list(subject.values()))
 cosines = np.array([v.similarity([word] * len(subject), list(subject)) for word in subject])
 same = np.array([[subject[a] == subject[b] and a != b for b in subject] for a in subject])
 other = np.array([[subject[a] != subject[b] for b in subject] for a in subject])
-print(f"mean cosine inside a subject {cosines[same].mean():.2f}, between subjects {cosines[other].mean():.2f}")
+print(
+    f"mean cosine inside a subject {cosines[same].mean():.2f}, between subjects "
+    f"{cosines[other].mean():.2f}"
+)
 
 # %%
 # Texts as means of their words
 # -----------------------------
-# A text is the mean of its vectors; ``transform`` does it for many. Its neighbours say what it is about.
+# A text is the mean of its vectors; ``transform`` does it for many. Its neighbours say what it is
+# about.
 
 new = "Draw random numbers from a normal distribution with given mean and standard deviation."
 near = v.neighbours(v.mean(new, weights="sif"), 6, without=new.lower().rstrip(".").split())
@@ -96,10 +114,14 @@ print(f"transform: {model.transform([new]).shape}")
 # %%
 # Without gradient descent
 # ------------------------
-# The same counts of pairs, factorized by a singular value decomposition. It takes a second, and its certificate is global.
+# The same counts of pairs, factorized by a singular value decomposition. It takes a second, and its
+# certificate is global.
 
 pmi = PMI(50, window=5, random_state=0).fit(text)
-print(f"PMI: certificate {'holds' if pmi.certificate_.holds else 'does not hold'} ({pmi.certificate_.kind})")
+print(
+    f"PMI: certificate {'holds' if pmi.certificate_.holds else 'does not hold'} "
+    f"({pmi.certificate_.kind})"
+)
 for word in asked[:4]:
     print(f"{word:<12} {' '.join(near for near, _ in pmi.vectors_.neighbours(word, 5))}")
 

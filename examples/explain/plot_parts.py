@@ -2,14 +2,17 @@
 Parts of faces
 ==============
 
-Principal components of faces are whole ghosts of faces: each covers the image, and they cancel each other. A non-negative factorization can only add, so its
-components become parts: eyes, noses, mouths. This example draws both side by side, takes one face apart, and fills in what was never seen.
+Principal components of faces are whole ghosts of faces: each covers the image, and they cancel each
+other. A non-negative factorization can only add, so its components become parts: eyes, noses,
+mouths. This example draws both side by side, takes one face apart, and fills in what was never
+seen.
 """
 
 # %%
 # Images
 # ------
-# The CBCL faces (2429 images of 19 x 19 pixels) where they are on this machine; otherwise swimmers, drawn here: a body and four limbs, each in one of four
+# The CBCL faces (2429 images of 19 x 19 pixels) where they are on this machine; otherwise swimmers,
+# drawn here: a body and four limbs, each in one of four
 # positions. Ink is positive: dark pixels count.
 
 from pathlib import Path
@@ -37,13 +40,23 @@ def swimmers() -> np.ndarray:
 
 def images() -> tuple[np.ndarray, tuple[int, int], int]:
     """Rows of pixels, their shape, and a number of parts."""
-    folders = [Path.cwd(), *Path.cwd().parents, *Path(globals().get("__file__", "x")).resolve().parents]
+    folders = [
+        Path.cwd(),
+        *Path.cwd().parents,
+        *Path(globals().get("__file__", "x")).resolve().parents,
+    ]
     for folder in folders:
         file = folder / "shared" / "data" / "cbcl-faces" / "CBCL_Face.mat"
         if file.exists():
             from scipy.io import loadmat
 
-            faces = loadmat(file)["M"].T.astype(float).reshape(-1, 19, 19).transpose(0, 2, 1).reshape(-1, 361)
+            faces = (
+                loadmat(file)["M"]
+                .T.astype(float)
+                .reshape(-1, 19, 19)
+                .transpose(0, 2, 1)
+                .reshape(-1, 361)
+            )
             return 1 - faces / faces.max(), (19, 19), 49
     return swimmers(), (20, 20), 17
 
@@ -54,7 +67,8 @@ print(f"{x.shape[0]} images of {shape[0]} x {shape[1]} pixels")
 # %%
 # Parts beside eigenfaces
 # -----------------------
-# The same number of components. PCA has the smaller error: it is the best of all factorizations of that rank. NMF pays for having no minus sign.
+# The same number of components. PCA has the smaller error: it is the best of all factorizations of
+# that rank. NMF pays for having no minus sign.
 
 nmf = NMF(k, max_iter=500, random_state=0).fit(x)
 pca = PCA(k, random_state=0).fit(x)
@@ -72,8 +86,14 @@ def empty(components: np.ndarray) -> float:
 
 size = np.linalg.norm(x - x.mean(axis=0))
 shift = np.linalg.norm(x - pca.inverse_transform(pca.transform(x)))
-print(f"empty pixels   {empty(nmf.components_):.0%} of a part, {empty(pca.components_):.0%} of a component")
-print(f"error          {nmf.reconstruction_err_ / size:.3f} from parts, {shift / size:.3f} from components")
+print(
+    f"empty pixels   {empty(nmf.components_):.0%} of a part, "
+    f"{empty(pca.components_):.0%} of a component"
+)
+print(
+    f"error          {nmf.reconstruction_err_ / size:.3f} from parts, "
+    f"{shift / size:.3f} from components"
+)
 
 # %%
 # One image, taken apart
@@ -86,7 +106,8 @@ plots.sum_of_parts(nmf, x[10], shape, ax)
 # %%
 # Pixels that were never seen
 # ---------------------------
-# A third of the pixels is hidden. The factorization counts the others only, and its product fills in the rest. A small penalty keeps it from large numbers
+# A third of the pixels is hidden. The factorization counts the others only, and its product fills
+# in the rest. A small penalty keeps it from large numbers
 # where little was seen.
 
 rng = np.random.default_rng(0)
@@ -112,6 +133,8 @@ for ax, image, title in zip(
 # ---------------
 # Hidden entries judge the rank; restarts tell whether the parts are there or were only found once.
 
-table = select_rank(few[:, few.std(axis=0) > 0], (2, 4, 8, 12, 16), n_init=3, max_iter=100, random_state=0)
+table = select_rank(
+    few[:, few.std(axis=0) > 0], (2, 4, 8, 12, 16), n_init=3, max_iter=100, random_state=0
+)
 print(table)
 plt.show()

@@ -2,9 +2,10 @@
 A linear autoencoder learns PCA
 ===============================
 
-A linear autoencoder with k hidden units, :math:`\\hat x = \\mu + V W (x - \\mu)`, has many global minima: :math:`V A` and :math:`A^{-1} W`
-give the same map. All of them project onto the same subspace, and it is the one that PCA finds. Gradient descent has to travel there.
-This example follows five optimisers on their way.
+A linear autoencoder with k hidden units, :math:`\\hat x = \\mu + V W (x - \\mu)`, has many global
+minima: :math:`V A` and :math:`A^{-1} W` give the same map. All of them project onto the same
+subspace, and it is the one that PCA finds. Gradient descent has to travel there. This example
+follows five optimisers on their way.
 """
 
 # %%
@@ -27,8 +28,10 @@ print(f"PCA risk at k = {k}: {least:.6f}")
 # %%
 # The journeys
 # ------------
-# With the same seed, training for 100 steps is the beginning of training for 1000, so models stopped at growing step counts show one
-# journey. ``components_`` is the canonical form: the orthonormal basis of what the decoder spans, ordered by variance.
+# With the same seed, training for 100 steps is the beginning of training for 1000, so models
+# stopped at growing step counts show one
+# journey. ``components_`` is the canonical form: the orthonormal basis of what the decoder spans,
+# ordered by variance.
 
 steps = np.unique(np.geomspace(1, 3000, 16).astype(int))
 optimizers = ("gd", "heavy_ball", "nesterov", "adagrad", "adam")
@@ -36,7 +39,9 @@ risk = {name: [] for name in optimizers}
 angle = {name: [] for name in optimizers}
 for name in optimizers:
     for most in steps:
-        model = LinearAutoencoder(k, optimizer=name, max_iter=int(most), tol=1e-12, random_state=0).fit(digits)
+        model = LinearAutoencoder(
+            k, optimizer=name, max_iter=int(most), tol=1e-12, random_state=0
+        ).fit(digits)
         risk[name].append(model.reconstruction_error(digits) / least - 1)
         angle[name].append(float(principal_angles(model.components_.T, pca.components_.T).max()))
 
@@ -53,7 +58,8 @@ axes[0].legend(frameon=False)
 # %%
 # Has it arrived?
 # ---------------
-# The certificate of the autoencoder is the one of PCA, for the subspace found, with the norm of the gradient. Stopped too early it does
+# The certificate of the autoencoder is the one of PCA, for the subspace found, with the norm of the
+# gradient. Stopped too early it does
 # not hold, and says why.
 
 early = LinearAutoencoder(k, optimizer="gd", max_iter=30, random_state=0).fit(digits)
@@ -69,7 +75,8 @@ for name in optimizers:
     off = float(principal_angles(model.components_.T, pca.components_.T).max())
     worst = max(worst, off)
     print(
-        f"{name:<11} {model.n_iter_:>6} steps   risk {model.reconstruction_error(digits):.6f}   angle {off:.1e}   "
+        f"{name:<11} {model.n_iter_:>6} steps   risk "
+        f"{model.reconstruction_error(digits):.6f}   angle {off:.1e}   "
         f"certificate {'holds' if model.certificate_.holds else 'does not hold'}"
     )
 print(f"largest angle to the PCA subspace: {worst:.1e} radians")

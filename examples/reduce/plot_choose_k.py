@@ -2,8 +2,9 @@
 How many components?
 ====================
 
-Data with a planted rank of 5 in noise. :func:`eckart.select_components` asks four methods and shows the numbers that each of them
-looked at. When they agree, k is easy. When they do not, the table shows why.
+Data with a planted rank of 5 in noise. :func:`eckart.select_components` asks four methods and shows
+the numbers that each of them looked at. When they agree, k is easy. When they do not, the table
+shows why.
 """
 
 # %%
@@ -24,8 +25,10 @@ x = signal + rng.standard_normal(signal.shape)
 # %%
 # Ask
 # ---
-# ``held_out`` hides entries and predicts them. ``gavish_donoho`` compares singular values with the optimal threshold for noise of unknown
-# level. ``parallel`` compares eigenvalues with those of shuffled columns. ``share`` is the smallest k that keeps 90 % of the
+# ``held_out`` hides entries and predicts them. ``gavish_donoho`` compares singular values with the
+# optimal threshold for noise of unknown
+# level. ``parallel`` compares eigenvalues with those of shuffled columns. ``share`` is the smallest
+# k that keeps 90 % of the
 # variance; it knows nothing about noise and here it keeps some.
 
 selection = select_components(x, max_components=12, random_state=0)
@@ -34,7 +37,8 @@ print(selection)
 # %%
 # Look
 # ----
-# Error of the hidden entries: it falls while components carry signal and rises when they start to fit noise. Eigenvalues: the
+# Error of the hidden entries: it falls while components carry signal and rises when they start to
+# fit noise. Eigenvalues: the
 # real ones stand above the shuffled ones five times.
 
 table = {name: np.array(column) for name, column in selection.table.items()}
@@ -43,7 +47,9 @@ axes[0].plot(table["k"], table["held-out error"], marker="o")
 axes[0].axvline(selection.choices["held_out"], color="0.4", linestyle=":", label="chosen")
 axes[0].set(xlabel="k", ylabel="error of the hidden entries", ylim=(0, None))
 axes[1].plot(table["k"][1:], table["eigenvalue"][1:], marker="o", label="data")
-axes[1].plot(table["k"][1:], table["shuffled eigenvalue"][1:], marker="o", label="shuffled columns, 95 %")
+axes[1].plot(
+    table["k"][1:], table["shuffled eigenvalue"][1:], marker="o", label="shuffled columns, 95 %"
+)
 axes[1].set(xlabel="component", ylabel="eigenvalue", yscale="log")
 for ax in axes:
     ax.legend(frameon=False)
@@ -62,8 +68,10 @@ plots.scree(pca, ax, spectrum=spectrum)
 # %%
 # The same question at other noise levels
 # ---------------------------------------
-# As the noise grows, components sink into it. Gavish-Donoho then chooses fewer, because keeping a component that is mostly noise makes
-# the reconstruction of the signal worse. A fixed share of the variance does the opposite: it chooses more.
+# As the noise grows, components sink into it. Gavish-Donoho then chooses fewer, because keeping a
+# component that is mostly noise makes
+# the reconstruction of the signal worse. A fixed share of the variance does the opposite: it
+# chooses more.
 
 levels = (0.5, 1.0, 2.0, 4.0, 8.0)
 chosen = {"gavish_donoho": [], "parallel": [], "share": []}
@@ -82,5 +90,8 @@ ax.minorticks_off()
 ax.spines[["top", "right"]].set_visible(False)
 ax.legend(frameon=False)
 
-print(f"planted {planted}, chosen " + ", ".join(f"{method} {k}" for method, k in selection.choices.items()))
+print(
+    f"planted {planted}, chosen "
+    + ", ".join(f"{method} {k}" for method, k in selection.choices.items())
+)
 plt.show()

@@ -2,8 +2,8 @@
 A worker is lost, the answer is not
 ===================================
 
-PCA of a Dask array on a small cluster of processes, one of which is killed while the fit runs. The partitions it held are read again; the components are the
-same to the last bit.
+PCA of a Dask array on a small cluster of processes, one of which is killed while the fit runs. The
+partitions it held are read again; the components are the same to the last bit.
 """
 
 import os
@@ -20,17 +20,20 @@ from eckart import PCA
 
 def main():
     rng = np.random.default_rng(0)
-    rows = rng.standard_normal((20_000, 5)) * [5, 4, 3, 2, 1] @ rng.standard_normal((5, 40)) + rng.standard_normal(
-        (20_000, 40)
-    )
+    rows = rng.standard_normal((20_000, 5)) * [5, 4, 3, 2, 1] @ rng.standard_normal(
+        (5, 40)
+    ) + rng.standard_normal((20_000, 40))
     x = da.from_array(rows, chunks=(2_000, 40))
     with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50) as cluster,
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50
+        ) as cluster,
         Client(cluster),
     ):
         calm = PCA(5, svd_solver="randomized", random_state=0).fit(x)
         victim = next(iter(cluster.workers.values())).pid
-        threading.Timer(0.1, os.kill, (victim, signal.SIGKILL)).start()  # in the middle of the next fit
+        # in the middle of the next fit
+        threading.Timer(0.1, os.kill, (victim, signal.SIGKILL)).start()
         fit = PCA(5, svd_solver="randomized", random_state=0).fit(x)
     same = bool((fit.components_ == calm.components_).all())
     print(f"partitions {x.npartitions}, killed 1 of 2 workers, the same bits: {same}")

@@ -2,15 +2,17 @@
 Digits through two numbers: a network beside PCA
 ================================================
 
-An autoencoder is an encoder :math:`F` and a decoder :math:`G`, trained together so that :math:`G(F(x))` is near :math:`x`. With linear maps the best it
-can do is PCA. With hidden layers the k numbers are coordinates on a curved surface. This example shows what that is worth on digits, on images that the fit
-has not seen.
+An autoencoder is an encoder :math:`F` and a decoder :math:`G`, trained together so that
+:math:`G(F(x))` is near :math:`x`. With linear maps the best it can do is PCA. With hidden layers
+the k numbers are coordinates on a curved surface. This example shows what that is worth on digits,
+on images that the fit has not seen.
 """
 
 # %%
 # The same k, two models
 # ----------------------
-# The certificate of a network proves little: no bound from below is known. So it puts the error on held-out rows first, and that of PCA at equal k beside it.
+# The certificate of a network proves little: no bound from below is known. So it puts the error on
+# held-out rows first, and that of PCA at equal k beside it.
 
 import matplotlib.pyplot as plt
 from sklearn.datasets import load_digits
@@ -46,7 +48,8 @@ for name, model in (("autoencoder", net), ("PCA", pca)):
     neighbours = KNeighborsClassifier(10).fit(model.transform(X[train]), y[train])
     score[name] = neighbours.score(model.transform(X[test]), y[test])
 print(
-    f"10 nearest neighbours: accuracy {score['autoencoder']:.3f} from the network's map, {score['PCA']:.3f} from PCA's"
+    f"10 nearest neighbours: accuracy {score['autoencoder']:.3f} from the network's "
+    f"map, {score['PCA']:.3f} from PCA's"
 )
 
 figure, axes = plt.subplots(1, 2, figsize=(11, 4.8), layout="constrained")

@@ -2,15 +2,17 @@
 Digits: mean, components, codes
 ===============================
 
-An image of a digit is 64 numbers. Principal components describe it with fewer: the mean image plus a weighted sum of
-component images. The weights are the codes. This example looks at the components, rebuilds digits from 2, 10 and 30 codes, draws
-the map of the first two, and asks whether a classifier can work with codes instead of pixels.
+An image of a digit is 64 numbers. Principal components describe it with fewer: the mean image plus
+a weighted sum of component images. The weights are the codes. This example looks at the components,
+rebuilds digits from 2, 10 and 30 codes, draws the map of the first two, and asks whether a
+classifier can work with codes instead of pixels.
 """
 
 # %%
 # Fit
 # ---
-# The 1797 digits ship with scikit-learn. The certificate says how close to the best possible the answer is.
+# The 1797 digits ship with scikit-learn. The certificate says how close to the best possible the
+# answer is.
 
 import matplotlib.pyplot as plt
 from sklearn.datasets import load_digits
@@ -36,7 +38,8 @@ plots.components_as_images(pca, (8, 8), ax)
 # %%
 # Reconstructions
 # ---------------
-# ``reconstruction_error`` is the risk: half the mean squared distance between a row and its reconstruction.
+# ``reconstruction_error`` is the risk: half the mean squared distance between a row and its
+# reconstruction.
 
 fig, ax = plt.subplots(figsize=(8, 3.6), layout="constrained")
 plots.reconstructions(pca, digits.data[:10], (8, 8), (2, 10, 30), ax)
@@ -54,11 +57,18 @@ plots.code_map(pca.transform(digits.data), digits.target, ax, shares=pca.explain
 # %%
 # Codes as input of a classifier
 # ------------------------------
-# Logistic regression on pixels and on codes. ``PCA`` is an ordinary scikit-learn transformer, so it goes into a pipeline and is
+# Logistic regression on pixels and on codes. ``PCA`` is an ordinary scikit-learn transformer, so it
+# goes into a pipeline and is
 # fitted to the training rows only.
 
-train, test, y_train, y_test = train_test_split(digits.data, digits.target, test_size=0.4, random_state=0)
-on_pixels = make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000)).fit(train, y_train).score(test, y_test)
+train, test, y_train, y_test = train_test_split(
+    digits.data, digits.target, test_size=0.4, random_state=0
+)
+on_pixels = (
+    make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000))
+    .fit(train, y_train)
+    .score(test, y_test)
+)
 sizes = (1, 2, 5, 10, 20, 30, 40)
 on_codes = [
     make_pipeline(PCA(k, random_state=0), StandardScaler(), LogisticRegression(max_iter=2000))

@@ -2,9 +2,10 @@
 A table with gaps
 =================
 
-Real tables have empty cells. Filling them with column means first, and running PCA on the result, treats invented numbers as
-observations. :class:`eckart.PCA` takes ``NaN`` as "not observed": it fits a Gaussian with a low-rank covariance to the entries
-that are there, by maximum likelihood, and ``impute`` gives the missing ones their expected value.
+Real tables have empty cells. Filling them with column means first, and running PCA on the result,
+treats invented numbers as observations. :class:`eckart.PCA` takes ``NaN`` as "not observed": it
+fits a Gaussian with a low-rank covariance to the entries that are there, by maximum likelihood, and
+``impute`` gives the missing ones their expected value.
 
 Here the gaps are planted, so the truth is known.
 """
@@ -36,7 +37,8 @@ hidden = np.isnan(gappy)
 # %%
 # Fill them
 # ---------
-# Three ways: column means; PCA of the table whose gaps hold column means; PCA on the observed entries.
+# Three ways: column means; PCA of the table whose gaps hold column means; PCA on the observed
+# entries.
 
 with_means = np.where(hidden, np.nanmean(gappy, axis=0), gappy)
 on_means = PCA(k, random_state=0).fit(with_means)
@@ -55,9 +57,8 @@ def rmse(filled: np.ndarray, where: np.ndarray) -> float:
 for name, filled in ways.items():
     print(f"{name:<24} error of the hidden entries {rmse(filled, hidden):.3f}")
 
-# %%
-# The certificate is of kind "stationary": the likelihood never fell and one more step would change nothing. It does not claim that
-# no better maximum exists elsewhere.
+# %% The certificate is of kind "stationary": the likelihood never fell and one more step would
+# change nothing. It does not claim that no better maximum exists elsewhere.
 
 print(model.certificate_)
 
@@ -78,7 +79,8 @@ axes[0].set_ylabel("filled in")
 # %%
 # More gaps
 # ---------
-# The same as more entries go missing; and the largest angle between the two-dimensional subspace found and the one that the
+# The same as more entries go missing; and the largest angle between the two-dimensional subspace
+# found and the one that the
 # complete table has.
 
 complete = PCA(2, random_state=0).fit(truth)
@@ -96,18 +98,26 @@ for share in shares:
         ("column means", PCA(2, random_state=0).fit(with_means).components_),
         ("PCA on observed entries", model.components_[:2]),
     ):
-        angles[name].append(float(np.degrees(principal_angles(components.T, complete.components_.T).max())))
+        angles[name].append(
+            float(np.degrees(principal_angles(components.T, complete.components_.T).max()))
+        )
 
 fig, axes = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
 for name in errors:
     axes[0].plot(shares, errors[name], marker="o", label=name)
     axes[1].plot(shares, angles[name], marker="o", label=name)
 axes[0].set(xlabel="share of entries missing", ylabel="error of the hidden entries", ylim=(0, None))
-axes[1].set(xlabel="share of entries missing", ylabel="angle to the complete subspace (degrees)", ylim=(0, None))
+axes[1].set(
+    xlabel="share of entries missing",
+    ylabel="angle to the complete subspace (degrees)",
+    ylim=(0, None),
+)
 axes[0].legend(frameon=False)
 for ax in axes:
     ax.spines[["top", "right"]].set_visible(False)
 
-ratio = errors["PCA on observed entries"][shares.index(0.2)] / errors["column means"][shares.index(0.2)]
+ratio = (
+    errors["PCA on observed entries"][shares.index(0.2)] / errors["column means"][shares.index(0.2)]
+)
 print(f"at 20 % missing, PCA leaves {ratio:.2f} of the error of column means")
 plt.show()

@@ -1,4 +1,5 @@
-"""eckart: low-rank learning with evidence. Reduce a matrix to the few numbers that explain it, or complete one that is mostly missing."""
+"""eckart: low-rank learning with evidence. Reduce a matrix to the few numbers that explain it, or
+complete one that is mostly missing."""
 
 from __future__ import annotations
 
@@ -150,7 +151,9 @@ if TYPE_CHECKING:
     from eckart.explain.topics.judge import select_topics as select_topics
     from eckart.explain.topics.judge import split_tokens as split_tokens
     from eckart.explain.topics.judge import topic_diversity as topic_diversity
-    from eckart.explain.topics.latent_dirichlet import LatentDirichletAllocation as LatentDirichletAllocation
+    from eckart.explain.topics.latent_dirichlet import (
+        LatentDirichletAllocation as LatentDirichletAllocation,
+    )
     from eckart.explain.topics.lda import LDA as LDA
     from eckart.explain.topics.plsa import PLSA as PLSA
     from eckart.factors import LowRank as LowRank

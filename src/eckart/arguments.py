@@ -1,7 +1,10 @@
-"""Arguments of verbs, held to what is written beside them: a flag is True or False, an int is an int, a text is a text.
+"""Arguments of verbs, held to what is written beside them: a flag is True or False, an int is an
+int, a text is a text.
 
-A verb of a model, or a public function, says ``n: int = 10`` or ``by: str = "size"``; whoever calls it with something else learns so in one line, from here,
-instead of from whatever NumPy or Python meets first. Annotations of other kinds (``Any``, arrays) are the verb's own matter, and so are ranges.
+A verb of a model, or a public function, says ``n: int = 10`` or ``by: str = "size"``; whoever calls
+it with something else learns so in one line, from here, instead of from whatever NumPy or Python
+meets first. Annotations of other kinds (``Any``, arrays) are the verb's own matter, and so are
+ranges.
 """
 
 from __future__ import annotations
@@ -32,7 +35,11 @@ KINDS: dict[str, Rule] = {
 def _several(one: str, wanted: str) -> Rule:
     fits = KINDS[one].fits
     return Rule(
-        wanted, lambda v: (isinstance(v, (list, tuple, range)) or (isinstance(v, np.ndarray) and v.ndim == 1)) and all(map(fits, v))
+        wanted,
+        lambda v: (
+            (isinstance(v, (list, tuple, range)) or (isinstance(v, np.ndarray) and v.ndim == 1))
+            and all(map(fits, v))
+        ),
     )
 
 
@@ -85,7 +92,8 @@ def precision(dtype: Any) -> np.dtype:
 
 
 def held(verb: F) -> F:
-    """The verb, with its arguments checked before it begins; what came by position and is taken by name alone is refused in words.
+    """The verb, with its arguments checked before it begins; what came by position and is taken by
+    name alone is refused in words.
 
     >>> def first(values: Any, n: int = 1) -> Any:
     ...     return values[:n]
@@ -98,12 +106,22 @@ def held(verb: F) -> F:
     eckart.errors.InputTypeError: alike('x') came, wanted its name beside it: rows= or columns=
     """
     parameters = inspect.signature(verb).parameters
-    rules = {name: rule for name, p in parameters.items() if (rule := rule_of(p.annotation)) is not None}
-    names = [name for name, p in parameters.items() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    rules = {
+        name: rule for name, p in parameters.items() if (rule := rule_of(p.annotation)) is not None
+    }
+    names = [
+        name
+        for name, p in parameters.items()
+        if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+    ]
     given = [(at, name) for at, name in enumerate(names) if name in rules]
     usual = {name: parameters[name].default for name in rules}
     by_name = [f"{name}=" for name, p in parameters.items() if p.kind is p.KEYWORD_ONLY]
-    most = len(names) if by_name and all(p.kind is not p.VAR_POSITIONAL for p in parameters.values()) else None
+    most = (
+        len(names)
+        if by_name and all(p.kind is not p.VAR_POSITIONAL for p in parameters.values())
+        else None
+    )
     if not rules and most is None:
         return verb
 
@@ -113,8 +131,12 @@ def held(verb: F) -> F:
 
     def refuse(value: Any) -> None:
         before = "..., " if set(names) - {"self"} else ""
-        wanted = " or ".join([", ".join(by_name[:-1]), by_name[-1]] if len(by_name) > 1 else by_name)
-        raise InputTypeError(f"{verb.__name__}({before}{written(value)}) came, wanted its name beside it: {wanted}")
+        wanted = " or ".join(
+            [", ".join(by_name[:-1]), by_name[-1]] if len(by_name) > 1 else by_name
+        )
+        raise InputTypeError(
+            f"{verb.__name__}({before}{written(value)}) came, wanted its name beside it: {wanted}"
+        )
 
     def method(*args: Any, **named: Any) -> Any:
         if most is not None and len(args) > most:
@@ -127,14 +149,18 @@ def held(verb: F) -> F:
                 check(name, value)
         return verb(*args, **named)
 
-    # with the names of the verb's own module around it: by them doctest knows which functions belong to a module
+    # with the names of the verb's own module around it: by them doctest knows which functions
+    # belong to a module
     home = getattr(inspect.unwrap(verb), "__globals__", {})
-    found = FunctionType(method.__code__, home, method.__name__, method.__defaults__, method.__closure__)
+    found = FunctionType(
+        method.__code__, home, method.__name__, method.__defaults__, method.__closure__
+    )
     return cast(F, functools.update_wrapper(found, verb))
 
 
 def hold(kind: C) -> C:
-    """Hold the public verbs of a class to their annotations, those that it has from others of eckart included."""
+    """Hold the public verbs of a class to their annotations, those that it has from others of
+    eckart included."""
     for owner in kind.__mro__:
         if not owner.__module__.startswith("eckart."):
             continue

@@ -1,5 +1,6 @@
-"""The bases of scikit-learn that estimators have, with the types of what they bring: scikit-learn says none, and a base without types hides those of its
-subclasses from every type checker (an argument with a slip in its name, an attribute that is not there)."""
+"""The bases of scikit-learn that estimators have, with the types of what they bring: scikit-learn
+says none, and a base without types hides those of its subclasses from every type checker (an
+argument with a slip in its name, an attribute that is not there)."""
 
 from __future__ import annotations
 

@@ -1,12 +1,16 @@
 """How kernels are compiled: once, in as little time as their speed allows.
 
-numba optimises every function three times (alone, before and after what it calls is linked in) and makes machine code of each, although the code of a function
-that other kernels call is inlined there and optimised again. A kernel that calls a kernel that calls a kernel is so worked on nine times. Here
+numba optimises every function three times (alone, before and after what it calls is linked in) and
+makes machine code of each, although the code of a function that other kernels call is inlined there
+and optimised again. A kernel that calls a kernel that calls a kernel is so worked on nine times.
+Here
 
-- ``INSIDE`` is for what only other kernels call: it stays as it was written until it is linked into its caller. No machine code, no place in the cache;
+- ``INSIDE`` is for what only other kernels call: it stays as it was written until it is linked into
+  its caller. No machine code, no place in the cache;
 - ``OUTSIDE`` is for what Python calls: optimised once, whole, with all that it calls.
 
-Python's collector of cycles rests meanwhile: compiling makes many objects, few of them garbage, and the collector would look at each again and again.
+Python's collector of cycles rests meanwhile: compiling makes many objects, few of them garbage, and
+the collector would look at each again and again.
 """
 
 from __future__ import annotations
@@ -26,7 +30,9 @@ def _check_numba(version: str) -> None:
     """Say what to install where the parts of numba that are used here are not there yet."""
     if tuple(int(part) for part in version.split(".")[:2]) < LEAST_NUMBA:
         least = ".".join(map(str, LEAST_NUMBA))
-        raise ImportError(f"eckart needs numba >= {least}, found {version}; pip install --upgrade numba")
+        raise ImportError(
+            f"eckart needs numba >= {least}, found {version}; pip install --upgrade numba"
+        )
 
 
 try:
@@ -45,11 +51,13 @@ class _Whole(JITCodeLibrary):  # type: ignore[misc]
     """Code that is optimised as a whole, and not function by function before that."""
 
     def _optimize_functions(self, ll_module: Any) -> None:
-        ll_module.data_layout = self._codegen._data_layout  # what the passes for each function would have done first
+        # what the passes for each function would have done first
+        ll_module.data_layout = self._codegen._data_layout
 
 
 class _NoPlace:
-    """Code that is nowhere in memory has no place for the objects that numba keeps for Python's sake."""
+    """Code that is nowhere in memory has no place for the objects that numba keeps for Python's
+    sake."""
 
     @staticmethod
     def set_env(env_name: str, env: Any) -> None:
@@ -126,9 +134,20 @@ def compiling_seconds() -> float:
     return float(_SPENT.duration) if _SPENT.done else 0.0
 
 
-OUTSIDE: dict[str, Any] = {"nogil": True, "cache": True, "no_cfunc_wrapper": True, "pipeline_class": Light}
+OUTSIDE: dict[str, Any] = {
+    "nogil": True,
+    "cache": True,
+    "no_cfunc_wrapper": True,
+    "pipeline_class": Light,
+}
 """For kernels that Python calls."""
 
-INSIDE: dict[str, Any] = {"nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True, "pipeline_class": Light}
-"""For what only other kernels call. Python must not call it: there would be nothing to run. What several files call says its ``fastmath`` itself: numba would
-take that of the first caller, and the bits of all others would depend on which model a process had fitted first."""
+INSIDE: dict[str, Any] = {
+    "nogil": True,
+    "no_cpython_wrapper": True,
+    "no_cfunc_wrapper": True,
+    "pipeline_class": Light,
+}
+"""For what only other kernels call. Python must not call it: there would be nothing to run. What
+several files call says its ``fastmath`` itself: numba would take that of the first caller, and the
+bits of all others would depend on which model a process had fitted first."""

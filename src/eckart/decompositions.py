@@ -1,7 +1,10 @@
-"""Singular values and eigenvalues of small matrices, for which a finite matrix always gets an answer.
+"""Singular values and eigenvalues of small matrices, for which a finite matrix always gets an
+answer.
 
-LAPACK's divide and conquer, which NumPy calls, does not converge on some finite matrices with the BLAS of some processors (a 68 x 68 one of rank 34 on an AMD
-with AVX-512 was met). The slower iterations by QR do, so they are asked where it fails. ``np.linalg`` is not called for these elsewhere: the linter says so.
+LAPACK's divide and conquer, which NumPy calls, does not converge on some finite matrices with the
+BLAS of some processors (a 68 x 68 one of rank 34 on an AMD with AVX-512 was met). The slower
+iterations by QR do, so they are asked where it fails. ``np.linalg`` is not called for these
+elsewhere: the linter says so.
 """
 
 from __future__ import annotations
@@ -29,7 +32,8 @@ def svd(a: np.ndarray, full_matrices: bool = True, compute_uv: bool = True) -> A
 
 
 def eigh(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Rising eigenvalues of a symmetric matrix, of which the lower triangle is read, and eigenvectors as columns; of a stack of them, one after another."""
+    """Rising eigenvalues of a symmetric matrix, of which the lower triangle is read, and
+    eigenvectors as columns; of a stack of them, one after another."""
     try:
         values, vectors = np.linalg.eigh(a)
         return values, vectors
@@ -40,7 +44,9 @@ def eigh(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
     flat = a.reshape(-1, *a.shape[-2:])
     found = [sl.eigh(m, check_finite=False, driver="ev") for m in flat]
-    return np.array([w for w, _ in found]).reshape(a.shape[:-1]), np.array([v for _, v in found]).reshape(a.shape)
+    return np.array([w for w, _ in found]).reshape(a.shape[:-1]), np.array(
+        [v for _, v in found]
+    ).reshape(a.shape)
 
 
 def eigvalsh(a: np.ndarray) -> np.ndarray:

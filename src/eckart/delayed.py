@@ -1,7 +1,9 @@
-"""Heavy packages that are loaded when something of them is asked for, in processes that belong to eckart: the shell and the workers of the service.
+"""Heavy packages that are loaded when something of them is asked for, in processes that belong to
+eckart: the shell and the workers of the service.
 
-scikit-learn imports ``scipy.stats`` and pandas at its head, and asks them nothing before someone passes a frame: together they are half of the time until a
-command of the shell does its work. A process that a user owns is left as it is; ``import eckart`` never calls ``delay``.
+scikit-learn imports ``scipy.stats`` and pandas at its head, and asks them nothing before someone
+passes a frame: together they are half of the time until a command of the shell does its work. A
+process that a user owns is left as it is; ``import eckart`` never calls ``delay``.
 """
 
 from __future__ import annotations
@@ -19,17 +21,20 @@ _taking_turns = threading.Lock()
 
 
 class Delayed(ModuleType):
-    """Stands for a package until an attribute of it is asked for. (The ``LazyLoader`` of the standard library loads at the second import.)"""
+    """Stands for a package until an attribute of it is asked for. (The ``LazyLoader`` of the
+    standard library loads at the second import.)"""
 
     def __getattr__(self, name: str) -> Any:
-        """Called for what is not there, which is all but the name and the spec: load the package and answer by it."""
+        """Called for what is not there, which is all but the name and the spec: load the package
+        and answer by it."""
         if not self.__dict__.get("stands"):  # the import that makes the stand-in looks at it, too
             raise AttributeError(name)
         return getattr(_load(self), name)
 
 
 class Finder:
-    """Answers the first import of a heavy package by a stand-in, and an import of a part of it by the part of the real one."""
+    """Answers the first import of a heavy package by a stand-in, and an import of a part of it by
+    the part of the real one."""
 
     def __init__(self, names: tuple[str, ...]):
         self.waiting, self.below = set(names), tuple(f"{name}." for name in names)
@@ -78,6 +83,7 @@ def _load(stand_in: Delayed) -> ModuleType:
 
 
 def delay(names: tuple[str, ...] = HEAVY) -> None:
-    """Let ``import name`` cost nothing until the package is used. Packages that are loaded already are left alone."""
+    """Let ``import name`` cost nothing until the package is used. Packages that are loaded already
+    are left alone."""
     if not any(isinstance(finder, Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, Finder(tuple(name for name in names if name not in sys.modules)))  # type: ignore[arg-type]

@@ -1,4 +1,5 @@
-"""What is known of the stored entries of a matrix: sums, limits, whether they are whole numbers. Facts of parts merge to those of the whole."""
+"""What is known of the stored entries of a matrix: sums, limits, whether they are whole numbers.
+Facts of parts merge to those of the whole."""
 
 from __future__ import annotations
 
@@ -9,8 +10,9 @@ import numpy as np
 
 
 class EntryFacts(NamedTuple):
-    """Of the stored entries of a matrix: how many, their sum and that of their squares, the least and the largest, whether all are whole numbers, and the
-    different values among the first 10,000 (or a few more, where parts are merged; None where they are more than 64)."""
+    """Of the stored entries of a matrix: how many, their sum and that of their squares, the least
+    and the largest, whether all are whole numbers, and the different values among the first 10,000
+    (or a few more, where parts are merged; None where they are more than 64)."""
 
     entries: int
     total: float
@@ -30,8 +32,13 @@ class EntryFacts(NamedTuple):
         """Of both, these first."""
         values, looked = self.values, self.looked
         if looked < 10_000:
-            both = None if values is None or other.values is None else np.union1d(values, other.values)
-            values, looked = (both if both is not None and len(both) <= 64 else None), looked + other.looked
+            both = (
+                None if values is None or other.values is None else np.union1d(values, other.values)
+            )
+            values, looked = (
+                (both if both is not None and len(both) <= 64 else None),
+                looked + other.looked,
+            )
         whole = self.whole and other.whole
         least, most = min(self.least, other.least), max(self.most, other.most)
         sums = self.entries + other.entries, self.total + other.total, self.square + other.square
@@ -45,7 +52,11 @@ class EntryFacts(NamedTuple):
 
 def _deviation(facts: Any) -> float:
     count = facts.entries
-    return float(np.sqrt(max(facts.square / count - (facts.total / count) ** 2, 0.0))) if count else 0.0
+    return (
+        float(np.sqrt(max(facts.square / count - (facts.total / count) ** 2, 0.0)))
+        if count
+        else 0.0
+    )
 
 
 def _squares(a: np.ndarray) -> float:
@@ -58,7 +69,8 @@ def _squares(a: np.ndarray) -> float:
 
 
 class LookedUp:
-    """The facts of entries in memory, each looked for when it is asked for: every one of them is a pass over the entries."""
+    """The facts of entries in memory, each looked for when it is asked for: every one of them is a
+    pass over the entries."""
 
     def __init__(self, entries: np.ndarray):
         self._a = entries

@@ -56,7 +56,8 @@ def wrong(name: str, came: object, wanted: str, do: str = "") -> InputError:
 
 
 def written(value: object) -> str:
-    """A value as an error writes it: as Python writes it, cut where it is long; what cannot be written (an int of 5,000 digits) by its type.
+    """A value as an error writes it: as Python writes it, cut where it is long; what cannot be
+    written (an int of 5,000 digits) by its type.
 
     >>> written("a" * 1000)[-6:], written(10**5000)
     ('aa ...', 'a value of type int')

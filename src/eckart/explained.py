@@ -2,7 +2,8 @@
 
     score = 1 - sum (x - x_hat)^2 / sum (x - c)^2        over the observed cells
 
-c is zero for factors of the matrix itself (TruncatedSVD, NMF), and the mean of each column for models that are centred: 1 is exact, 0 as good as c.
+c is zero for factors of the matrix itself (TruncatedSVD, NMF), and the mean of each column for
+models that are centred: 1 is exact, 0 as good as c.
 """
 
 from __future__ import annotations
@@ -36,7 +37,11 @@ def explained_share(matrix: Matrix, rebuild: Callable[[Any], np.ndarray], centre
         count += own
     total = float(spread.sum())
     if not total > 0:
-        raise InputError(f"X must have cells that differ from {'their column means' if centred else 'zero'} to be scored, got none that does")
+        raise InputError(
+            "X must have cells that differ from "
+            f"{'their column means' if centred else 'zero'} to be scored, got none that "
+            "does"
+        )
     return 1.0 - error / total
 
 

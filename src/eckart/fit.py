@@ -1,4 +1,5 @@
-"""Fit, the only thing a fitted estimator stores; and the Estimator shell, where scikit-learn's manners live once."""
+"""Fit, the only thing a fitted estimator stores; and the Estimator shell, where scikit-learn's
+manners live once."""
 
 from __future__ import annotations
 
@@ -31,12 +32,13 @@ from eckart.trace import StopReason, Trace, is_preliminary
 
 T = TypeVar("T")
 GAPS_HELD = 3.0
-"""Copies of the known entries while a file with gaps is taken in: as they are found, joined, and what a solver makes of them. Where there is no room for
-them, the file is read in every pass."""
+"""Copies of the known entries while a file with gaps is taken in: as they are found, joined, and
+what a solver makes of them. Where there is no room for them, the file is read in every pass."""
 
 
 class _Fitted(property):
-    """A fitted attribute. Its arrays are read-only views, and what has no setter cannot be set: nothing is changed silently without effect.
+    """A fitted attribute. Its arrays are read-only views, and what has no setter cannot be set:
+    nothing is changed silently without effect.
 
     >>> from eckart import PCA
     >>> model = PCA(1).fit([[1.0, 2.0], [3.0, 5.0]])
@@ -64,13 +66,16 @@ class _Fitted(property):
     def __set__(self, model: Any, value: Any) -> None:
         if self.fset is None:
             name = getattr(self.fget, "__name__", "this attribute")
-            raise AttributeError(f"{name} of {type(model).__name__} is found by fit and cannot be set")
+            raise AttributeError(
+                f"{name} of {type(model).__name__} is found by fit and cannot be set"
+            )
         super().__set__(model, value)
 
 
 if TYPE_CHECKING:
     from builtins import (
-        property as fitted,  # type checkers know the type of what a property returns, not that of a subclass
+        # type checkers know the type of what a property returns, not that of a subclass
+        property as fitted,
     )
 else:
     fitted = _Fitted
@@ -78,7 +83,8 @@ else:
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """Factors, their certificate, the trace of the loop that found them, and the plan with the reason of every choice."""
+    """Factors, their certificate, the trace of the loop that found them, and the plan with the
+    reason of every choice."""
 
     factors: Any  # Basis or LowRank, each with its columns and n
     certificate: Certificate
@@ -88,21 +94,31 @@ class Fit:
     def __str__(self) -> str:
         lines = [f"{name:<10} {value}" for name, value in self.plan.items()]
         return "\n".join(
-            [*lines, f"stopped    {self.trace.reason.value} ({len(self.trace)} iterations)", str(self.certificate)]
+            [
+                *lines,
+                f"stopped    {self.trace.reason.value} ({len(self.trace)} iterations)",
+                str(self.certificate),
+            ]
         )
 
     def _repr_html_(self) -> str:
-        chosen = table(("choice", "value"), [(name, str(value)) for name, value in self.plan.items()])
+        chosen = table(
+            ("choice", "value"), [(name, str(value)) for name, value in self.plan.items()]
+        )
         return f"<div>{self.certificate._repr_html_()}{self.trace._repr_html_()}<details><summary>plan</summary>{chosen}</details></div>"
 
 
 def kept_fit(fit: Fit) -> dict[str, Any]:
-    """A finished fit as the state of a loop over several; labels are left out, since the data have them."""
+    """A finished fit as the state of a loop over several; labels are left out, since the data have
+    them."""
     arrays, values = fit.factors.to_state()
     return {
-        "arrays": arrays, "values": values, "certificate": fit.certificate.to_dict(), "trace": kept_trace(fit.trace) | {"quantity": fit.trace.quantity},
+        "arrays": arrays,
+        "values": values,
+        "certificate": fit.certificate.to_dict(),
+        "trace": kept_trace(fit.trace) | {"quantity": fit.trace.quantity},
         "plan": fit.plan,
-    }  # fmt: skip
+    }
 
 
 def resumed_fit(kept: Any, kind: Any, rows: np.ndarray | None, columns: np.ndarray | None) -> Fit:
@@ -113,14 +129,22 @@ def resumed_fit(kept: Any, kind: Any, rows: np.ndarray | None, columns: np.ndarr
 
 
 def plan_of(engine: Any, reason: str | None = None) -> dict[str, Any]:
-    """The engine's entries in the plan of a fit: its name, and why it was taken (kept by ``engines.choose``, or as given)."""
-    return {"engine": engine.name, "engine_reason": reason or getattr(engine, "reason", "asked for")}
+    """The engine's entries in the plan of a fit: its name, and why it was taken (kept by
+    ``engines.choose``, or as given)."""
+    return {
+        "engine": engine.name,
+        "engine_reason": reason or getattr(engine, "reason", "asked for"),
+    }
 
 
-def on_data(engine: Any, matrix: Matrix, do: Callable[[Any], T], weights: np.ndarray | None = None) -> T:
-    """``do`` of the placed matrix; where a pass meets NaN in rows that were taken for complete, of the same rows with these entries unknown.
+def on_data(
+    engine: Any, matrix: Matrix, do: Callable[[Any], T], weights: np.ndarray | None = None
+) -> T:
+    """``do`` of the placed matrix; where a pass meets NaN in rows that were taken for complete, of
+    the same rows with these entries unknown.
 
-    This is the one place that decides what NaN means: arrays, frames, files and row blocks with NaN have the same answer.
+    This is the one place that decides what NaN means: arrays, frames, files and row blocks with NaN
+    have the same answer.
     """
     try:
         return do(engine.put(matrix, weights))
@@ -141,13 +165,17 @@ def with_gaps(x: Matrix, found: GapsFound) -> Observed:
         return Observed.from_nan(np.asarray(x.values), x.rows, x.columns)
     if not x.stream.rereadable:
         raise InputError(
-            f"X contains NaN at row {found.row} of an iterator that can be read once only; pass a file, an array or a list of blocks"
+            f"X contains NaN at row {found.row} of an iterator that can be read once "
+            "only; pass a file, an array or a list of blocks"
         )
     blocks = [Observed.from_nan(np.asarray(b, x.dtype)) for b in x.stream.blocks(65536)]
     ends = np.cumsum([0] + [b.nnz for b in blocks])
     indptr = np.concatenate([[0]] + [b.indptr[1:] + e for b, e in zip(blocks, ends)])
-    indices, data = (np.concatenate([getattr(b, name) for b in blocks]) for name in ("indices", "data"))
+    indices, data = (
+        np.concatenate([getattr(b, name) for b in blocks]) for name in ("indices", "data")
+    )
     return Observed(indptr, indices, data, x.shape[1], x.rows, x.columns)
+
 
 HEAVIEST = 1e100
 """The sum of row weights from which products of weights and squares could overflow."""
@@ -155,8 +183,8 @@ HEAVIEST = 1e100
 
 @dataclass(eq=False, repr=False)
 class Estimator(BaseEstimator):
-    """Parameters are fields with rules (see ``parameters``), so constructors assign and do no more; here: those that all models share, fitted state,
-    feature names, new rows, saving."""
+    """Parameters are fields with rules (see ``parameters``), so constructors assign and do no more;
+    here: those that all models share, fitted state, feature names, new rows, saving."""
 
     _: KW_ONLY
     random_state: Any = param(None, seed())
@@ -167,14 +195,17 @@ class Estimator(BaseEstimator):
     fit_: Fit = field(init=False)
 
     def __init_subclass__(cls, **named: Any) -> None:
-        """Verbs are held to their annotations; those that answer row by row answer a Dask collection by a collection."""
+        """Verbs are held to their annotations; those that answer row by row answer a Dask
+        collection by a collection."""
         super().__init_subclass__(**named)
         hold(cls)
         for name in ("fit", "fit_transform", "fit_impute"):
             if inspect.isfunction(verb := vars(cls).get(name)):
                 setattr(cls, name, _or_interrupted(verb))
         for name in BY_ROWS:
-            verb = inspect.getattr_static(cls, name, None)  # one that only some models have (available_if) stays as it is
+            verb = inspect.getattr_static(
+                cls, name, None
+            )  # one that only some models have (available_if) stays as it is
             if inspect.isfunction(verb) and not hasattr(verb, "answers_later"):
                 setattr(cls, name, _or_later(verb))
 
@@ -190,7 +221,10 @@ class Estimator(BaseEstimator):
         """Column names of the data, where all of them are strings."""
         names = self._fitted("feature_names_in_").factors.columns
         if names is None or not all(isinstance(name, str) for name in names):
-            raise AttributeError("feature_names_in_ is absent: the columns of the training data have no (string) names")
+            raise AttributeError(
+                "feature_names_in_ is absent: the columns of the training data have no "
+                "(string) names"
+            )
         return names
 
     @fitted
@@ -200,17 +234,21 @@ class Estimator(BaseEstimator):
 
     def _engine(self) -> Any:
         """The engine that ``engine=`` and ``n_threads=`` ask for."""
-        return engine_named(getattr(self, "engine", "auto"), getattr(self, "n_threads", None), type(self).__name__)
+        return engine_named(
+            getattr(self, "engine", "auto"), getattr(self, "n_threads", None), type(self).__name__
+        )
 
     def _fitted(self, name: str) -> Fit:
         if "fit_" not in vars(self):
             raise NotFittedError(
-                f"This {type(self).__name__} instance is not fitted yet: it has no {name} before fit; call fit first"
+                f"This {type(self).__name__} instance is not fitted yet: it has no "
+                f"{name} before fit; call fit first"
             )
         return self.fit_
 
     def _say_if_early(self, fit: Any) -> None:
-        """Warn, as scikit-learn does, where the iteration limit came before the stopping rule was met."""
+        """Warn, as scikit-learn does, where the iteration limit came before the stopping rule was
+        met."""
         tol = getattr(self, "tol", None)
         if fit.trace.reason is not StopReason.MAX_ITER or not hasattr(self, "tol") or tol == 0:
             return  # without a tolerance the number of steps is what was asked for
@@ -218,7 +256,8 @@ class Estimator(BaseEstimator):
         at = f"max_iter={limit}" if limit is not None else f"{len(fit.trace)} iterations"
         rule = "its stopping rule was met" if tol is None else f"tol={tol:g} was met"
         warnings.warn(
-            f"{type(self).__name__} stopped at {at}, the maximum number of iterations, before {rule}; raise max_iter for a better fit, or raise tol, "
+            f"{type(self).__name__} stopped at {at}, the maximum number of iterations, "
+            f"before {rule}; raise max_iter for a better fit, or raise tol, "
             "and see certificate_ for how far it came",
             ConvergenceWarning,
             stacklevel=3,
@@ -230,9 +269,12 @@ class Estimator(BaseEstimator):
         matrix = read(x)
         if matrix.shape[1] != self.n_features_in_:
             raise InputError(
-                f"X has {matrix.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} features as input"
+                f"X has {matrix.shape[1]} features, but {type(self).__name__} is "
+                f"expecting {self.n_features_in_} features as input"
             )
-        repeats = matrix.columns is not None and len(set(matrix.columns)) < len(matrix.columns)  # scikit-learn's own comparison fails at them
+        repeats = matrix.columns is not None and len(set(matrix.columns)) < len(
+            matrix.columns
+        )  # scikit-learn's own comparison fails at them
         if hasattr(x, "shape") and not isinstance(x, (Dense, Observed, Counts)) and not repeats:
             validate_data(self, x, reset=False, skip_check_array=True)
         else:
@@ -246,12 +288,15 @@ class Estimator(BaseEstimator):
             return on_data(engine, matrix, lambda placed: do(placed, self.fit_.factors, engine))
 
     def _html_repr(self) -> str:
-        """What was found, the certificate folded, and scikit-learn's diagram; before the fit that diagram alone."""
+        """What was found, the certificate folded, and scikit-learn's diagram; before the fit that
+        diagram alone."""
         diagram: str = super()._html_repr()
         if "fit_" not in vars(self):
             return diagram
         c = self.fit_.certificate
-        summary = verdict(c.holds, f"The certificate {'holds' if c.holds else 'does not hold'} ({c.kind}).")
+        summary = verdict(
+            c.holds, f"The certificate {'holds' if c.holds else 'does not hold'} ({c.kind})."
+        )
         return f"<div>{answer_of(self)}{folded(summary, c._repr_html_())}{diagram}</div>"
 
     def save(self, path: Any) -> None:
@@ -286,7 +331,10 @@ class Estimator(BaseEstimator):
 def rows_to_fill(model: Any, X: Any) -> Any:
     """X, or one clear error: only models that keep the data of their fit can fill them in again."""
     if X is None:
-        raise InputError(f"X must be given to impute, got None: {type(model).__name__} keeps no data. Pass the rows to fill in")
+        raise InputError(
+            f"X must be given to impute, got None: {type(model).__name__} keeps no "
+            "data. Pass the rows to fill in"
+        )
     return X
 
 
@@ -295,26 +343,40 @@ def has_room(numbers: float, itemsize: int) -> bool:
     return numbers * itemsize <= available_memory()
 
 
-def require_room(name: str, value: Any, numbers: float, itemsize: int = 8, instead: str = "lower it") -> None:
-    """Refuse a parameter whose arrays of so many numbers this machine cannot hold, before they are asked for."""
+def require_room(
+    name: str, value: Any, numbers: float, itemsize: int = 8, instead: str = "lower it"
+) -> None:
+    """Refuse a parameter whose arrays of so many numbers this machine cannot hold, before they are
+    asked for."""
     needed, free = numbers * itemsize, available_memory()
     if needed > free:
         raise wrong(
-            name, value, f"a number whose arrays fit in memory: they would need {needed / 2**30:,.1f} GiB, {free / 2**30:,.1f} GiB are free", instead
-        )  # fmt: skip
+            name,
+            value,
+            "a number whose arrays fit in memory: they would need "
+            f"{needed / 2**30:,.1f} GiB, {free / 2**30:,.1f} GiB are free",
+            instead,
+        )
 
 
 def _or_interrupted(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """A verb that fits, and says once that the fit was interrupted: the model is then the best one so far, not the one that was asked for."""
+    """A verb that fits, and says once that the fit was interrupted: the model is then the best one
+    so far, not the one that was asked for."""
 
     @functools.wraps(verb)
     def call(self: Any, *args: Any, **named: Any) -> Any:
         answer = verb(self, *args, **named)
         trace = self.fit_.trace if "fit_" in vars(self) else None
-        if trace is not None and trace.reason is StopReason.INTERRUPTED and not is_preliminary() and not trace.interrupt_told:
+        if (
+            trace is not None
+            and trace.reason is StopReason.INTERRUPTED
+            and not is_preliminary()
+            and not trace.interrupt_told
+        ):
             trace.interrupt_told = True
             warnings.warn(
-                f"{type(self).__name__} was interrupted after {len(trace)} steps; the best state so far is kept, and certificate_ says how far it came",
+                f"{type(self).__name__} was interrupted after {len(trace)} steps; the "
+                "best state so far is kept, and certificate_ says how far it came",
                 ConvergenceWarning,
                 stacklevel=2,
             )
@@ -344,7 +406,8 @@ def same_names(came: np.ndarray | None, fitted: np.ndarray | None) -> None:
     for j, (a, b) in enumerate(zip(came, fitted)):
         if a != b:
             raise InputError(
-                f"column {j} of X is {a!r}, wanted {b!r} as in the training data: the feature names should match those that were passed during fit"
+                f"column {j} of X is {a!r}, wanted {b!r} as in the training data: the "
+                "feature names should match those that were passed during fit"
             )
 
 
@@ -353,30 +416,44 @@ def one_kind_of_names(matrix: Matrix) -> Matrix:
     names = [] if matrix.columns is None else [isinstance(name, str) for name in matrix.columns]
     if any(names) and not all(names):
         raise InputTypeError(
-            "X has column names of several types. Feature names are only supported if all input features have string names; rename the columns"
+            "X has column names of several types. Feature names are only supported if "
+            "all input features have string names; rename the columns"
         )
     return matrix
 
 
 def sample_weights(weights: Any, rows: int | None) -> np.ndarray | None:
-    """Row weights as float64, or one clear error; ``rows`` is None for a stream of unknown length."""
+    """Row weights as float64, or one clear error; ``rows`` is None for a stream of unknown
+    length."""
     if weights is None:
         return None
     if rows is None:
-        raise InputError("sample_weight came with a stream of unknown length, wanted data whose number of rows is known")
+        raise InputError(
+            "sample_weight came with a stream of unknown length, wanted data whose "
+            "number of rows is known"
+        )
     try:
         w = np.asarray(weights, np.float64)
     except (TypeError, ValueError, OverflowError) as error:
-        raise InputError(f"sample_weight is not numeric ({error}), wanted one number for each row") from None
+        raise InputError(
+            f"sample_weight is not numeric ({error}), wanted one number for each row"
+        ) from None
     if w.ndim == 0:
         w = np.full(rows, float(w))
     if w.shape != (rows,):
-        raise InputError(f"sample_weight has shape {w.shape}, wanted ({rows},), one weight for each row")
+        raise InputError(
+            f"sample_weight has shape {w.shape}, wanted ({rows},), one weight for each row"
+        )
     bad = np.flatnonzero(~(np.isfinite(w) & (w >= 0)))
     if len(bad):
-        raise InputError(f"sample_weight is {w[bad[0]]} at row {bad[0]}, wanted a finite number >= 0")
+        raise InputError(
+            f"sample_weight is {w[bad[0]]} at row {bad[0]}, wanted a finite number >= 0"
+        )
     if len(w) and not w.max() < HEAVIEST / rows:
-        raise InputError(f"sample_weight is {w.max():g} at row {w.argmax()}, wanted weights whose sum is below {HEAVIEST:g}; divide all by a constant")
+        raise InputError(
+            f"sample_weight is {w.max():g} at row {w.argmax()}, wanted weights whose "
+            f"sum is below {HEAVIEST:g}; divide all by a constant"
+        )
     if not w.any():
         raise InputError("sample_weight is zero for every row, wanted at least one positive weight")
     return w

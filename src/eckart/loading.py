@@ -1,4 +1,5 @@
-"""Modules that are loaded when something of them is first used: numba, PyTorch and PyArrow take longer to load than many a fit takes that does without them."""
+"""Modules that are loaded when something of them is first used: numba, PyTorch and PyArrow take
+longer to load than many a fit takes that does without them."""
 
 from __future__ import annotations
 
@@ -28,4 +29,6 @@ def lazy(name: str) -> Any:
     return _Module(name)
 
 
-pa, pc, pq, arrow_csv = (lazy(name) for name in ("pyarrow", "pyarrow.compute", "pyarrow.parquet", "pyarrow.csv"))
+pa, pc, pq, arrow_csv = (
+    lazy(name) for name in ("pyarrow", "pyarrow.compute", "pyarrow.parquet", "pyarrow.csv")
+)

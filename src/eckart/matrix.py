@@ -4,7 +4,8 @@
 ``Observed``  absent = unknown; a stored zero is an observation.
 ``Counts``    absent = zero.
 
-All three are frozen, keep row and column labels, and know their shape and floating dtype. Entries are touched by engines only.
+All three are frozen, keep row and column labels, and know their shape and floating dtype. Entries
+are touched by engines only.
 """
 
 from __future__ import annotations
@@ -61,7 +62,11 @@ class Dense:
 
     def __post_init__(self) -> None:
         if not hasattr(self.values, "shape") or not hasattr(self.values, "dtype"):
-            raise wrong("values", self.values, "an array of rows and columns; eckart.read takes lists, tables and files")
+            raise wrong(
+                "values",
+                self.values,
+                "an array of rows and columns; eckart.read takes lists, tables and files",
+            )
         if isinstance(self.values, np.ndarray) and self.values.ndim != 2:
             raise wrong_ndim(self.values.ndim)
         _check_labels(self)
@@ -94,7 +99,8 @@ class Dense:
 
 @dataclass(frozen=True, eq=False)
 class _Compressed:
-    """Compressed rows: entries ``data[indptr[i]:indptr[i+1]]`` stand in row i at columns ``indices[...]``."""
+    """Compressed rows: entries ``data[indptr[i]:indptr[i+1]]`` stand in row i at columns
+    ``indices[...]``."""
 
     indptr: np.ndarray
     indices: np.ndarray
@@ -129,9 +135,12 @@ class _Compressed:
         return np.bincount(self.indices, minlength=self.n_columns)
 
     def transposed(self) -> Any:
-        """The transpose, of the same kind, labels swapped, each row in ascending order of columns; a new matrix, in linear time."""
+        """The transpose, of the same kind, labels swapped, each row in ascending order of columns;
+        a new matrix, in linear time."""
         parts = transpose(self.indptr, self.indices, self.data, self.n_columns)
-        return (Observed if isinstance(self, Observed) else Counts)(*parts, self.shape[0], self.columns, self.rows)
+        return (Observed if isinstance(self, Observed) else Counts)(
+            *parts, self.shape[0], self.columns, self.rows
+        )
 
     @property
     def T(self) -> Any:
@@ -149,11 +158,13 @@ class _Compressed:
         return Labels(self.columns, self.shape[1], "column")
 
     def row_of(self, label: Any) -> int:
-        """Position of the row of this label (or of this position, in a matrix without row labels)."""
+        """Position of the row of this label (or of this position, in a matrix without row
+        labels)."""
         return self.row_index.index_of(label)
 
     def column_of(self, label: Any) -> int:
-        """Position of the column of this label (or of this position, in a matrix without column labels)."""
+        """Position of the column of this label (or of this position, in a matrix without column
+        labels)."""
         return self.column_index.index_of(label)
 
     def rows_of(self, labels: Any) -> np.ndarray:
@@ -165,14 +176,21 @@ class _Compressed:
         return self.column_index.indices_of(labels)
 
     @classmethod
-    def from_scipy(cls, matrix: Any, rows: np.ndarray | None = None, columns: np.ndarray | None = None) -> Any:
-        """From any SciPy sparse matrix or array; duplicate entries are added up, as SciPy defines them."""
+    def from_scipy(
+        cls, matrix: Any, rows: np.ndarray | None = None, columns: np.ndarray | None = None
+    ) -> Any:
+        """From any SciPy sparse matrix or array; duplicate entries are added up, as SciPy defines
+        them."""
         csr = matrix.tocsr()
         check_pointers(csr.indptr, csr.indices, csr.data)
         if not csr.has_canonical_format:
             csr = csr.copy() if csr is matrix else csr
             csr.sum_duplicates()
-        data = csr.data if csr.data.dtype in (np.float32, np.float64) else csr.data.astype(floating(csr.data.dtype))
+        data = (
+            csr.data
+            if csr.data.dtype in (np.float32, np.float64)
+            else csr.data.astype(floating(csr.data.dtype))
+        )
         return cls(csr.indptr, csr.indices, data, csr.shape[1], rows, columns)
 
     def to_scipy(self) -> Any:
@@ -208,9 +226,16 @@ class Observed(_Compressed):
         values = np.asarray(values)
         seen = ~np.isnan(values)
         indptr = np.concatenate([[0], np.cumsum(seen.sum(axis=1))])
-        indices = np.broadcast_to(np.arange(values.shape[1], dtype=index_dtype(values.shape[1])), values.shape)[seen]
+        indices = np.broadcast_to(
+            np.arange(values.shape[1], dtype=index_dtype(values.shape[1])), values.shape
+        )[seen]
         return cls(
-            indptr, indices, values[seen].astype(floating(values.dtype), copy=False), values.shape[1], rows, columns
+            indptr,
+            indices,
+            values[seen].astype(floating(values.dtype), copy=False),
+            values.shape[1],
+            rows,
+            columns,
         )
 
     @classmethod
@@ -226,17 +251,20 @@ class Observed(_Compressed):
         column_labels: Any = None,
         dtype: Any = None,
     ) -> Observed:
-        """From observations (row id, column id, value), one in each place of three arrays, lists or table columns.
+        """From observations (row id, column id, value), one in each place of three arrays, lists or
+        table columns.
 
         Parameters
         ----------
-        rows, columns : ids: text, integers, dates or anything that can be hashed. They are kept as labels, in ascending order where they can be
+        rows, columns : ids: text, integers, dates or anything that can be hashed. They are kept as
+        labels, in ascending order where they can be
             compared with each other, in order of appearance where they cannot.
-        values : finite numbers, or None for observations that are all 1. float32 stays float32, all else becomes float64.
-        shape : when given, the ids are positions in a matrix of this shape and there are no labels; None for one side keeps its labels.
-        duplicates : what to do with several values at one place: refuse (``"error"``), or keep the ``"last"``, the ``"mean"`` or the ``"sum"``.
-        row_labels, column_labels : all labels, in the order wanted; a label without an observation becomes an empty row or column.
-        dtype : float32 or float64.
+        values : finite numbers, or None for observations that are all 1. float32 stays float32, all
+        else becomes float64. shape : when given, the ids are positions in a matrix of this shape
+        and there are no labels; None for one side keeps its labels. duplicates : what to do with
+        several values at one place: refuse (``"error"``), or keep the ``"last"``, the ``"mean"`` or
+        the ``"sum"``. row_labels, column_labels : all labels, in the order wanted; a label without
+        an observation becomes an empty row or column. dtype : float32 or float64.
 
         >>> x = Observed.from_triples(["bob", "ann", "bob"], [20, 10, 10], [5, 4, 0])
         >>> x.shape, list(x.rows), x.columns, x.nnz
@@ -263,12 +291,15 @@ class Observed(_Compressed):
         at: Place = position,
         name: str = "values",
     ) -> Observed:
-        """From triples whose ids are positions already; a size of None is that of the labels. ``at`` and ``name`` word the errors.
+        """From triples whose ids are positions already; a size of None is that of the labels.
+        ``at`` and ``name`` word the errors.
 
         >>> Observed.from_codes(np.array([0, 1]), np.array([1, 1]), np.array([2.0, 3.0]), (2, 2)).indptr
         array([0, 1, 2])
         """
-        kept = assemble(rows, columns, values, shape, row_labels, column_labels, duplicates, dtype, at, name)
+        kept = assemble(
+            rows, columns, values, shape, row_labels, column_labels, duplicates, dtype, at, name
+        )
         return cls(*kept, row_labels, column_labels)
 
 
@@ -295,7 +326,11 @@ def row_parts(matrix: Matrix, rows: int = 65536) -> Iterator[Matrix]:
     if isinstance(matrix, Dense) and not isinstance(matrix.values, np.ndarray):
         seen = 0
         for block in matrix.values.blocks(rows):
-            yield Dense(block, None if matrix.rows is None else matrix.rows[seen : seen + len(block)], matrix.columns)
+            yield Dense(
+                block,
+                None if matrix.rows is None else matrix.rows[seen : seen + len(block)],
+                matrix.columns,
+            )
             seen += len(block)
         return
     parts = getattr(matrix, "parts", None)
@@ -303,7 +338,9 @@ def row_parts(matrix: Matrix, rows: int = 65536) -> Iterator[Matrix]:
         seen = 0
         for number, length in enumerate(parts.lengths):
             labels = None if matrix.rows is None else matrix.rows[seen : seen + length]
-            yield from row_parts(replace(parts.load(number), rows=labels, columns=matrix.columns), rows)
+            yield from row_parts(
+                replace(parts.load(number), rows=labels, columns=matrix.columns), rows
+            )
             seen += length
         return
     count = matrix.shape[0]
@@ -323,8 +360,9 @@ def row_slice(matrix: Any, a: int, b: int) -> Any:
 
 
 SQUARABLE = {np.dtype(np.float32): (1e-18, 1e18), np.dtype(np.float64): (1e-75, 1e75)}
-"""Sizes of the largest entry that all models take. Certificates add up fourth powers in float64 (1e-300 to 1e300), factors of single precision are
-squared in it; on either side results would be infinite, or silently zero."""
+"""Sizes of the largest entry that all models take. Certificates add up fourth powers in float64
+(1e-300 to 1e300), factors of single precision are squared in it; on either side results would be
+infinite, or silently zero."""
 
 
 WIDELY = {np.dtype(np.float32): (1e-37, 3.5e38), np.dtype(np.float64): (1e-140, 1e140)}
@@ -332,7 +370,8 @@ WIDELY = {np.dtype(np.float32): (1e-37, 3.5e38), np.dtype(np.float64): (1e-140, 
 
 
 def squarable(matrix: Kind, limits: dict[Any, tuple[float, float]] = SQUARABLE) -> Kind:
-    """The matrix, refused where its entries are too large or too small to calculate with. Streams are not read for it; NaN and infinity have their own errors.
+    """The matrix, refused where its entries are too large or too small to calculate with. Streams
+    are not read for it; NaN and infinity have their own errors.
 
     >>> squarable(Dense(np.array([[1e200, 1.0]])))  # doctest: +ELLIPSIS
     Traceback (most recent call last):
@@ -344,17 +383,21 @@ def squarable(matrix: Kind, limits: dict[Any, tuple[float, float]] = SQUARABLE) 
     if largest == 0.0 or not np.isfinite(largest) or low <= largest <= high:
         return matrix
     raise InputError(
-        f"X has {'entries as large as' if largest > high else 'no entry beyond'} {largest:.0e}, wanted a largest entry of {low:.0e} to {high:.0e} in "
-        f"{matrix.dtype.name}: powers of it leave the range; multiply X by 1e{-int(np.floor(np.log10(largest))):+03d} first"
+        f"X has {'entries as large as' if largest > high else 'no entry beyond'} "
+        f"{largest:.0e}, wanted a largest entry of {low:.0e} to {high:.0e} in "
+        f"{matrix.dtype.name}: powers of it leave the range; multiply X by "
+        f"1e{-int(np.floor(np.log10(largest))):+03d} first"
     )
 
 
 LOOKED = 2**17
-"""Numbers whose smallest and largest are looked for together: the second look finds them in the cache."""
+"""Numbers whose smallest and largest are looked for together: the second look finds them in the
+cache."""
 
 
 def _largest(matrix: Matrix) -> float:
-    """The largest absolute value of an entry in memory, NaN aside; 0 for streams and where there is none."""
+    """The largest absolute value of an entry in memory, NaN aside; 0 for streams and where there is
+    none."""
     facts = getattr(matrix, "facts", None)
     if facts is not None:  # of a matrix in parts, which is not read into memory for this
         return max(-facts.least, facts.most) if facts.entries else 0.0
@@ -363,21 +406,33 @@ def _largest(matrix: Matrix) -> float:
     whole = matrix.array if isinstance(matrix, Dense) else matrix.data
     step = max(1, LOOKED * len(whole) // max(1, whole.size))
     parts = [whole[a : a + step] for a in range(0, len(whole), step)]
-    ends = [(np.fmin.reduce(part, axis=None), np.fmax.reduce(part, axis=None)) for part in parts if part.size]
-    return max((max(-float(low), float(high)) for low, high in ends if not np.isnan(high)), default=0.0)
+    ends = [
+        (np.fmin.reduce(part, axis=None), np.fmax.reduce(part, axis=None))
+        for part in parts
+        if part.size
+    ]
+    return max(
+        (max(-float(low), float(high)) for low, high in ends if not np.isnan(high)), default=0.0
+    )
 
 
 def wrong_ndim(ndim: int) -> InputError:
     """The error for data that is not a table."""
     return InputError(
-        f"Expected 2D array, got {ndim}D array instead: X has {ndim} dimension(s), wanted rows and columns. Reshape your data "
+        f"Expected 2D array, got {ndim}D array instead: X has {ndim} dimension(s), "
+        "wanted rows and columns. Reshape your data "
         "with X.reshape(-1, 1) if it has one column or X.reshape(1, -1) if it is one row"
     )
 
 
 def _check_labels(matrix: Any) -> None:
-    for name, labels, size in (("rows", matrix.rows, matrix.shape[0]), ("columns", matrix.columns, matrix.shape[1])):
-        if labels is not None and (not hasattr(labels, "__len__") or getattr(labels, "ndim", 1) == 0):
+    for name, labels, size in (
+        ("rows", matrix.rows, matrix.shape[0]),
+        ("columns", matrix.columns, matrix.shape[1]),
+    ):
+        if labels is not None and (
+            not hasattr(labels, "__len__") or getattr(labels, "ndim", 1) == 0
+        ):
             raise wrong(name, labels, "None or an array of labels")
         if labels is not None and size is not None and len(labels) != size:
             raise wrong(name, f"{len(labels)} labels", f"{size}, one for each of the {name}")

@@ -1,7 +1,10 @@
-"""A matrix of any kind as parts of consecutive rows, each of which can be read again: from memory, from files, by tasks of a cluster.
+"""A matrix of any kind as parts of consecutive rows, each of which can be read again: from memory,
+from files, by tasks of a cluster.
 
-``Dense`` holds parts as its row blocks. ``ObservedParts`` and ``CountsParts`` are an ``Observed`` and a ``Counts`` whose entries are read when somebody asks
-for all of them at once: whatever works on entries in memory works on parts, and what works part by part (``engines.blocks``) never holds them all.
+``Dense`` holds parts as its row blocks. ``ObservedParts`` and ``CountsParts`` are an ``Observed``
+and a ``Counts`` whose entries are read when somebody asks for all of them at once: whatever works
+on entries in memory works on parts, and what works part by part (``engines.blocks``) never holds
+them all.
 """
 
 from __future__ import annotations
@@ -18,21 +21,30 @@ from eckart.entry_facts import EntryFacts, LookedUp
 from eckart.errors import InputError
 from eckart.index.compress import index_dtype
 from eckart.matrix import Counts, Dense, Matrix, Observed, row_parts
-from eckart.matrix_parts import FewerParts, LargerParts, MemoryParts, PartsOver, ValueParts, larger_part
+from eckart.matrix_parts import (
+    FewerParts,
+    LargerParts,
+    MemoryParts,
+    PartsOver,
+    ValueParts,
+    larger_part,
+)
 
 FILE_BLOCK, LEAST_FILE_BLOCK = 2**24, 2**20
-"""Most and least bytes of a file whose known entries are listed at a time: as entries they take three times as much, and the next block is made
-while one is worked on."""
+"""Most and least bytes of a file whose known entries are listed at a time: as entries they take
+three times as much, and the next block is made while one is worked on."""
 
 
 def facts_of(matrix: Any) -> EntryFacts | LookedUp:
-    """The facts of a sparse or partly observed matrix; of one in parts without reading it into memory."""
+    """The facts of a sparse or partly observed matrix; of one in parts without reading it into
+    memory."""
     return matrix.facts if isinstance(matrix, _Parted) else LookedUp(matrix.data)
 
 
 @dataclass(frozen=True, eq=False)
 class GapParts(PartsOver):
-    """Dense parts whose NaN are entries that nobody knows; an engine may keep so many bytes of them."""
+    """Dense parts whose NaN are entries that nobody knows; an engine may keep so many bytes of
+    them."""
 
     room: float = float("inf")
 
@@ -69,9 +81,12 @@ def as_counts(x: Observed) -> Counts:
     return Counts(x.indptr, x.indices, x.data, x.n_columns, x.rows, x.columns)
 
 
-def with_values(x: Any, do: Callable[..., Any], dtype: Any = None, rows: np.ndarray | None = None) -> Any:
-    """``do(x)``, a function of each entry's value; of a matrix in parts when they are read. ``dtype`` is that of the new values where it is another one.
-    With ``rows``, an array with a row for each row of x, ``do(x, rows)``."""
+def with_values(
+    x: Any, do: Callable[..., Any], dtype: Any = None, rows: np.ndarray | None = None
+) -> Any:
+    """``do(x)``, a function of each entry's value; of a matrix in parts when they are read.
+    ``dtype`` is that of the new values where it is another one. With ``rows``, an array with a row
+    for each row of x, ``do(x, rows)``."""
     if not isinstance(x, _Parted):
         return do(x) if rows is None else do(x, rows)
     dtype = np.dtype(dtype or x.parts.dtype)
@@ -81,17 +96,25 @@ def with_values(x: Any, do: Callable[..., Any], dtype: Any = None, rows: np.ndar
     return of_parts(ValueParts(x.parts, do, dtype, given), x.rows, x.columns)
 
 
-def fewer(x: Any, do: Callable[..., Any], given: list[tuple[Any, ...]], lengths: list[int] | None = None) -> Any:
-    """A matrix in parts with some of its entries, or (``lengths`` of each part) of its rows, whose labels are lost then: ``do(part, *given[part])``."""
+def fewer(
+    x: Any, do: Callable[..., Any], given: list[tuple[Any, ...]], lengths: list[int] | None = None
+) -> Any:
+    """A matrix in parts with some of its entries, or (``lengths`` of each part) of its rows, whose
+    labels are lost then: ``do(part, *given[part])``."""
     rows = x.rows if lengths is None else None
     known = list(x.parts.lengths) if lengths is None else lengths
     if hasattr(x.parts, "mapped"):
-        return of_parts(x.parts.mapped(do, given=given, entries=None, lengths=known), rows, x.columns)
+        return of_parts(
+            x.parts.mapped(do, given=given, entries=None, lengths=known), rows, x.columns
+        )
     return of_parts(FewerParts(x.parts, do, given, known), rows, x.columns)
 
 
-def larger(x: Any, shape: tuple[int, int], rows: np.ndarray | None, columns: np.ndarray | None) -> Any:
-    """A matrix in parts with more rows and columns behind its own, all of them empty; its entries stay where they are."""
+def larger(
+    x: Any, shape: tuple[int, int], rows: np.ndarray | None, columns: np.ndarray | None
+) -> Any:
+    """A matrix in parts with more rows and columns behind its own, all of them empty; its entries
+    stay where they are."""
     more = shape[0] - x.shape[0]
     grown = LargerParts(x.parts, shape[1], more)
     if hasattr(x.parts, "mapped"):
@@ -106,14 +129,21 @@ def by_parts(x: Any, rows: np.ndarray) -> list[np.ndarray]:
 
 
 def of_each_part(
-    x: Any, do: Callable[..., Any], given: list[tuple[Any, ...]] | None = None, shared: tuple[Any, ...] = ()
+    x: Any,
+    do: Callable[..., Any],
+    given: list[tuple[Any, ...]] | None = None,
+    shared: tuple[Any, ...] = (),
 ) -> list[Any]:
-    """``do(part, *given[part], *shared)`` of every part of a matrix, where they are; of one piece ``[do(x)]``."""
+    """``do(part, *given[part], *shared)`` of every part of a matrix, where they are; of one piece
+    ``[do(x)]``."""
     if not isinstance(x, _Parted):
         return [do(x, *(given[0] if given else ()), *shared)]
     if hasattr(x.parts, "each"):
         return x.parts.each(do, given, shared)
-    return [do(x.parts.load(p), *(given[p] if given else ()), *shared) for p in range(len(x.parts.lengths))]
+    return [
+        do(x.parts.load(p), *(given[p] if given else ()), *shared)
+        for p in range(len(x.parts.lengths))
+    ]
 
 
 def without_gaps(rows: Any) -> Observed:
@@ -139,7 +169,11 @@ class DenseParts:
 
     def blocks(self, rows: int) -> Iterator[np.ndarray]:
         for p in range(len(self.parts.lengths)):
-            yield from (part.array for part in row_parts(self.parts.load(p), rows) if isinstance(part, Dense))
+            yield from (
+                part.array
+                for part in row_parts(self.parts.load(p), rows)
+                if isinstance(part, Dense)
+            )
 
     def with_gaps(self, rows: np.ndarray | None, columns: np.ndarray | None) -> Observed:
         """The same rows, NaN for unknown."""
@@ -148,7 +182,8 @@ class DenseParts:
 
 
 class _Parted:
-    """What ``ObservedParts`` and ``CountsParts`` share: sizes are known, entries are read together only when they are asked for."""
+    """What ``ObservedParts`` and ``CountsParts`` share: sizes are known, entries are read together
+    only when they are asked for."""
 
     parts: Any
     n_columns: int
@@ -156,12 +191,20 @@ class _Parted:
     columns: np.ndarray | None
 
     def __new__(cls, *args: Any, **named: Any) -> Any:
-        if "indptr" in named or len(args) >= 4:  # type(x)(indptr, indices, ...): other entries, which are in memory
+        # type(x)(indptr, indices, ...): other entries, which are in memory
+        if "indptr" in named or len(args) >= 4:
             return (Observed if issubclass(cls, Observed) else Counts)(*args, **named)
         return super().__new__(cls)
 
-    def __init__(self, parts: Any, rows: np.ndarray | None = None, columns: np.ndarray | None = None):
-        for name, value in {"parts": parts, "n_columns": parts.n_columns, "rows": rows, "columns": columns}.items():
+    def __init__(
+        self, parts: Any, rows: np.ndarray | None = None, columns: np.ndarray | None = None
+    ):
+        for name, value in {
+            "parts": parts,
+            "n_columns": parts.n_columns,
+            "rows": rows,
+            "columns": columns,
+        }.items():
             object.__setattr__(self, name, value)
 
     @property
@@ -174,7 +217,9 @@ class _Parted:
 
     @cached_property
     def _whole(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        return _one_below_another([self.parts.load(p) for p in range(len(self.parts.lengths))], self.n_columns)
+        return _one_below_another(
+            [self.parts.load(p) for p in range(len(self.parts.lengths))], self.n_columns
+        )
 
     @cached_property
     def facts(self) -> EntryFacts:
@@ -210,22 +255,33 @@ class _Parted:
         return self.facts.entries if known is None else int(sum(known))
 
 
-def _one_below_another(parts: list[Any], n_columns: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _one_below_another(
+    parts: list[Any], n_columns: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     counts = np.concatenate([part.row_counts() for part in parts])
     indptr = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
-    indices = np.concatenate([part.indices.astype(index_dtype(n_columns), copy=False) for part in parts])
+    indices = np.concatenate(
+        [part.indices.astype(index_dtype(n_columns), copy=False) for part in parts]
+    )
     return indptr, indices, np.concatenate([part.data for part in parts])
 
 
 def stacked(pieces: list[Any]) -> Any:
-    """Matrices of one kind and as many columns as one, the first one's rows first; labels of rows where all have them."""
+    """Matrices of one kind and as many columns as one, the first one's rows first; labels of rows
+    where all have them."""
     first = pieces[0]
     if len(pieces) == 1:
         return first
-    rows = None if any(piece.rows is None for piece in pieces) else np.concatenate([piece.rows for piece in pieces])
+    rows = (
+        None
+        if any(piece.rows is None for piece in pieces)
+        else np.concatenate([piece.rows for piece in pieces])
+    )
     if isinstance(first, Dense):
         return Dense(np.concatenate([piece.array for piece in pieces]), rows, first.columns)
-    return type(first)(*_one_below_another(pieces, first.n_columns), first.n_columns, rows, first.columns)
+    return type(first)(
+        *_one_below_another(pieces, first.n_columns), first.n_columns, rows, first.columns
+    )
 
 
 class ObservedParts(_Parted, Observed):
@@ -237,7 +293,8 @@ class CountsParts(_Parted, Counts):
 
 
 def some_entries(matrix: Any, entries: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Rows, columns and values of stored entries, given by their numbers in rising order; parts answer where they are.
+    """Rows, columns and values of stored entries, given by their numbers in rising order; parts
+    answer where they are.
 
     >>> x = Observed(np.array([0, 1, 1, 3]), np.array([1, 0, 2]), np.array([5.0, 6.0, 7.0]), 3)
     >>> [each.tolist() for each in some_entries(x, np.array([0, 2]))]
@@ -245,11 +302,15 @@ def some_entries(matrix: Any, entries: np.ndarray) -> tuple[np.ndarray, np.ndarr
     """
     if parts_of(matrix) is None:
         return _picked(matrix, entries, 0)
-    ends = np.cumsum(getattr(matrix.parts, "entries", None) or of_each_part(matrix, attrgetter("nnz")))
+    ends = np.cumsum(
+        getattr(matrix.parts, "entries", None) or of_each_part(matrix, attrgetter("nnz"))
+    )
     mine = np.split(entries, np.searchsorted(entries, ends[:-1]))
     first = np.concatenate([[0], ends[:-1]])
     starts = np.concatenate([[0], np.cumsum(matrix.parts.lengths)[:-1]])
-    found = of_each_part(matrix, _picked, [(own - a, int(row)) for own, a, row in zip(mine, first, starts)])
+    found = of_each_part(
+        matrix, _picked, [(own - a, int(row)) for own, a, row in zip(mine, first, starts)]
+    )
     rows, columns, values = (np.concatenate(each) for each in zip(*found))
     return rows, columns, values
 
@@ -264,7 +325,8 @@ def _in_memory(x: Any) -> type[Observed] | type[Counts]:
 
 
 def first_rows(x: Any, entries: int) -> Any:
-    """The first rows of a matrix in parts, as one piece: whole parts, until there are so many entries."""
+    """The first rows of a matrix in parts, as one piece: whole parts, until there are so many
+    entries."""
     held: list[Any] = []
     for p in range(len(x.parts.lengths)):
         if sum(part.nnz for part in held) < entries:
@@ -273,7 +335,8 @@ def first_rows(x: Any, entries: int) -> Any:
 
 
 def some_rows(matrix: Any, rows: np.ndarray) -> tuple[Any, np.ndarray]:
-    """A matrix that holds these rows, and where they stand in it: the matrix itself, or the rows alone out of the parts that they are in."""
+    """A matrix that holds these rows, and where they stand in it: the matrix itself, or the rows
+    alone out of the parts that they are in."""
     if parts_of(matrix) is None:
         return matrix, rows
     ends = np.cumsum(matrix.parts.lengths)
@@ -285,26 +348,37 @@ def some_rows(matrix: Any, rows: np.ndarray) -> tuple[Any, np.ndarray]:
         for q in np.flatnonzero(at == p):
             i = rows[q] - (ends[p] - matrix.parts.lengths[p])
             span = slice(part.indptr[i], part.indptr[i + 1])
-            counts[q], indices[q], data[q] = span.stop - span.start, part.indices[span], part.data[span]
+            counts[q], indices[q], data[q] = (
+                span.stop - span.start,
+                part.indices[span],
+                part.data[span],
+            )
     indptr = np.concatenate([[0], np.cumsum(counts)])
-    at_columns, values = (np.concatenate(each) if len(rows) else np.zeros(0) for each in (indices, data))
+    at_columns, values = (
+        np.concatenate(each) if len(rows) else np.zeros(0) for each in (indices, data)
+    )
     return _in_memory(matrix)(indptr, at_columns, values, matrix.n_columns), np.arange(len(rows))
 
 
 def even_cuts(counts: np.ndarray, blocks: int) -> np.ndarray:
-    """Boundaries of at most so many ranges of rows with about equally many entries each (a row counts as one entry more).
+    """Boundaries of at most so many ranges of rows with about equally many entries each (a row
+    counts as one entry more).
 
     >>> even_cuts(np.array([5, 0, 0, 5, 1]), 2).tolist()
     [0, 3, 5]
     """
     ends = np.cumsum(np.asarray(counts, np.int64) + 1)
     goals = ends[-1] * np.arange(1, blocks) // blocks
-    return np.unique(np.concatenate([[0], np.searchsorted(ends, goals, side="right"), [len(counts)]]))
+    return np.unique(
+        np.concatenate([[0], np.searchsorted(ends, goals, side="right"), [len(counts)]])
+    )
 
 
 def gaps_of_file(matrix: Dense, room: float) -> Observed:
-    """A memory map of rows, NaN for unknown, as parts that are made of the file in every pass; ``room`` bytes of them may be kept."""
-    # two are held beside what is kept, each several times over: as rows, as the places of its entries, by rows and by columns
+    """A memory map of rows, NaN for unknown, as parts that are made of the file in every pass;
+    ``room`` bytes of them may be kept."""
+    # two are held beside what is kept, each several times over: as rows, as the places of its
+    # entries, by rows and by columns
     block = min(FILE_BLOCK, max(LEAST_FILE_BLOCK, room / 16))
     rows = max(1, int(block) // max(1, matrix.shape[1] * matrix.dtype.itemsize))
     return ObservedParts(GapParts(MemoryParts(matrix, rows), room), matrix.rows, matrix.columns)
@@ -316,7 +390,9 @@ def parts_of(matrix: Matrix) -> Any:
     return rows.parts if isinstance(rows, (_Parted, DenseParts)) else None
 
 
-def of_parts(parts: Any, rows: np.ndarray | None = None, columns: np.ndarray | None = None) -> Matrix:
+def of_parts(
+    parts: Any, rows: np.ndarray | None = None, columns: np.ndarray | None = None
+) -> Matrix:
     """The matrix of these parts."""
     if sum(parts.lengths) == 0:
         raise InputError("X has no row, wanted at least one")

@@ -1,4 +1,5 @@
-"""Parts of the rows of a matrix, each of which can be read again: those of a matrix in memory, and others that are read in another way."""
+"""Parts of the rows of a matrix, each of which can be read again: those of a matrix in memory, and
+others that are read in another way."""
 
 from __future__ import annotations
 
@@ -15,9 +16,11 @@ KINDS = {"dense": Dense, "counts": Counts, "observed": Observed}
 
 
 class Parts(Protocol):
-    """Parts of the rows of one matrix. ``load`` may be called again, in any order; an empty part is left out.
+    """Parts of the rows of one matrix. ``load`` may be called again, in any order; an empty part is
+    left out.
 
-    Those of data that are not in memory have a ``token``, too: what tells these data from others, without reading them where that can be helped.
+    Those of data that are not in memory have a ``token``, too: what tells these data from others,
+    without reading them where that can be helped.
     """
 
     @property
@@ -68,7 +71,11 @@ class MemoryParts:
     @property
     def nbytes(self) -> float:
         m = self.matrix
-        return float(m.array.nbytes if isinstance(m, Dense) else m.indptr.nbytes + m.indices.nbytes + m.data.nbytes)
+        return float(
+            m.array.nbytes
+            if isinstance(m, Dense)
+            else m.indptr.nbytes + m.indices.nbytes + m.data.nbytes
+        )
 
     @cached_property
     def lengths(self) -> list[int]:
@@ -95,7 +102,8 @@ class PartsOver:
 
 @dataclass(frozen=True, eq=False)
 class ValueParts(PartsOver):
-    """Parts with other values, of type ``dtype``, at the same places: ``do`` of each, with arguments of its own where there are some."""
+    """Parts with other values, of type ``dtype``, at the same places: ``do`` of each, with
+    arguments of its own where there are some."""
 
     do: Callable[..., Any]
     dtype: np.dtype
@@ -108,7 +116,11 @@ class ValueParts(PartsOver):
     @property
     def turned(self) -> Any:
         other = getattr(self.parts, "turned", None)
-        return None if other is None or self.given is not None else ValueParts(other, self.do, self.dtype)
+        return (
+            None
+            if other is None or self.given is not None
+            else ValueParts(other, self.do, self.dtype)
+        )
 
     def load(self, part: int) -> Any:
         return self.do(self.parts.load(part), *(self.given[part] if self.given is not None else ()))
@@ -116,7 +128,8 @@ class ValueParts(PartsOver):
 
 @dataclass(frozen=True, eq=False)
 class FewerParts(PartsOver):
-    """Parts with some of the entries of others, or with some of their rows: ``do`` of each with arguments of its own."""
+    """Parts with some of the entries of others, or with some of their rows: ``do`` of each with
+    arguments of its own."""
 
     do: Callable[..., Any]
     given: list[tuple[Any, ...]]
@@ -131,7 +144,8 @@ class FewerParts(PartsOver):
 
 @dataclass(frozen=True, eq=False)
 class LargerParts(PartsOver):
-    """Parts of a larger matrix with the same entries: columns up to ``n_columns``, and ``more`` rows at the end of the last part."""
+    """Parts of a larger matrix with the same entries: columns up to ``n_columns``, and ``more``
+    rows at the end of the last part."""
 
     n_columns: int
     more: int
@@ -148,10 +162,18 @@ class LargerParts(PartsOver):
     @property
     def turned(self) -> Any:
         other = getattr(self.parts, "turned", None)
-        return None if other is None else LargerParts(other, sum(self.lengths), self.n_columns - self.parts.n_columns)
+        return (
+            None
+            if other is None
+            else LargerParts(other, sum(self.lengths), self.n_columns - self.parts.n_columns)
+        )
 
     def load(self, part: int) -> Any:
-        return larger_part(self.parts.load(part), self.n_columns, self.more if part == len(self.parts.lengths) - 1 else 0)
+        return larger_part(
+            self.parts.load(part),
+            self.n_columns,
+            self.more if part == len(self.parts.lengths) - 1 else 0,
+        )
 
 
 def larger_part(part: Any, n_columns: int, more: int) -> Any:
@@ -160,11 +182,14 @@ def larger_part(part: Any, n_columns: int, more: int) -> Any:
     >>> larger_part(Observed(np.array([0, 1]), np.array([1]), np.array([2.0]), 3), 5, 2).shape
     (3, 5)
     """
-    return type(part)(np.append(part.indptr, np.full(more, part.indptr[-1])), part.indices, part.data, n_columns)
+    return type(part)(
+        np.append(part.indptr, np.full(more, part.indptr[-1])), part.indices, part.data, n_columns
+    )
 
 
 def words_for(do: Callable[..., Any]) -> str:
-    """A function and what it was given, in words that are the same in every process: a checkpoint names its data by them.
+    """A function and what it was given, in words that are the same in every process: a checkpoint
+    names its data by them.
 
     >>> words_for(partial(kind_of, None))
     'eckart.matrix_parts.kind_of (None,)'

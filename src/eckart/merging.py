@@ -1,4 +1,5 @@
-"""Partial sums of parts merged in a fixed tree: the order depends on the number of parts alone, so the same parts give the same bits, whoever made them."""
+"""Partial sums of parts merged in a fixed tree: the order depends on the number of parts alone, so
+the same parts give the same bits, whoever made them."""
 
 from __future__ import annotations
 
@@ -6,7 +7,8 @@ import copy
 from typing import Any
 
 FAN = 8
-"""Neighbours that are merged at a time: few tasks, and no more than eight partial sums in one place."""
+"""Neighbours that are merged at a time: few tasks, and no more than eight partial sums in one
+place."""
 
 
 def alone(value: Any) -> Any:
@@ -24,7 +26,8 @@ def added(a: Any, b: Any) -> Any:
 
 
 def folded(parts: list[Any]) -> Any:
-    """Neighbours merged from the left; the first may be changed by its own merge, so it is copied."""
+    """Neighbours merged from the left; the first may be changed by its own merge, so it is
+    copied."""
     total = parts[0] if len(parts) == 1 else alone(parts[0])
     for part in parts[1:]:
         total = added(total, part)
@@ -32,8 +35,8 @@ def folded(parts: list[Any]) -> Any:
 
 
 class Tree:
-    """Partial sums that come one after another, merged in the order of ``folded`` over ``FAN`` neighbours of a level: the same sum as level by level, with one
-    partial sum held for each level.
+    """Partial sums that come one after another, merged in the order of ``folded`` over ``FAN``
+    neighbours of a level: the same sum as level by level, with one partial sum held for each level.
 
     >>> tree = Tree()
     >>> for i in range(20):
@@ -49,7 +52,10 @@ class Tree:
         if level == len(self.levels):
             self.levels.append((0, None))
         count, total = self.levels[level]
-        self.levels[level] = (count + 1, part if count == 0 else added(alone(total) if count == 1 else total, part))
+        self.levels[level] = (
+            count + 1,
+            part if count == 0 else added(alone(total) if count == 1 else total, part),
+        )
         if count + 1 == FAN:
             whole, self.levels[level] = self.levels[level][1], (0, None)
             self.add(whole, level + 1)

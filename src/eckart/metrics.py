@@ -1,21 +1,29 @@
-"""How good were the predictions and the lists? Each measure in its textbook definition, no two under one name.
+"""How good were the predictions and the lists? Each measure in its textbook definition, no two
+under one name.
 
 Values:   rmse = sqrt(sum w (t - p)^2 / sum w),   mae = sum w |t - p| / sum w.
 
-Lists: row i was recommended columns r_1, ..., r_k (best first) and has the set R_i of relevant columns. With h_q = 1 where r_q is in R_i, else 0,
+Lists: row i was recommended columns r_1, ..., r_k (best first) and has the set R_i of relevant
+columns. With h_q = 1 where r_q is in R_i, else 0,
 
-precision@k   sum_q h_q / k                         always over k, also where fewer than k columns are relevant
-recall@k      sum_q h_q / |R_i|                     the plain variant (the LightGCN / Gowalla protocol)
-              sum_q h_q / min(k, |R_i|)             the truncated variant (the MultVAE / MovieLens-20M protocol): 1 is always in reach
-NDCG@k        sum_q h_q / log2(q + 1)  over its largest possible value, sum_{q <= min(k, |R_i|)} 1 / log2(q + 1)
+precision@k   sum_q h_q / k                         always over k, also where fewer than k columns
+are relevant
+recall@k      sum_q h_q / |R_i|                     the plain variant (the LightGCN / Gowalla
+protocol)
+              sum_q h_q / min(k, |R_i|)             the truncated variant (the MultVAE /
+              MovieLens-20M protocol): 1 is always in reach
+NDCG@k        sum_q h_q / log2(q + 1)  over its largest possible value, sum_{q <= min(k, |R_i|)} 1 /
+log2(q + 1)
 MAP@k         mean over rows of  sum_q h_q precision@q / min(k, |R_i|)
 MRR@k         mean over rows of  1 / (first q with h_q = 1), 0 without a hit
 hit rate@k    share of rows with a hit
 coverage@k    share of all columns that were recommended to at least one row
 
-Vectors of words are judged by ``word_similarity`` and ``analogies``, which stand in ``eckart.word_metrics``.
+Vectors of words are judged by ``word_similarity`` and ``analogies``, which stand in
+``eckart.word_metrics``.
 
-Means are over the rows that have a relevant column; the others are left out and counted. No measure returns NaN: what cannot be measured is refused.
+Means are over the rows that have a relevant column; the others are left out and counted. No measure
+returns NaN: what cannot be measured is refused.
 """
 
 from __future__ import annotations
@@ -57,13 +65,16 @@ def mae(truth: Any, predicted: Any, sample_weight: Any = None) -> float:
 
 @held
 def precision_at_k(recommended: Any, relevant: Any, k: int = 10) -> float:
-    """Mean over rows of hits among the first k, divided by k; never by min(k, number relevant), which is not precision.
+    """Mean over rows of hits among the first k, divided by k; never by min(k, number relevant),
+    which is not precision.
 
     Parameters (of all measures of lists)
     ----------
-    recommended : integers, rows x at least k: column positions, best first; -1 = no recommendation, which is a miss. The first k are read. Or the answer of
+    recommended : integers, rows x at least k: column positions, best first; -1 = no recommendation,
+    which is a miss. The first k are read. Or the answer of
         ``model.recommend``, whose rows are found by their ids where ``relevant`` is an Observed.
-    relevant : Observed, Counts or SciPy sparse matrix with as many rows, whose stored entries (a stored zero included) are the relevant columns;
+    relevant : Observed, Counts or SciPy sparse matrix with as many rows, whose stored entries (a
+    stored zero included) are the relevant columns;
         or a sequence of integer arrays, one for each row
     k : length of the lists
 
@@ -75,9 +86,11 @@ def precision_at_k(recommended: Any, relevant: Any, k: int = 10) -> float:
 
 @held
 def recall_at_k(recommended: Any, relevant: Any, k: int = 10, *, truncated: bool = False) -> float:
-    """Mean over rows of hits among the first k, divided by the number relevant (plain) or by min(k, number relevant) (truncated).
+    """Mean over rows of hits among the first k, divided by the number relevant (plain) or by min(k,
+    number relevant) (truncated).
 
-    The plain variant never falls with k and can stay below 1 for the best of lists when more than k columns are relevant.
+    The plain variant never falls with k and can stay below 1 for the best of lists when more than k
+    columns are relevant.
 
     >>> recall_at_k([[3, 1, 0]], [[1, 2, 3, 4]], k=2), recall_at_k([[3, 1, 0]], [[1, 2, 3, 4]], k=2, truncated=True)
     (0.5, 1.0)
@@ -87,7 +100,8 @@ def recall_at_k(recommended: Any, relevant: Any, k: int = 10, *, truncated: bool
 
 @held
 def ndcg_at_k(recommended: Any, relevant: Any, k: int = 10) -> float:
-    """Mean over rows of the discounted gain sum h_q / log2(q + 1), divided by that of a list with min(k, number relevant) hits in front.
+    """Mean over rows of the discounted gain sum h_q / log2(q + 1), divided by that of a list with
+    min(k, number relevant) hits in front.
 
     >>> round(ndcg_at_k([[0, 3, 1]], [[1, 3]], k=3), 6)
     0.693426
@@ -97,7 +111,8 @@ def ndcg_at_k(recommended: Any, relevant: Any, k: int = 10) -> float:
 
 @held
 def map_at_k(recommended: Any, relevant: Any, k: int = 10) -> float:
-    """Mean over rows of the average precision: precision@q summed over the ranks q <= k of hits, divided by min(k, number relevant).
+    """Mean over rows of the average precision: precision@q summed over the ranks q <= k of hits,
+    divided by min(k, number relevant).
 
     >>> round(map_at_k([[0, 3, 1]], [[1, 3]], k=3), 6)
     0.583333
@@ -127,7 +142,8 @@ def hit_rate_at_k(recommended: Any, relevant: Any, k: int = 10) -> float:
 
 @held
 def coverage_at_k(recommended: Any, n_columns: int, k: int = 10) -> float:
-    """Share of the ``n_columns`` columns that stand among the first k of at least one row; every row counts.
+    """Share of the ``n_columns`` columns that stand among the first k of at least one row; every
+    row counts.
 
     >>> coverage_at_k([[0, 3], [3, 0]], n_columns=8, k=2)
     0.25
@@ -139,9 +155,10 @@ def coverage_at_k(recommended: Any, n_columns: int, k: int = 10) -> float:
 class Ranking:
     """What ``ranking`` measured.
 
-    ``mean`` and ``standard_error`` by name of the measure (None where there is no error to state: coverage, or a single row);
-    ``rows`` had a relevant column and were counted, ``left_out`` had none; ``per_row`` holds the values of the counted rows, whose
-    positions are ``counted``, when they were asked for.
+    ``mean`` and ``standard_error`` by name of the measure (None where there is no error to state:
+    coverage, or a single row); ``rows`` had a relevant column and were counted, ``left_out`` had
+    none; ``per_row`` holds the values of the counted rows, whose positions are ``counted``, when
+    they were asked for.
     """
 
     k: int
@@ -156,8 +173,14 @@ class Ranking:
         lines = []
         for name, mean in self.mean.items():
             error = self.standard_error[name]
-            lines.append(f"{name}@{self.k}".ljust(20) + f"{mean:.5f}" + ("" if error is None else f" ± {error:.5f}"))
-        return "\n".join([*lines, f"over {self.rows} rows; {self.left_out} without a relevant column left out"])
+            lines.append(
+                f"{name}@{self.k}".ljust(20)
+                + f"{mean:.5f}"
+                + ("" if error is None else f" ± {error:.5f}")
+            )
+        return "\n".join(
+            [*lines, f"over {self.rows} rows; {self.left_out} without a relevant column left out"]
+        )
 
 
 @held
@@ -168,10 +191,11 @@ def ranking(
     metrics: str | Sequence[str] = ("precision", "recall", "ndcg", "map", "mrr", "hit_rate"),
     per_row: bool = False,
 ) -> Ranking:
-    """Several measures of the same lists, each with its standard error std / sqrt(rows), rows being the sampled unit.
+    """Several measures of the same lists, each with its standard error std / sqrt(rows), rows being
+    the sampled unit.
 
-    ``metrics``: of "precision", "recall", "recall_truncated", "ndcg", "map", "mrr", "hit_rate", and "coverage" where ``relevant`` has a
-    number of columns.
+    ``metrics``: of "precision", "recall", "recall_truncated", "ndcg", "map", "mrr", "hit_rate", and
+    "coverage" where ``relevant`` has a number of columns.
 
     >>> print(ranking([[3, 1], [0, 2], [1, 0]], [[1, 3], [2], []], k=2, metrics=("precision", "recall")))
     precision@2         0.75000 ± 0.25000
@@ -188,7 +212,12 @@ def ranking(
         recommended = recommended.positions
     counts, columns, n_columns = _relevant(relevant)
     if "coverage" in names and n_columns is None:
-        raise wrong("metrics", "coverage", "relevant as a matrix", "call coverage_at_k, which takes n_columns")
+        raise wrong(
+            "metrics",
+            "coverage",
+            "relevant as a matrix",
+            "call coverage_at_k, which takes n_columns",
+        )
     lists = _lists(recommended, k, n_columns)
     hits, counts = _hits(lists, counts, columns, n_columns)
     counted = np.flatnonzero(counts)
@@ -208,6 +237,7 @@ def ranking(
     kept = (values, counted) if per_row else (None, None)
     return Ranking(int(k), mean, error, len(counted), len(lists) - len(counted), *kept)
 
+
 MOST_RESAMPLES = 1_000_000
 """Resamples at the most: the ends of an interval do not move any more long before."""
 
@@ -216,7 +246,8 @@ MOST_RESAMPLES = 1_000_000
 def bootstrap_interval(
     values: Any, level: float = 0.95, *, resamples: int = 1000, random_state: Any = None
 ) -> tuple[float, float]:
-    """Percentile interval of the mean of ``values`` (one for each row) when rows are drawn again with replacement.
+    """Percentile interval of the mean of ``values`` (one for each row) when rows are drawn again
+    with replacement.
 
     >>> low, high = bootstrap_interval([0.0, 1.0] * 200, random_state=0)
     >>> 0.44 < low < 0.5 < high < 0.56
@@ -224,7 +255,9 @@ def bootstrap_interval(
     """
     values = _finite("values", values)
     if values.ndim != 1 or len(values) == 0:
-        raise wrong("values", f"an array of shape {values.shape}", "one number for each row, at least one")
+        raise wrong(
+            "values", f"an array of shape {values.shape}", "one number for each row, at least one"
+        )
     if not 0 < level < 1:
         raise wrong("level", level, "a number between 0 and 1")
     if not 1 <= resamples <= MOST_RESAMPLES:
@@ -281,12 +314,18 @@ def _coverage(lists: np.ndarray, n_columns: int) -> float:
 def _hits(
     lists: np.ndarray, counts: np.ndarray, columns: np.ndarray, n_columns: int | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Where each list hits (rows x k) and |R_i|, by looking up row * width + column among the sorted keys of what is relevant."""
+    """Where each list hits (rows x k) and |R_i|, by looking up row * width + column among the
+    sorted keys of what is relevant."""
     n = len(lists)
     if len(counts) != n:
         raise wrong("recommended", f"{n} rows", f"{len(counts)}, one for each row of relevant")
     if len(columns) == 0:
-        raise wrong("relevant", "no column in any row", "at least one row with a relevant column", "hold out entries")
+        raise wrong(
+            "relevant",
+            "no column in any row",
+            "at least one row with a relevant column",
+            "hold out entries",
+        )
     width = n_columns or max(int(columns.max()), int(lists.max())) + 1
     keys = np.repeat(np.arange(n) * width, counts) + columns
     if not (keys[1:] > keys[:-1]).all():
@@ -294,7 +333,10 @@ def _hits(
         again = np.flatnonzero(keys[1:] == keys[:-1])
         if len(again) and n_columns is None:
             row, column = divmod(int(keys[again[0]]), width)
-            raise InputError(f"relevant: column {column} came twice in row {row}, wanted each once; use numpy.unique")
+            raise InputError(
+                f"relevant: column {column} came twice in row {row}, wanted each once; "
+                "use numpy.unique"
+            )
         keys = np.delete(keys, again)
         counts = np.bincount(keys // width, minlength=n)
     wanted = lists + np.arange(n)[:, None] * width
@@ -303,13 +345,22 @@ def _hits(
 
 
 def _relevant(relevant: Any) -> tuple[np.ndarray, np.ndarray, int | None]:
-    """Relevant columns per row, all of them row after row, and the number of columns where it is known."""
+    """Relevant columns per row, all of them row after row, and the number of columns where it is
+    known."""
     if hasattr(relevant, "tocsr"):
         relevant = relevant.tocsr()
     if hasattr(relevant, "indptr"):
         return np.diff(relevant.indptr), relevant.indices, int(relevant.shape[1])
-    if not isinstance(relevant, (Sequence, np.ndarray)) or isinstance(relevant, (str, bytes)) or getattr(relevant, "ndim", 1) == 0:
-        raise wrong("relevant", type(relevant).__name__, "Observed, a SciPy sparse matrix or one integer array per row")
+    if (
+        not isinstance(relevant, (Sequence, np.ndarray))
+        or isinstance(relevant, (str, bytes))
+        or getattr(relevant, "ndim", 1) == 0
+    ):
+        raise wrong(
+            "relevant",
+            type(relevant).__name__,
+            "Observed, a SciPy sparse matrix or one integer array per row",
+        )
     parts = [np.asarray(part) for part in relevant]
     for row, part in enumerate(parts):
         if part.ndim != 1 or (part.size and (part.dtype.kind not in "iu" or part.min() < 0)):
@@ -323,30 +374,48 @@ def _lists(recommended: Any, k: int, n_columns: int | None) -> np.ndarray:
     lists = np.asarray(recommended)
     if lists.ndim != 2 or lists.dtype.kind not in "iu":
         came = f"a {lists.ndim}-d array of {lists.dtype}"
-        raise wrong("recommended", came, "a 2-d array of integers, rows x at least k", "pad short lists with -1")
+        raise wrong(
+            "recommended",
+            came,
+            "a 2-d array of integers, rows x at least k",
+            "pad short lists with -1",
+        )
     if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
         raise wrong("k", k, "an int >= 1")
     if k > lists.shape[1]:
-        raise wrong("k", k, f"at most {lists.shape[1]}, the length of the lists", "recommend more, or pad with -1")
+        raise wrong(
+            "k",
+            k,
+            f"at most {lists.shape[1]}, the length of the lists",
+            "recommend more, or pad with -1",
+        )
     if n_columns is not None and n_columns < 1:
         raise wrong("n_columns", n_columns, "at least 1")
     lists = lists[:, :k].astype(np.int64)
     off = (lists < -1) | (lists >= (n_columns or np.iinfo(np.int64).max))
     if off.any():
         row, rank = np.argwhere(off)[0]
-        wanted = "-1 (none) or a column position" + ("" if n_columns is None else f" below {n_columns}")
+        wanted = "-1 (none) or a column position" + (
+            "" if n_columns is None else f" below {n_columns}"
+        )
         raise wrong(f"recommended[{row}, {rank}]", int(lists[row, rank]), wanted)
     ordered = np.sort(lists, axis=1)
     twice = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
     if twice.any():
         row, rank = np.argwhere(twice)[0]
         column = ordered[row, rank]
-        raise InputError(f"recommended: column {column} came twice in row {row}, wanted each once; drop the repeats")
+        raise InputError(
+            f"recommended: column {column} came twice in row {row}, wanted each once; "
+            "drop the repeats"
+        )
     return lists
 
 
-def _errors(truth: Any, predicted: Any, sample_weight: Any) -> tuple[np.ndarray, float, np.ndarray | None]:
-    """|t - p| / top, top = max |t - p| (so that no square overflows), and the weights: flat, checked."""
+def _errors(
+    truth: Any, predicted: Any, sample_weight: Any
+) -> tuple[np.ndarray, float, np.ndarray | None]:
+    """|t - p| / top, top = max |t - p| (so that no square overflows), and the weights: flat,
+    checked."""
     t, p = _finite("truth", truth), _finite("predicted", predicted)
     if t.shape != p.shape:
         raise wrong("predicted", f"an array of shape {p.shape}", f"shape {t.shape}, that of truth")
@@ -360,7 +429,9 @@ def _errors(truth: Any, predicted: Any, sample_weight: Any) -> tuple[np.ndarray,
         return error, top, None
     weight = _finite("sample_weight", sample_weight)
     if weight.shape != t.shape:
-        raise wrong("sample_weight", f"an array of shape {weight.shape}", f"shape {t.shape}, that of truth")
+        raise wrong(
+            "sample_weight", f"an array of shape {weight.shape}", f"shape {t.shape}, that of truth"
+        )
     if weight.min() < 0 or weight.max() == 0:
         raise wrong("sample_weight", float(weight.min()), "weights >= 0, not all of them 0")
     return error, top, weight.ravel() / weight.max()
@@ -375,5 +446,10 @@ def _finite(name: str, values: Any) -> np.ndarray:
     if bad.any():
         where = tuple(int(i) for i in np.argwhere(bad)[0])
         place = ", ".join(map(str, where))
-        raise wrong(f"{name}[{place}]", float(array[where]), "a finite number", "fill it or leave the entry out")
+        raise wrong(
+            f"{name}[{place}]",
+            float(array[where]),
+            "a finite number",
+            "fill it or leave the entry out",
+        )
     return array

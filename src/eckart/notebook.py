@@ -1,4 +1,5 @@
-"""Results as they look in a notebook: small HTML tables in the colours of the page, no script, nothing from the network."""
+"""Results as they look in a notebook: small HTML tables in the colours of the page, no script,
+nothing from the network."""
 
 from __future__ import annotations
 
@@ -16,7 +17,9 @@ def shown(value: Any) -> str:
     """A value as a cell shows it."""
     if isinstance(value, float):
         return f"{value:.4g}"
-    return html.escape(f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value))
+    return html.escape(
+        f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+    )
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[Any]], caption: str = "") -> str:
@@ -33,7 +36,9 @@ def table(head: Sequence[str], rows: Iterable[Sequence[Any]], caption: str = "")
 
 def _cell(value: Any) -> str:
     side = "right" if isinstance(value, (int, float)) else "left"
-    return f'<td style="text-align:{side}">{value if isinstance(value, Html) else shown(value)}</td>'
+    return (
+        f'<td style="text-align:{side}">{value if isinstance(value, Html) else shown(value)}</td>'
+    )
 
 
 class Html(str):
@@ -46,17 +51,20 @@ def verdict(good: bool, words: str) -> Html:
 
 
 def curve(values: Sequence[float], width: int = 160, height: int = 32) -> Html:
-    """A line through numbers, as a picture of one line's height; empty for fewer than two finite ones."""
+    """A line through numbers, as a picture of one line's height; empty for fewer than two finite
+    ones."""
     finite = [v for v in values if v == v and abs(v) != float("inf")]
     if len(finite) < 2:
         return Html("")
     low, high = min(finite), max(finite)
     step, span = (width - 4) / (len(finite) - 1), (high - low) or 1.0
     points = " ".join(
-        f"{2 + i * step:.1f},{height - 2 - (height - 4) * (v - low) / span:.1f}" for i, v in enumerate(finite)
+        f"{2 + i * step:.1f},{height - 2 - (height - 4) * (v - low) / span:.1f}"
+        for i, v in enumerate(finite)
     )
     return Html(
-        f'<svg width="{width}" height="{height}" role="img"><polyline points="{points}" fill="none" stroke="currentColor"/></svg>'
+        f'<svg width="{width}" height="{height}" role="img"><polyline points="{points}" '
+        'fill="none" stroke="currentColor"/></svg>'
     )
 
 
@@ -73,7 +81,8 @@ def in_notebook() -> bool:
 
 
 class Line:
-    """One line of a notebook's cell that is written anew; at most ten times a second, since pages that are sent more fall behind."""
+    """One line of a notebook's cell that is written anew; at most ten times a second, since pages
+    that are sent more fall behind."""
 
     EVERY = 0.1
 
@@ -102,7 +111,8 @@ NAMED = 5
 
 
 def answer_of(model: Any) -> str:
-    """What a fitted model found: shares of variance, topics with their words, errors of columns, parts, neighbours of words, or the measured facts."""
+    """What a fitted model found: shares of variance, topics with their words, errors of columns,
+    parts, neighbours of words, or the measured facts."""
     f, plan = model.fit_.factors, model.fit_.plan
     if hasattr(f, "_repr_html_"):
         return str(f._repr_html_())
@@ -110,27 +120,57 @@ def answer_of(model: Any) -> str:
         ratio = model.explained_variance_ratio_
         named = model.top_features(NAMED) if hasattr(model, "top_features") else _largest(model)
         rows = [
-            (i + 1, f"{float(share):.1%}", ", ".join(f"{name} {value:+.3g}" for name, value in top)) for i, (share, top) in enumerate(zip(ratio, named))
+            (i + 1, f"{float(share):.1%}", ", ".join(f"{name} {value:+.3g}" for name, value in top))
+            for i, (share, top) in enumerate(zip(ratio, named))
         ]
-        return _cut(("component", "share of the variance", "columns"), rows, f"{len(ratio)} components keep {float(ratio.sum()):.1%} of the variance")
+        return _cut(
+            ("component", "share of the variance", "columns"),
+            rows,
+            f"{len(ratio)} components keep {float(ratio.sum()):.1%} of the variance",
+        )
     if isinstance(errors := plan.get("errors"), dict) and errors:
-        rows = [(name, model.losses_.get(name, ""), float(of[2]), float(of[0])) for name, of in errors.items()]
-        return _cut(("column", "loss", "error at cells held out", "of the mean or commonest level"), rows, f"{len(rows)} columns, rank {f.k}")
+        rows = [
+            (name, model.losses_.get(name, ""), float(of[2]), float(of[0]))
+            for name, of in errors.items()
+        ]
+        return _cut(
+            ("column", "loss", "error at cells held out", "of the mean or commonest level"),
+            rows,
+            f"{len(rows)} columns, rank {f.k}",
+        )
     if hasattr(model, "vectors_"):
         return str(model.vectors_._repr_html_())
     if hasattr(f, "family"):
         means = getattr(model, "means_", None)
-        named = [""] * f.k if means is None else [", ".join(f"{n} {v:.3g}" for n, v in zip(_names(model), row[:NAMED])) for row in means]
-        return _cut(("component", "share", "mean"), [(z + 1, f"{float(w):.1%}", named[z]) for z, w in enumerate(f.weights)], f"{f.k} components")
+        named = (
+            [""] * f.k
+            if means is None
+            else [
+                ", ".join(f"{n} {v:.3g}" for n, v in zip(_names(model), row[:NAMED]))
+                for row in means
+            ]
+        )
+        return _cut(
+            ("component", "share", "mean"),
+            [(z + 1, f"{float(w):.1%}", named[z]) for z, w in enumerate(f.weights)],
+            f"{f.k} components",
+        )
     if hasattr(model, "observed_"):
         x = model.observed_
         share = x.nnz / max(1, x.shape[0] * x.shape[1])
         caption = f"{x.shape[0]:,} x {x.shape[1]:,}, {x.nnz:,} entries seen ({share:.2%})"
         held = plan.get("held_out")
-        held = {f"{name}, held out": v for name, v in held["model"].items()} if isinstance(held, dict) and isinstance(held.get("model"), dict) else {}
+        held = (
+            {f"{name}, held out": v for name, v in held["model"].items()}
+            if isinstance(held, dict) and isinstance(held.get("model"), dict)
+            else {}
+        )
         return _facts(model, {"factors": int(getattr(f, "k", 0))} | held, caption)
     if hasattr(model, "components_"):
-        rows = [(z + 1, ", ".join(f"{name} {value:.3g}" for name, value in top)) for z, top in enumerate(_largest(model))]
+        rows = [
+            (z + 1, ", ".join(f"{name} {value:.3g}" for name, value in top))
+            for z, top in enumerate(_largest(model))
+        ]
         return _cut(("part", "columns with the largest weights"), rows, f"{len(rows)} parts")
     return _facts(model, {}, type(model).__name__)
 
@@ -143,7 +183,10 @@ def _names(model: Any) -> Sequence[Any]:
 def _largest(model: Any) -> list[list[tuple[Any, float]]]:
     """For each component the columns of the largest entries."""
     names = _names(model)
-    rows = [sorted(enumerate(map(float, row)), key=lambda item: -abs(item[1]))[:NAMED] for row in model.components_[:SHOWN_ROWS]]
+    rows = [
+        sorted(enumerate(map(float, row)), key=lambda item: -abs(item[1]))[:NAMED]
+        for row in model.components_[:SHOWN_ROWS]
+    ]
     return [[(names[j], value) for j, value in row] for row in rows]
 
 
@@ -153,5 +196,9 @@ def _cut(head: Sequence[str], rows: list[Any], caption: str) -> str:
 
 
 def _facts(model: Any, first: dict[str, Any], caption: str) -> str:
-    facts = first | {name: value for name, value in model.certificate_.facts.items() if isinstance(value, (int, float))}
+    facts = first | {
+        name: value
+        for name, value in model.certificate_.facts.items()
+        if isinstance(value, (int, float))
+    }
     return table(("what", "measured"), list(facts.items())[:SHOWN_ROWS], caption)

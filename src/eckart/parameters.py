@@ -1,7 +1,9 @@
-"""Parameters of estimators as data: the default, the rule and the words of the error stand beside each other, once.
+"""Parameters of estimators as data: the default, the rule and the words of the error stand beside
+each other, once.
 
-An estimator is a dataclass whose fields are its parameters. The generated constructor assigns and does no more, as scikit-learn wants it; ``check`` holds
-every value against its rule when the estimator is used::
+An estimator is a dataclass whose fields are its parameters. The generated constructor assigns and
+does no more, as scikit-learn wants it; ``check`` holds every value against its rule when the
+estimator is used::
 
     @dataclass(eq=False, repr=False)
     class Model(Estimator):
@@ -34,19 +36,21 @@ class Rule(NamedTuple):
 
 
 COUNTABLE = 2**63
-"""No machine counts so far: a larger int would end in an error of NumPy, or in none that can be printed. Seeds may have any size."""
+"""No machine counts so far: a larger int would end in an error of NumPy, or in none that can be
+printed. Seeds may have any size."""
 
 LARGEST = 1e150
-"""Of numbers beyond this the square, or a product with the data, leaves the range of a float64. They may be as small as they like: to many the smallest float
-means "never stop early", or "as good as nothing"."""
+"""Of numbers beyond this the square, or a product with the data, leaves the range of a float64.
+They may be as small as they like: to many the smallest float means "never stop early", or "as good
+as nothing"."""
 
 LONGEST_NAME = 255
 """Bytes that a part of a file's name may have on the usual discs."""
 
 
 def param(default: Any, rule: Rule | None = None) -> Any:
-    """A field with a default and a rule. A ``Literal`` is its own rule; others without one are checked by the
-    estimator, against other parameters or the data."""
+    """A field with a default and a rule. A ``Literal`` is its own rule; others without one are
+    checked by the estimator, against other parameters or the data."""
     return field(default=default, metadata={"rule": rule})
 
 
@@ -71,7 +75,11 @@ def check(model: Any, *names: str) -> None:
             raise wrong(f.name, value, rule.wanted)
         if is_int(value) and abs(value) >= COUNTABLE and f.name != "random_state":
             raise wrong(f.name, value, f"{rule.wanted}, below 2**63")
-        if isinstance(value, (float, np.floating)) and np.isfinite(value) and abs(float(value)) > LARGEST:
+        if (
+            isinstance(value, (float, np.floating))
+            and np.isfinite(value)
+            and abs(float(value)) > LARGEST
+        ):
             raise wrong(f.name, value, f"{rule.wanted}, up to {LARGEST:g} in size")
 
 
@@ -96,7 +104,8 @@ def whole(low: int, high: int | None = None) -> Rule:
 
 
 def starts() -> Rule:
-    """How many starts a fit tries. Each has a seed and an end of its own, which stay in memory, so their number has a limit far beyond what pays.
+    """How many starts a fit tries. Each has a seed and an end of its own, which stay in memory, so
+    their number has a limit far beyond what pays.
 
     >>> starts().wanted
     'an int from 1 to 100000'
@@ -135,7 +144,9 @@ def number(
     parts = [] if low is None else [f"{'>' if above else '>='} {low:g}"]
     parts += [] if high is None else [f"{'<' if below else '<='} {high:g}"]
     words = (
-        f"a number from {low:g} to {high:g}" if low is not None and high is not None and not (above or below) else ""
+        f"a number from {low:g} to {high:g}"
+        if low is not None and high is not None and not (above or below)
+        else ""
     )
     return Rule(words or " ".join(["a number", " and ".join(parts)]).strip(), fits)
 
@@ -162,7 +173,10 @@ def either(*rules: Rule, wanted: str | None = None) -> Rule:
     >>> either(one_of("auto"), whole(1)).wanted
     "'auto' or an int >= 1"
     """
-    return Rule(wanted or " or ".join(rule.wanted for rule in rules), lambda v: any(rule.fits(v) for rule in rules))
+    return Rule(
+        wanted or " or ".join(rule.wanted for rule in rules),
+        lambda v: any(rule.fits(v) for rule in rules),
+    )
 
 
 def optional(rule: Rule) -> Rule:

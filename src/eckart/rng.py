@@ -10,12 +10,13 @@ import numpy as np
 from eckart.errors import wrong
 
 STREAM_ROWS = 4096
-"""Rows of a tall array that share a stream of draws: engines may draw the streams at the same time, or in different places."""
+"""Rows of a tall array that share a stream of draws: engines may draw the streams at the same time,
+or in different places."""
 
 
 def generator(random_state: Any = None) -> np.random.Generator:
-    """A NumPy generator from None (seeded by NumPy's global generator, so that ``np.random.seed`` counts, as in scikit-learn), an int seed, a Generator or a
-    RandomState.
+    """A NumPy generator from None (seeded by NumPy's global generator, so that ``np.random.seed``
+    counts, as in scikit-learn), an int seed, a Generator or a RandomState.
 
     >>> int(generator(7).integers(100)) == int(generator(7).integers(100))
     True
@@ -32,20 +33,29 @@ def generator(random_state: Any = None) -> np.random.Generator:
 
 
 def normal(rng: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """Standard normal numbers in the given precision; float32 takes the same draws as float64, rounded."""
+    """Standard normal numbers in the given precision; float32 takes the same draws as float64,
+    rounded."""
     return rng.standard_normal(shape).astype(dtype, copy=False)
 
 
 def stretch(seed: tuple[int, ...], first: int, last: int) -> np.ndarray:
-    """Standard normal numbers first .. last of those that engines draw for a tall array of one column with this seed.
+    """Standard normal numbers first .. last of those that engines draw for a tall array of one
+    column with this seed.
 
     >>> whole = np.concatenate([rng.standard_normal(part.stop - part.start) for part, rng in streams((7, 1), 9000)])
     >>> bool((stretch((7, 1), 4000, 8500) == whole[4000:8500]).all())
     True
     """
     a = first // STREAM_ROWS
-    parts = [np.random.default_rng((*seed, b)).standard_normal(STREAM_ROWS) for b in range(a, -(-last // STREAM_ROWS))]
-    return np.concatenate(parts)[first - a * STREAM_ROWS : last - a * STREAM_ROWS] if parts else np.zeros(0)
+    parts = [
+        np.random.default_rng((*seed, b)).standard_normal(STREAM_ROWS)
+        for b in range(a, -(-last // STREAM_ROWS))
+    ]
+    return (
+        np.concatenate(parts)[first - a * STREAM_ROWS : last - a * STREAM_ROWS]
+        if parts
+        else np.zeros(0)
+    )
 
 
 def streams(seed: int | tuple[int, ...], rows: int) -> Iterator[tuple[slice, np.random.Generator]]:

@@ -1,7 +1,9 @@
-"""The one scheduler: ranges of rows on a thread pool, BLAS on one thread inside, merges in a fixed order.
+"""The one scheduler: ranges of rows on a thread pool, BLAS on one thread inside, merges in a fixed
+order.
 
-Work is dealt to lanes whose number depends on the data's shape only; a lane does its items one after another and keeps its own partial sums.
-Threads only decide which lanes run at the same time, so the bits of a result do not depend on their number.
+Work is dealt to lanes whose number depends on the data's shape only; a lane does its items one
+after another and keeps its own partial sums. Threads only decide which lanes run at the same time,
+so the bits of a result do not depend on their number.
 """
 
 from __future__ import annotations
@@ -24,12 +26,15 @@ from eckart.teams import Team, crew_of
 MOST_LANES = 64
 """Lanes at the most: enough for 64 threads, few enough that merging them costs nothing."""
 MOST_THREADS = 4096
-"""Threads that may be asked for: more than any machine of today has; a slip of the hand beyond it would only starve the machine."""
+"""Threads that may be asked for: more than any machine of today has; a slip of the hand beyond it
+would only starve the machine."""
 CALLING = 1e-4
-"""Seconds that one more thread costs a piece of work: it is woken, and waits for the interpreter's lock before and after each of its products. On 16 cores 5e-5
-were measured where a step is one call, and 2e-4 where it is several."""
+"""Seconds that one more thread costs a piece of work: it is woken, and waits for the interpreter's
+lock before and after each of its products. On 16 cores 5e-5 were measured where a step is one call,
+and 2e-4 where it is several."""
 REMEMBERED = 2**12
-"""Kinds of work whose seconds are remembered; more would mean that work is never repeated, and then nothing is learned."""
+"""Kinds of work whose seconds are remembered; more would mean that work is never repeated, and then
+nothing is learned."""
 
 _lock = threading.Lock()
 _depth = 0
@@ -42,14 +47,23 @@ _pools: dict[tuple[int, int], ThreadPoolExecutor] = {}
 def resolve_threads(n_threads: int | None) -> int:
     """None means every core this process may use."""
     if n_threads is None:
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if isinstance(n_threads, bool) or not isinstance(n_threads, numbers.Integral) or not 1 <= n_threads <= MOST_THREADS:
+        return (
+            len(os.sched_getaffinity(0))
+            if hasattr(os, "sched_getaffinity")
+            else os.cpu_count() or 1
+        )
+    if (
+        isinstance(n_threads, bool)
+        or not isinstance(n_threads, numbers.Integral)
+        or not 1 <= n_threads <= MOST_THREADS
+    ):
         raise wrong("n_threads", n_threads, f"None or an int from 1 to {MOST_THREADS}")
     return int(n_threads)
 
 
 def lanes_for(items: int, partial_bytes: int = 0, room: int = 2**26, most: int = MOST_LANES) -> int:
-    """How many lanes: a power of two, at most ``items`` and ``most``, whose partial sums stay within ``room`` bytes together (but two at the least).
+    """How many lanes: a power of two, at most ``items`` and ``most``, whose partial sums stay
+    within ``room`` bytes together (but two at the least).
 
     Only the shape of the work enters, never the number of threads.
 
@@ -61,7 +75,8 @@ def lanes_for(items: int, partial_bytes: int = 0, room: int = 2**26, most: int =
 
 
 def give_back() -> None:
-    """Memory that was let go, and that C keeps for later, back to the system: what follows may need it for arrays of other sizes."""
+    """Memory that was let go, and that C keeps for later, back to the system: what follows may need
+    it for arrays of other sizes."""
     with suppress(OSError, AttributeError):  # another C library than glibc
         ctypes.CDLL(None).malloc_trim(0)
 
@@ -89,11 +104,17 @@ def single_threaded_blas() -> Iterator[None]:
 
 
 class _Whole:
-    """Hands out (lane, item) of work that is known as a whole: a thread takes a lane and does all its items, so that dealing costs next to nothing."""
+    """Hands out (lane, item) of work that is known as a whole: a thread takes a lane and does all
+    its items, so that dealing costs next to nothing."""
 
     def __init__(self, work: Any, lanes: int):
         self.work, self.count, self.stopped = work, lanes, False
-        self.lanes, self.taken, self.turn, self.own = min(lanes, len(work)), 0, threading.Lock(), threading.local()
+        self.lanes, self.taken, self.turn, self.own = (
+            min(lanes, len(work)),
+            0,
+            threading.Lock(),
+            threading.local(),
+        )
 
     def next(self) -> tuple[int, Any] | None:
         at = getattr(self.own, "at", None)
@@ -119,8 +140,9 @@ class _Whole:
 
 
 class _Dealer:
-    """Hands out (lane, item): item i belongs to lane i mod L, a lane runs one item at a time and in order. A stream is read only as fast as it is used:
-    at most ``ahead`` items wait for a busy lane."""
+    """Hands out (lane, item): item i belongs to lane i mod L, a lane runs one item at a time and in
+    order. A stream is read only as fast as it is used: at most ``ahead`` items wait for a busy
+    lane."""
 
     def __init__(self, work: Iterator[Any], lanes: int, ahead: int):
         self.work, self.ahead = enumerate(work), ahead
@@ -131,7 +153,8 @@ class _Dealer:
         self.turn = threading.Condition()
 
     def next(self) -> tuple[int, Any] | None:
-        """The next item that may run now, or None when there will be none; waits while all that is left belongs to busy lanes."""
+        """The next item that may run now, or None when there will be none; waits while all that is
+        left belongs to busy lanes."""
         with self.turn:
             while not self.stopped:
                 if self.ready:
@@ -176,11 +199,15 @@ class _Dealer:
             self.turn.notify_all()
 
 
-def run_lanes(work: Iterable[Any], lanes: list[Any], step: Callable[[Any, Any, dict], None], threads: int) -> None:
-    """Deal item i of ``work`` to lane i mod len(lanes) and run ``step(lane, item, scratch)``; each lane keeps its order.
+def run_lanes(
+    work: Iterable[Any], lanes: list[Any], step: Callable[[Any, Any, dict], None], threads: int
+) -> None:
+    """Deal item i of ``work`` to lane i mod len(lanes) and run ``step(lane, item, scratch)``; each
+    lane keeps its order.
 
-    ``scratch`` belongs to the thread, so that its buffers stay in that core's cache. The caller works too, so a call from inside a step cannot wait for
-    itself. An interrupt or an error ends the run after the items in flight.
+    ``scratch`` belongs to the thread, so that its buffers stay in that core's cache. The caller
+    works too, so a call from inside a step cannot wait for itself. An interrupt or an error ends
+    the run after the items in flight.
     """
     known = isinstance(work, (list, tuple, range))
     items = iter(work)
@@ -199,14 +226,16 @@ def run_lanes(work: Iterable[Any], lanes: list[Any], step: Callable[[Any, Any, d
         count, kind = len(work), _kind_of(work, step)  # type: ignore[arg-type]
         worth = threads_worth(_seconds.get(kind), min(threads, count))
         team = Team(_Whole(work, len(lanes)), lanes, step, worth - 1, crew_of(pool_size))
-        before = time.thread_time()  # of the calling thread: what others take beside it does not count
+        # of the calling thread: what others take beside it does not count
+        before = time.thread_time()
         team.run()
         if team.own_items:
             _learn(kind, (time.thread_time() - before) * count / team.own_items)
 
 
 def threads_worth(seconds: float | None, most: int) -> int:
-    """How many of ``most`` threads make work of so many seconds end soonest: seconds / t + CALLING t is least at t = sqrt(seconds / CALLING).
+    """How many of ``most`` threads make work of so many seconds end soonest: seconds / t + CALLING
+    t is least at t = sqrt(seconds / CALLING).
 
     Work that was not seen before is taken to be long.
 
@@ -217,8 +246,9 @@ def threads_worth(seconds: float | None, most: int) -> int:
 
 
 def _kind_of(work: Any, step: Any) -> Any:
-    """What makes a piece of work the same as an earlier one: the code of the step and of the functions it was made from, the number of items, and where the
-    first of them ends. Bits never depend on it: it only decides how many threads are called."""
+    """What makes a piece of work the same as an earlier one: the code of the step and of the
+    functions it was made from, the number of items, and where the first of them ends. Bits never
+    depend on it: it only decides how many threads are called."""
     codes = [getattr(step, "__code__", type(step))]
     for cell in getattr(step, "__closure__", None) or ():
         with suppress(ValueError):  # not filled yet
@@ -229,7 +259,8 @@ def _kind_of(work: Any, step: Any) -> Any:
 
 
 def _learn(kind: Any, seconds: float) -> None:
-    """Seconds of one thread that this kind of work takes; the mean with what was known, since one look may be disturbed."""
+    """Seconds of one thread that this kind of work takes; the mean with what was known, since one
+    look may be disturbed."""
     if len(_seconds) >= REMEMBERED:
         _seconds.clear()
     known = _seconds.get(kind)
@@ -237,7 +268,8 @@ def _learn(kind: Any, seconds: float) -> None:
 
 
 def in_order(items: Iterable[Any], do: Callable[[Any], Any], threads: int) -> Iterator[Any]:
-    """``do(item)`` for each item, in the order of the items; at most two items a thread are in flight, so a stream is read only as fast as it is used.
+    """``do(item)`` for each item, in the order of the items; at most two items a thread are in
+    flight, so a stream is read only as fast as it is used.
 
     >>> list(in_order([3, 1, 2], lambda x: 2 * x, threads=2))
     [6, 2, 4]

@@ -1,4 +1,5 @@
-"""Threads that sleep between pieces of work and are called to the next one: crews of workers, and the team at one piece of work (``scheduler``)."""
+"""Threads that sleep between pieces of work and are called to the next one: crews of workers, and
+the team at one piece of work (``scheduler``)."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ class Crew:
             if not self.idle:
                 return None
             worker = self.idle.pop()
-            worker.team, team.called = team, team.called + 1  # in one step: an interrupt finds both or neither
+            # in one step: an interrupt finds both or neither
+            worker.team, team.called = team, team.called + 1
             return worker
 
     def come_back(self, worker: Worker) -> None:
@@ -34,18 +36,21 @@ class Crew:
             self.idle.append(worker)
 
     def mend(self, team: Team) -> None:
-        """After an interrupt: a worker whom it caught between being taken and being woken is woken now, one who belongs to nobody is idle again."""
+        """After an interrupt: a worker whom it caught between being taken and being woken is woken
+        now, one who belongs to nobody is idle again."""
         with self.lock:
             for worker in self.workers:
                 if worker.team is team:
-                    with suppress(RuntimeError):  # awake already; one who finds no team goes back to sleep
+                    # awake already; one who finds no team goes back to sleep
+                    with suppress(RuntimeError):
                         worker.gate.release()
                 elif worker.team is None and not worker.busy and worker not in self.idle:
                     self.idle.append(worker)
 
 
 class Worker:
-    """A thread that sleeps at its gate between pieces of work. Opening a gate costs a third of what a task of a thread pool does."""
+    """A thread that sleeps at its gate between pieces of work. Opening a gate costs a third of what
+    a task of a thread pool does."""
 
     def __init__(self, crew: Crew):
         self.gate, self.team, self.busy = threading.Lock(), cast("Team | None", None), False
@@ -64,10 +69,17 @@ class Worker:
 
 
 class Team:
-    """Threads at one piece of work: the caller and up to ``most`` workers. An object, not closures that name each other: those would keep what a step
-    holds until the collector comes by."""
+    """Threads at one piece of work: the caller and up to ``most`` workers. An object, not closures
+    that name each other: those would keep what a step holds until the collector comes by."""
 
-    def __init__(self, dealer: Any, lanes: list[Any], step: Callable[[Any, Any, dict], None], most: int, crew: Crew):
+    def __init__(
+        self,
+        dealer: Any,
+        lanes: list[Any],
+        step: Callable[[Any, Any, dict], None],
+        most: int,
+        crew: Crew,
+    ):
         self.dealer, self.lanes, self.step, self.most, self.crew = dealer, lanes, step, most, crew
         self.lock, self.end = threading.Lock(), threading.Lock()
         self.called = self.gone = self.own_items = 0
@@ -75,8 +87,9 @@ class Team:
         self.end.acquire()
 
     def run(self) -> None:
-        """All of it; the caller works too. Returns, or raises, when no worker is at it any more. Only the caller can be interrupted, at any place: every
-        step from here on may be done twice."""
+        """All of it; the caller works too. Returns, or raises, when no worker is at it any more.
+        Only the caller can be interrupted, at any place: every step from here on may be done
+        twice."""
         try:
             self.own_items = self.help_out()
         except BaseException as error:  # while a worker was being called
@@ -98,7 +111,8 @@ class Team:
 
     def help_out(self) -> int:
         """Do what is left, item by item; how many of them this thread did."""
-        # every thread that wakes calls two others: all are awake soon, and short work is over before many are
+        # every thread that wakes calls two others: all are awake soon, and short work is over
+        # before many are
         self.call()
         self.call()
         scratch: dict = {}
@@ -128,7 +142,8 @@ class Team:
             self.open_end()
 
     def close(self) -> None:
-        """Nobody is called any more by the caller; open the end if no worker is left, or wait for the last."""
+        """Nobody is called any more by the caller; open the end if no worker is left, or wait for
+        the last."""
         with self.lock:
             self.closed = True
             last = self.gone == self.called

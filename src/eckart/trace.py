@@ -59,7 +59,9 @@ class Trace:
     def _repr_html_(self) -> str:
         first, last = (self.values[0], self.values[-1]) if self.values else ("", "")
         row = (self.quantity, len(self), first, last, curve(self.values), self.reason.value)
-        return table(("quantity", "steps", "first", "last", "", "stopped because"), [row], self.note)
+        return table(
+            ("quantity", "steps", "first", "last", "", "stopped because"), [row], self.note
+        )
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -72,15 +74,23 @@ class Trace:
 
     @classmethod
     def from_dict(cls, d: dict[str, Any]) -> Trace:
-        return cls(d["quantity"], list(d["values"]), list(d["seconds"]), StopReason[d["reason"]], d.get("note", ""))
+        return cls(
+            d["quantity"],
+            list(d["values"]),
+            list(d["seconds"]),
+            StopReason[d["reason"]],
+            d.get("note", ""),
+        )
 
 
 Watcher = Callable[[str, float, float | None], None]
-"""``watcher(stage, done, total)``: called between blocks or iterations; total is None when unknown."""
+"""``watcher(stage, done, total)``: called between blocks or iterations; total is None when
+unknown."""
 
 
 class Listener(Protocol):
-    """Another process that shows a fit: it is told every stage and every value of a trace, and may ask to stop."""
+    """Another process that shows a fit: it is told every stage and every value of a trace, and may
+    ask to stop."""
 
     def stage(self, stage: str, done: float, total: float | None) -> None: ...
 
@@ -90,7 +100,8 @@ class Listener(Protocol):
 
 
 class _Told:
-    """Who listens, and whether the work that goes on is a step towards the answer, not the answer itself."""
+    """Who listens, and whether the work that goes on is a step towards the answer, not the answer
+    itself."""
 
     listener: Listener | None = None
     preliminary = False
@@ -121,8 +132,9 @@ def is_told() -> bool:
 
 @contextmanager
 def preliminary() -> Iterator[None]:
-    """Fits whose models are not the answer: candidates, measurements on held-out entries. An interrupt ends one of them with its best state; a listener that
-    asked to stop wants no other to begin, so where it did the interrupt is raised again."""
+    """Fits whose models are not the answer: candidates, measurements on held-out entries. An
+    interrupt ends one of them with its best state; a listener that asked to stop wants no other to
+    begin, so where it did the interrupt is raised again."""
     before, _Told.preliminary = _Told.preliminary, True
     try:
         yield
@@ -152,12 +164,15 @@ def say(stage: str, done: float, total: float | None) -> None:
     EM: 3 of 100
     """
     print(f"{stage}: {done:,.0f}" + ("" if total is None else f" of {total:,.0f}"), flush=True)
+
+
 LOG = logging.getLogger("eckart")
 
 
 @contextmanager
 def _one_line() -> Iterator[Watcher]:
-    """A watcher for notebooks: one line that says where the fit is, and in the end where it was last."""
+    """A watcher for notebooks: one line that says where the fit is, and in the end where it was
+    last."""
     line = Line()
 
     def watch(stage: str, done: float, total: float | None) -> None:
@@ -183,13 +198,20 @@ def _logged() -> Watcher:
 
 
 class _Display:
-    """Progress bars on standard error: from the first moment a line says what is going on, also while kernels are compiled."""
+    """Progress bars on standard error: from the first moment a line says what is going on, also
+    while kernels are compiled."""
 
     open: _Display | None = None
 
     def __init__(self) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+        from rich.progress import (
+            BarColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
 
         columns = (
             TextColumn("{task.description}"),
@@ -231,7 +253,8 @@ class _Display:
 
 @contextmanager
 def compiling_told(tell: Callable[[str], None]) -> Iterator[None]:
-    """Call ``tell`` with the name of every kernel that numba compiles meanwhile; what its cache has is not compiled."""
+    """Call ``tell`` with the name of every kernel that numba compiles meanwhile; what its cache has
+    is not compiled."""
     from numba.core import event
 
     class Listener(event.Listener):
@@ -251,9 +274,11 @@ def compiling_told(tell: Callable[[str], None]) -> Iterator[None]:
 
 @contextmanager
 def progress(show: bool) -> Iterator[Watcher]:
-    """A watcher for ``verbose=``: bars on standard error where that is a terminal, one line that is written anew in a notebook, else one line a step on
-    standard output, where the lines of scikit-learn and of ``print`` go (logs, pipes). Unless ``show``, only the log is told. Inside a display that is open
-    already, its bars are joined to it. A listener is told all of it instead."""
+    """A watcher for ``verbose=``: bars on standard error where that is a terminal, one line that is
+    written anew in a notebook, else one line a step on standard output, where the lines of
+    scikit-learn and of ``print`` go (logs, pipes). Unless ``show``, only the log is told. Inside a
+    display that is open already, its bars are joined to it. A listener is told all of it
+    instead."""
     _end_if_stopping()
     if _Told.listener is not None:
         yield _Told.listener.stage

@@ -1,4 +1,5 @@
-"""What this installation runs on: versions, threads, BLAS, free memory, the folder of compiled kernels, and extras that are missing."""
+"""What this installation runs on: versions, threads, BLAS, free memory, the folder of compiled
+kernels, and extras that are missing."""
 
 from __future__ import annotations
 
@@ -20,8 +21,10 @@ def installation() -> dict[str, Any]:
     Returns
     -------
     dict
-        ``versions`` of eckart, Python and its packages (None where one is not installed), ``missing`` (the line that installs each extra that is not there or
-        not complete), ``blas``, ``processors``, ``free_memory`` in bytes, and ``kernels``: how many are compiled, and where they are kept.
+        ``versions`` of eckart, Python and its packages (None where one is not installed),
+        ``missing`` (the line that installs each extra that is not there or not complete), ``blas``,
+        ``processors``, ``free_memory`` in bytes, and ``kernels``: how many are compiled, and where
+        they are kept.
 
     Examples
     --------
@@ -36,7 +39,10 @@ def installation() -> dict[str, Any]:
     from eckart.engines import available_memory
 
     config: Any = numba.config
-    versions: dict[str, str | None] = {"eckart": eckart.__version__, "Python": platform.python_version()}
+    versions: dict[str, str | None] = {
+        "eckart": eckart.__version__,
+        "Python": platform.python_version(),
+    }
     missing: dict[str, str] = {}
     for line in metadata.requires("eckart") or ():
         package, extra = NAME.match(line).groups()  # type: ignore[union-attr]
@@ -47,10 +53,19 @@ def installation() -> dict[str, Any]:
     folder = config.CACHE_DIR or os.path.dirname(eckart.__file__)
     kept = sum(name.endswith(".nbc") for _, _, names in os.walk(folder) for name in names)
     return {
-        "platform": platform.platform(), "versions": versions, "missing": missing, "processors": os.cpu_count(),
-        "threads": config.NUMBA_NUM_THREADS, "free_memory": available_memory(), "kernels": {"compiled": kept, "folder": folder},
-        "blas": [f"{b['internal_api']} {b['version']}, {b['num_threads']} threads" for b in threadpool_info() if b["user_api"] == "blas"],
-    }  # fmt: skip
+        "platform": platform.platform(),
+        "versions": versions,
+        "missing": missing,
+        "processors": os.cpu_count(),
+        "threads": config.NUMBA_NUM_THREADS,
+        "free_memory": available_memory(),
+        "kernels": {"compiled": kept, "folder": folder},
+        "blas": [
+            f"{b['internal_api']} {b['version']}, {b['num_threads']} threads"
+            for b in threadpool_info()
+            if b["user_api"] == "blas"
+        ],
+    }
 
 
 def _version(package: str) -> str | None:
@@ -69,13 +84,18 @@ def lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
         ("processors", f"{facts['processors']}, threads of a fit: {facts['threads']}"),
         ("BLAS", "; ".join(facts["blas"])),
         ("memory", f"{gib:,.1f} GiB are free"),
-        ("kernels", f"{kernels['compiled']} compiled in {kernels['folder']}" + ("" if kernels["compiled"] else "; eckart warm compiles all")),
+        (
+            "kernels",
+            f"{kernels['compiled']} compiled in {kernels['folder']}"
+            + ("" if kernels["compiled"] else "; eckart warm compiles all"),
+        ),
         *(("missing", f"extra {extra}: {line}") for extra, line in facts["missing"].items()),
     ]
 
 
 def show_versions() -> None:
-    """Print what a report of a problem needs: versions, threads, BLAS, free memory, compiled kernels, and extras that are missing.
+    """Print what a report of a problem needs: versions, threads, BLAS, free memory, compiled
+    kernels, and extras that are missing.
 
     Examples
     --------

@@ -1,12 +1,17 @@
-"""How good are vectors of words? Judgements of people about pairs of words, and analogies; public as ``eckart.metrics.word_similarity`` and ``analogies``.
+"""How good are vectors of words? Judgements of people about pairs of words, and analogies; public
+as ``eckart.metrics.word_similarity`` and ``analogies``.
 
-word similarity   Spearman's rank correlation, rho = the correlation of the ranks (ties share their mean rank) of the cosines with those of the scores
-                  that people gave; p for rho = 0 from t = rho sqrt((m - 2) / (1 - rho^2)) with m - 2 degrees of freedom
-analogies         the share of questions "a is to b as c is to ?" whose first answer among the ``restrict`` first words is the expected one;
+word similarity   Spearman's rank correlation, rho = the correlation of the ranks (ties share their
+mean rank) of the cosines with those of the scores
+                  that people gave; p for rho = 0 from t = rho sqrt((m - 2) / (1 - rho^2)) with m -
+                  2 degrees of freedom
+analogies         the share of questions "a is to b as c is to ?" whose first answer among the
+``restrict`` first words is the expected one;
                   words of the question are no answers
 
-What has no vector is left out and counted: coverage is found / total, and a measure without its coverage says little.
-Here ``vectors`` is a ``Vectors``, or anything with ``words`` and ``unit`` (unit-length rows).
+What has no vector is left out and counted: coverage is found / total, and a measure without its
+coverage says little. Here ``vectors`` is a ``Vectors``, or anything with ``words`` and ``unit``
+(unit-length rows).
 """
 
 from __future__ import annotations
@@ -29,7 +34,8 @@ METHODS = ("add", "multiply")
 
 @dataclass(frozen=True)
 class WordSimilarity:
-    """What ``word_similarity`` measured: Spearman's rho and its p over the ``found`` of ``total`` pairs, and the words without a vector."""
+    """What ``word_similarity`` measured: Spearman's rho and its p over the ``found`` of ``total``
+    pairs, and the words without a vector."""
 
     rho: float
     p: float
@@ -42,12 +48,16 @@ class WordSimilarity:
         return self.found / self.total
 
     def __str__(self) -> str:
-        return f"rho {self.rho:.4f} (p {self.p:.2g}) over {self.found} of {self.total} pairs ({self.coverage:.1%})"
+        return (
+            f"rho {self.rho:.4f} (p {self.p:.2g}) over {self.found} of {self.total} pairs "
+            f"({self.coverage:.1%})"
+        )
 
 
 @dataclass(frozen=True)
 class Section:
-    """Questions of one kind: ``right`` of ``asked`` were answered well; ``total`` stand in the file, the rest lacks vectors."""
+    """Questions of one kind: ``right`` of ``asked`` were answered well; ``total`` stand in the
+    file, the rest lacks vectors."""
 
     name: str
     right: int
@@ -64,13 +74,18 @@ class Section:
         return self.asked / self.total if self.total else 0.0
 
     def __str__(self) -> str:
-        share = "nothing asked" if not self.asked else f"{self.right / self.asked:7.2%} = {self.right} / {self.asked}"
+        share = (
+            "nothing asked"
+            if not self.asked
+            else f"{self.right / self.asked:7.2%} = {self.right} / {self.asked}"
+        )
         return f"{self.name:<30} {share} of {self.total}"
 
 
 @dataclass(frozen=True)
 class Analogies:
-    """What ``analogies`` measured, by section, and summed over semantic sections, syntactic ones (their names start with "gram") and all."""
+    """What ``analogies`` measured, by section, and summed over semantic sections, syntactic ones
+    (their names start with "gram") and all."""
 
     sections: tuple[Section, ...]
     method: str
@@ -97,7 +112,12 @@ class Analogies:
 
     def _sum(self, name: str, parts: Iterable[Section]) -> Section:
         parts = list(parts)
-        return Section(name, sum(s.right for s in parts), sum(s.asked for s in parts), sum(s.total for s in parts))
+        return Section(
+            name,
+            sum(s.right for s in parts),
+            sum(s.asked for s in parts),
+            sum(s.total for s in parts),
+        )
 
     def __str__(self) -> str:
         return "\n".join(map(str, (*self.sections, self.semantic, self.syntactic, self.all)))
@@ -105,17 +125,24 @@ class Analogies:
 
 @held
 def word_similarity(
-    vectors: Any, pairs: Any, *, ignore_case: bool = True, missing: str = "skip", encoding: str = "utf-8"
+    vectors: Any,
+    pairs: Any,
+    *,
+    ignore_case: bool = True,
+    missing: str = "skip",
+    encoding: str = "utf-8",
 ) -> WordSimilarity:
     """Spearman's rank correlation of cosines with the scores that people gave to pairs of words.
 
     Parameters
     ----------
-    vectors : Vectors, or anything with ``words`` and ``unit``
-    pairs : (word, word, score) triples, or the name of a file of one such line each, between tabs, commas, semicolons or spaces; a first line of
+    vectors : Vectors, or anything with ``words`` and ``unit`` pairs : (word, word, score) triples,
+    or the name of a file of one such line each, between tabs, commas, semicolons or spaces; a first
+    line of
         titles, empty lines and lines that start with # are passed over
-    ignore_case : Athens finds athens; the word as it is written comes first
-    missing : "skip" leaves a pair out when one of its words has no vector, "zeros" gives it the cosine 0, "error" refuses it
+    ignore_case : Athens finds athens; the word as it is written comes first missing : "skip" leaves
+    a pair out when one of its words has no vector, "zeros" gives it the cosine 0, "error" refuses
+    it
 
     >>> from eckart import Vectors
     >>> v = Vectors(["cat", "dog", "car", "bus"], [[1.0, 0.1], [1.0, 0.3], [0.1, 1.0], [0.3, 1.0]])
@@ -131,9 +158,14 @@ def word_similarity(
     sides = zip(zip(first, a), zip(second, b))
     lost = tuple(dict.fromkeys(word for pair in sides for word, place in pair if place < 0))
     if lost and missing == "error":
-        raise InputError(f"{lost[0]!r} has no vector ({len(lost)} words in all); drop it, or pass missing='skip'")
-    cosines = np.where(known, np.einsum("ij,ij->i", vectors.unit[a], vectors.unit[b], dtype=np.float64), 0.0)
-    cosines[known & (a == b)] = 1.0  # of a word with itself: by rounding some would rank above others
+        raise InputError(
+            f"{lost[0]!r} has no vector ({len(lost)} words in all); drop it, or pass missing='skip'"
+        )
+    cosines = np.where(
+        known, np.einsum("ij,ij->i", vectors.unit[a], vectors.unit[b], dtype=np.float64), 0.0
+    )
+    # of a word with itself: by rounding some would rank above others
+    cosines[known & (a == b)] = 1.0
     if missing == "skip":
         cosines, scores = cosines[known], scores[known]
     rho, p = spearman(cosines, scores)
@@ -154,10 +186,10 @@ def analogies(
 
     Parameters
     ----------
-    vectors : Vectors, or anything with ``words`` and ``unit``
-    questions : the name of a file in the questions-words format (": section" lines, then four words a line), or {section: [(a, b, c, expected), ...]}
-    method : "add" (3CosAdd) or "multiply" (3CosMul)
-    restrict : only so many words from the first on (the most frequent, as models leave them) may ask and answer; None for all
+    vectors : Vectors, or anything with ``words`` and ``unit`` questions : the name of a file in the
+    questions-words format (": section" lines, then four words a line), or {section: [(a, b, c,
+    expected), ...]} method : "add" (3CosAdd) or "multiply" (3CosMul) restrict : only so many words
+    from the first on (the most frequent, as models leave them) may ask and answer; None for all
     ignore_case : Athens finds athens; of words that differ in case only, the first is used
 
     >>> import numpy as np
@@ -189,7 +221,10 @@ def analogies(
         unit, at = unit[kept], np.where(at >= 0, place[look.first[at]], -1)
     right = _right(unit, at[known], method)
     won = np.bincount(of[known][right], minlength=len(names))
-    return Analogies(tuple(Section(n, int(w), int(h), int(t)) for n, w, h, t in zip(names, won, had, total)), method)
+    return Analogies(
+        tuple(Section(n, int(w), int(h), int(t)) for n, w, h, t in zip(names, won, had, total)),
+        method,
+    )
 
 
 def _right(unit: np.ndarray, at: np.ndarray, method: str) -> np.ndarray:
@@ -205,7 +240,8 @@ def _right(unit: np.ndarray, at: np.ndarray, method: str) -> np.ndarray:
 
 
 def analogy_scores(unit: np.ndarray, questions: np.ndarray, method: str) -> np.ndarray:
-    """The score of every word as the answer to each question (rows a, b, c of positions); -inf for the words of the question.
+    """The score of every word as the answer to each question (rows a, b, c of positions); -inf for
+    the words of the question.
 
     >>> unit = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0]])
     >>> analogy_scores(unit, np.array([[0, 1, 2]]), "multiply").round(3).tolist()
@@ -239,17 +275,25 @@ def spearman(x: Any, y: Any) -> tuple[float, float]:
     x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
     m = len(x)
     if m < 3:
-        raise InputError(f"{m} pairs of words have vectors, wanted at least 3 to correlate; train on more text")
+        raise InputError(
+            f"{m} pairs of words have vectors, wanted at least 3 to correlate; train on more text"
+        )
     a, b = _ranks(x), _ranks(y)
     a, b = a - a.mean(), b - b.mean()
     spread = math.sqrt(float(a @ a) * float(b @ b))
     if spread == 0:
         what = "cosines" if not a.any() else "scores"
-        raise InputError(f"all {m} {what} are equal, wanted some that differ: ranks of equals say nothing")
+        raise InputError(
+            f"all {m} {what} are equal, wanted some that differ: ranks of equals say nothing"
+        )
     rho = max(-1.0, min(1.0, float(a @ b) / spread))
     from scipy.special import stdtr
 
-    p = 0.0 if abs(rho) == 1 else 2 * float(stdtr(m - 2, -abs(rho) * math.sqrt((m - 2) / (1 - rho * rho))))
+    p = (
+        0.0
+        if abs(rho) == 1
+        else 2 * float(stdtr(m - 2, -abs(rho) * math.sqrt((m - 2) / (1 - rho * rho))))
+    )
     return rho, p
 
 
@@ -267,7 +311,8 @@ def _words_of(vectors: Any) -> Any:
 
 
 class _Lookup:
-    """Positions of words: as they are written, else without regard to case (the first such word)."""
+    """Positions of words: as they are written, else without regard to case (the first such
+    word)."""
 
     def __init__(self, words: Any, ignore_case: bool):
         known = list(words)
@@ -278,10 +323,16 @@ class _Lookup:
         if ignore_case:
             for i, word in enumerate(known):
                 self.folded.setdefault(_fold(word), i)
-        self.first = np.array([self.folded.get(_fold(w), i) for i, w in enumerate(known)] if ignore_case else range(len(known)))  # fmt: skip
+        self.first = np.array(
+            [self.folded.get(_fold(w), i) for i, w in enumerate(known)]
+            if ignore_case
+            else range(len(known))
+        )
 
     def __call__(self, words: Iterable[Any]) -> np.ndarray:
-        found = (self.exact.get(w, self.folded.get(_fold(w), -1) if self.folded else -1) for w in words)
+        found = (
+            self.exact.get(w, self.folded.get(_fold(w), -1) if self.folded else -1) for w in words
+        )
         return np.fromiter(found, np.int64)
 
 
@@ -302,16 +353,22 @@ def _triples(pairs: Any, encoding: str) -> tuple[list[Any], list[Any], np.ndarra
             except ValueError:
                 if number == 1 and len(cells) >= 3:
                     continue  # titles
-                raise FileError(f"{pairs}, line {number}: {line!r} came, wanted two words and a number") from None
+                raise FileError(
+                    f"{pairs}, line {number}: {line!r} came, wanted two words and a number"
+                ) from None
     elif isinstance(pairs, Iterable) and getattr(pairs, "ndim", 1) != 0:
         for i, triple in enumerate(pairs):
             try:
                 a, b, score = triple
                 rows.append((a, b, _number(score)))
             except (TypeError, ValueError, OverflowError):
-                raise InputError(f"pairs[{i}]={written(triple)} came, wanted (word, word, score)") from None
+                raise InputError(
+                    f"pairs[{i}]={written(triple)} came, wanted (word, word, score)"
+                ) from None
     else:
-        raise InputTypeError(f"pairs={written(pairs)} came, wanted the name of a file or (word, word, score) triples")
+        raise InputTypeError(
+            f"pairs={written(pairs)} came, wanted the name of a file or (word, word, score) triples"
+        )
     if not rows:
         raise InputError("no pair of words came, wanted at least one")
     first, second, scores = zip(*rows)
@@ -332,7 +389,9 @@ def _cells(line: str) -> list[str]:
     return line.split()
 
 
-def _questions(questions: Any, encoding: str) -> tuple[list[str], np.ndarray, list[tuple[Any, ...]]]:
+def _questions(
+    questions: Any, encoding: str
+) -> tuple[list[str], np.ndarray, list[tuple[Any, ...]]]:
     """Names of sections, the section of each question, and the questions."""
     names: list[str] = []
     of: list[int] = []
@@ -344,7 +403,9 @@ def _questions(questions: Any, encoding: str) -> tuple[list[str], np.ndarray, li
                 continue
             words = tuple(line.split())
             if len(words) != 4:
-                raise FileError(f"{questions}, line {number}: {line!r} came, wanted four words, or ': section'")
+                raise FileError(
+                    f"{questions}, line {number}: {line!r} came, wanted four words, or ': section'"
+                )
             if not names:
                 names.append("questions")
             of.append(len(names) - 1)
@@ -353,15 +414,20 @@ def _questions(questions: Any, encoding: str) -> tuple[list[str], np.ndarray, li
         for name, part in questions.items():
             names.append(str(name))
             if not isinstance(part, (list, tuple, np.ndarray)):
-                raise InputError(f"questions[{name!r}]={written(part)} came, wanted a list of four words each")
+                raise InputError(
+                    f"questions[{name!r}]={written(part)} came, wanted a list of four words each"
+                )
             for i, question in enumerate(part):
                 if not isinstance(question, (list, tuple, np.ndarray)) or len(question) != 4:
-                    raise InputError(f"questions[{name!r}][{i}]={written(question)} came, wanted four words")
+                    raise InputError(
+                        f"questions[{name!r}][{i}]={written(question)} came, wanted four words"
+                    )
                 of.append(len(names) - 1)
                 asked.append(tuple(question))
     else:
         raise InputTypeError(
-            f"questions are a {type(questions).__name__}, wanted the name of a file or {{section: questions}}"
+            f"questions are a {type(questions).__name__}, wanted the name of a file or "
+            f"{{section: questions}}"
         )
     if not asked:
         raise InputError("no question came, wanted at least one")
@@ -377,10 +443,14 @@ def _lines(path: Any, encoding: str) -> Iterator[tuple[int, str]]:
                 if line and not line.startswith("#"):
                     yield number, line
     except UnicodeDecodeError as error:
-        raise FileError(f"{path} cannot be read as {encoding}: {error.reason} at byte {error.start}") from None
+        raise FileError(
+            f"{path} cannot be read as {encoding}: {error.reason} at byte {error.start}"
+        ) from None
     except OSError as error:
         raise FileError(f"{path} cannot be read: {error.strerror or error}") from None
     except (LookupError, ValueError):
         if "\0" in str(path):
             raise FileError(f"{str(path)!r} came, wanted the name of a file") from None
-        raise wrong("encoding", encoding, "the name of an encoding, such as 'utf-8' or 'latin-1'") from None
+        raise wrong(
+            "encoding", encoding, "the name of an encoding, such as 'utf-8' or 'latin-1'"
+        ) from None

@@ -23,12 +23,17 @@ CHROMIUM = (
 
 @pytest.fixture(scope="session")
 def browser():
-    pytest.importorskip("starlette", reason="the extra studio is not installed: pip install 'eckart[studio]'")
-    driver = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install playwright")
+    pytest.importorskip(
+        "starlette", reason="the extra studio is not installed: pip install 'eckart[studio]'"
+    )
+    driver = pytest.importorskip(
+        "playwright.sync_api", reason="playwright is not installed: pip install playwright"
+    )
     if CHROMIUM is None:
         pytest.skip("no chromium on this machine; install it, or name it by ECKART_CHROMIUM")
     with driver.sync_playwright() as play:
-        # Without a sandbox it also starts as root, as in containers; it sees pages of the studio alone.
+        # Without a sandbox it also starts as root, as in containers; it sees pages of the studio
+        # alone.
         opened = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield opened
         opened.close()
@@ -41,9 +46,11 @@ class Studio:
         self.folder = folder
         # Warnings of the interpreter belong to the test's log, not to the line that is read here.
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "eckart", "studio", str(folder), "--port", "0", "--no-browser"], stdout=subprocess.PIPE, text=True,
+            [sys.executable, "-m", "eckart", "studio", str(folder), "--port", "0", "--no-browser"],
+            stdout=subprocess.PIPE,
+            text=True,
             env=os.environ | {"PYTHONUNBUFFERED": "1"},
-        )  # fmt: skip
+        )
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         found = re.search(r"http://[\d.]+:\d+/#token=\S+", line)
@@ -82,7 +89,10 @@ class Visit:
         self.context.set_default_timeout(30_000)
         self.page = self.context.new_page()
         self.page.on(
-            "console", lambda said: self.complaints.append(said.text) if said.type in ("error", "warning") else None
+            "console",
+            lambda said: (
+                self.complaints.append(said.text) if said.type in ("error", "warning") else None
+            ),
         )
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.goto(studio.address)
@@ -103,7 +113,8 @@ class Visit:
 
     def ready(self) -> None:
         self.page.wait_for_function(
-            "() => document.querySelector('h1') && !document.querySelector('.waiting, .map-wait, .stale')"
+            "() => document.querySelector('h1') && !document.querySelector('.waiting, "
+            ".map-wait, .stale')"
         )
 
     def close(self) -> None:

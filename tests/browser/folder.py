@@ -1,4 +1,5 @@
-"""A folder as a user of the studio has it: digits, flowers, ratings, texts, and models of them fitted by the shell."""
+"""A folder as a user of the studio has it: digits, flowers, ratings, texts, and models of them
+fitted by the shell."""
 
 from __future__ import annotations
 
@@ -76,7 +77,11 @@ def make(folder: Path) -> Path:
         ([*map(int, x), f"digit {y}"] for x, y in zip(digits.data, digits.target)),
     )
     names = ["sepal length", "sepal width", "petal length", "petal width", "species"]
-    table(folder / "iris.csv", names, ([*x, iris.target_names[y]] for x, y in zip(iris.data, iris.target)))
+    table(
+        folder / "iris.csv",
+        names,
+        ([*x, iris.target_names[y]] for x, y in zip(iris.data, iris.target)),
+    )
     table(folder / "ratings.csv", ["user", "film", "stars"], ratings(rng))
     texts = list(documents(rng))
     table(folder / "news.csv", ["text", "desk"], texts)
@@ -84,18 +89,105 @@ def make(folder: Path) -> Path:
     table(
         folder / "gaps.csv",
         ["a", "b", "c"],
-        ([f"{x:.3f}" if rng.random() > 0.2 else "" for x in row] for row in rng.normal(size=(60, 3))),
+        (
+            [f"{x:.3f}" if rng.random() > 0.2 else "" for x in row]
+            for row in rng.normal(size=(60, 3))
+        ),
     )
     triples = ["--rows", "user", "--columns", "film", "--values", "stars"]
     for words in (
-        ["reduce", "digits.csv", "-k", "12", "--image", "8x8", "--labels", "digit", "--model", "digits.safetensors"],
-        ["complete", "ratings.csv", *triples, "--method", "bayes", "-k", "3", "--held-out", "0", "--model", "films.safetensors"],
-        ["explain", "news.csv", "--text", "text", "-k", "4", "--held-out", "0", "--model", "news.safetensors"],
-        ["explain", "iris.csv", "--method", "mixture", "-k", "3", "--labels", "species", "--model", "iris.safetensors"],
-        ["explain", "digits.csv", "--method", "nmf", "-k", "9", "--image", "8x8", "--labels", "digit", "--max-iter", "50", "--model", "parts.safetensors"],
-        ["embed", "words.txt", "--method", "pmi", "-k", "12", "--min-count", "2", "--model", "words.safetensors"],
-        ["embed", "words.txt", "--method", "pmi", "-k", "6", "--window", "2", "--min-count", "2", "--model", "words-two.safetensors"],
-    ):  # fmt: skip
+        [
+            "reduce",
+            "digits.csv",
+            "-k",
+            "12",
+            "--image",
+            "8x8",
+            "--labels",
+            "digit",
+            "--model",
+            "digits.safetensors",
+        ],
+        [
+            "complete",
+            "ratings.csv",
+            *triples,
+            "--method",
+            "bayes",
+            "-k",
+            "3",
+            "--held-out",
+            "0",
+            "--model",
+            "films.safetensors",
+        ],
+        [
+            "explain",
+            "news.csv",
+            "--text",
+            "text",
+            "-k",
+            "4",
+            "--held-out",
+            "0",
+            "--model",
+            "news.safetensors",
+        ],
+        [
+            "explain",
+            "iris.csv",
+            "--method",
+            "mixture",
+            "-k",
+            "3",
+            "--labels",
+            "species",
+            "--model",
+            "iris.safetensors",
+        ],
+        [
+            "explain",
+            "digits.csv",
+            "--method",
+            "nmf",
+            "-k",
+            "9",
+            "--image",
+            "8x8",
+            "--labels",
+            "digit",
+            "--max-iter",
+            "50",
+            "--model",
+            "parts.safetensors",
+        ],
+        [
+            "embed",
+            "words.txt",
+            "--method",
+            "pmi",
+            "-k",
+            "12",
+            "--min-count",
+            "2",
+            "--model",
+            "words.safetensors",
+        ],
+        [
+            "embed",
+            "words.txt",
+            "--method",
+            "pmi",
+            "-k",
+            "6",
+            "--window",
+            "2",
+            "--min-count",
+            "2",
+            "--model",
+            "words-two.safetensors",
+        ],
+    ):
         shell(folder, words)
     return folder
 
@@ -104,7 +196,9 @@ def shell(folder: Path, words: list[str]) -> None:
     """One command of the shell, in this process, with files of the folder."""
     from eckart.cli.main import app
 
-    placed = [str(folder / word) if "." in word and not word[0].isdigit() else word for word in words]
+    placed = [
+        str(folder / word) if "." in word and not word[0].isdigit() else word for word in words
+    ]
     done = CliRunner().invoke(app, placed)
     assert done.exit_code == 0, (words, done.output, done.exception)
 
@@ -140,7 +234,9 @@ def million(folder: Path) -> Path:
     rng = np.random.default_rng(1)
     which = rng.integers(0, 7, size=1_000_000)
     centres = np.stack([3 * np.cos(np.arange(7)), 3 * np.sin(np.arange(7)), np.zeros(7)], axis=1)
-    rows = (centres[which] + rng.normal(scale=(0.6, 0.5, 0.2), size=(1_000_000, 3))).astype(np.float32)
+    rows = (centres[which] + rng.normal(scale=(0.6, 0.5, 0.2), size=(1_000_000, 3))).astype(
+        np.float32
+    )
     np.save(folder / "million.npy", rows)
     PCA(2, random_state=0).fit(rows).save(folder / "million.safetensors")
     return folder

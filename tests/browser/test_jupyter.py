@@ -1,4 +1,5 @@
-"""The widget in JupyterLab itself: a notebook is opened, its cells are run, and one thing is done in the view of each verb."""
+"""The widget in JupyterLab itself: a notebook is opened, its cells are run, and one thing is done
+in the view of each verb."""
 
 from __future__ import annotations
 
@@ -26,7 +27,14 @@ FRAME = "iframe[title='eckart studio']"
 def notebook(folder, models):
     cells = [f"import eckart\nfolder = {str(models)!r}", *(line for _, line in VIEWS)]
     entries = [
-        {"cell_type": "code", "id": f"cell{at}", "metadata": {}, "execution_count": None, "outputs": [], "source": line}
+        {
+            "cell_type": "code",
+            "id": f"cell{at}",
+            "metadata": {},
+            "execution_count": None,
+            "outputs": [],
+            "source": line,
+        }
         for at, line in enumerate(cells)
     ]
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
@@ -37,7 +45,8 @@ def notebook(folder, models):
 
 @pytest.fixture(scope="module")
 def lab(browser, studio, tmp_path_factory):
-    """JupyterLab as a process, in a folder with a notebook that looks at the studio's models; the address of the notebook."""
+    """JupyterLab as a process, in a folder with a notebook that looks at the studio's models; the
+    address of the notebook."""
     for name in ("jupyterlab", "anywidget", "ipykernel"):
         if importlib.util.find_spec(name) is None:
             pytest.skip(f"{name} is not installed: pip install jupyterlab anywidget")
@@ -45,14 +54,28 @@ def lab(browser, studio, tmp_path_factory):
     notebook(folder, studio.folder)
     # Nothing of the user's own Jupyter is read or written.
     places = ("CONFIG_DIR", "DATA_DIR", "RUNTIME_DIR", "LAB_SETTINGS_DIR", "LAB_WORKSPACES_DIR")
-    names = [*(f"JUPYTER{'' if name.startswith('LAB') else '_'}{name}" for name in places), "IPYTHONDIR"]
+    names = [
+        *(f"JUPYTER{'' if name.startswith('LAB') else '_'}{name}" for name in places),
+        "IPYTHONDIR",
+    ]
     own = {name: str(tmp_path_factory.mktemp(name.lower())) for name in names}
-    words = ["--no-browser", "--allow-root", "--ip=127.0.0.1", "--port=0", "--ServerApp.token=notebook", f"--ServerApp.root_dir={folder}",
-             "--LabApp.news_url=None", "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"]  # fmt: skip
+    words = [
+        "--no-browser",
+        "--allow-root",
+        "--ip=127.0.0.1",
+        "--port=0",
+        "--ServerApp.token=notebook",
+        f"--ServerApp.root_dir={folder}",
+        "--LabApp.news_url=None",
+        "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
+    ]
     process = subprocess.Popen(
-        [sys.executable, "-m", "jupyterlab", *words], stderr=subprocess.PIPE, text=True, cwd=folder,
+        [sys.executable, "-m", "jupyterlab", *words],
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=folder,
         env=os.environ | own | {"PYTHONUNBUFFERED": "1"},
-    )  # fmt: skip
+    )
     assert process.stderr is not None
     found = None
     for line in process.stderr:
@@ -60,7 +83,8 @@ def lab(browser, studio, tmp_path_factory):
         if found:
             break
     assert found, "JupyterLab ended before it told its address"
-    drain = threading.Thread(target=process.stderr.read, daemon=True)  # what is not read would stop it
+    # what is not read would stop it
+    drain = threading.Thread(target=process.stderr.read, daemon=True)
     drain.start()
     yield f"http://127.0.0.1:{found.group(1)}/lab/tree/models.ipynb?token=notebook&reset"
     process.terminate()
@@ -114,7 +138,9 @@ def test_every_verb_has_its_view_in_jupyterlab(browser, lab):
     # A cell that is moved takes its view along.
     page.locator(".jp-CodeCell").last.locator(".jp-InputPrompt").click()
     page.locator('[data-command="notebook:move-cell-up"]').first.click()
-    page.wait_for_function('() => document.querySelectorAll(".jp-CodeCell")[3].innerText.includes("words.safetensors")')
+    page.wait_for_function(
+        '() => document.querySelectorAll(".jp-CodeCell")[3].innerText.includes("words.safetensors")'
+    )
     page.frame_locator(FRAME).nth(2).locator("text=PMI of").wait_for()
     assert complaints == []
     page.close()

@@ -9,7 +9,9 @@ import eckart
 
 WEB = Path(eckart.__file__).parent / "studio" / "web"
 OWN = [
-    path for path in WEB.rglob("*") if path.suffix in {".js", ".css", ".html", ".svg"} and "vendor" not in path.parts
+    path
+    for path in WEB.rglob("*")
+    if path.suffix in {".js", ".css", ".html", ".svg"} and "vendor" not in path.parts
 ]
 
 
@@ -44,5 +46,6 @@ def test_nothing_is_written_that_the_content_security_policy_would_refuse():
     assert all("src=" in tag for tag in re.findall(r"<script[^>]*>", page))
     for path in OWN:
         assert not re.search(
-            r"\beval\(|new Function\(|innerHTML|insertAdjacentHTML|document\.write", path.read_text(encoding="utf-8")
+            r"\beval\(|new Function\(|innerHTML|insertAdjacentHTML|document\.write",
+            path.read_text(encoding="utf-8"),
         ), path

@@ -1,4 +1,5 @@
-"""Everyone reaches everything: no serious finding by axe, narrow screens, keys alone; and a million points move."""
+"""Everyone reaches everything: no serious finding by axe, narrow screens, keys alone; and a million
+points move."""
 
 from __future__ import annotations
 
@@ -45,12 +46,17 @@ def axe_source() -> str:
     places = (
         [Path(named)]
         if named
-        else [folder / "node_modules" / "axe-core" / "axe.min.js" for folder in Path(__file__).resolve().parents]
+        else [
+            folder / "node_modules" / "axe-core" / "axe.min.js"
+            for folder in Path(__file__).resolve().parents
+        ]
     )
     for place in places:
         if place.is_file():
             return place.read_text(encoding="utf-8")
-    pytest.skip("axe-core is not on this machine: npm install axe-core, or name axe.min.js by ECKART_AXE")
+    pytest.skip(
+        "axe-core is not on this machine: npm install axe-core, or name axe.min.js by ECKART_AXE"
+    )
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -62,7 +68,9 @@ def test_axe_has_no_serious_finding(browser, studio, scheme):
         page = here.go(place)
         page.wait_for_timeout(250)  # what fades in has its full colour
         page.evaluate(source)
-        for one in page.evaluate("axe.run(document, {resultTypes: ['violations']}).then((r) => r.violations)"):
+        for one in page.evaluate(
+            "axe.run(document, {resultTypes: ['violations']}).then((r) => r.violations)"
+        ):
             if one["impact"] in ("serious", "critical"):
                 found.append(
                     (
@@ -116,20 +124,27 @@ def test_keys_alone_reach_a_recommendation(browser, studio):
 
 
 FRAMES = (Path(__file__).parent / "frames.js").read_text()
-"""Milliseconds of each frame while the map is dragged and zoomed so many steps; benchmarks/studio.py measures by it too."""
+"""Milliseconds of each frame while the map is dragged and zoomed so many steps;
+benchmarks/studio.py measures by it too."""
 
 
 def test_a_million_points_move_at_40_milliseconds_a_frame(browser, large_studio):
     here = Visit(browser, large_studio)
     page = here.go("#/model/million.safetensors/map")
-    page.wait_for_function("() => /1,000,000 points/.test(document.querySelector('.map-caption')?.textContent)")
+    page.wait_for_function(
+        "() => /1,000,000 points/.test(document.querySelector('.map-caption')?.textContent)"
+    )
     page.wait_for_timeout(800)
-    # The machine may be busy with other things: the best of three tries is what the page can do, and the limit is that of the promise.
+    # The machine may be busy with other things: the best of three tries is what the page can do,
+    # and the limit is that of the promise.
     tries = [page.evaluate(FRAMES, 40) for _ in range(3)]
     here.close()
     for way in ("panned", "zoomed"):
         medians = [statistics.median(frames[way]) for frames in tries]
-        print(f"\n{way} at 1 M points, median frame of each try: {[round(ms, 1) for ms in medians]} ms")
+        print(
+            f"\n{way} at 1 M points, median frame of each try: "
+            f"{[round(ms, 1) for ms in medians]} ms"
+        )
         assert all(len(frames[way]) >= 8 for frames in tries)
         assert min(medians) <= 40
     assert here.complaints == []
@@ -167,7 +182,9 @@ def test_a_table_of_a_million_rows_scrolls(browser, large_studio):
     page = here.go("#/data/million.npy")
     table = page.locator(".long-table")
     table.wait_for()
-    page.locator('.long-table table[aria-rowcount="1000001"]').wait_for(state="attached")  # the count comes with the first rows
+    page.locator('.long-table table[aria-rowcount="1000001"]').wait_for(
+        state="attached"
+    )  # the count comes with the first rows
     table.focus()
     page.keyboard.press("End")
     page.wait_for_function(SHOWN, arg=[1_000_001, 1_000_001, -1])

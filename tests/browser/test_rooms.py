@@ -13,7 +13,9 @@ import pytest
 pytestmark = pytest.mark.slow
 
 LIST = ".ranked .what > span:first-child"
-CHANGED = f"(old) => [...document.querySelectorAll('{LIST}')].map((e) => e.innerText).join() !== old"
+CHANGED = (
+    f"(old) => [...document.querySelectorAll('{LIST}')].map((e) => e.innerText).join() !== old"
+)
 UNCHANGED = CHANGED.replace("!==", "===")
 # The share of pixels of the picture below the labels that hold a point.
 INKED = """() => { const c = document.querySelector('.map-box canvas'); const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
@@ -34,8 +36,12 @@ def lasso(page, box, inset=0.25):
 
 
 def selected(page) -> int:
-    page.wait_for_function("() => /selected/.test(document.querySelector('.map-caption').textContent)")
-    return int(re.search(r"([\d,]+) selected", page.inner_text(".map-caption")).group(1).replace(",", ""))
+    page.wait_for_function(
+        "() => /selected/.test(document.querySelector('.map-caption').textContent)"
+    )
+    return int(
+        re.search(r"([\d,]+) selected", page.inner_text(".map-caption")).group(1).replace(",", "")
+    )
 
 
 def cards(page, title):
@@ -57,7 +63,8 @@ def test_start_lists_the_folder_and_leads_into_it(visit):
 def test_a_file_is_taken_in_and_shown_with_its_columns_gaps_and_rows(visit, tmp_path):
     upload = tmp_path / "heights.csv"
     upload.write_text(
-        "height,weight,name\n" + "".join(f"{150 + i},{50 + i % 7 if i % 5 else ''},person {i}\n" for i in range(40))
+        "height,weight,name\n"
+        + "".join(f"{150 + i},{50 + i % 7 if i % 5 else ''},person {i}\n" for i in range(40))
     )
     page = visit.go("#/")
     page.set_input_files("input[type=file]", upload)
@@ -70,7 +77,9 @@ def test_a_file_is_taken_in_and_shown_with_its_columns_gaps_and_rows(visit, tmp_
     assert rows.first.inner_text().split() == ["150", "–", "person", "0"]
     cards(page, "Rows").get_by_role("button", name="height").click()
     cards(page, "Rows").get_by_role("button", name="height").click()
-    page.wait_for_function("() => document.querySelector('.long-table tbody tr')?.innerText.startsWith('189')")
+    page.wait_for_function(
+        "() => document.querySelector('.long-table tbody tr')?.innerText.startsWith('189')"
+    )
     assert "sort=height" in page.evaluate("location.hash")
     assert page.locator(".verb").count() == 4
     assert all(len(words) > 20 for words in page.locator(".verb .small").all_inner_texts())
@@ -127,19 +136,23 @@ def test_a_job_shows_its_curve_and_is_stopped_and_resumed(visit):
     page.get_by_role("button", name="Run").click()
     page.get_by_role("button", name="Stop").wait_for(timeout=60_000)
     page.wait_for_function(
-        "() => document.querySelector('.chart path.line')?.getAttribute('d').length > 40", timeout=60_000
+        "() => document.querySelector('.chart path.line')?.getAttribute('d').length > 40",
+        timeout=60_000,
     )
     page.get_by_role("button", name="Stop").click()
     page.wait_for_function(
-        "() => document.querySelector('.room-head .state')?.textContent === 'stopped'", timeout=60_000
+        "() => document.querySelector('.room-head .state')?.textContent === 'stopped'",
+        timeout=60_000,
     )
     page.get_by_role("button", name="Resume").click()
     page.wait_for_function(
-        "() => document.querySelector('.room-head .state')?.textContent === 'running'", timeout=60_000
+        "() => document.querySelector('.room-head .state')?.textContent === 'running'",
+        timeout=60_000,
     )
     page.get_by_role("button", name="Stop").click()
     page.wait_for_function(
-        "() => document.querySelector('.room-head .state')?.textContent === 'stopped'", timeout=60_000
+        "() => document.querySelector('.room-head .state')?.textContent === 'stopped'",
+        timeout=60_000,
     )
 
 
@@ -183,7 +196,9 @@ def test_reduce_map_draws_colours_selects_sorts_and_exports(visit, tmp_path):
     assert selected(page) == count
     page.locator("canvas.over").focus()
     page.keyboard.press("Escape")
-    page.wait_for_function("() => !/selected/.test(document.querySelector('.map-caption').textContent)")
+    page.wait_for_function(
+        "() => !/selected/.test(document.querySelector('.map-caption').textContent)"
+    )
 
 
 def test_reduce_map_moves_by_mouse_wheel_keys_and_buttons(visit):
@@ -194,7 +209,8 @@ def test_reduce_map_moves_by_mouse_wheel_keys_and_buttons(visit):
     seen = [page.evaluate("location.hash")]
 
     def look():
-        page.wait_for_function("(old) => location.hash !== old", arg=seen[-1])  # it follows a pause after the last step
+        # it follows a pause after the last step
+        page.wait_for_function("(old) => location.hash !== old", arg=seen[-1])
         page.wait_for_timeout(350)
         seen.append(page.evaluate("location.hash"))
         return tuple(map(float, re.search(r"v=([^&]+)", unquote(seen[-1])).group(1).split(",")))
@@ -229,7 +245,9 @@ def test_reduce_rebuilds_a_picked_row_at_any_k(visit):
     all_of_them = error()
     before = page.locator(".pictures").inner_text()
     page.get_by_label("components used").fill("1")
-    page.wait_for_function("(old) => document.querySelector('.pictures')?.innerText !== old", arg=before)
+    page.wait_for_function(
+        "(old) => document.querySelector('.pictures')?.innerText !== old", arg=before
+    )
     assert error() > all_of_them
     assert "k=1" in page.evaluate("location.hash")
     first = page.locator(".chips button").first
@@ -301,11 +319,15 @@ def test_complete_recommends_to_someone_new(visit):
     page.locator(".ranked li").first.wait_for()
     visit.ready()
     page.wait_for_timeout(300)
-    assert not any(name.startswith(("Film 03", "Film 07")) for name in page.locator(LIST).all_inner_texts())
+    assert not any(
+        name.startswith(("Film 03", "Film 07")) for name in page.locator(LIST).all_inner_texts()
+    )
 
 
 def test_complete_predicts_with_intervals(visit):
-    page = visit.go("#/model/films.safetensors/predict?row=user%203&columns=Film 05 (1974)|Film 06 (1975)")
+    page = visit.go(
+        "#/model/films.safetensors/predict?row=user%203&columns=Film 05 (1974)|Film 06 (1975)"
+    )
     line = page.locator("table.ranges tbody tr").first
     low, high = map(float, re.search(r"([\d.]+) to ([\d.]+)", line.inner_text()).groups())
     assert 1 <= low < high <= 5
@@ -361,7 +383,9 @@ def test_topics_have_words_and_documents_with_coloured_words(visit):
     assert page.locator(".reading").inner_text()[:60] in text
     assert page.locator(".reading .coloured").count() > 10
     page.locator(".shares button").first.click()
-    assert page.locator(".reading .coloured.off").count() < page.locator(".reading .coloured").count()
+    assert (
+        page.locator(".reading .coloured.off").count() < page.locator(".reading .coloured").count()
+    )
     page.get_by_role("button", name="Next").click()
     visit.ready()
 
@@ -369,7 +393,9 @@ def test_topics_have_words_and_documents_with_coloured_words(visit):
 def test_mixture_has_ellipses_on_any_two_columns(visit):
     page = visit.go("#/model/iris.safetensors/map")
     page.get_by_label("across", exact=True).select_option("petal length")
-    page.wait_for_function("() => document.querySelector('.map-caption').innerText.includes('petal length')")
+    page.wait_for_function(
+        "() => document.querySelector('.map-caption').innerText.includes('petal length')"
+    )
     visit.ready()
     page.wait_for_timeout(400)
     # The ellipses are lines of the upper canvas in the colours of the components.
@@ -402,7 +428,11 @@ def test_parts_are_images(visit):
 def test_embed_finds_neighbours_by_search_and_click(visit):
     page = visit.go("#/model/words.safetensors/map")
     page.get_by_role("combobox", name="find a word").fill("goal")
-    page.keyboard.press("Enter")  # faster than the answer: it picks from the list of what was typed, not from the one that still stands there
+    page.keyboard.press(
+        "Enter"
+        # faster than the answer: it picks from the list of what was typed, not from the one that
+        # still stands there
+    )
     page.get_by_role("heading", name="Nearest to goal").wait_for()
     visit.ready()
     near = cards(page, "Nearest to goal").locator("tbody th").all_inner_texts()
@@ -431,10 +461,12 @@ def test_two_models_share_one_selection(visit):
     page.wait_for_timeout(500)
     lasso(page, page.locator(".map-box").first.bounding_box())
     page.wait_for_function(
-        "() => [...document.querySelectorAll('.map-caption')].every((c) => /selected/.test(c.textContent))"
+        "() => [...document.querySelectorAll('.map-caption')].every((c) => "
+        "/selected/.test(c.textContent))"
     )
     left, right = (
-        re.search(r"([\d,]+) selected", text).group(1) for text in page.locator(".map-caption").all_inner_texts()
+        re.search(r"([\d,]+) selected", text).group(1)
+        for text in page.locator(".map-caption").all_inner_texts()
     )
     assert left == right
     page.get_by_role("combobox", name="find a word in both").fill("market")
@@ -453,7 +485,12 @@ def test_certificate_trace_plan_and_copies_stand_beside_the_picture(browser, stu
 
     here = Visit(browser, studio, permissions=["clipboard-read", "clipboard-write"])
     page = here.go("#/model/news.safetensors/topics")
-    for title in ("Certificate", "How the fit went", "What was chosen, and why", "The same without the studio"):
+    for title in (
+        "Certificate",
+        "How the fit went",
+        "What was chosen, and why",
+        "The same without the studio",
+    ):
         assert cards(page, title).count() == 1, title
     for button, word in (("Copy as Python", "eckart.load"), ("Copy as shell", "eckart ")):
         page.get_by_role("button", name=button).click()

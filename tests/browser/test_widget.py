@@ -36,7 +36,9 @@ def host(tmp_path):
         "<!doctype html><title>notebook</title><link rel=icon href=data:,><body></body>"
     )
     (tmp_path / "widget.js").write_text(WIDGET.read_text(encoding="utf-8"))
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_Quiet, directory=str(tmp_path)))
+    server = http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), functools.partial(_Quiet, directory=str(tmp_path))
+    )
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}/"
     server.shutdown()
@@ -63,11 +65,17 @@ def test_a_model_is_shown_in_a_notebook(browser, host, tmp_path_factory):
         return {"message": answer, "buffers": [base64.b64encode(b).decode() for b in buffers]}
 
     page, complaints = browser.new_page(viewport={"width": 1100, "height": 800}), []
-    page.on("console", lambda said: complaints.append(said.text) if said.type in ("error", "warning") else None)
+    page.on(
+        "console",
+        lambda said: complaints.append(said.text) if said.type in ("error", "warning") else None,
+    )
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.expose_function("askPython", ask)
     page.goto(host)
-    page.evaluate(HOST, {"files": page_files(), "place": f"#/model/{MODEL}", "page_style": STYLE, "height": 760})
+    page.evaluate(
+        HOST,
+        {"files": page_files(), "place": f"#/model/{MODEL}", "page_style": STYLE, "height": 760},
+    )
     frame = page.frames[-1]
     frame.wait_for_selector("text=certificate holds", timeout=30_000)
     frame.wait_for_selector("text=300 points in view", timeout=30_000)

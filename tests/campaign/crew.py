@@ -1,7 +1,8 @@
 """Attacks on all cores.
 
-Every worker is a process with a seed of its own. A worker that dies (a crash below Python), that says nothing for ``HANG`` seconds or whose memory grows beyond
-``GROWTH`` counts as broken, too; what it was trying lies in its folder and is kept.
+Every worker is a process with a seed of its own. A worker that dies (a crash below Python), that
+says nothing for ``HANG`` seconds or whose memory grows beyond ``GROWTH`` counts as broken, too;
+what it was trying lies in its folder and is kept.
 """
 
 from __future__ import annotations
@@ -26,9 +27,11 @@ from campaign import Broken
 HANG = 120.0
 """Seconds: no attempt takes more than a few, compiling on a busy machine included."""
 ASKED = 64_000_000_000
-"""Bytes of addresses that a worker may ask for: threads reserve some for stacks and heaps, a damaged header asks for far more."""
+"""Bytes of addresses that a worker may ask for: threads reserve some for stacks and heaps, a
+damaged header asks for far more."""
 GROWTH = 500_000_000
-"""Bytes of memory by which a worker may grow: files of the campaign have a few thousand; compiled code needs some hundred millions."""
+"""Bytes of memory by which a worker may grow: files of the campaign have a few thousand; compiled
+code needs some hundred millions."""
 
 
 def work(part: str, seed: int, end: float, home: str, tell: Any) -> None:
@@ -40,7 +43,9 @@ def work(part: str, seed: int, end: float, home: str, tell: Any) -> None:
     begun = 0.0
     while time.monotonic() < end:
         try:
-            attempts = importlib.import_module(f"campaign.{part}").attempts(np.random.default_rng(seed), folder)
+            attempts = importlib.import_module(f"campaign.{part}").attempts(
+                np.random.default_rng(seed), folder
+            )
             with np.errstate(all="ignore"):
                 for word in attempts:
                     counts[word] += 1
@@ -52,12 +57,18 @@ def work(part: str, seed: int, end: float, home: str, tell: Any) -> None:
                             begun = held()
                             resource.setrlimit(resource.RLIMIT_AS, (ASKED, ASKED))
                         if part == "files" and held() > begun + GROWTH:
-                            raise Broken(f"the memory grew from {begun:.3g} to {held():.3g} bytes, last by {word}")
+                            raise Broken(
+                                f"the memory grew from {begun:.3g} to {held():.3g} "
+                                f"bytes, last by {word}"
+                            )
                     if now > end:
                         break
         except Exception:
             counts["BROKEN"] += 1
-            print(f"{part}, seed {seed}, attempt {counts.total()}:\n{traceback.format_exc()}", flush=True)
+            print(
+                f"{part}, seed {seed}, attempt {counts.total()}:\n{traceback.format_exc()}",
+                flush=True,
+            )
         seed += 100_000  # go on elsewhere after a failure
     tell.send(dict(counts))
 
@@ -101,7 +112,9 @@ def attack(part: str, seed: int, seconds: float, workers: int) -> Counter[str]:
                 shutil.copytree(folder, kept)
                 total["BROKEN"] += 1
                 print(
-                    f"{part}: a worker {'hangs' if silent else f'died with {process.exitcode}'}; what it did is in {kept}"
+                    f"{part}: a worker "
+                    f"{'hangs' if silent else f'died with {process.exitcode}'}; what it "
+                    f"did is in {kept}"
                 )
             shutil.rmtree(folder, ignore_errors=True)
             crew.remove(member)

@@ -1,7 +1,9 @@
-"""Random small problems against other ways to solve them: the objective is as good, and a certificate that holds is true.
+"""Random small problems against other ways to solve them: the objective is as good, and a
+certificate that holds is true.
 
-Shapes, ranks, weights, gaps, repeated rows, scales and precisions are drawn; the judges are NumPy, scikit-learn and the engine ``plain``
-(``differential_more`` has those of item models, tables, chains, batches, losses and topics).
+Shapes, ranks, weights, gaps, repeated rows, scales and precisions are drawn; the judges are NumPy,
+scikit-learn and the engine ``plain`` (``differential_more`` has those of item models, tables,
+chains, batches, losses and topics).
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ from eckart.trace import StopReason
 
 
 def problem(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray | None]:
-    """Rows near a subspace, of some shape, scale and precision, with repeated rows and constant columns now and then; and weights, or None."""
+    """Rows near a subspace, of some shape, scale and precision, with repeated rows and constant
+    columns now and then; and weights, or None."""
     rows, n = int(rng.integers(2, 40)), int(rng.integers(1, 12))
     rank = int(rng.integers(0, n + 1))
     x = rng.standard_normal((rows, rank)) @ rng.standard_normal((rank, n)) + rng.choice(
@@ -75,13 +78,19 @@ def reduce(rng: np.random.Generator) -> str:
 
 def subspace(rng: np.random.Generator) -> str:
     """PCA of sparse rows against scikit-learn on the same rows."""
-    x = sparse.random_array((int(rng.integers(5, 40)), int(rng.integers(3, 20))), density=0.3, rng=rng, format="csr")
+    x = sparse.random_array(
+        (int(rng.integers(5, 40)), int(rng.integers(3, 20))), density=0.3, rng=rng, format="csr"
+    )
     k = int(rng.integers(1, min(x.shape)))
     ours = eckart.PCA(k, svd_solver="lanczos", random_state=0).fit(x)
     theirs = decomposition.PCA(k, svd_solver="full").fit(x.toarray())
-    if ours.certificate_.holds and ours.explained_variance_.sum() < 0.99 * theirs.explained_variance_.sum() - 1e-12:
+    if (
+        ours.certificate_.holds
+        and ours.explained_variance_.sum() < 0.99 * theirs.explained_variance_.sum() - 1e-12
+    ):
         raise Broken(
-            f"sparse PCA({k}) captures {ours.explained_variance_.sum()}, scikit-learn {theirs.explained_variance_.sum()}"
+            f"sparse PCA({k}) captures {ours.explained_variance_.sum()}, scikit-learn "
+            f"{theirs.explained_variance_.sum()}"
         )
     return "sparse PCA"
 
@@ -107,7 +116,8 @@ def complete(rng: np.random.Generator) -> str:
     ours, plain = (eckart.ALS(k, engine=engine, **options).fit(x) for engine in ("cpu", "plain"))
     a, b = ours.objective_, plain.objective_
     if abs(a - b) > 1e-3 * max(abs(a), abs(b)) + 1e-12:
-        for model in (ours, plain):  # different stationary points are possible; a certificate decides whether both are
+        # different stationary points are possible; a certificate decides whether both are
+        for model in (ours, plain):
             if not model.certificate_.holds and model.fit_.trace.reason is not StopReason.MAX_ITER:
                 raise Broken(f"ALS ends at {a}, plain at {b}, and one is not stationary")
     return "ALS"
@@ -126,11 +136,14 @@ def nuclear(rng: np.random.Generator) -> str:
     for _ in range(300):  # plain Soft-Impute
         u, s, vt = np.linalg.svd(np.where(seen, x, b), full_matrices=False)
         b = (u * np.maximum(s - tau, 0)) @ vt
-    other = 0.5 * float(np.sum(np.where(seen, x - b, 0.0) ** 2)) + tau * float(np.linalg.svd(b, compute_uv=False).sum())
+    other = 0.5 * float(np.sum(np.where(seen, x - b, 0.0) ** 2)) + tau * float(
+        np.linalg.svd(b, compute_uv=False).sum()
+    )
     c = model.certificate_
     if other < c["no matrix is below"] * (1 - 1e-9) - 1e-300:
         raise Broken(
-            f"SoftImpute says that nothing is below {c['no matrix is below']}, plain Soft-Impute is at {other}"
+            f"SoftImpute says that nothing is below {c['no matrix is below']}, plain "
+            f"Soft-Impute is at {other}"
         )
     if c.holds and c["value"] > other * (1 + 2e-4):
         raise Broken(f"SoftImpute holds at {c['value']}, plain Soft-Impute is at {other}")
@@ -144,24 +157,32 @@ def parts(rng: np.random.Generator) -> str:
     ours = eckart.NMF(k, max_iter=500, random_state=0).fit(x)
     theirs = decomposition.NMF(k, init="nndsvda", max_iter=500, random_state=0).fit(x)
     size = float(np.linalg.norm(x))
-    if ours.certificate_.holds and ours.reconstruction_err_ > 1.3 * theirs.reconstruction_err_ + 0.02 * size:
+    if (
+        ours.certificate_.holds
+        and ours.reconstruction_err_ > 1.3 * theirs.reconstruction_err_ + 0.02 * size
+    ):
         raise Broken(
-            f"NMF({k}) holds at {ours.reconstruction_err_}, scikit-learn is at {theirs.reconstruction_err_}, ||A|| = {size}"
+            f"NMF({k}) holds at {ours.reconstruction_err_}, scikit-learn is at "
+            f"{theirs.reconstruction_err_}, ||A|| = {size}"
         )
     return "NMF"
 
 
 def mixtures(rng: np.random.Generator) -> str:
-    """The likelihood that a GaussianMixture tells is that of scikit-learn at the same parameters."""
+    """The likelihood that a GaussianMixture tells is that of scikit-learn at the same
+    parameters."""
     k, n = int(rng.integers(1, 4)), int(rng.integers(1, 5))
     x = rng.standard_normal((60, n)) + 4 * rng.integers(0, k, (60, 1))
     kind = str(rng.choice(["full", "diag", "tied", "spherical"]))
     ours = eckart.GaussianMixture(k, covariance_type=kind, random_state=0).fit(x)
     judge = mixture.GaussianMixture(k, covariance_type=kind)
     judge.weights_, judge.means_, judge.covariances_ = ours.weights_, ours.means_, ours.covariances_
-    judge.precisions_cholesky_ = mixture._gaussian_mixture._compute_precision_cholesky(ours.covariances_, kind)
+    judge.precisions_cholesky_ = mixture._gaussian_mixture._compute_precision_cholesky(
+        ours.covariances_, kind
+    )
     if abs(ours.score(x) - judge.score(x)) > 1e-6 * (1 + abs(judge.score(x))):
         raise Broken(
-            f"GaussianMixture({k}, {kind}) scores {ours.score(x)}, scikit-learn {judge.score(x)} at the same parameters"
+            f"GaussianMixture({k}, {kind}) scores {ours.score(x)}, scikit-learn "
+            f"{judge.score(x)} at the same parameters"
         )
     return "GaussianMixture"

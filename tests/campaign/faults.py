@@ -1,4 +1,5 @@
-"""The n-th write, flush, rename or opening of a file fails, for every n: the old file or the new one is there and loads, and nothing else is left."""
+"""The n-th write, flush, rename or opening of a file fails, for every n: the old file or the new
+one is there and loads, and nothing else is left."""
 
 from __future__ import annotations
 
@@ -43,7 +44,8 @@ class Failing:
 
 @contextmanager
 def failing(at: int, code: int) -> Iterator[list[int]]:
-    """Calls that touch the disc are counted in the list; the one of number ``at`` fails with this error."""
+    """Calls that touch the disc are counted in the list; the one of number ``at`` fails with this
+    error."""
     count = [0]
 
     def tick() -> None:
@@ -80,7 +82,9 @@ def attempts(rng: np.random.Generator, folder: Path) -> Iterator[str]:
     place = folder / "disc"
     place.mkdir(exist_ok=True)
     path = place / "m.safetensors"
-    old, new = (eckart.PCA(2, random_state=0).fit(rng.standard_normal((20, 4)) + i) for i in range(2))
+    old, new = (
+        eckart.PCA(2, random_state=0).fit(rng.standard_normal((20, 4)) + i) for i in range(2)
+    )
     vectors = eckart.Vectors(["a", "b"], np.eye(2))
     while True:
         for what, first, second, load in (
@@ -105,10 +109,14 @@ def attempts(rng: np.random.Generator, folder: Path) -> Iterator[str]:
                     after = load()
                     if failed and not np.array_equal(before, after):
                         raise Broken(
-                            f"call {at} of saving a {what} failed with {errno.errorcode[code]}, and the old file is gone"
+                            f"call {at} of saving a {what} failed with "
+                            f"{errno.errorcode[code]}, and the old file is gone"
                         )
                     if list(place.iterdir()) != [path]:
-                        raise Broken(f"call {at} of saving a {what} left {sorted(f.name for f in place.iterdir())}")
+                        raise Broken(
+                            f"call {at} of saving a {what} left "
+                            f"{sorted(f.name for f in place.iterdir())}"
+                        )
                     if count[0] < at:  # no such call: every one has failed once
                         break
                     yield f"{what}: {'old' if failed else 'new'} file"

@@ -1,4 +1,5 @@
-"""Damaged files of every kind that eckart reads: tables, sparse matrices, vectors, models, checkpoints, texts. Only errors in words may come out."""
+"""Damaged files of every kind that eckart reads: tables, sparse matrices, vectors, models,
+checkpoints, texts. Only errors in words may come out."""
 
 from __future__ import annotations
 
@@ -34,10 +35,14 @@ def samples(folder: Path) -> dict[str, dict[str, Any]]:
     sparse.save_npz(folder / "e.npz", sparse.coo_array(x), compressed=False)
     io.mmwrite(folder / "f.mtx", sparse.coo_array(x))
     io.mmwrite(folder / "g.mtx", x)
-    frame = pd.DataFrame(x, columns=list("abc"), index=pd.Index([f"r{i}é" for i in range(6)], name="id"))
+    frame = pd.DataFrame(
+        x, columns=list("abc"), index=pd.Index([f"r{i}é" for i in range(6)], name="id")
+    )
     frame.to_parquet(folder / "h.parquet")
     frame.to_parquet(folder / "i.parquet", compression=None)
-    feather.write_feather(pa.Table.from_pandas(frame), folder / "j.feather", compression="uncompressed")
+    feather.write_feather(
+        pa.Table.from_pandas(frame), folder / "j.feather", compression="uncompressed"
+    )
     feather.write_feather(pa.Table.from_pandas(frame), folder / "k.feather", compression="zstd")
     frame.to_csv(folder / "l.csv")
     frame.to_csv(folder / "m.tsv", sep="\t")
@@ -49,9 +54,13 @@ def samples(folder: Path) -> dict[str, dict[str, Any]]:
         folder / "s.safetensors"
     )
     Checkpoint(folder / "t.checkpoint", ABOUT, 0.0).save({"x": x, "y": x[0]})
-    (folder / "u.jsonl").write_text("".join(json.dumps({"id": i, "text": f"é word {i}"}) + "\n" for i in range(6)))
+    (folder / "u.jsonl").write_text(
+        "".join(json.dumps({"id": i, "text": f"é word {i}"}) + "\n" for i in range(6))
+    )
     (folder / "v.txt").write_text("one text\nand anothér\n")
-    (folder / "w.csv").write_text("user,item,rating\n" + "".join(f"u{i % 3},i{i % 4},{i}.5\n" for i in range(9)))
+    (folder / "w.csv").write_text(
+        "user,item,rating\n" + "".join(f"u{i % 3},i{i % 4},{i}.5\n" for i in range(9))
+    )
     told = {
         "u.jsonl": {"text": "text"},
         "w.csv": {"rows": "user", "columns": "item", "values": "rating"},
@@ -66,7 +75,11 @@ def changed(data: bytes, rng: np.random.Generator) -> bytes:
     """One to three bytes or bits changed, runs cut out, put in or repeated, or the end lost."""
     out = bytearray(data)
     for _ in range(rng.integers(1, 4)):
-        kind, at, size = rng.integers(6), int(rng.integers(max(1, len(out)))), int(rng.integers(1, 9))
+        kind, at, size = (
+            rng.integers(6),
+            int(rng.integers(max(1, len(out)))),
+            int(rng.integers(1, 9)),
+        )
         if kind == 0 and out:
             out[at] = rng.integers(256)
         elif kind == 1 and out:

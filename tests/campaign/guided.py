@@ -1,8 +1,11 @@
-"""Damaged files that are guided by coverage (atheris): inputs that reach new lines of the readers are kept and changed further.
+"""Damaged files that are guided by coverage (atheris): inputs that reach new lines of the readers
+are kept and changed further.
 
-    cd tests && python -m campaign.guided f.mtx --seconds 60        one kind of file; without a name all of them, one after another
+    cd tests && python -m campaign.guided f.mtx --seconds 60        one kind of file; without a name
+    all of them, one after another
 
-Only errors in words may come out, as in ``files``. atheris has wheels for some versions of Python and is no dependency: install it beside the library.
+Only errors in words may come out, as in ``files``. atheris has wheels for some versions of Python
+and is no dependency: install it beside the library.
 """
 
 from __future__ import annotations
@@ -24,9 +27,22 @@ COMPILED = [
 ]
 """Kernels, which are compiled from their bytecode: it must stay as it is."""
 READERS = (
-    "read", "tables.csv_file", "tables.long_tables", "tables.matrix_market", "tables.other_files", "tables.row_blocks", "tables.frames", "tables.triples",
-    "models.save", "models.checkpoint", "models.pack", "text.documents", "text.records", "vectors.files", "vectors.text_format",
-)  # fmt: skip
+    "read",
+    "tables.csv_file",
+    "tables.long_tables",
+    "tables.matrix_market",
+    "tables.other_files",
+    "tables.row_blocks",
+    "tables.frames",
+    "tables.triples",
+    "models.save",
+    "models.checkpoint",
+    "models.pack",
+    "text.documents",
+    "text.records",
+    "vectors.files",
+    "vectors.text_format",
+)
 
 
 def attack(name: str, seconds: int) -> None:
@@ -79,7 +95,11 @@ def main() -> int:
     for name in names:
         run = [sys.executable, "-m", "campaign.guided", name, "--seconds", str(ask.seconds)]
         ended = subprocess.run(run, capture_output=True, text=True)
-        told = [line.split()[-1] for line in ended.stderr.splitlines() if "number_of_executed_units" in line]
+        told = [
+            line.split()[-1]
+            for line in ended.stderr.splitlines()
+            if "number_of_executed_units" in line
+        ]
         print(name, "executions", *told, "BROKEN" if ended.returncode else "", flush=True)
         if ended.returncode:
             broken += 1

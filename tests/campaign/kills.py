@@ -1,7 +1,8 @@
-"""kill -9 at a random moment of a save, a fit or a command: files are the old or the new ones; a fit that goes on from its checkpoint ends with the same bits.
+"""kill -9 at a random moment of a save, a fit or a command: files are the old or the new ones; a
+fit that goes on from its checkpoint ends with the same bits.
 
-The processes that are killed are forked from this one, where everything is compiled already, so that an attempt costs what the work costs. The checkpoint is
-written at every occasion.
+The processes that are killed are forked from this one, where everything is compiled already, so
+that an attempt costs what the work costs. The checkpoint is written at every occasion.
 """
 
 from __future__ import annotations
@@ -23,11 +24,13 @@ from resumable_fits import FITS, fitted
 MOST = 8
 """Kills of one fit; after that it may finish, so that its bits can be compared."""
 ROUNDS = 6
-"""Times that a fit is killed and brought to its end: the first use of a model costs seconds, its fits do not."""
+"""Times that a fit is killed and brought to its end: the first use of a model costs seconds, its
+fits do not."""
 
 
 def killed(work: Callable[[], object], after: float) -> bool:
-    """Fork, run the work there, and kill it after so many seconds; whether it was still running. A failure of the work is one of the campaign."""
+    """Fork, run the work there, and kill it after so many seconds; whether it was still running. A
+    failure of the work is one of the campaign."""
     child = os.fork()
     if child == 0:
         try:
@@ -58,7 +61,8 @@ def attempts(rng: np.random.Generator, folder: Path) -> Iterator[str]:
 
 
 def saves(rng: np.random.Generator, folder: Path) -> Iterator[str]:
-    """Two models take turns under one name; whenever it ends, one of them is there and at most one temporary file, which the next save removes."""
+    """Two models take turns under one name; whenever it ends, one of them is there and at most one
+    temporary file, which the next save removes."""
     path = folder / "k.safetensors"
     x = np.random.default_rng(0).standard_normal((200, 40))
     models = [eckart.PCA(k, svd_solver="eigh").fit(x) for k in (2, 3)]
@@ -115,7 +119,11 @@ def commands(rng: np.random.Generator, folder: Path) -> Iterator[str]:
     """A command with several outputs: each is absent, or whole."""
     table, model, codes = folder / "c.csv", folder / "c.safetensors", folder / "codes.csv"
     np.savetxt(
-        table, np.random.default_rng(1).standard_normal((60, 6)), delimiter=",", header="a,b,c,d,e,f", comments=""
+        table,
+        np.random.default_rng(1).standard_normal((60, 6)),
+        delimiter=",",
+        header="a,b,c,d,e,f",
+        comments="",
     )
 
     def work() -> None:
@@ -154,16 +162,36 @@ def shell(*words: object) -> None:
 
 
 def choices(rng: np.random.Generator, folder: Path) -> Iterator[str]:
-    """A command that compares methods, measures and fits, killed again and again and resumed: the same method for the same reason, and the same bits."""
+    """A command that compares methods, measures and fits, killed again and again and resumed: the
+    same method for the same reason, and the same bits."""
     table, model, state = folder / "r.csv", folder / "r.safetensors", folder / "r.checkpoint"
     draw = np.random.default_rng(2)
-    a = 3 + draw.standard_normal((24, 1)) @ draw.standard_normal((1, 12)) + 0.3 * draw.standard_normal((24, 12))
-    cells = [f"u{i},i{j},{a[i, j]:.3f}" for i in range(24) for j in range(12) if draw.random() < 0.6]
+    a = (
+        3
+        + draw.standard_normal((24, 1)) @ draw.standard_normal((1, 12))
+        + 0.3 * draw.standard_normal((24, 12))
+    )
+    cells = [
+        f"u{i},i{j},{a[i, j]:.3f}" for i in range(24) for j in range(12) if draw.random() < 0.6
+    ]
     table.write_text("user,item,value\n" + "\n".join(cells))
     for kind in (eckart.ALS(1), eckart.BayesianMF(1, n_samples=2, burn_in=2)):
         kind.fit(a)  # compiles
     importlib.import_module("eckart.cli.main"), importlib.import_module("eckart.complete.compare")
-    words = ("complete", table, "--rows", "user", "--columns", "item", "--values", "value", "-k", 1, "--model", model)
+    words = (
+        "complete",
+        table,
+        "--rows",
+        "user",
+        "--columns",
+        "item",
+        "--values",
+        "value",
+        "-k",
+        1,
+        "--model",
+        model,
+    )
 
     def found() -> tuple[object, ...]:
         fit = eckart.load(model).fit_

@@ -1,4 +1,5 @@
-"""Random walks over fit, partial_fit, set_params, save, load, transform: a model always answers as a fresh one with the same history does."""
+"""Random walks over fit, partial_fit, set_params, save, load, transform: a model always answers as
+a fresh one with the same history does."""
 
 from __future__ import annotations
 
@@ -15,21 +16,33 @@ from campaign import Broken
 
 FAMILIES: dict[str, tuple[dict[str, Any], dict[str, list[Any]]]] = {
     "PCA": ({"n_components": 2}, {"n_components": [1, 2, 3], "whiten": [False, True]}),
-    "LinearAutoencoder": ({"n_components": 2}, {"n_components": [1, 2], "optimizer": ["adam", "nesterov"]}),
+    "LinearAutoencoder": (
+        {"n_components": 2},
+        {"n_components": [1, 2], "optimizer": ["adam", "nesterov"]},
+    ),
     "GaussianMixture": (
         {"n_components": 2, "max_iter": 5},
         {"n_components": [1, 2], "covariance_type": ["full", "diag"]},
     ),
     "NMF": ({"n_components": 2, "max_iter": 10}, {"n_components": [1, 2], "alpha_W": [0.0, 0.1]}),
-    "MiniBatchNMF": ({"n_components": 2, "max_iter": 3, "batch_size": 7}, {"n_components": [1, 2], "batch_size": [7, 30]}),
+    "MiniBatchNMF": (
+        {"n_components": 2, "max_iter": 3, "batch_size": 7},
+        {"n_components": [1, 2], "batch_size": [7, 30]},
+    ),
     "ALS": ({"n_components": 2, "max_iter": 5}, {"n_components": [1, 2], "l2": [0.1, 1.0]}),
     "PLSA": ({"n_components": 2, "max_iter": 5}, {"n_components": [1, 2]}),
     "BayesianMF": (
         {"n_components": 2, "n_samples": 4, "burn_in": 2},
         {"n_components": [1, 2], "tails": ["normal", "heavy"], "noise": ["common", "both"]},
     ),
-    "TimeFactors": ({"n_components": 1, "n_samples": 4, "burn_in": 2, "thin": 1}, {"n_components": [0, 1], "period": [None, 2]}),
-    "MixedTable": ({"n_components": 2, "l2": 1.0, "max_iter": 5}, {"n_components": [1, 2], "losses": [None, {"x0": "huber"}]}),
+    "TimeFactors": (
+        {"n_components": 1, "n_samples": 4, "burn_in": 2, "thin": 1},
+        {"n_components": [0, 1], "period": [None, 2]},
+    ),
+    "MixedTable": (
+        {"n_components": 2, "l2": 1.0, "max_iter": 5},
+        {"n_components": [1, 2], "losses": [None, {"x0": "huber"}]},
+    ),
     "SoftImpute": ({"tau": 1.0}, {"tau": [0.5, 1.0], "loss": ["squared", "huber"]}),
     "EASE": ({"l2": 1.0}, {"l2": [1.0, 10.0], "strengths": ["binary", "raw"]}),
     "SLIM": ({"l2": 1.0}, {"l1": [0.0, 1.0], "strengths": ["binary", "raw"]}),
@@ -101,7 +114,8 @@ def attempts(rng: np.random.Generator, folder: Path) -> Iterator[str]:
 
 
 def judge(model: Any, name: str, history: Any, data: list[np.ndarray]) -> None:
-    """The answers are those of a fresh model with the same history; before any fit it says that it is not fitted."""
+    """The answers are those of a fresh model with the same history; before any fit it says that it
+    is not fitted."""
     if history is None:
         try:
             answers(model, data[0])
@@ -112,5 +126,7 @@ def judge(model: Any, name: str, history: Any, data: list[np.ndarray]) -> None:
     fresh = getattr(eckart, name)(**params)
     for step, i in steps:
         getattr(fresh, step)(data[i])
-    if params == model.get_params() and not np.array_equal(answers(fresh, data[0]), answers(model, data[0])):
+    if params == model.get_params() and not np.array_equal(
+        answers(fresh, data[0]), answers(model, data[0])
+    ):
         raise Broken(f"{name} answers otherwise than a fresh model with the history {history}")

@@ -1,4 +1,5 @@
-"""Fits from several threads, from a forked and a spawned process: the same bits as alone; a hundred fits leave the memory flat."""
+"""Fits from several threads, from a forked and a spawned process: the same bits as alone; a hundred
+fits leave the memory flat."""
 
 from __future__ import annotations
 
@@ -17,14 +18,27 @@ from campaign.crew import held
 QUICK = {"max_iter": 10}
 CHAIN = {"n_samples": 4, "burn_in": 4}
 MODELS: dict[str, dict[str, object]] = {
-    "PCA": {}, "GaussianMixture": QUICK, "NMF": QUICK, "MiniBatchNMF": QUICK, "ALS": QUICK, "BayesianMF": CHAIN | {"tails": "heavy", "noise": "both"},
-    "TimeFactors": CHAIN, "MixedTable": QUICK, "EASE": {}, "SLIM": QUICK, "SpectralFilter": {}, "SoftImpute": {"tau": 1.0}, "PLSA": QUICK, "LDA": QUICK,
-}  # fmt: skip
+    "PCA": {},
+    "GaussianMixture": QUICK,
+    "NMF": QUICK,
+    "MiniBatchNMF": QUICK,
+    "ALS": QUICK,
+    "BayesianMF": CHAIN | {"tails": "heavy", "noise": "both"},
+    "TimeFactors": CHAIN,
+    "MixedTable": QUICK,
+    "EASE": {},
+    "SLIM": QUICK,
+    "SpectralFilter": {},
+    "SoftImpute": {"tau": 1.0},
+    "PLSA": QUICK,
+    "LDA": QUICK,
+}
 
 
 def fitted(name: str, seed: int) -> np.ndarray:
     """The factors of a small fit, flat."""
-    x = np.random.default_rng(seed).poisson(1.0, (80, 8)) + 0.5  # whatever a model is for: numbers, clicks, counts
+    # whatever a model is for: numbers, clicks, counts
+    x = np.random.default_rng(seed).poisson(1.0, (80, 8)) + 0.5
     x = np.round(x) if name in ("PLSA", "LDA") else x
     model = getattr(eckart, name)(2, random_state=0, **MODELS[name]).fit(x)
     arrays, _ = model.fit_.factors.to_state()
@@ -59,7 +73,11 @@ def attempts(rng: np.random.Generator, folder: Path) -> Iterator[str]:
                     fitted(name, 0)
                 gc.collect()
                 sizes.append(held())
-            if sizes[-1] - sizes[1] > 20e6:  # compiled code and pools are there after the first rounds
-                raise Broken(f"{name}: the memory grew from {sizes[1]:.0f} to {sizes[-1]:.0f} bytes over fifty fits")
+            # compiled code and pools are there after the first rounds
+            if sizes[-1] - sizes[1] > 20e6:
+                raise Broken(
+                    f"{name}: the memory grew from {sizes[1]:.0f} to {sizes[-1]:.0f} "
+                    "bytes over fifty fits"
+                )
             yield "a hundred fits"
         rounds += 1

@@ -11,7 +11,8 @@ from collections import Counter
 
 
 class Killer:
-    """Ends workers by SIGKILL while it is entered: each lives ``mean`` seconds on average, counted from when it can work, whatever its age."""
+    """Ends workers by SIGKILL while it is entered: each lives ``mean`` seconds on average, counted
+    from when it can work, whatever its age."""
 
     TICK = 0.05
 
@@ -22,7 +23,8 @@ class Killer:
         self.thread = threading.Thread(target=self._run, daemon=True)
 
     def alive(self) -> list[int]:
-        """Workers that are at work: one that is still starting does not live yet, and its nanny would give up on it for good."""
+        """Workers that are at work: one that is still starting does not live yet, and its nanny
+        would give up on it for good."""
         known = set(self.client.scheduler_info(n_workers=-1)["workers"])
         nannies = [
             w
@@ -42,10 +44,17 @@ class Killer:
         self.during[doing] += 1
 
     def work(self) -> str:
-        """What the client waits for: the primitive of a call, or the first word of a key of Dask."""
-        keys = [str(key) for key, future in list(self.client.futures.items()) if future.status == "pending"]
+        """What the client waits for: the primitive of a call, or the first word of a key of
+        Dask."""
+        keys = [
+            str(key)
+            for key, future in list(self.client.futures.items())
+            if future.status == "pending"
+        ]
         words = {
-            key.split("-")[3] if key.startswith("eckart-") and key.count("-") > 2 else key.split("-")[0].strip("('")
+            key.split("-")[3]
+            if key.startswith("eckart-") and key.count("-") > 2
+            else key.split("-")[0].strip("('")
             for key in keys
         }
         return " ".join(sorted(words)) or "between calls"
@@ -54,7 +63,8 @@ class Killer:
         while not self.stop.wait(self.TICK):
             for pid in self.alive():
                 if self.rng.random() < self.TICK / self.mean:
-                    with contextlib.suppress(ProcessLookupError):  # its nanny is starting another one
+                    # its nanny is starting another one
+                    with contextlib.suppress(ProcessLookupError):
                         self.kill(pid)
 
     def __enter__(self):

@@ -1,4 +1,5 @@
-"""Workers with a device of their own. The device is that of CPU tensors here; ``tests/test_device_blocks.py`` fits every model on such blocks."""
+"""Workers with a device of their own. The device is that of CPU tensors here;
+``tests/test_device_blocks.py`` fits every model on such blocks."""
 
 from __future__ import annotations
 
@@ -19,7 +20,10 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip insta
 MODELS = {
     "PCA": (PCA(3, svd_solver="randomized"), lambda m: m.components_),
     "NMF": (NMF(3, solver="mu", max_iter=20), lambda m: m.components_),
-    "ALS": (ALS(3, feedback="implicit", max_iter=4), lambda m: m.predict(np.arange(9), np.arange(9))),
+    "ALS": (
+        ALS(3, feedback="implicit", max_iter=4),
+        lambda m: m.predict(np.arange(9), np.arange(9)),
+    ),
     "GaussianMixture": (GaussianMixture(2, max_iter=5), lambda m: m.means_),
 }
 
@@ -40,13 +44,17 @@ def test_the_answer_is_that_of_workers_without_a_device_and_repeats(name, thread
     assert (one[2], there[2]) == ("dask", "dask-cuda")
 
 
-@pytest.mark.parametrize(("visible", "name", "wanted"), [
-    ("1,0", "worker-1", "cuda"),      # whoever started the worker chose: the first it sees is its own
-    (None, 0, "cuda:0"),
-    (None, 3, "cuda:1"),              # two GPUs, taken in turn
-    (None, "tcp-node7-4", "cuda:0"),
-    (None, "nameless", "cuda"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("visible", "name", "wanted"),
+    [
+        # whoever started the worker chose: the first it sees is its own
+        ("1,0", "worker-1", "cuda"),
+        (None, 0, "cuda:0"),
+        (None, 3, "cuda:1"),  # two GPUs, taken in turn
+        (None, "tcp-node7-4", "cuda:0"),
+        (None, "nameless", "cuda"),
+    ],
+)
 def test_every_worker_has_a_gpu_of_its_own(visible, name, wanted, monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if visible:
@@ -60,5 +68,9 @@ def test_every_worker_has_a_gpu_of_its_own(visible, name, wanted, monkeypatch):
 def test_a_worker_without_a_gpu_is_named(threads, rows):
     if torch.cuda.is_available():
         pytest.skip("this machine has a GPU")
-    with pytest.raises(InputError, match=r"engine='dask-cuda' came, but worker .* has no PyTorch that sees a device 'cuda'"):
+    with pytest.raises(
+        InputError,
+        match=r"engine='dask-cuda' came, but worker .* has no PyTorch that sees a device "
+        r"'cuda'",
+    ):
         PCA(2, engine=engine_named("dask-cuda")).fit(da.from_array(rows, chunks=(1000, 12)))

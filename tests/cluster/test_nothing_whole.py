@@ -1,6 +1,8 @@
-"""Every model that works on a cluster, on a Dask collection, with its certificate: nobody ever holds the whole of the data.
+"""Every model that works on a cluster, on a Dask collection, with its certificate: nobody ever
+holds the whole of the data.
 
-What is counted: blocks that tasks work on, arguments and answers of every call, and what the process that calls ``fit`` asks of the matrix.
+What is counted: blocks that tasks work on, arguments and answers of every call, and what the
+process that calls ``fit`` asks of the matrix.
 """
 
 from __future__ import annotations
@@ -59,7 +61,8 @@ class Whole(AssertionError):
 
 @pytest.fixture
 def nobody(monkeypatch, small_blocks):
-    """Raises where a block, an argument or an answer is as large as the data; returns what was met."""
+    """Raises where a block, an argument or an answer is as large as the data; returns what was
+    met."""
     met = {"tasks": 0, "largest": 0, "entries": 0}
 
     def sizes(value):
@@ -91,11 +94,17 @@ def nobody(monkeypatch, small_blocks):
         if met["entries"]:
             for size in (*sizes(shared), *sizes(own), *sizes(answer)):
                 if size == met["entries"]:
-                    raise Whole(f"{getattr(do, 'name', do)} sends or answers a number for each entry")
+                    raise Whole(
+                        f"{getattr(do, 'name', do)} sends or answers a number for each entry"
+                    )
         return answer
 
     loads = task_parts.TaskParts.load
-    monkeypatch.setattr(task_parts.TaskParts, "load", lambda self, part: refuse() if len(self.tasks) == 1 else loads(self, part))
+    monkeypatch.setattr(
+        task_parts.TaskParts,
+        "load",
+        lambda self, part: refuse() if len(self.tasks) == 1 else loads(self, part),
+    )
     monkeypatch.setattr(_Parted, "_whole", property(refuse))
     monkeypatch.setattr(BlocksEngine, "_together", refuse)
     monkeypatch.setattr(work, "stacked", refuse)
@@ -117,14 +126,27 @@ def small_blocks(monkeypatch):
 
 
 RNG = np.random.default_rng(0)
-ROWS = np.abs(RNG.standard_normal((803, 3)) @ RNG.standard_normal((3, 41)) + 0.1 * RNG.standard_normal((803, 41))) + 0.2
+ROWS = (
+    np.abs(
+        RNG.standard_normal((803, 3)) @ RNG.standard_normal((3, 41))
+        + 0.1 * RNG.standard_normal((803, 41))
+    )
+    + 0.2
+)
 GAPS = np.where(RNG.random(ROWS.shape) < 0.2, np.nan, ROWS)
-TEXTS = [" ".join(RNG.choice(["sun", "moon", "star", "red"] if i % 2 else ["cat", "dog", "fish", "red"], 9)) for i in range(160)]
+TEXTS = [
+    " ".join(
+        RNG.choice(["sun", "moon", "star", "red"] if i % 2 else ["cat", "dog", "fish", "red"], 9)
+    )
+    for i in range(160)
+]
 
 
 def table(value):
     user, item = np.divmod(RNG.permutation(240 * 30)[:2411], 30)
-    frame = pd.DataFrame({"user": user, "item": item, "value": value(user, item).astype(np.float64)})
+    frame = pd.DataFrame(
+        {"user": user, "item": item, "value": value(user, item).astype(np.float64)}
+    )
     return dd.from_pandas(frame, npartitions=PARTS)
 
 
@@ -144,9 +166,20 @@ DATA = {
     "counts": lambda: table(lambda i, j: RNG.poisson(np.exp(np.clip(natural(i, j), -3, 2)))),
     "strengths": lambda: table(lambda i, j: 1 + RNG.poisson(np.exp(np.clip(natural(i, j), -3, 2)))),
     "texts": lambda: db.from_sequence(TEXTS, npartitions=PARTS),
-    "blocks": lambda: db.from_sequence([sparse.random(40, 25, 0.3, format="csr", random_state=s) for s in range(PARTS)], npartitions=PARTS),
+    "blocks": lambda: db.from_sequence(
+        [sparse.random(40, 25, 0.3, format="csr", random_state=s) for s in range(PARTS)],
+        npartitions=PARTS,
+    ),
 }
-SIZES = {"rows": ROWS.size, "gaps": int(np.isfinite(GAPS).sum()), "numbers": 2411, "grades": 2411, "answers": 2411, "counts": 2411, "strengths": 2411}
+SIZES = {
+    "rows": ROWS.size,
+    "gaps": int(np.isfinite(GAPS).sum()),
+    "numbers": 2411,
+    "grades": 2411,
+    "answers": 2411,
+    "counts": 2411,
+    "strengths": 2411,
+}
 
 PRIORS = {"doc_topic_prior": 0.1, "topic_word_prior": 0.01}
 FEW = {"n_samples": 4, "burn_in": 2, "thin": 1}
@@ -193,7 +226,10 @@ SHORT = ("ALS", "SVP", "LDA cvb0")
 """What the suite runs of them; `make test-cluster` runs all."""
 
 
-@pytest.mark.parametrize("name", [name if name in SHORT else pytest.param(name, marks=pytest.mark.cluster) for name in MODELS])
+@pytest.mark.parametrize(
+    "name",
+    [name if name in SHORT else pytest.param(name, marks=pytest.mark.cluster) for name in MODELS],
+)
 def test_no_task_and_no_step_of_the_client_holds_the_whole_data(nobody, name):
     model, kind = MODELS[name]
     model.set_params(random_state=0)
@@ -220,12 +256,28 @@ def test_no_task_and_no_step_of_the_client_holds_the_whole_data(nobody, name):
     ("fit", "words"),
     [
         (lambda: TimeFactors(2).fit(DATA["numbers"](), **HOW), "use BayesianMF or ALS"),
-        (lambda: MixedTable(2).fit(dd.from_pandas(pd.DataFrame({"a": [1.0, 2.0], "b": ["x", "y"]}), npartitions=1)), r"pass X\.compute\(\)"),
-        (lambda: SoftImpute(loss="logistic").fit(DATA["answers"](), **HOW), r"use ALS\(loss='logistic'\)"),
+        (
+            lambda: MixedTable(2).fit(
+                dd.from_pandas(pd.DataFrame({"a": [1.0, 2.0], "b": ["x", "y"]}), npartitions=1)
+            ),
+            r"pass X\.compute\(\)",
+        ),
+        (
+            lambda: SoftImpute(loss="logistic").fit(DATA["answers"](), **HOW),
+            r"use ALS\(loss='logistic'\)",
+        ),
         (lambda: GloVe(2, solver="adagrad").fit(DATA["texts"]()), "use solver='als'"),
         (lambda: SkipGram(2).fit(DATA["texts"]()), "use PMI or GloVe"),
-        (lambda: LDA(2, learning_method="gibbs").fit(DATA["texts"]()), "use learning_method='cvb0', 'variational' or 'online'"),
-        (lambda: ALS(2, loss="ordered").fit(eckart.read(DATA["grades"](), **HOW), weights=np.ones(2411)), "repeat entries"),
+        (
+            lambda: LDA(2, learning_method="gibbs").fit(DATA["texts"]()),
+            "use learning_method='cvb0', 'variational' or 'online'",
+        ),
+        (
+            lambda: ALS(2, loss="ordered").fit(
+                eckart.read(DATA["grades"](), **HOW), weights=np.ones(2411)
+            ),
+            "repeat entries",
+        ),
     ],
     ids=["time", "mixed", "loss", "adagrad", "skip-gram", "gibbs", "weights"],
 )
@@ -244,18 +296,27 @@ def test_a_projection_of_an_array_stays_in_its_partitions():
 
 
 def test_factors_that_do_not_fit_are_refused_with_the_numbers(nobody, monkeypatch):
-    """Factors of all rows stay in the process that calls, three times over in a sweep: 270 x 64 numbers of 8 bytes."""
+    """Factors of all rows stay in the process that calls, three times over in a sweep: 270 x 64
+    numbers of 8 bytes."""
     from eckart import fit
 
     x = eckart.read(DATA["numbers"](), **HOW)
     monkeypatch.setattr(fit, "available_memory", lambda: 400_000.0)
-    with pytest.raises(InputError, match=r"n_components=64 came, wanted a number whose arrays fit .*need 0\.0 GiB, 0\.0 GiB are free; .*stay in this process"):
+    with pytest.raises(
+        InputError,
+        match=r"n_components=64 came, wanted a number whose arrays fit .*need 0\.0 GiB, 0\.0 "
+        r"GiB are free; .*stay in this process",
+    ):
         ALS(64).fit(x)
 
 
 def test_factors_that_no_worker_could_hold_are_refused_with_the_numbers(nobody, monkeypatch):
     monkeypatch.setattr(runner, "least_memory", lambda client: 2.0**20)
     monkeypatch.setattr(runner, "INLINE", 0)
-    with pytest.raises(ClusterError, match=r"factors of 0\.00 GiB go to every worker.*a worker has 0\.00 GiB; use fewer components"):
+    with pytest.raises(
+        ClusterError,
+        match=r"factors of 0\.00 GiB go to every worker.*a worker has 0\.00 GiB; use fewer "
+        r"components",
+    ):
         runner.DaskRunner(None, 1)._fits(2**20)
     ALS(2, max_iter=2).fit(DATA["numbers"](), **HOW)  # what fits goes there

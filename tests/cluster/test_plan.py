@@ -1,4 +1,5 @@
-"""The plan of a fit on a cluster: passes, bytes through the network, memory; measured on a part of the rows."""
+"""The plan of a fit on a cluster: passes, bytes through the network, memory; measured on a part of
+the rows."""
 
 from __future__ import annotations
 
@@ -45,7 +46,8 @@ def test_what_is_counted_is_what_went_through_the_network(rows):
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("verb", ["reduce", "complete", "explain"])
 def test_every_verb_has_a_plan_of_its_own_on_a_cluster(rows, verb, monkeypatch):
-    """Bytes of all rows from those of a part, within a tenth of what the whole fit moves; as many passes as it has (where it does not end early)."""
+    """Bytes of all rows from those of a part, within a tenth of what the whole fit moves; as many
+    passes as it has (where it does not end early)."""
     monkeypatch.setattr(module, "LONG_SECONDS", 0.0)
     monkeypatch.setattr(module, "SHORT_SECONDS", 0.0)
     counts = sparse.csr_array(np.random.default_rng(0).poisson(2.0, (3000, 15)).astype(float))
@@ -70,20 +72,30 @@ def test_a_plan_without_a_cluster_says_nothing_of_one(rows):
 
 
 def test_a_plan_of_one_block_is_made_in_this_process_and_says_so(rows, monkeypatch):
-    """Where all rows would stay here, a part of them goes to no worker either: a sweep of a tiny table would cost more as tasks than by itself."""
+    """Where all rows would stay here, a part of them goes to no worker either: a sweep of a tiny
+    table would cost more as tasks than by itself."""
     from eckart.engines.dask.runner import DaskRunner
 
     monkeypatch.setattr(DaskRunner, "call", lambda *_: pytest.fail("a task was sent"))
     found = module.estimate(Dense(rows), PCA(3, random_state=0, engine="dask").fit)
     assert (found["passes"], found["network_bytes"]) == (0, 0.0)
     told = list[str]()
-    shell = type("Shell", (), {"phase": lambda *_: contextlib.nullcontext(), "say": lambda _, *words: told.append(" ".join(words)), "answer": {}})()
+    shell = type(
+        "Shell",
+        (),
+        {
+            "phase": lambda *_: contextlib.nullcontext(),
+            "say": lambda _, *words: told.append(" ".join(words)),
+            "answer": {},
+        },
+    )()
     module.tell_plan(shell, Dense(rows), PCA(3, random_state=0, engine="dask").fit)
     assert any("one block, which stays in this process" in line for line in told)
 
 
 def test_a_part_goes_to_the_cluster_where_the_whole_would(rows):
-    """The 384 KB of these rows stay here by themselves, and not as a hundredth of 38 MB, which are two blocks."""
+    """The 384 KB of these rows stay here by themselves, and not as a hundredth of 38 MB, which are
+    two blocks."""
     from eckart.engines.dask.engine import DaskEngine
 
     for times, passes in ((1, 0), (100, 1)):
@@ -94,7 +106,8 @@ def test_a_part_goes_to_the_cluster_where_the_whole_would(rows):
 
 
 def test_what_a_cluster_is_waited_for_counts_as_time_spent():
-    """A budget of processor time would be endless where others work; threads of this process are not counted twice."""
+    """A budget of processor time would be endless where others work; threads of this process are
+    not counted twice."""
     from eckart.clusters.client import client_of
     from eckart.clusters.clock import spent
     from eckart.clusters.tasks import computed, later

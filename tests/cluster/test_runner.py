@@ -14,7 +14,12 @@ def test_large_shared_arrays_are_settled_once_a_call(monkeypatch):
     raw = (
         np.arange(1 + 8 * 40, dtype=np.uint8)[1:].view(np.float64).reshape(10, 4)
     )  # across cache lines, as out of a socket
-    shared = {"right": raw, "few": np.zeros(3), "rule": "any", "turned": np.asfortranarray(np.ones((9, 3)))}
+    shared = {
+        "right": raw,
+        "few": np.zeros(3),
+        "rule": "any",
+        "turned": np.asfortranarray(np.ones((9, 3))),
+    }
     once, again = (worker.settled(shared, len, None) for _ in range(2))
     assert once is again
     assert once["right"].ctypes.data % 64 == 0

@@ -1,5 +1,6 @@
-"""Every kernel of the engine in PyTorch under Triton's interpreter, on a pretended card, against the same primitive without kernels; prints what differs.
-Run by ``tests/test_cuda_kernels.py`` in a process of its own, because Triton decides at its import whether it interprets."""
+"""Every kernel of the engine in PyTorch under Triton's interpreter, on a pretended card, against
+the same primitive without kernels; prints what differs. Run by ``tests/test_cuda_kernels.py`` in a
+process of its own, because Triton decides at its import whether it interprets."""
 
 from __future__ import annotations
 
@@ -71,7 +72,8 @@ def mixture(kind: str) -> Callable[[Any], Any]:
     def do(e: Any) -> Any:
         spread = np.full((3, 4), 0.7) if kind == "diag" else np.stack([0.7 * np.eye(4)] * 3)
         s = e.gaussian_statistics(
-            e.put(Dense(X), np.abs(X[:, 0])), Gaussians(kind, np.array([0.3, 0.5, 0.2]), X[:3] + 0.1, spread)
+            e.put(Dense(X), np.abs(X[:, 0])),
+            Gaussians(kind, np.array([0.3, 0.5, 0.2]), X[:3] + 0.1, spread),
         )
         return [s.mean, s.scatter, s.bound, s.counts]
 
@@ -79,18 +81,24 @@ def mixture(kind: str) -> Callable[[Any], Any]:
 
 
 def gibbs(e: Any) -> Any:
-    """Topics of all tokens after two sweeps: the kernel draws the same ones, since no sum comes near a number that was drawn."""
+    """Topics of all tokens after two sweeps: the kernel draws the same ones, since no sum comes
+    near a number that was drawn."""
     chain.chains.EXACT_TOKENS = 0
     own = e.topic_chain(counts(e), PHI, np.full(K, 0.2), 0.1, 3)
     values = [own.sweep(PRIOR, average=True) for _ in range(2)]
     return [own.counts(), own.mean_counts(), own.state()["topics"], np.array(values)]
 
 
-IDS = np.concatenate([rng.permutation(60), rng.permutation(60)[:30]]).astype(np.int32)  # no word twice in a window
-TEXT = Pieces.of(IDS, np.array([0, 30, 31, 70, 90]), np.linspace(0.6, 1, 60), rng.random(60) + 0.1, 25)
+# no word twice in a window
+IDS = np.concatenate([rng.permutation(60), rng.permutation(60)[:30]]).astype(np.int32)
+TEXT = Pieces.of(
+    IDS, np.array([0, 30, 31, 70, 90]), np.linspace(0.6, 1, 60), rng.random(60) + 0.1, 25
+)
 
 
-def skip_gram(together: bool, bias: int, part: tuple[int, int] = (0, len(TEXT))) -> Callable[[Any], Any]:
+def skip_gram(
+    together: bool, bias: int, part: tuple[int, int] = (0, len(TEXT))
+) -> Callable[[Any], Any]:
     """Programs follow one another here, so that shared tables are those of one thread."""
 
     def do(e: Any) -> Any:
@@ -99,18 +107,26 @@ def skip_gram(together: bool, bias: int, part: tuple[int, int] = (0, len(TEXT)))
             first[0, :, bias] = 1.0
         x, y = (e.window_table(side) for side in first)
         rule = WindowRule(3, 5, 0.8, 7, bias)
-        told = e.pair_step(TEXT, x, y, part, rule, rates=(0.1, 0.02), seed=2**62 + 7, together=together)
+        told = e.pair_step(
+            TEXT, x, y, part, rule, rates=(0.1, 0.02), seed=2**62 + 7, together=together
+        )
         return [e.get(x)[:60, :7], e.get(y)[:60, :7], np.array(told)]
 
     return do
 
 
 def glove(e: Any) -> Any:
-    """Each entry once, in whatever order: with words of their own, none of them matters to another. Against ``plain``, whose roots are exact too."""
+    """Each entry once, in whatever order: with words of their own, none of them matters to another.
+    Against ``plain``, whose roots are exact too."""
     e = e if words.usable(None) else engine_named("plain")
     alone = sparse.csr_matrix(np.diag(np.arange(1.0, 8.0)).astype(np.float32))
     table = e.glove_table(
-        e.put(Counts(alone.indptr, alone.indices, alone.data, 7), None, np.linspace(0.2, 1, 7).astype(np.float32)), 5
+        e.put(
+            Counts(alone.indptr, alone.indices, alone.data, 7),
+            None,
+            np.linspace(0.2, 1, 7).astype(np.float32),
+        ),
+        5,
     )
     start = np.ones((7, 3 * (K + 1)), np.float32)
     start[:, : K + 1] = np.sin(np.arange(7.0 * (K + 1))).reshape(7, -1)
@@ -120,7 +136,9 @@ def glove(e: Any) -> Any:
     return [*(np.asarray(e.get(side)) for side in sides), e.glove_loss(table, *sides)]
 
 
-ROWS_WIDE = (rng.standard_normal((50, 520)) * np.exp(rng.standard_normal(520) * 4) + 7).astype(np.float32)
+ROWS_WIDE = (rng.standard_normal((50, 520)) * np.exp(rng.standard_normal(520) * 4) + 7).astype(
+    np.float32
+)
 """More columns than it takes to split numbers into halves, in units that are far apart."""
 UNITS = ROWS_WIDE.std(0).astype(np.float64)
 
@@ -149,7 +167,15 @@ def narrow_draws(e: Any) -> Any:
     """Columns enough for two tiles of a square; the columns of a row lie well apart."""
     k, normal_equations.NARROW = 70, ("cpu",)
     right = np.sin(np.arange(COLUMNS * k) ** 1.1).reshape(COLUMNS, k)
-    found = e.ridge_rows(seen(e), right, RidgeRule(0.3), own=2.5, base=np.eye(k), prior=np.ones((1, k)), noise=np.cos(np.arange(ROWS * k)).reshape(ROWS, k))
+    found = e.ridge_rows(
+        seen(e),
+        right,
+        RidgeRule(0.3),
+        own=2.5,
+        base=np.eye(k),
+        prior=np.ones((1, k)),
+        noise=np.cos(np.arange(ROWS * k)).reshape(ROWS, k),
+    )
     normal_equations.NARROW = ("cuda",)
     return found.left
 
@@ -161,7 +187,9 @@ CASES: dict[str, Callable[[Any], Any]] = {
     "products with many columns": wide_gram(None, ROWS_WIDE.mean(0, dtype=np.float64)),
     "weighted products with many columns": wide_gram(np.linspace(0, 2, 50), None),
     "rough products with many columns": wide_gram(None, ROWS_WIDE.mean(0, dtype=np.float64), True),
-    "column moments": lambda e: e.column_moments(e.put(Dense(ROWS_WIDE[:, 100:150]), np.linspace(0, 2, 50))),
+    "column moments": lambda e: e.column_moments(
+        e.put(Dense(ROWS_WIDE[:, 100:150]), np.linspace(0, 2, 50))
+    ),
     "column moments of counts": lambda e: e.column_moments(counts(e)),
     "times": lambda e: e.times(counts(e), V, None),
     "times_t": lambda e: e.times_t(counts(e), U, None),
@@ -178,21 +206,35 @@ CASES: dict[str, Callable[[Any], Any]] = {
     "skip-gram, repeatable": skip_gram(False, -1),
     "glove": glove,
     "hals_rows": lambda e: e.hals_rows(GRAM, U, np.abs(U), 0.01, sweeps=4),
-    "hals_seen": lambda e: e.hals_seen(seen(e, np.abs(csr.data) + 0.5), np.abs(V), np.abs(U), l1=0.01, l2=0.02, sweeps=3),
-    "hals_seen in float64": lambda e: e.hals_seen(seen(e), np.abs(V).astype(np.float64), np.abs(U).astype(np.float64), sweeps=2),
-    "non-negative ridge": lambda e: e.ridge_rows(seen(e), V, BIASED._replace(nonnegative=True), mean=0.5, start=np.abs(U)),
-    "ridge with biases": lambda e: e.ridge_rows(seen(e), V, BIASED, mean=0.5, offset=V[:, 0].copy()),
+    "hals_seen": lambda e: e.hals_seen(
+        seen(e, np.abs(csr.data) + 0.5), np.abs(V), np.abs(U), l1=0.01, l2=0.02, sweeps=3
+    ),
+    "hals_seen in float64": lambda e: e.hals_seen(
+        seen(e), np.abs(V).astype(np.float64), np.abs(U).astype(np.float64), sweeps=2
+    ),
+    "non-negative ridge": lambda e: e.ridge_rows(
+        seen(e), V, BIASED._replace(nonnegative=True), mean=0.5, start=np.abs(U)
+    ),
+    "ridge with biases": lambda e: e.ridge_rows(
+        seen(e), V, BIASED, mean=0.5, offset=V[:, 0].copy()
+    ),
     "biases alone": lambda e: e.bias_rows(seen(e), BIASED, None, mean=0.5),
     "ridge with a base and draws": lambda e: e.ridge_rows(
         seen(e, np.abs(csr.data) + 0.5), V, RidgeRule(0.3), base=np.eye(K), prior=U, noise=0.5 * U
     ),
-    "ridge with one weight for all": lambda e: e.ridge_rows(seen(e), V, RidgeRule(0.3), own=2.5, other=np.abs(V[:, 0])),
-    "draws with one weight for all": lambda e: e.ridge_rows(seen(e), V, RidgeRule(0.3), own=2.5, noise=U),
+    "ridge with one weight for all": lambda e: e.ridge_rows(
+        seen(e), V, RidgeRule(0.3), own=2.5, other=np.abs(V[:, 0])
+    ),
+    "draws with one weight for all": lambda e: e.ridge_rows(
+        seen(e), V, RidgeRule(0.3), own=2.5, noise=U
+    ),
     "draws in float32 from halves": narrow_draws,
     "ridge with a base": lambda e: e.ridge_rows(seen(e), V, RidgeRule(0.3), base=GRAM, prior=U),
     "ridge of many columns": lambda e: e.ridge_rows(seen(e), WIDE, RidgeRule(0.3, 1.0)),
     **{
-        f"ridge of many columns in {blocks} blocks": lambda e, k=k: e.ridge_rows(seen(e), WIDE[:, :k], BIASED, mean=0.5)
+        f"ridge of many columns in {blocks} blocks": lambda e, k=k: e.ridge_rows(
+            seen(e), WIDE[:, :k], BIASED, mean=0.5
+        )
         for blocks, k in (("two", 20), ("three", 41), ("four", 60), ("four large", 100))
     },
     "conjugate gradients": lambda e: e.ridge_rows(
@@ -212,7 +254,20 @@ def flat(value: Any) -> list[np.ndarray]:
 
 
 def answers(do: Callable[[Any], Any], kernels: bool) -> list[np.ndarray]:
-    for module in (chain, dense, known, mixtures, nonnegative, paired, parts, ridge, sampled, topics, triangles, words):
+    for module in (
+        chain,
+        dense,
+        known,
+        mixtures,
+        nonnegative,
+        paired,
+        parts,
+        ridge,
+        sampled,
+        topics,
+        triangles,
+        words,
+    ):
         module.usable = lambda tensor: kernels  # type: ignore[attr-defined]
     with PretendedCard():
         return flat(do(TorchEngine(1, "cuda")))
@@ -231,6 +286,7 @@ if __name__ == "__main__":
         )
         # a hundred roundings of float32; many columns of few entries are ill-conditioned
         print(
-            f"{name}: {apart:.1e} {'same' if apart < (1e-3 if 'rough' in name else 1e-4 if 'many' in name else 2e-5) else 'DIFFERENT'}",
+            f"{name}: {apart:.1e} "
+            f"{'same' if apart < (1e-3 if 'rough' in name else 1e-4 if 'many' in name else 2e-5) else 'DIFFERENT'}",
             flush=True,
         )

@@ -1,7 +1,10 @@
-"""An engine for tests: ``plain`` behind a wall. Tall arrays come out as handles, and every byte through the doors is counted.
+"""An engine for tests: ``plain`` behind a wall. Tall arrays come out as handles, and every byte
+through the doors is counted.
 
-A handle knows ``shape`` and ``dtype``, gives slices of columns and goes back into primitives; any arithmetic on it fails, as it would on arrays of another
-device. A tall array of the host that reaches a primitive without ``take`` fails as well. ``between(name)`` says how much crossed between the sweeps of a fit.
+A handle knows ``shape`` and ``dtype``, gives slices of columns and goes back into primitives; any
+arithmetic on it fails, as it would on arrays of another device. A tall array of the host that
+reaches a primitive without ``take`` fails as well. ``between(name)`` says how much crossed between
+the sweeps of a fit.
 """
 
 from __future__ import annotations
@@ -35,12 +38,21 @@ class Handle:
         return self._array.dtype
 
     def __getitem__(self, at: Any) -> Handle:
-        if not (isinstance(at, tuple) and len(at) == 2 and at[0] == slice(None) and isinstance(at[1], slice)):
-            raise TypeError(f"[{at!r}] came, wanted a slice of columns: a tall array belongs to the engine")
+        if not (
+            isinstance(at, tuple)
+            and len(at) == 2
+            and at[0] == slice(None)
+            and isinstance(at[1], slice)
+        ):
+            raise TypeError(
+                f"[{at!r}] came, wanted a slice of columns: a tall array belongs to the engine"
+            )
         return Handle(self._array[at])
 
     def __array__(self, *_: Any, **__: Any) -> np.ndarray:
-        raise TypeError("a tall array belongs to the engine; ask for it with engine.get at the end of the fit")
+        raise TypeError(
+            "a tall array belongs to the engine; ask for it with engine.get at the end of the fit"
+        )
 
     def __repr__(self) -> str:
         return f"Handle({self.shape}, {self.dtype})"
@@ -49,14 +61,26 @@ class Handle:
 class HiddenMatrix:
     """A placed matrix that shows what ``protocol.Placed`` allows."""
 
-    SHOWN = ("kind", "rows", "columns", "shape", "dtype", "nnz", "counts", "column_counts", "weighted")
+    SHOWN = (
+        "kind",
+        "rows",
+        "columns",
+        "shape",
+        "dtype",
+        "nnz",
+        "counts",
+        "column_counts",
+        "weighted",
+    )
 
     def __init__(self, host: Host):
         self._host = host
 
     def __getattr__(self, name: str) -> Any:
         if name not in self.SHOWN:
-            raise AttributeError(f"a chapter asked a placed matrix for {name!r}, which only its engine may know")
+            raise AttributeError(
+                f"a chapter asked a placed matrix for {name!r}, which only its engine may know"
+            )
         return getattr(self._host, name)
 
     @property
@@ -65,7 +89,8 @@ class HiddenMatrix:
 
 
 class OpaqueEngine:
-    """``tall`` holds the sizes (N, m, z) whose arrays stay inside; ``strict`` refuses host arrays of these sizes at every primitive."""
+    """``tall`` holds the sizes (N, m, z) whose arrays stay inside; ``strict`` refuses host arrays
+    of these sizes at every primitive."""
 
     name = "opaque"
 
@@ -92,7 +117,9 @@ class OpaqueEngine:
 
     def put(self, *args: Any, **named: Any) -> HiddenMatrix:
         self.log.append(("put", 0))
-        return HiddenMatrix(self.inner_engine.put(*self._inside(args, "put"), **self._inside(named, "put")))
+        return HiddenMatrix(
+            self.inner_engine.put(*self._inside(args, "put"), **self._inside(named, "put"))
+        )
 
     def take(self, array: Any, dtype: Any = None) -> Any:
         """An array of the host, or one of the engine in another precision."""
@@ -126,7 +153,10 @@ class OpaqueEngine:
                 raise TypeError(f"{name} was given a matrix that did not come through engine.put")
             return value
         if self._is_tall(value) and self.strict and name not in DOORS:
-            raise TypeError(f"{name} was given a host array of shape {value.shape}; tall arrays come in by engine.take")
+            raise TypeError(
+                f"{name} was given a host array of shape {value.shape}; tall arrays "
+                "come in by engine.take"
+            )
         return _rebuilt(value, lambda each: self._inside(each, name))
 
     def _outside(self, value: Any) -> Any:
@@ -136,7 +166,8 @@ class OpaqueEngine:
 
 
 def _rebuilt(value: Any, do: Any) -> Any:
-    """Records, tuples, lists and dictionaries with ``do`` of what they hold; anything else as it is."""
+    """Records, tuples, lists and dictionaries with ``do`` of what they hold; anything else as it
+    is."""
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return type(value)(*map(do, value))
     if isinstance(value, (tuple, list)):
@@ -146,6 +177,9 @@ def _rebuilt(value: Any, do: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         held = {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if f.init}
         changed = {name: do(each) for name, each in held.items()}
-        if any(changed[name] is not held[name] and not isinstance(held[name], (dict, list, tuple)) for name in held):
+        if any(
+            changed[name] is not held[name] and not isinstance(held[name], (dict, list, tuple))
+            for name in held
+        ):
             return dataclasses.replace(value, **changed)
     return value

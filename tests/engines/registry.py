@@ -11,14 +11,19 @@ from eckart.engines.blocks.engine import BlocksEngine
 
 
 class Fetched:
-    """An engine whose answers come back as arrays of the host, so that contract tests can look at them."""
+    """An engine whose answers come back as arrays of the host, so that contract tests can look at
+    them."""
 
     def __init__(self, engine: Any):
         self.engine = engine
 
     def __getattr__(self, name: str) -> Any:
         do = getattr(self.engine, name)
-        return do if name in ("put", "at_work") or not callable(do) else lambda *a, **named: self._back(do(*a, **named))
+        return (
+            do
+            if name in ("put", "at_work") or not callable(do)
+            else lambda *a, **named: self._back(do(*a, **named))
+        )
 
     def _back(self, value: Any) -> Any:
         if type(value).__name__ == "DeviceArray":
@@ -43,7 +48,7 @@ if importlib.util.find_spec("torch"):
         PretendedCard().__enter__()  # for the whole process
         DEVICE = "cuda"
     ENGINES["torch"] = Fetched(made(1, DEVICE))
-"""``torch`` runs on CPU tensors, or on the device that ECKART_TORCH_DEVICE names ("cuda", or "pretended": see ``pretended.py``); not judged where PyTorch is
-absent."""
+"""``torch`` runs on CPU tensors, or on the device that ECKART_TORCH_DEVICE names ("cuda", or
+"pretended": see ``pretended.py``); not judged where PyTorch is absent."""
 SLOW = {"three parts": BlocksEngine(1, cut=3)}
 """Judged by `make test-slow`; `tests/test_parts.py` fits every model on it in every run."""

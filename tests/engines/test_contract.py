@@ -60,7 +60,9 @@ def weights(use: bool):
 def assert_close(got, want, dtype, factor=1.0):
     limit = (2e-5 if dtype == np.float32 else 1e-11) * factor
     scale = np.abs(want).max(initial=1e-300)
-    np.testing.assert_allclose(np.asarray(got) / scale, np.asarray(want) / scale, atol=limit, rtol=0)
+    np.testing.assert_allclose(
+        np.asarray(got) / scale, np.asarray(want) / scale, atol=limit, rtol=0
+    )
 
 
 @cases
@@ -99,7 +101,12 @@ def test_gram_times(engine, kind, dtype, weighted, width, centered):
     if centered == "implicitly" and kind == "far from zero":
         pytest.skip("implicit centering is for means that are not large against the spread")
     got = engine.gram_times(engine.put(x, w), v, mean, implicit=centered == "implicitly")
-    assert_close(got, PLAIN.gram_times(PLAIN.put(x, w), v, mean), dtype, 10 if centered == "implicitly" else 3)
+    assert_close(
+        got,
+        PLAIN.gram_times(PLAIN.put(x, w), v, mean),
+        dtype,
+        10 if centered == "implicitly" else 3,
+    )
 
 
 @cases
@@ -161,11 +168,15 @@ def test_inner_and_outer(engine, shape, dtype, weighted):
     got = engine.inner(q, w, om)
     assert got.dtype == np.float64
     assert_close(got, PLAIN.inner(host[0], host[1], om), dtype, 10)
-    assert_close(engine.inner(q[:, 1:], w[:, :1], om), PLAIN.inner(host[0], host[1], om)[1:, :1], dtype, 10)
+    assert_close(
+        engine.inner(q[:, 1:], w[:, :1], om), PLAIN.inner(host[0], host[1], om)[1:, :1], dtype, 10
+    )
     assert engine.outer(q, s).dtype == dtype
     assert_close(engine.get(engine.outer(q, s)), PLAIN.outer(host[0], s), dtype)
     assert_close(engine.get(engine.outer(q, s, plus)), PLAIN.outer(host[0], s, host[2]), dtype)
-    assert_close(engine.get(engine.outer(q, s, plus, -0.3)), PLAIN.outer(host[0], s, host[2], -0.3), dtype)
+    assert_close(
+        engine.get(engine.outer(q, s, plus, -0.3)), PLAIN.outer(host[0], s, host[2], -0.3), dtype
+    )
 
 
 def test_eigh_top(engine):
@@ -211,7 +222,9 @@ def test_gap_kernels(kernel, k, weighted):
     for threads in (1, 3):
         for got, right in zip(kernel.gap_statistics(seen, w, mean, 0.7, om, threads), want):
             assert_close(got, np.asarray(right), np.float64)
-        for got, right in zip(kernel.gap_codes(seen, w, mean, 0.7, threads), PLAIN.gap_codes(seen, w, mean, 0.7)):
+        for got, right in zip(
+            kernel.gap_codes(seen, w, mean, 0.7, threads), PLAIN.gap_codes(seen, w, mean, 0.7)
+        ):
             assert_close(got, right, np.float64, 10)
 
 
@@ -224,7 +237,8 @@ def test_rows_with_the_same_gaps_share_their_work(engine, weighted):
     om = weights(True)[:300] if weighted else None
     seen, (w, mean) = Observed.from_nan(x), (rng.standard_normal((9, 4)), rng.standard_normal(9))
     for got, right in zip(
-        engine.gap_statistics(engine.put(seen, om), w, mean, 0.7), PLAIN.gap_statistics(PLAIN.put(seen, om), w, mean, 0.7)
+        engine.gap_statistics(engine.put(seen, om), w, mean, 0.7),
+        PLAIN.gap_statistics(PLAIN.put(seen, om), w, mean, 0.7),
     ):
         assert_close(got, np.asarray(right), np.float64)
 
@@ -246,7 +260,9 @@ def test_gaps_start_solve_and_expected_codes(engine, dtype, weighted):
     assert_close(engine.gram_times(got, v, mean), PLAIN.gram_times(want, v, mean), np.float64, 10)
     u, gain = np.linalg.qr(rng.standard_normal((9, 3)))[0], np.array([2.0, 1.0, 0.0])
     assert_close(
-        engine.get(engine.gap_expect(got, u, gain, mean, 0.7)), PLAIN.gap_expect(want, u, gain, mean, 0.7), dtype
+        engine.get(engine.gap_expect(got, u, gain, mean, 0.7)),
+        PLAIN.gap_expect(want, u, gain, mean, 0.7),
+        dtype,
     )
     stats = PLAIN.gap_statistics(want, u * gain, mean, 0.7)
     for a, b in zip(engine.gap_solve(stats), PLAIN.gap_solve(stats)):
@@ -265,17 +281,29 @@ def test_svd_sketch_entries_and_scale(engine, kind, dtype, weighted, centered):
     assert (got.rows, got.weight) == (want.rows, pytest.approx(want.weight))
     assert_close(got.mean, want.mean, dtype)
     assert_close(got.values, want.values, dtype, 10)
-    assert_close((got.right.T * got.values**2) @ got.right, (want.right.T * want.values**2) @ want.right, dtype, 10)
+    assert_close(
+        (got.right.T * got.values**2) @ got.right,
+        (want.right.T * want.values**2) @ want.right,
+        dtype,
+        10,
+    )
     fresh = Sketch(N, 30, np.dtype(np.float64), centered)  # wider than the data: nothing is lost
     a, b = engine.sketch(engine.put(x, w), fresh), PLAIN.sketch(PLAIN.put(x, w), fresh)
     assert a.rows == b.rows == ROWS
-    for p, q in ((a.weight, b.weight), (a.total, b.total), (a.mean, b.mean), (a.b.T @ a.b, b.b.T @ b.b)):
+    for p, q in (
+        (a.weight, b.weight),
+        (a.total, b.total),
+        (a.mean, b.mean),
+        (a.b.T @ a.b, b.b.T @ b.b),
+    ):
         assert_close(p, q, dtype, 10)
     entries = engine.entries(engine.put(x))
     assert entries.dtype == dtype
     np.testing.assert_array_equal(entries, PLAIN.entries(PLAIN.put(x)))
     assert engine.largest(engine.put(x)) == np.abs(entries).max()
-    np.testing.assert_array_equal(engine.entries(engine.scaled(engine.put(x, w), 0.5)), entries * dtype(0.5))
+    np.testing.assert_array_equal(
+        engine.entries(engine.scaled(engine.put(x, w), 0.5)), entries * dtype(0.5)
+    )
 
 
 @pytest.mark.parametrize("record", ["columns", "seen", "gaps", "sketch"])
@@ -291,7 +319,9 @@ def test_every_record_of_a_sum_merges(record):
         "gaps": lambda at: PLAIN.gap_statistics(
             PLAIN.put(Observed.from_nan(gappy[at]), om[at]), np.eye(4)[:, :2], x.mean(axis=0), 0.5
         ),
-        "sketch": lambda at: PLAIN.sketch(PLAIN.put(Dense(x[at]), om[at]), Sketch(4, 9, np.dtype(np.float64), True)),
+        "sketch": lambda at: PLAIN.sketch(
+            PLAIN.put(Dense(x[at]), om[at]), Sketch(4, 9, np.dtype(np.float64), True)
+        ),
     }[record]
     a, b, c = (measure(slice(i, i + 30)) for i in (0, 30, 60))
     whole = measure(slice(None))
@@ -341,7 +371,11 @@ def test_bad_entries_never_pass(engine, call, form):
 
     def placed():
         return engine.put(
-            Dense(x if form == "array" else IteratorBlocks([x[i : i + 777] for i in range(0, ROWS, 777)]))
+            Dense(
+                x
+                if form == "array"
+                else IteratorBlocks([x[i : i + 777] for i in range(0, ROWS, 777)])
+            )
         )
 
     x[4321, 11] = np.nan
@@ -381,7 +415,8 @@ def test_bits_do_not_depend_on_threads():
 
 
 def test_64_bit_indices():
-    """Index arrays of 64 bits give what 32 bits give, and row pointers beyond 2^31 are not truncated."""
+    """Index arrays of 64 bits give what 32 bits give, and row pointers beyond 2^31 are not
+    truncated."""
     s = make("sparse", np.float64)
     wide = Counts(s.indptr.astype(np.int64), s.indices.astype(np.int64), s.data, s.n_columns)
     engine = ENGINES["cpu, 1 thread"]
@@ -395,7 +430,8 @@ def test_64_bit_indices():
 @dtypes
 @pytest.mark.parametrize("rounds", [False, True], ids=["at once", "rounds"])
 def test_tiles_give_the_products_of_plain_rows(weighted, dtype, rounds, monkeypatch):
-    """Large sparse data are copied into tiles for repeated products; the products do not change, whether a thread takes a group of chunks or shares it."""
+    """Large sparse data are copied into tiles for repeated products; the products do not change,
+    whether a thread takes a group of chunks or shares it."""
     if rounds:  # eleven chunks, five at a time
         from eckart.engines.cpu.entries import tiles
 
@@ -405,7 +441,8 @@ def test_tiles_give_the_products_of_plain_rows(weighted, dtype, rounds, monkeypa
     rows, n, each = 5500, 3000, 300
     columns = np.minimum((n * rng.random((rows, each)) ** 3).astype(np.int64), n - 1)
     s = sparse.csr_array(
-        (rng.standard_normal(rows * each), (np.repeat(np.arange(rows), each), columns.ravel())), shape=(rows, n)
+        (rng.standard_normal(rows * each), (np.repeat(np.arange(rows), each), columns.ravel())),
+        shape=(rows, n),
     )
     x = Counts.from_scipy(s.astype(dtype))
     w = rng.random(rows) if weighted else None
@@ -437,7 +474,8 @@ COLUMNS = 300
 
 
 def ratings(dtype, kind: str = "ratings") -> Observed:
-    """Rows of 0 to 300 entries; an empty column, repeated values, and for implicit feedback strengths > 0."""
+    """Rows of 0 to 300 entries; an empty column, repeated values, and for implicit feedback
+    strengths > 0."""
     rng = np.random.default_rng(3)
     x = rng.standard_normal((40, COLUMNS)) + 2
     x[rng.random(x.shape) < rng.random((40, 1))] = np.nan
@@ -459,9 +497,15 @@ RULES = {
     "draws": (RidgeRule(0.4), ("weights", "base", "prior", "noise")),
     "draws with bias": (RidgeRule(0.4, bias=True, bias_l2=1.0), ("base", "noise")),
     "implicit": (RidgeRule(0.01, 1.0, alpha=2.0, extra=30.0), ("base",)),
-    "implicit, unobserved zeros": (RidgeRule(0.01, 0.5, alpha=2.0, shift=0.3, extra=30.0), ("base",)),
+    "implicit, unobserved zeros": (
+        RidgeRule(0.01, 0.5, alpha=2.0, shift=0.3, extra=30.0),
+        ("base",),
+    ),
     "nonnegative": (RidgeRule(0.5, nonnegative=True), ("weights", "offset", "start")),
-    "nonnegative, implicit": (RidgeRule(0.01, 1.0, nonnegative=True, alpha=1.0, extra=30.0), ("base", "start")),
+    "nonnegative, implicit": (
+        RidgeRule(0.01, 1.0, nonnegative=True, alpha=1.0, extra=30.0),
+        ("base", "start"),
+    ),
     "no ridge": (RidgeRule(0.0), ()),
     "no ridge, bias": (RidgeRule(0.0, bias=True, bias_l2=0.5), ("offset",)),
 }
@@ -500,13 +544,16 @@ def plain_rows(name: str, k: int, dtype):
 @pytest.mark.parametrize("k", [1, 16, 37])
 @dtypes
 def test_ridge_rows(engine, name, k, dtype, monkeypatch):
-    monkeypatch.setattr("eckart.engines.cpu.ridge.schedule.WORTH", 0.0)  # rows with few entries by their own kernel, as in large data
+    monkeypatch.setattr(
+        "eckart.engines.cpu.ridge.schedule.WORTH", 0.0
+    )  # rows with few entries by their own kernel, as in large data
     rule, names = RULES[name]
     x, right, more = ridge_problem(name, k, dtype)
     got, want = engine.ridge_rows(x, right, rule, **more), plain_rows(name, k, dtype)
     assert got.left.shape == (x.shape[0], k)
     assert got.left.dtype == dtype
-    if rule.nonnegative:  # by coordinate descent, which nears the minimum: judged by its value, and loosely by place
+    # by coordinate descent, which nears the minimum: judged by its value, and loosely by place
+    if rule.nonnegative:
         assert (got.left >= 0).all()
         assert want.value * (1 - 1e-5) <= got.value <= want.value * (1 + 1e-4)
         assert_close(got.left, want.left, np.float32, 100)
@@ -522,11 +569,14 @@ def test_ridge_rows(engine, name, k, dtype, monkeypatch):
         assert np.abs(got.left[5]).max() < 1e-6  # nothing seen, nothing claimed
 
 
-@pytest.mark.parametrize("name", ["one ridge", "ridge by count", "implicit", "implicit, unobserved zeros"])
+@pytest.mark.parametrize(
+    "name", ["one ridge", "ridge by count", "implicit", "implicit, unobserved zeros"]
+)
 @pytest.mark.parametrize("k", [5, 37])
 @dtypes
 def test_ridge_rows_by_conjugate_gradients(engine, name, k, dtype):
-    """Many steps end at the minimum; few steps from ``start`` lie between it and where they began, and nearer with every step."""
+    """Many steps end at the minimum; few steps from ``start`` lie between it and where they began,
+    and nearer with every step."""
     x, right, more = ridge_problem(name, k, dtype)
     rule, want = RULES[name][0], plain_rows(name, k, dtype)
     start = ridge_arguments(("start",), x, k, dtype)["start"]
@@ -548,23 +598,39 @@ def test_every_argument_of_ridge_rows_matters(engine, dtype):
     right = np.random.default_rng(9).standard_normal((COLUMNS, k)).astype(dtype)
     plain = engine.ridge_rows(x, right, RidgeRule(0.7)).left
     for name in ("weights", "offset", "base", "prior", "noise"):
-        other = engine.ridge_rows(x, right, RidgeRule(0.7), **ridge_arguments((name,), x, k, dtype)).left
+        other = engine.ridge_rows(
+            x, right, RidgeRule(0.7), **ridge_arguments((name,), x, k, dtype)
+        ).left
         assert np.abs(other - plain).max() > 1e-2, name
-    for rule in (RidgeRule(0.8), RidgeRule(0.7, 1.0), RidgeRule(0.7, bias=True), RidgeRule(0.7, nonnegative=True)):
+    for rule in (
+        RidgeRule(0.8),
+        RidgeRule(0.7, 1.0),
+        RidgeRule(0.7, bias=True),
+        RidgeRule(0.7, nonnegative=True),
+    ):
         assert np.abs(engine.ridge_rows(x, right, rule).left - plain).max() > 1e-3, rule
 
 
 def test_noise_draws_from_the_posterior(engine):
-    """u + R^-1 z, R^T R = G: over draws of z the covariance is G^-1, and with R upper triangular R z' = e_1 is known exactly."""
+    """u + R^-1 z, R^T R = G: over draws of z the covariance is G^-1, and with R upper triangular R
+    z' = e_1 is known exactly."""
     rng = np.random.default_rng(0)
     k, draws = 5, 4000
     right = rng.standard_normal((COLUMNS, k))
-    one = Observed.from_nan(np.where(rng.random((1, COLUMNS)) < 0.1, rng.standard_normal((1, COLUMNS)), np.nan))
+    one = Observed.from_nan(
+        np.where(rng.random((1, COLUMNS)) < 0.1, rng.standard_normal((1, COLUMNS)), np.nan)
+    )
     many = Observed.from_codes(
-        np.repeat(np.arange(draws), one.nnz), np.tile(one.indices, draws), np.tile(one.data, draws), (draws, COLUMNS)
+        np.repeat(np.arange(draws), one.nnz),
+        np.tile(one.indices, draws),
+        np.tile(one.data, draws),
+        (draws, COLUMNS),
     )
     mean = engine.ridge_rows(one, right, RidgeRule(0.5)).left
-    u = engine.ridge_rows(many, right, RidgeRule(0.5), noise=rng.standard_normal((draws, k))).left - mean
+    u = (
+        engine.ridge_rows(many, right, RidgeRule(0.5), noise=rng.standard_normal((draws, k))).left
+        - mean
+    )
     gram = right[one.indices].T @ right[one.indices] + 0.5 * np.eye(k)
     whitened = u @ np.linalg.cholesky(gram)
     np.testing.assert_allclose(whitened.T @ whitened / draws, np.eye(k), atol=0.1)
@@ -573,7 +639,9 @@ def test_noise_draws_from_the_posterior(engine):
 @dtypes
 def test_rank_above_the_data_without_ridge_is_of_least_norm(engine, dtype):
     rng = np.random.default_rng(0)
-    x = Observed.from_nan(np.where(rng.random((20, 12)) < 0.5, rng.standard_normal((20, 12)), np.nan).astype(dtype))
+    x = Observed.from_nan(
+        np.where(rng.random((20, 12)) < 0.5, rng.standard_normal((20, 12)), np.nan).astype(dtype)
+    )
     right = rng.standard_normal((12, 20)).astype(dtype)
     left = engine.ridge_rows(x, right, RidgeRule(0.0)).left
     for i in range(20):
@@ -584,11 +652,15 @@ def test_rank_above_the_data_without_ridge_is_of_least_norm(engine, dtype):
 
 @dtypes
 def test_dependent_factor_columns_without_ridge_stay_finite(engine, dtype):
-    """Rows with many entries whose Gram matrix is singular all the same: twins among the columns of V."""
+    """Rows with many entries whose Gram matrix is singular all the same: twins among the columns of
+    V."""
     x, rng = ratings(dtype), np.random.default_rng(0)
     right = rng.standard_normal((COLUMNS, 4)).astype(dtype)
     twin = np.column_stack([right, right[:, :2], np.zeros((COLUMNS, 1), dtype)])
-    got, want = engine.ridge_rows(x, twin, RidgeRule(0.0)), PLAIN.ridge_rows(x, twin, RidgeRule(0.0))
+    got, want = (
+        engine.ridge_rows(x, twin, RidgeRule(0.0)),
+        PLAIN.ridge_rows(x, twin, RidgeRule(0.0)),
+    )
     assert_close(got.left, want.left, dtype, 1e3)
     assert_close(got.value, want.value, dtype, 100)
 
@@ -610,7 +682,11 @@ def test_bias_rows(engine, dtype, weighted):
 @pytest.mark.parametrize("k", [0, 1, 3, 8, 21])
 def test_products_at_the_stored_entries(engine, k, dtype):
     rng = np.random.default_rng(k)
-    x = Observed.from_nan(np.where(rng.random((230, 170)) < 0.3, rng.standard_normal((230, 170)), np.nan).astype(dtype))
+    x = Observed.from_nan(
+        np.where(rng.random((230, 170)) < 0.3, rng.standard_normal((230, 170)), np.nan).astype(
+            dtype
+        )
+    )
     placed = engine.put(x)
     u, v = rng.standard_normal((230, k)).astype(dtype), rng.standard_normal((170, k)).astype(dtype)
     data = rng.standard_normal(x.nnz).astype(dtype)
@@ -622,8 +698,14 @@ def test_products_at_the_stored_entries(engine, k, dtype):
     turned = engine.by_columns(placed, at)
     np.testing.assert_array_equal(engine.get(turned), PLAIN.by_columns(x, data))
     if k:
-        assert_close(engine.get(engine.entry_times(placed, at, right)), PLAIN.entry_times(x, data, v), dtype)
-        assert_close(engine.get(engine.entry_times_t(placed, turned, left)), PLAIN.entry_times_t(x, PLAIN.by_columns(x, data), u), dtype)
+        assert_close(
+            engine.get(engine.entry_times(placed, at, right)), PLAIN.entry_times(x, data, v), dtype
+        )
+        assert_close(
+            engine.get(engine.entry_times_t(placed, turned, left)),
+            PLAIN.entry_times_t(x, PLAIN.by_columns(x, data), u),
+            dtype,
+        )
         r = engine.triangle(left)
         assert_close(r.T @ r, u.T.astype(np.float64) @ u, dtype, 10)
         np.testing.assert_allclose(np.tril(r, -1), 0, atol=0)
@@ -647,7 +729,10 @@ def test_columns_are_written_where_they_belong(engine, rows, columns, dtype):
 @pytest.mark.parametrize("k", [1, 7, 16, 33])
 def test_sampled(engine, dtype, k):
     x, rng = ratings(dtype), np.random.default_rng(1)
-    left, right = rng.standard_normal((40, k)).astype(dtype), rng.standard_normal((COLUMNS, k)).astype(dtype)
+    left, right = (
+        rng.standard_normal((40, k)).astype(dtype),
+        rng.standard_normal((COLUMNS, k)).astype(dtype),
+    )
     got = engine.sampled(x, left, right)
     assert got.dtype == dtype
     assert_close(got, PLAIN.sampled(x, left, right), dtype)
@@ -677,13 +762,21 @@ def test_top_columns(engine, dtype, n, masked):
 
 def test_top_columns_over_several_tiles_of_columns(engine):
     rng = np.random.default_rng(2)
-    left, right = rng.integers(-3, 4, (20, 5)).astype(float), rng.integers(-3, 4, (5001, 5)).astype(float)
+    left, right = (
+        rng.integers(-3, 4, (20, 5)).astype(float),
+        rng.integers(-3, 4, (5001, 5)).astype(float),
+    )
     # columns that are left out ascend in some rows and stand in any order in others; row 0 has none
     seen = [rng.permutation(5001)[: 700 * (i > 0)] for i in range(20)]
-    indices = np.concatenate([np.sort(row) if i % 2 else row for i, row in enumerate(seen)]).astype(np.int32)
+    indices = np.concatenate([np.sort(row) if i % 2 else row for i, row in enumerate(seen)]).astype(
+        np.int32
+    )
     hidden = np.concatenate([[0], np.cumsum([len(row) for row in seen])]), indices, np.arange(20)
     for more in (None, hidden):
-        for got, want in zip(engine.top_columns(left, right, 33, None, more), PLAIN.top_columns(left, right, 33, None, more)):
+        for got, want in zip(
+            engine.top_columns(left, right, 33, None, more),
+            PLAIN.top_columns(left, right, 33, None, more),
+        ):
             np.testing.assert_array_equal(got, want)
 
 
@@ -696,7 +789,9 @@ def test_completion_bits_do_not_depend_on_threads():
         parts = []
         for rule, names in RULES.values():
             y = ratings(np.float32, "strengths") if rule.alpha else x
-            parts.append(engine.ridge_rows(y, right, rule, **ridge_arguments(names, y, 20, np.float32)).left)
+            parts.append(
+                engine.ridge_rows(y, right, rule, **ridge_arguments(names, y, 20, np.float32)).left
+            )
         parts += [engine.sampled(x, parts[0], right), *engine.top_columns(parts[0], right, 9)]
         results.append(b"".join(p.tobytes() for p in parts))
     assert results[0] == results[1] == results[2]

@@ -1,4 +1,5 @@
-"""Rows with gaps on a device, where the CPU engine would give the same answers: that they were made there, group by group, whatever the groups are."""
+"""Rows with gaps on a device, where the CPU engine would give the same answers: that they were made
+there, group by group, whatever the groups are."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ def device(request):
 
 
 def gappy(rows: int, n: int, seed: int = 0) -> np.ndarray:
-    """Rows of which a third are complete, a third have one of two patterns, and the rest gaps of their own; one without any entry, one column hardly seen."""
+    """Rows of which a third are complete, a third have one of two patterns, and the rest gaps of
+    their own; one without any entry, one column hardly seen."""
     rng = np.random.default_rng(seed)
     x = 2 * rng.standard_normal((rows, n))
     third = rows // 3
@@ -53,10 +55,16 @@ def test_mixtures_of_rows_with_gaps(device, kind, form):
     matrix = Observed.from_nan(x) if form == "entries" else Dense(x)
     theta, rng = make(kind, 5, 3)[1], np.random.default_rng(1)
     w = rng.random(420) * (rng.random(420) < 0.8)
-    assert_same(device.gaussian_statistics(device.put(matrix, w), theta), JUDGE.gaussian_statistics(JUDGE.put(matrix, w), theta))
+    assert_same(
+        device.gaussian_statistics(device.put(matrix, w), theta),
+        JUDGE.gaussian_statistics(JUDGE.put(matrix, w), theta),
+    )
     placed = device.put(matrix)
     for given in ({}, {"shares": True}, {"fill": True}):
-        for got, want in zip(device.gaussian_posteriors(placed, theta, **given), JUDGE.gaussian_posteriors(matrix, theta, **given)):
+        for got, want in zip(
+            device.gaussian_posteriors(placed, theta, **given),
+            JUDGE.gaussian_posteriors(matrix, theta, **given),
+        ):
             assert (got is None) == (want is None)
             if want is not None:
                 np.testing.assert_allclose(got, want, rtol=1e-8, atol=1e-9)
@@ -69,12 +77,15 @@ def test_more_columns_than_a_word_has_bits(device, kind):
     x = np.random.default_rng(2).standard_normal((140, 70))
     x[::2, 68], x[1::2, 69] = np.nan, np.nan
     theta = make(kind, 70, 2)[1]
-    assert_same(device.gaussian_statistics(Dense(x), theta), JUDGE.gaussian_statistics(Dense(x), theta))
+    assert_same(
+        device.gaussian_statistics(Dense(x), theta), JUDGE.gaussian_statistics(Dense(x), theta)
+    )
     assert not device.fallen
 
 
 def test_small_components_far_apart_keep_their_digits(device):
-    """Spreads of 1e-5 at distances of a thousand: a square that is expanded would be wrong in its third digit."""
+    """Spreads of 1e-5 at distances of a thousand: a square that is expanded would be wrong in its
+    third digit."""
     rng = np.random.default_rng(3)
     means = 1e3 * rng.standard_normal((3, 4))
     x = means[rng.integers(0, 3, 90)] + 1e-5 * rng.standard_normal((90, 4))
@@ -98,7 +109,8 @@ def test_complete_rows_are_filled_with_themselves(device, kind):
 
 
 def test_factors_of_a_stream_and_of_rows_far_from_the_mean(device):
-    """Complete rows in several blocks, weights and all; loadings large against the spread cost no digits that matter."""
+    """Complete rows in several blocks, weights and all; loadings large against the spread cost no
+    digits that matter."""
     x, theta = make("factor", 11, 3)
     theta = replace(theta, loadings=1e3 * theta.loadings)
     w = np.linspace(0, 2, len(x))
@@ -118,16 +130,24 @@ def test_a_covariance_without_a_root_is_left_to_the_cpu(device):
     got, want = (e.gaussian_statistics(Dense(x), theta) for e in (device, CPU))
     assert np.isfinite(want.bound)
     assert_same(got, want)
-    for got, want in zip(device.gaussian_posteriors(Dense(x), theta, shares=True), CPU.gaussian_posteriors(Dense(x), theta, shares=True)):
+    for got, want in zip(
+        device.gaussian_posteriors(Dense(x), theta, shares=True),
+        CPU.gaussian_posteriors(Dense(x), theta, shares=True),
+    ):
         np.testing.assert_array_equal(got, want)
 
 
 @pytest.mark.parametrize("patterns", [0, 4])
 def test_gaps_of_one_gaussian_in_many_blocks(device, patterns):
-    """Blocks of some rows, cut inside runs of rows with the same gaps; sums are added as they come and not held for all blocks."""
+    """Blocks of some rows, cut inside runs of rows with the same gaps; sums are added as they come
+    and not held for all blocks."""
     rng = np.random.default_rng(8)
     x = rng.standard_normal((300, 9)) + 3
-    x[(rng.random((patterns, 9)) < 0.4)[rng.integers(0, patterns, 300)] if patterns else rng.random(x.shape) < 0.4] = np.nan
+    x[
+        (rng.random((patterns, 9)) < 0.4)[rng.integers(0, patterns, 300)]
+        if patterns
+        else rng.random(x.shape) < 0.4
+    ] = np.nan
     seen, w, mean = Observed.from_nan(x), rng.standard_normal((9, 4)), rng.standard_normal(9)
     device.room.chunk = 2**12
     placed = device.put(seen)
@@ -135,13 +155,16 @@ def test_gaps_of_one_gaussian_in_many_blocks(device, patterns):
     for _ in range(2):  # found runs, then kept ones
         for got, right in zip(device.gap_statistics(placed, w, mean, 0.7), want):
             np.testing.assert_allclose(got, right, rtol=1e-9, atol=1e-9 * np.abs(right).max())
-    for got, right in zip(Fetched(device).gap_codes(placed, w, mean, 0.7), JUDGE.gap_codes(seen, w, mean, 0.7)):
+    for got, right in zip(
+        Fetched(device).gap_codes(placed, w, mean, 0.7), JUDGE.gap_codes(seen, w, mean, 0.7)
+    ):
         np.testing.assert_allclose(got, right, rtol=1e-8, atol=1e-9)
     assert not device.fallen
 
 
 def test_noise_that_rounding_hides_is_left_to_the_cpu(device):
-    """Fewer entries than codes and a noise below the rounding of W^T W: there is no Cholesky factor."""
+    """Fewer entries than codes and a noise below the rounding of W^T W: there is no Cholesky
+    factor."""
     rng = np.random.default_rng(9)
     x = rng.standard_normal((40, 9))
     x[:, 3:] = np.nan
@@ -170,7 +193,10 @@ def test_families_of_many_blocks(device, family):
         np.testing.assert_allclose(got[2], want[2])
         for name, a in want[3].arrays.items():
             np.testing.assert_allclose(got[3].arrays[name], a)
-        a, b = (e.family_posteriors(m, family, weights, parameters) for e, m in ((device, placed), (JUDGE, Dense(x))))
+        a, b = (
+            e.family_posteriors(m, family, weights, parameters)
+            for e, m in ((device, placed), (JUDGE, Dense(x)))
+        )
         np.testing.assert_allclose(a.loglik, b.loglik)
     assert not device.fallen
 
@@ -181,14 +207,18 @@ def test_a_stream_with_gaps_is_left_to_the_cpu(device):
     rng, family = np.random.default_rng(1), Bernoulli()
     parameters = family.weighted_fit(np.nan_to_num(x), rng.dirichlet(np.ones(2), 140))
     stream = Dense(IteratorBlocks([x[i : i + 70] for i in range(0, 140, 70)]))
-    got, want = (e.family_statistics(e.put(m), family, np.array([0.5, 0.5]), parameters) for e, m in ((device, stream), (JUDGE, Dense(x))))
+    got, want = (
+        e.family_statistics(e.put(m), family, np.array([0.5, 0.5]), parameters)
+        for e, m in ((device, stream), (JUDGE, Dense(x)))
+    )
     np.testing.assert_allclose(got[1], want[1])
     assert device.fallen == {"family_statistics"}
 
 
 @pytest.mark.parametrize("family", [Bernoulli(), Multinomial()])
 def test_blocks_of_a_stream_are_let_go(device, family, monkeypatch):
-    """Rows that have no room on the device pass through it: no more than two blocks are there at once."""
+    """Rows that have no room on the device pass through it: no more than two blocks are there at
+    once."""
     alive, most, blocks = [], [0], Held.blocks
 
     def watched(self, watch=None):

@@ -20,7 +20,8 @@ def engine(request):
 
 
 def entries(rows=40, columns=23, dtype=np.float64, seed=0):
-    """Sparse rows, some of them empty, a column that nobody has, values that differ, and a stored zero."""
+    """Sparse rows, some of them empty, a column that nobody has, values that differ, and a stored
+    zero."""
     rng = np.random.default_rng(seed)
     a = rng.random((rows, columns)) * (rng.random((rows, columns)) < 0.2)
     a[3] = 0
@@ -53,12 +54,21 @@ def test_gram_matrices(engine, dtype):
 def test_zero_diagonal_ridge_in_blocks(engine, size, dtype, monkeypatch):
     monkeypatch.setattr(ridge, "BLOCK", 8)
     monkeypatch.setattr(ridge, "TILE", 8)
-    gram = JUDGE.column_gram(JUDGE.put(entries(60, size)) if size > 5 else JUDGE.put(entries(60, 6)), dtype)
+    gram = JUDGE.column_gram(
+        JUDGE.put(entries(60, size)) if size > 5 else JUDGE.put(entries(60, 6)), dtype
+    )
     memory = gram.copy()
-    found, wanted = engine.zero_diagonal_ridge(memory, 0.3), JUDGE.zero_diagonal_ridge(gram.copy(), 0.3)
+    found, wanted = (
+        engine.zero_diagonal_ridge(memory, 0.3),
+        JUDGE.zero_diagonal_ridge(gram.copy(), 0.3),
+    )
     assert found.weights is memory
-    np.testing.assert_allclose(found.weights, wanted.weights, atol=1e-4 if dtype == np.float32 else 1e-12)
-    np.testing.assert_allclose(found.multipliers, wanted.multipliers, rtol=1e-4 if dtype == np.float32 else 1e-12)
+    np.testing.assert_allclose(
+        found.weights, wanted.weights, atol=1e-4 if dtype == np.float32 else 1e-12
+    )
+    np.testing.assert_allclose(
+        found.multipliers, wanted.multipliers, rtol=1e-4 if dtype == np.float32 else 1e-12
+    )
     assert not np.diagonal(found.weights).any()
 
 
@@ -73,7 +83,10 @@ def test_a_matrix_that_is_not_positive_definite_is_refused(engine):
 def test_nonnegative_columns(engine, l1, l2, dtype):
     gram = JUDGE.column_gram(JUDGE.put(entries(80, 23)), dtype)
     found, wanted = (one.nonnegative_columns(gram, l1, l2, 1e-12, 2000) for one in (engine, JUDGE))
-    whole = [sparse.csc_array((c.data, c.indices, c.indptr), shape=(23, 23)).toarray() for c in (found, wanted)]
+    whole = [
+        sparse.csc_array((c.data, c.indices, c.indptr), shape=(23, 23)).toarray()
+        for c in (found, wanted)
+    ]
     np.testing.assert_allclose(*whole, atol=1e-4 if dtype == np.float32 else 1e-5)
     assert found.data.dtype == dtype
     assert (found.gaps <= 0.5e-12 * np.diagonal(gram) + 1e-300).all()
@@ -81,7 +94,10 @@ def test_nonnegative_columns(engine, l1, l2, dtype):
     assert not np.diagonal(whole[0]).any()
     if l1 == 100.0:
         assert found.data.size == 0  # nothing is worth that price
-    parts = [engine.nonnegative_columns(gram, l1, l2, 1e-12, 2000, span) for span in ((0, 1), (1, 20), (20, 23))]
+    parts = [
+        engine.nonnegative_columns(gram, l1, l2, 1e-12, 2000, span)
+        for span in ((0, 1), (1, 20), (20, 23))
+    ]
     assert all(np.array_equal(a, b) for a, b in zip(SparseColumns.joined(parts), found))
 
 
@@ -99,12 +115,18 @@ def test_products_and_the_best_of_them(engine, kind, dtype):
     assert found.dtype == dtype
     np.testing.assert_allclose(found, JUDGE.row_products(csr(x), rows, weights, 23), **close)
     allowed = rng.random(23) < 0.8
-    more = rng.standard_normal((len(rows), 2)).astype(dtype), rng.standard_normal((23, 2)).astype(dtype)
+    more = (
+        rng.standard_normal((len(rows), 2)).astype(dtype),
+        rng.standard_normal((23, 2)).astype(dtype),
+    )
     for extra in (None, more):
         for mask in (None, allowed):
             for hidden in (None, (x.indptr, x.indices, rows)):
                 asked = (csr(x), rows, weights, 23, 20, extra, mask, hidden)
-                (at, scores), (wanted, judged) = engine.best_products(*asked), JUDGE.best_products(*asked)
+                (at, scores), (wanted, judged) = (
+                    engine.best_products(*asked),
+                    JUDGE.best_products(*asked),
+                )
                 np.testing.assert_allclose(scores, judged, **close)
                 np.testing.assert_array_equal(at == -1, wanted == -1)
                 if extra is not None:  # no ties

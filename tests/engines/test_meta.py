@@ -1,4 +1,5 @@
-"""Every primitive is written in ``plain``, in every engine of the registry, and judged by a contract case."""
+"""Every primitive is written in ``plain``, in every engine of the registry, and judged by a
+contract case."""
 
 from __future__ import annotations
 
@@ -11,9 +12,16 @@ from registry import ENGINES, JUDGE, SLOW
 from eckart.engines.protocol import Engine
 
 PRIMITIVES = sorted(
-    name for base in Engine.__mro__ for name, value in vars(base).items() if callable(value) and not name.startswith("_")
+    name
+    for base in Engine.__mro__
+    for name, value in vars(base).items()
+    if callable(value) and not name.startswith("_")
 )
-CASES = "\n".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py") if path.name != "test_meta.py")
+CASES = "\n".join(
+    path.read_text()
+    for path in Path(__file__).parent.glob("test_*.py")
+    if path.name != "test_meta.py"
+)
 
 
 @pytest.mark.parametrize("name", PRIMITIVES)
@@ -28,8 +36,12 @@ def test_no_family_hides_a_method_of_another():
     for engine in (JUDGE, *ENGINES.values()):
         seen: dict[str, str] = {}
         for base in type(engine).__bases__:
-            for name in (n for n, v in vars(base).items() if callable(v) or isinstance(v, staticmethod)):
-                assert name.startswith("__") or name not in seen, f"{name} is in {seen.get(name)} and in {base.__name__}"
+            for name in (
+                n for n, v in vars(base).items() if callable(v) or isinstance(v, staticmethod)
+            ):
+                assert name.startswith("__") or name not in seen, (
+                    f"{name} is in {seen.get(name)} and in {base.__name__}"
+                )
                 seen[name] = base.__name__
 
 

@@ -1,4 +1,5 @@
-"""The mixture primitives of every engine against ``plain``: every kind of covariance, weights, gaps, blocks, float32, more columns than a tile."""
+"""The mixture primitives of every engine against ``plain``: every kind of covariance, weights,
+gaps, blocks, float32, more columns than a tile."""
 
 from __future__ import annotations
 
@@ -69,15 +70,22 @@ def assert_same(got, want, rtol=1e-9):
 @pytest.mark.parametrize("kind", ["tied", "full"])
 @pytest.mark.parametrize("share", [0.05, 0.5, 0.9])
 def test_gaps_of_every_share_with_patterns_that_return(engine, kind, k, share):
-    """Both ways to complete a row (few entries are missing, few are there), fewer and more components than lanes of a register, rows that share a pattern."""
+    """Both ways to complete a row (few entries are missing, few are there), fewer and more
+    components than lanes of a register, rows that share a pattern."""
     rng = np.random.default_rng(8)
     x, theta = make(kind, k=k)
     patterns = rng.random((6, x.shape[1])) < share
     x[patterns[rng.integers(0, 6, len(x))]] = np.nan
     weights = rng.random(len(x))
-    assert_same(engine.gaussian_statistics(engine.put(Dense(x), weights), theta), PLAIN.gaussian_statistics(PLAIN.put(Dense(x), weights), theta))
-    got, want = (e.gaussian_posteriors(e.put(Dense(x)), theta, shares=True) for e in (engine, PLAIN))
-    np.testing.assert_allclose(engine.get(got.loglik), want.loglik, rtol=1e-9, atol=1e-12)  # 0 where nothing is seen
+    assert_same(
+        engine.gaussian_statistics(engine.put(Dense(x), weights), theta),
+        PLAIN.gaussian_statistics(PLAIN.put(Dense(x), weights), theta),
+    )
+    got, want = (
+        e.gaussian_posteriors(e.put(Dense(x)), theta, shares=True) for e in (engine, PLAIN)
+    )
+    # 0 where nothing is seen
+    np.testing.assert_allclose(engine.get(got.loglik), want.loglik, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(engine.get(got.shares), want.shares, atol=1e-9)
 
 
@@ -90,14 +98,19 @@ def test_statistics(engine, kind, gaps, weighted):
     x = holes(x, rng) if gaps else x
     w = rng.random(ROWS) * (rng.random(ROWS) < 0.8) if weighted else None
     placed = PLAIN.put(Dense(x), w)
-    assert_same(engine.gaussian_statistics(engine.put(Dense(x), w), theta), PLAIN.gaussian_statistics(placed, theta))
+    assert_same(
+        engine.gaussian_statistics(engine.put(Dense(x), w), theta),
+        PLAIN.gaussian_statistics(placed, theta),
+    )
 
 
 @kinds
 @pytest.mark.parametrize(("n", "k"), [(1, 1), (2, 7), (8, 3), (17, 4)])
 def test_statistics_of_every_width(engine, kind, n, k):
     x, theta = make(kind, n, k)
-    assert_same(engine.gaussian_statistics(Dense(x), theta), PLAIN.gaussian_statistics(Dense(x), theta))
+    assert_same(
+        engine.gaussian_statistics(Dense(x), theta), PLAIN.gaussian_statistics(Dense(x), theta)
+    )
 
 
 @pytest.mark.parametrize("kind", ["full", "tied"])
@@ -105,10 +118,17 @@ def test_statistics_of_every_width(engine, kind, n, k):
 def test_wide_rows(engine, kind, far):
     x, theta = make(kind, WIDE + 3, 3, far)
     rng = np.random.default_rng(0)
-    x, w = np.tile(theta.means, (2, 1)) + rng.standard_normal((6, WIDE + 3)), rng.random(6) + 0.1  # two rows of each: without any a mean says nothing
+    x, w = (
+        np.tile(theta.means, (2, 1)) + rng.standard_normal((6, WIDE + 3)),
+        rng.random(6) + 0.1,
+    )  # two rows of each: without any a mean says nothing
     x[3, 7] = np.nan
     placed = PLAIN.put(Dense(x), w)
-    assert_same(engine.gaussian_statistics(engine.put(Dense(x), w), theta), PLAIN.gaussian_statistics(placed, theta), 1e-6)
+    assert_same(
+        engine.gaussian_statistics(engine.put(Dense(x), w), theta),
+        PLAIN.gaussian_statistics(placed, theta),
+        1e-6,
+    )
     got, want = (e.gaussian_posteriors(Dense(x), theta, shares=True) for e in (engine, PLAIN))
     np.testing.assert_allclose(got.loglik, want.loglik, rtol=1e-8)
 
@@ -121,7 +141,9 @@ def test_far_from_zero_nothing_cancels(engine, kind):
     want = PLAIN.gaussian_statistics(Dense(near), make(kind)[1])
     np.testing.assert_allclose(got.counts, want.counts, rtol=1e-6)
     if kind not in ("factor",):
-        np.testing.assert_allclose(got.scatter, want.scatter, rtol=1e-6, atol=1e-6 * np.abs(want.scatter).max())
+        np.testing.assert_allclose(
+            got.scatter, want.scatter, rtol=1e-6, atol=1e-6 * np.abs(want.scatter).max()
+        )
 
 
 @kinds
@@ -133,7 +155,9 @@ def test_the_way_rows_come_does_not_matter(engine, kind):
     for matrix in (blocks, Observed.from_nan(gaps), Dense(np.asfortranarray(gaps))):
         assert_same(engine.gaussian_statistics(matrix, theta), want)
     rounded = Dense(x.astype(np.float32))
-    assert_same(engine.gaussian_statistics(rounded, theta), PLAIN.gaussian_statistics(rounded, theta))
+    assert_same(
+        engine.gaussian_statistics(rounded, theta), PLAIN.gaussian_statistics(rounded, theta)
+    )
 
 
 @kinds
@@ -162,9 +186,14 @@ def test_threads_do_not_change_a_bit(kind):
     rng = np.random.default_rng(0)
     _, theta = make(kind, 6)
     x = Dense(rng.standard_normal((60000, 6)))
-    a, b = (e.gaussian_statistics(x, theta) for name, e in ENGINES.items() if name.startswith("cpu"))
+    a, b = (
+        e.gaussian_statistics(x, theta) for name, e in ENGINES.items() if name.startswith("cpu")
+    )
     for name, value in vars(a).items():
-        assert isinstance(value, str) or np.asarray(value).tobytes() == np.asarray(getattr(b, name)).tobytes(), name
+        assert (
+            isinstance(value, str)
+            or np.asarray(value).tobytes() == np.asarray(getattr(b, name)).tobytes()
+        ), name
 
 
 @kinds
@@ -182,7 +211,12 @@ def test_ill_conditioned_covariance_keeps_its_digits(engine):
     q = np.linalg.qr(rng.standard_normal((12, 12)))[0]
     s = (q * np.geomspace(1e-8, 10, 12)) @ q.T
     x = rng.multivariate_normal(np.full(12, 30.0), s, 50, method="svd")
-    theta = Gaussians("full", np.array([0.5, 0.5]), np.stack([np.full(12, 30.0), np.full(12, -30.0)]), np.stack([s, s]))
+    theta = Gaussians(
+        "full",
+        np.array([0.5, 0.5]),
+        np.stack([np.full(12, 30.0), np.full(12, -30.0)]),
+        np.stack([s, s]),
+    )
     got = engine.gaussian_posteriors(Dense(x), theta).loglik
     whitened = np.linalg.solve(np.linalg.cholesky(s), (x - 30.0).T)
     want = np.log(0.5) - 0.5 * (np.linalg.slogdet(2 * np.pi * s)[1] + (whitened**2).sum(axis=0))
@@ -201,7 +235,8 @@ def test_exp_of_the_kernel_is_exact_to_rounding():
 
 
 def placed(x, gaps=False, weighted=True):
-    """Rows as one array, as row blocks, in float32 and as sparse entries, with weights of which some are zero."""
+    """Rows as one array, as row blocks, in float32 and as sparse entries, with weights of which
+    some are zero."""
     rng = np.random.default_rng(5)
     w = rng.random(len(x)) * (rng.random(len(x)) < 0.8) if weighted else None
     x = holes(x, rng) if gaps else x
@@ -237,7 +272,9 @@ def test_distances_and_groups(engine):
         if matrix.shape[0] is None:
             continue  # a sample is in memory
         ours, plain = engine.put(matrix, w), PLAIN.put(matrix, w)
-        np.testing.assert_allclose(engine.distances(ours, centres), PLAIN.distances(plain, centres), rtol=1e-9, atol=1e-5)
+        np.testing.assert_allclose(
+            engine.distances(ours, centres), PLAIN.distances(plain, centres), rtol=1e-9, atol=1e-5
+        )
         np.testing.assert_array_equal(engine.nearest(ours, centres), PLAIN.nearest(plain, centres))
         for got, want in zip(engine.group_sums(ours, centres), PLAIN.group_sums(plain, centres)):
             np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-9)
@@ -261,24 +298,39 @@ def test_rows_and_patterns(engine, gaps):
 
 @pytest.mark.parametrize("family", [Bernoulli(), Multinomial(), Gaussian("diag")])
 def test_families(engine, family):
-    """Sums of a family's own; ``check_family`` refuses the first bad row, whatever the number of threads."""
+    """Sums of a family's own; ``check_family`` refuses the first bad row, whatever the number of
+    threads."""
     rng = np.random.default_rng(0)
     x = (rng.random((ROWS, 6)) < 0.4).astype(float)
     w = rng.random(ROWS) * (rng.random(ROWS) < 0.8)
-    parameters, weights = family.weighted_fit(x, rng.dirichlet(np.ones(3), ROWS)), np.array([0.2, 0.3, 0.5])
+    parameters, weights = (
+        family.weighted_fit(x, rng.dirichlet(np.ones(3), ROWS)),
+        np.array([0.2, 0.3, 0.5]),
+    )
     ours, plain = engine.put(Dense(x), w), PLAIN.put(Dense(x), w)
     if hasattr(family, "statistics"):
-        got, want = (e.family_statistics(e.put(Dense(x), w), family, weights, parameters) for e in (engine, PLAIN))
+        got, want = (
+            e.family_statistics(e.put(Dense(x), w), family, weights, parameters)
+            for e in (engine, PLAIN)
+        )
         np.testing.assert_allclose(got[0], want[0])
         np.testing.assert_allclose(got[1], want[1])
         np.testing.assert_allclose(got[2], want[2])
         for name, a in want[3].arrays.items():
             np.testing.assert_allclose(got[3].arrays[name], a)
     else:
-        got, want = (e.gaussian_posteriors(e.put(Dense(x)), family.gaussians(weights, parameters), shares=True) for e in (engine, PLAIN))
+        got, want = (
+            e.gaussian_posteriors(
+                e.put(Dense(x)), family.gaussians(weights, parameters), shares=True
+            )
+            for e in (engine, PLAIN)
+        )
         by_hand = PLAIN.family_posteriors(plain, family, weights, parameters)
         np.testing.assert_allclose(by_hand.shares, want.shares, rtol=1e-8)
-    a, b = (e.family_posteriors(p, family, weights, parameters) for e, p in ((engine, ours), (PLAIN, plain)))
+    a, b = (
+        e.family_posteriors(p, family, weights, parameters)
+        for e, p in ((engine, ours), (PLAIN, plain))
+    )
     np.testing.assert_allclose(a.loglik, b.loglik)
     np.testing.assert_allclose(a.shares, b.shares, atol=1e-12)
     engine.check_family(ours, family)
@@ -313,12 +365,16 @@ def test_families_of_sparse_rows_and_of_rows_with_gaps(engine, family, kind):
         "entries": lambda: Observed.from_nan(x),
     }[kind]()
     engine.check_family(engine.put(matrix, w), family)
-    got, want = (e.family_statistics(e.put(matrix, w), family, weights, parameters) for e in (engine, PLAIN))
+    got, want = (
+        e.family_statistics(e.put(matrix, w), family, weights, parameters) for e in (engine, PLAIN)
+    )
     np.testing.assert_allclose(got[:2], want[:2])
     np.testing.assert_allclose(got[2], want[2])
     for name, a in want[3].arrays.items():
         np.testing.assert_allclose(got[3].arrays[name], a, atol=1e-12 * ROWS)
-    a, b = (e.family_posteriors(e.put(matrix), family, weights, parameters) for e in (engine, PLAIN))
+    a, b = (
+        e.family_posteriors(e.put(matrix), family, weights, parameters) for e in (engine, PLAIN)
+    )
     np.testing.assert_allclose(a.loglik, b.loglik)
     np.testing.assert_allclose(a.shares, b.shares, atol=1e-12)
 
@@ -335,6 +391,8 @@ def test_sums_cut_by_components_are_the_same(engine, gaps, monkeypatch):
     want = engine.gaussian_statistics(engine.put(Dense(x), w), theta)
     monkeypatch.setattr(primitives, "_lanes", lambda layout, blocks: 2)
     called, real = [], primitives.MixturePrimitives._sums_by_component
-    monkeypatch.setattr(primitives.MixturePrimitives, "_sums_by_component", lambda *a: called.append(1) or real(*a))
+    monkeypatch.setattr(
+        primitives.MixturePrimitives, "_sums_by_component", lambda *a: called.append(1) or real(*a)
+    )
     assert_same(engine.gaussian_statistics(engine.put(Dense(x), w), theta), want)
     assert called or engine.name != "cpu"

@@ -1,4 +1,5 @@
-"""The primitives of non-negative factorization against ``plain``, on data where each argument matters."""
+"""The primitives of non-negative factorization against ``plain``, on data where each argument
+matters."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ weighted = pytest.mark.parametrize("weighted", [False, True])
 
 
 def data(dtype, kind="dense", weighted=False, part=slice(None), turned=False):
-    """A placed matrix with an empty row, an empty column and repeated rows; row weights and, where entries are observed, entry weights."""
+    """A placed matrix with an empty row, an empty column and repeated rows; row weights and, where
+    entries are observed, entry weights."""
     rng = np.random.default_rng(5)
     a = rng.gamma(0.5, 2.0, (ROWS, N)) * (rng.random((ROWS, N)) < 0.4)
     a[7], a[:, 4] = 0.0, 0.0
@@ -60,8 +62,11 @@ def assert_same(got, want, dtype, factor=1.0):
     assert got.factor.dtype == dtype
     assert got.factor.shape == want.factor.shape
     assert got.value == pytest.approx(want.value, rel=limit * 10, abs=limit)
-    rounding = float(10 * np.finfo(dtype).eps) ** 2 * abs(want.value)  # squared violations at an optimum
-    assert got.kkt == pytest.approx(want.kkt, rel=1e-3 if dtype == np.float32 else 1e-8, abs=rounding)
+    # squared violations at an optimum
+    rounding = float(10 * np.finfo(dtype).eps) ** 2 * abs(want.value)
+    assert got.kkt == pytest.approx(
+        want.kkt, rel=1e-3 if dtype == np.float32 else 1e-8, abs=rounding
+    )
 
 
 @dtypes
@@ -130,11 +135,19 @@ def test_views_of_a_placed_matrix(engine):
     x = data(np.float64, "observed", True)
     filled = engine.zero_filled(x)
     assert filled.kind == "counts"
-    np.testing.assert_allclose(engine.totals(filled)[:5], PLAIN.totals(PLAIN.zero_filled(x))[:5], rtol=1e-12)
+    np.testing.assert_allclose(
+        engine.totals(filled)[:5], PLAIN.totals(PLAIN.zero_filled(x))[:5], rtol=1e-12
+    )
     v = factors(np.float64, 3)[1]
-    assert_close(engine.times(filled, v, None), PLAIN.times(PLAIN.zero_filled(x), v, None), np.float64)
+    assert_close(
+        engine.times(filled, v, None), PLAIN.times(PLAIN.zero_filled(x), v, None), np.float64
+    )
     image = PLAIN.times(PLAIN.zero_filled(x), v, None)
-    assert_close(engine.times_t(filled, image, None), PLAIN.times_t(PLAIN.zero_filled(x), image, None), np.float64)
+    assert_close(
+        engine.times_t(filled, image, None),
+        PLAIN.times_t(PLAIN.zero_filled(x), image, None),
+        np.float64,
+    )
     assert engine.zero_filled(data(np.float64)).kind == "dense"
     tall = factors(np.float64, 3)[0]
     rows = engine.as_rows(tall, x)
@@ -148,7 +161,12 @@ def test_hals_rows(engine, dtype, k):
     (w, h), x = factors(dtype, k), data(dtype)
     gram, pull = h.T @ h + dtype(0.1) * np.eye(k, dtype=dtype), x.matrix.array @ h
     for sweeps in (0, 1, 3):
-        assert_same(engine.hals_rows(gram, pull, w, 0.2, sweeps=sweeps), PLAIN.hals_rows(gram, pull, w, 0.2, sweeps=sweeps), dtype, 5)
+        assert_same(
+            engine.hals_rows(gram, pull, w, 0.2, sweeps=sweeps),
+            PLAIN.hals_rows(gram, pull, w, 0.2, sweeps=sweeps),
+            dtype,
+            5,
+        )
 
 
 @dtypes
@@ -181,8 +199,13 @@ def test_hals_seen(engine, dtype, k, weighted, turned):
 @dtypes
 @sizes
 @weighted
-@pytest.mark.parametrize(("kind", "turned"), [("dense", False), *((k, t) for k in ("counts", "observed") for t in (0, 1))])
-@pytest.mark.parametrize("rule", [KlRule(), KlRule(0.1, 0.0, True), KlRule(0.1, 0.4), KlRule(tol=1e-3)])
+@pytest.mark.parametrize(
+    ("kind", "turned"),
+    [("dense", False), *((k, t) for k in ("counts", "observed") for t in (0, 1))],
+)
+@pytest.mark.parametrize(
+    "rule", [KlRule(), KlRule(0.1, 0.0, True), KlRule(0.1, 0.4), KlRule(tol=1e-3)]
+)
 def test_kl_rows(engine, dtype, k, weighted, kind, turned, rule):
     (w, h), x = factors(dtype, k, turned), data(dtype, kind, weighted, turned=turned)
     mass = PLAIN.factor_sums(h, data(dtype, kind, weighted) if turned else None).mass
@@ -201,7 +224,12 @@ def test_a_step_of_the_columns_of_dense_rows(engine, dtype, weighted):
     assert_close(got.up, want.up, dtype, 5)
     assert got.value == pytest.approx(want.value, rel=1e-5 if dtype == np.float32 else 1e-10)
     for rule in (KlRule(), KlRule(0.1, 0.4, True)):
-        assert_same(engine.kl_step(h, got, mass, totals, rule), PLAIN.kl_step(h, want, mass, totals, rule), dtype, 20)
+        assert_same(
+            engine.kl_step(h, got, mass, totals, rule),
+            PLAIN.kl_step(h, want, mass, totals, rule),
+            dtype,
+            20,
+        )
 
 
 @dtypes

@@ -1,4 +1,5 @@
-"""PCA never touches an array with as many rows as the data: it runs on an engine that hands out handles for them."""
+"""PCA never touches an array with as many rows as the data: it runs on an engine that hands out
+handles for them."""
 
 from __future__ import annotations
 
@@ -15,7 +16,9 @@ ROWS = 61
 
 def data(kind):
     rng = np.random.default_rng(0)
-    x = rng.standard_normal((ROWS, 3)) @ rng.standard_normal((3, 8)) + 0.1 * rng.standard_normal((ROWS, 8))
+    x = rng.standard_normal((ROWS, 3)) @ rng.standard_normal((3, 8)) + 0.1 * rng.standard_normal(
+        (ROWS, 8)
+    )
     if kind == "gaps":
         x[rng.random(x.shape) < 0.2] = np.nan
     return sparse.csr_array(np.where(np.abs(x) > 0.7, x, 0.0)) if kind == "sparse" else x
@@ -53,6 +56,12 @@ def test_nothing_tall_crosses_in_a_pca(kind, solver):
     if kind == "gaps" and solver != "eigh":
         pytest.skip("gaps have one solver")
     engine = OpaqueEngine(ROWS, ROWS * 8)
-    fit = solve(read(data(kind)), Options(2, solver=solver), None, engine=engine, rng=np.random.default_rng(0))
+    fit = solve(
+        read(data(kind)),
+        Options(2, solver=solver),
+        None,
+        engine=engine,
+        rng=np.random.default_rng(0),
+    )
     assert fit.certificate.holds, str(fit.certificate)
     assert sum(size for _, size in engine.log) == 0

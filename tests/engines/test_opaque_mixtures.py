@@ -1,4 +1,5 @@
-"""Mixtures never touch shares of rows: between two steps of EM only sums over components leave the engine."""
+"""Mixtures never touch shares of rows: between two steps of EM only sums over components leave the
+engine."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ MODELS = {
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_nothing_tall_crosses_between_two_steps(name, gaps, monkeypatch):
-    monkeypatch.setattr(starts, "SAMPLE_ROWS", 60)  # a sample of all rows would be as tall as they are
+    # a sample of all rows would be as tall as they are
+    monkeypatch.setattr(starts, "SAMPLE_ROWS", 60)
     monkeypatch.setattr(gaussian_steps, "STEP_ROWS", 60)
     rng = np.random.default_rng(0)
     x = rng.poisson(np.where(np.arange(ROWS)[:, None] % 2, 2.0, 9.0), (ROWS, 3)).astype(float)

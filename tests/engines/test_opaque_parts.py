@@ -1,4 +1,5 @@
-"""NMF keeps W and H in the engine: it runs on one that hands out handles, and nothing tall crosses between two sweeps."""
+"""NMF keeps W and H in the engine: it runs on one that hands out handles, and nothing tall crosses
+between two sweeps."""
 
 from __future__ import annotations
 
@@ -38,10 +39,14 @@ def test_nothing_tall_crosses_between_two_sweeps(kind, loss, sweep, tall):
     if hasattr(engine, "tiled") and loss == "frobenius" and kind != "gaps":
         pytest.skip("times and gram_times do not take placed matrices yet")
     weights = np.random.default_rng(1).integers(1, 3, ROWS)
-    model = NMF(3, beta_loss=loss, engine=engine, random_state=0, max_iter=12, init="random", alpha_W=0.001)
+    model = NMF(
+        3, beta_loss=loss, engine=engine, random_state=0, max_iter=12, init="random", alpha_W=0.001
+    )
     model.fit(data(kind), sample_weight=weights)
     assert engine.between(sweep) == 0
     assert engine.calls("get") == 2
-    plain = NMF(3, beta_loss=loss, engine="plain", random_state=0, max_iter=12, init="random", alpha_W=0.001)
+    plain = NMF(
+        3, beta_loss=loss, engine="plain", random_state=0, max_iter=12, init="random", alpha_W=0.001
+    )
     plain.fit(data(kind), sample_weight=weights)
     np.testing.assert_array_equal(plain.components_, model.components_)

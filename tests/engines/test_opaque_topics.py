@@ -1,4 +1,5 @@
-"""Topic models never touch shares of documents: they run on an engine that hands out handles for them."""
+"""Topic models never touch shares of documents: they run on an engine that hands out handles for
+them."""
 
 from __future__ import annotations
 
@@ -13,7 +14,11 @@ DOCUMENTS, WORDS = 61, 8
 
 MODELS = {
     "PLSA": (PLSA, {"max_iter": 20}, "topic_sweep"),
-    "gibbs": (LDA, {"learning_method": "gibbs", "max_iter": 16, "burn_in": 8, "n_samples": 2}, "topic_sweep"),
+    "gibbs": (
+        LDA,
+        {"learning_method": "gibbs", "max_iter": 16, "burn_in": 8, "n_samples": 2},
+        "topic_sweep",
+    ),
     "cvb0": (LDA, {"learning_method": "cvb0", "max_iter": 25}, "topic_sweep"),
     "variational": (LDA, {"learning_method": "variational", "max_iter": 16}, "topic_bayes"),
     "online": (LDA, {"learning_method": "online", "batch_size": 30}, "topic_sweep"),
@@ -24,7 +29,9 @@ MODELS = {
 def x():
     rng = np.random.default_rng(0)
     phi = rng.dirichlet(np.full(WORDS, 0.2), 2)
-    return np.vstack([rng.multinomial(20, t @ phi) for t in rng.dirichlet(np.full(2, 0.3), DOCUMENTS)])
+    return np.vstack(
+        [rng.multinomial(20, t @ phi) for t in rng.dirichlet(np.full(2, 0.3), DOCUMENTS)]
+    )
 
 
 @pytest.mark.parametrize("name", MODELS)

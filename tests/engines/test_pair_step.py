@@ -57,7 +57,10 @@ def test_the_steps_of_plain(k, window, drawn, bias, together, request):
         request.getfixturevalue("short")
     pieces = corpus(k)
     rule = WindowRule(window, drawn, 5 / drawn, k, bias)
-    ends = [steps(engine_named(name, 1), pieces, k, (2, len(pieces)), rule, together=together) for name in ("plain", "cpu")]
+    ends = [
+        steps(engine_named(name, 1), pieces, k, (2, len(pieces)), rule, together=together)
+        for name in ("plain", "cpu")
+    ]
     (x1, y1, e1), (x2, y2, e2) = ends
     assert np.abs(x1 - x2).max() < 1e-4
     assert np.abs(y1 - y2).max() < 1e-4
@@ -72,9 +75,18 @@ def test_the_steps_of_plain(k, window, drawn, bias, together, request):
 def test_alone_the_bits_do_not_depend_on_threads(threads, n, monkeypatch):
     monkeypatch.setattr(windows, "SHORT", 2**12)
     pieces = corpus(1, n=n, sentences=4000)
-    assert windows.rounds_of(pieces, (0, len(pieces)), WindowRule(3, 5, 1.0, 12))[0] == (1 if n == 30 else 16)
+    assert windows.rounds_of(pieces, (0, len(pieces)), WindowRule(3, 5, 1.0, 12))[0] == (
+        1 if n == 30 else 16
+    )
     one, other = (
-        steps(engine_named("cpu", t), pieces, 12, (0, len(pieces)), WindowRule(3, 5, 1.0, 12), together=False)
+        steps(
+            engine_named("cpu", t),
+            pieces,
+            12,
+            (0, len(pieces)),
+            WindowRule(3, 5, 1.0, 12),
+            together=False,
+        )
         for t in (1, threads)
     )
     assert one[0].tobytes() == other[0].tobytes()
@@ -103,7 +115,14 @@ def test_all_ways_learn_as_much(monkeypatch):
         x, y = start(engine, pieces.n, 8)
         for epoch in range(3):
             told = engine.pair_step(
-                pieces, x, y, (0, len(pieces)), rule, rates=(0.05, 0.05), seed=epoch, together=together
+                pieces,
+                x,
+                y,
+                (0, len(pieces)),
+                rule,
+                rates=(0.05, 0.05),
+                seed=epoch,
+                together=together,
             )
         heard.append(told.loss / told.heard)
     assert heard[1:] == pytest.approx([heard[0]] * 2, rel=0.02)

@@ -1,4 +1,5 @@
-"""Counting neighbours: the CPU engine against its plain twin, on sentences where each argument matters."""
+"""Counting neighbours: the CPU engine against its plain twin, on sentences where each argument
+matters."""
 
 from __future__ import annotations
 
@@ -33,7 +34,9 @@ def text():
 def rows_of(pieces):
     """All rows as compressed ones, after a look at the manners of the pieces."""
     rows = list(pieces)
-    assert [r.first for r in rows] == np.concatenate([[0], np.cumsum([len(r.lengths) for r in rows])])[:-1].tolist()
+    assert [r.first for r in rows] == np.concatenate(
+        [[0], np.cumsum([len(r.lengths) for r in rows])]
+    )[:-1].tolist()
     lengths, indices, data = (np.concatenate(part) for part in list(zip(*rows))[1:])
     assert len(lengths) == N
     assert data.min(initial=1.0) > 0
@@ -76,7 +79,10 @@ def test_spans_add_up_to_the_whole(engine, text, cuts):
 
 
 def test_pieces_are_joined_in_their_order(engine, text, monkeypatch):
-    pieces = [*PLAIN.cooccur(*text, N, pair_rule(3), piece=50), *PLAIN.cooccur(*text, N, pair_rule(1))]
+    pieces = [
+        *PLAIN.cooccur(*text, N, pair_rule(3), piece=50),
+        *PLAIN.cooccur(*text, N, pair_rule(1)),
+    ]
     wanted = whole(pieces)
     for joined in (2, 40, 2**20):
         monkeypatch.setattr(pairs, "JOINED", joined)
@@ -90,7 +96,10 @@ def test_text_laid_out_in_small_parts_is_the_same(text, monkeypatch):
     rule = pair_rule(5)
     monkeypatch.setattr(pairs, "LAID", 3)
     for span in (None, (0, 7), (5, len(text[0]) - 3)):
-        equal(ENGINES["cpu, 3 threads"].cooccur(*text, N, rule, span), PLAIN.cooccur(*text, N, rule, span))
+        equal(
+            ENGINES["cpu, 3 threads"].cooccur(*text, N, rule, span),
+            PLAIN.cooccur(*text, N, rule, span),
+        )
 
 
 def whole(run):
@@ -109,7 +118,10 @@ def test_small_pieces_change_nothing(text, monkeypatch):
 def test_nothing_to_count(engine):
     empty = np.empty(0, np.int32)
     assert rows_of(engine.cooccur(empty, np.array([0, 0]), N, pair_rule(3)))[0].sum() == 0
-    assert rows_of(engine.cooccur(np.zeros(1, np.int32), np.array([0, 1]), N, pair_rule(3)))[0].sum() == 0
+    assert (
+        rows_of(engine.cooccur(np.zeros(1, np.int32), np.array([0, 1]), N, pair_rule(3)))[0].sum()
+        == 0
+    )
 
 
 # ---- GloVe
@@ -118,8 +130,12 @@ def test_nothing_to_count(engine):
 @pytest.fixture
 def entries():
     rng = np.random.default_rng(1)
-    a = sparse.random_array((600, 600), density=0.02, random_state=1, data_sampler=lambda size: rng.normal(0, 2, size))
-    x = Observed.from_triples(*a.tocoo().coords, a.tocoo().data.astype(np.float32), shape=(600, 600))
+    a = sparse.random_array(
+        (600, 600), density=0.02, random_state=1, data_sampler=lambda size: rng.normal(0, 2, size)
+    )
+    x = Observed.from_triples(
+        *a.tocoo().coords, a.tocoo().data.astype(np.float32), shape=(600, 600)
+    )
     return x, rng.random(x.nnz).astype(np.float32)
 
 
@@ -158,10 +174,13 @@ def test_glove_step(engine, entries):
     for order in (np.arange(table.strata)[::-1].copy(), np.arange(table.strata)):
         a, b = engine.glove_step(table, *a, 0.05, order), PLAIN.glove_step(same, *b, 0.05, order)
     np.testing.assert_array_equal(own, before)  # what came stays as it was
-    # kernels follow 1 / sqrt(G) by one Newton step: off by 3/8 (g^2 / G)^2 at most, and no square is larger than their sum G - 1
+    # kernels follow 1 / sqrt(G) by one Newton step: off by 3/8 (g^2 / G)^2 at most, and no square
+    # is larger than their sum G - 1
     for mine, theirs in zip(a, b):
         newton = np.tile(3 / 8 * (theirs[:, k + 1 : 2 * k + 2] - 1) ** 2, 3)
-        np.testing.assert_array_less(np.abs(engine.get(mine) - theirs), 1e-3 + newton)  # what a neighbour passes on: 4e-4 at most on 30 seeds
+        np.testing.assert_array_less(
+            np.abs(engine.get(mine) - theirs), 1e-3 + newton
+        )  # what a neighbour passes on: 4e-4 at most on 30 seeds
     assert engine.glove_loss(table, *a) == pytest.approx(PLAIN.glove_loss(same, *b), rel=1e-3)
     assert engine.glove_loss(table, *a) < engine.glove_loss(table, own, other)
 
@@ -203,7 +222,9 @@ def test_mutual_information(engine, square, rule, dtype, monkeypatch):
     np.testing.assert_array_equal(got.lengths, want.lengths)
     np.testing.assert_array_equal(got.indices, want.indices)
     assert got.data.dtype == dtype
-    np.testing.assert_allclose(got.data, want.data, rtol=1e-6 if dtype == np.float32 else 1e-10, atol=1e-12)
+    np.testing.assert_allclose(
+        got.data, want.data, rtol=1e-6 if dtype == np.float32 else 1e-10, atol=1e-12
+    )
     assert 0 < len(got.data) < square.nnz
 
 
@@ -212,21 +233,26 @@ def test_mutual_information(engine, square, rule, dtype, monkeypatch):
 @pytest.mark.parametrize(("k", "bias"), [(3, True), (90, False)])
 def test_pair_scores(engine, square, softmax, k, bias, dtype):
     rng = np.random.default_rng(4)
-    rows = np.array([7, 3, *rng.permutation(70)[:21]])  # the empty row, the full one, more than two blocks
+    # the empty row, the full one, more than two blocks
+    rows = np.array([7, 3, *rng.permutation(70)[:21]])
     part = square.to_scipy()[rows]
     x = Counts(part.indptr, part.indices, part.data, 70)
     left, right = (rng.normal(0, 0.5, (m, k)).astype(dtype) for m in (len(rows), 70))
     offset = rng.standard_normal(70).astype(dtype) if bias else None
     rule = ScoreRule(rng.dirichlet(np.ones(70)), 3.0, softmax)
     weights = rng.random(len(rows)) * 5
-    got, want = (e.pair_scores(e.put(x, weights), left, right, offset, rule) for e in (engine, PLAIN))
+    got, want = (
+        e.pair_scores(e.put(x, weights), left, right, offset, rule) for e in (engine, PLAIN)
+    )
     np.testing.assert_allclose(got, want, rtol=1e-4 if dtype == np.float32 else 1e-10)
     halves = [
         e.pair_scores(e.put(_rows(x, a, b), weights[a:b]), left[a:b], right, offset, rule)
         for e in (engine,)
         for a, b in ((0, 9), (9, 23))
     ]
-    np.testing.assert_allclose(halves[0].merge(halves[1]), got, rtol=1e-5 if dtype == np.float32 else 1e-12)
+    np.testing.assert_allclose(
+        halves[0].merge(halves[1]), got, rtol=1e-5 if dtype == np.float32 else 1e-12
+    )
 
 
 def _rows(x, a, b):

@@ -1,4 +1,5 @@
-"""Contract of the primitives of time series: every engine against ``plain``, where covariances and precisions are written out."""
+"""Contract of the primitives of time series: every engine against ``plain``, where covariances and
+precisions are written out."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ def engine(request):
 
 
 def table(rows=9, columns=31, seed=0):
-    """Rows with gaps of many lengths, one row without an entry, one with a single one, a column that nobody has."""
+    """Rows with gaps of many lengths, one row without an entry, one with a single one, a column
+    that nobody has."""
     rng = np.random.default_rng(seed)
     a = rng.standard_normal((rows, columns))
     a[rng.random(a.shape) < 0.4] = np.nan
@@ -25,7 +27,9 @@ def table(rows=9, columns=31, seed=0):
 
 def described(rng, rows):
     """Own parts that differ from row to row; one without memory, one with hardly any noise."""
-    own = np.column_stack([rng.uniform(0.1, 0.99, rows), rng.uniform(0.1, 3, rows), rng.uniform(0.05, 2, rows)])
+    own = np.column_stack(
+        [rng.uniform(0.1, 0.99, rows), rng.uniform(0.1, 3, rows), rng.uniform(0.05, 2, rows)]
+    )
     own[0, 0], own[1, 2] = 0.0, 1e-6
     return own
 
@@ -44,11 +48,17 @@ def test_own_likelihood(engine):
 def test_own_rows(engine, k, drawn):
     x, rng = table(seed=1)
     n, columns = x.shape
-    own, data, right = described(rng, n), rng.standard_normal(x.nnz), rng.standard_normal((columns, k))
+    own, data, right = (
+        described(rng, n),
+        rng.standard_normal(x.nnz),
+        rng.standard_normal((columns, k)),
+    )
     root, prior = rng.standard_normal((k, k)), rng.standard_normal(k)
     base, z = root @ root.T + np.eye(k), rng.standard_normal((n, k)) if drawn else None
     taken = [engine.take(a) for a in (data, right, own)]
-    found = engine.own_rows(engine.put(x), *taken, base, prior, None if z is None else engine.take(z))
+    found = engine.own_rows(
+        engine.put(x), *taken, base, prior, None if z is None else engine.take(z)
+    )
     np.testing.assert_allclose(
         found, JUDGE.own_rows(JUDGE.put(x), data, right, own, base, prior, z), rtol=1e-7, atol=1e-9
     )
@@ -62,13 +72,21 @@ def test_state_rows(engine, length, drawn):
     rule = np.column_stack([rng.uniform(0, 1, n), rng.uniform(0.1, 2, (n, 3))])
     data, z = rng.standard_normal(x.nnz), rng.standard_normal((n, length)) if drawn else None
     found = engine.state_rows(
-        engine.put(x), engine.take(data), length, engine.take(rule), None if z is None else engine.take(z)
+        engine.put(x),
+        engine.take(data),
+        length,
+        engine.take(rule),
+        None if z is None else engine.take(z),
     )
     wanted = JUDGE.state_rows(JUDGE.put(x), data, length, rule, z)
     np.testing.assert_allclose(found, wanted, rtol=1e-8, atol=1e-10)
     less = engine.less_states(engine.put(x), engine.take(data), engine.take(wanted), -2.0)
-    np.testing.assert_allclose(less, JUDGE.less_states(JUDGE.put(x), data, wanted, -2.0), rtol=1e-12)
-    np.testing.assert_allclose(engine.step_squares(engine.take(wanted)), JUDGE.step_squares(wanted), rtol=1e-12)
+    np.testing.assert_allclose(
+        less, JUDGE.less_states(JUDGE.put(x), data, wanted, -2.0), rtol=1e-12
+    )
+    np.testing.assert_allclose(
+        engine.step_squares(engine.take(wanted)), JUDGE.step_squares(wanted), rtol=1e-12
+    )
 
 
 @pytest.mark.parametrize("k", [1, 3])
@@ -85,7 +103,9 @@ def test_chain_rows(engine, k, drawn):
     first, step = (r @ r.T + np.eye(k) for r in roots)
     z = rng.standard_normal((n, k)) if drawn else None
     taken = [engine.take(a) for a in (data, right, other)]
-    found = engine.chain_rows(engine.put(x), *taken, link, first, step, None if z is None else engine.take(z))
+    found = engine.chain_rows(
+        engine.put(x), *taken, link, first, step, None if z is None else engine.take(z)
+    )
     wanted = JUDGE.chain_rows(JUDGE.put(x), data, right, other, link, first, step, z)
     np.testing.assert_allclose(found, wanted, rtol=1e-8, atol=1e-10)
     for a, b in zip(engine.lag_products(engine.take(wanted)), JUDGE.lag_products(wanted)):
@@ -94,7 +114,11 @@ def test_chain_rows(engine, k, drawn):
 
 def test_threads_do_not_change_a_bit():
     x, rng = table(200, 300, seed=4)
-    own, data, right = described(rng, 200), rng.standard_normal(x.nnz), rng.standard_normal((300, 3))
+    own, data, right = (
+        described(rng, 200),
+        rng.standard_normal(x.nnz),
+        rng.standard_normal((300, 3)),
+    )
     one, three = (
         ENGINES[name].own_rows(ENGINES[name].put(x), data, right, own, np.eye(3), np.zeros(3), None)
         for name in ("cpu, 1 thread", "cpu, 3 threads")

@@ -1,4 +1,5 @@
-"""The primitives of topic models against their plain twins, on documents where each argument matters."""
+"""The primitives of topic models against their plain twins, on documents where each argument
+matters."""
 
 from __future__ import annotations
 
@@ -28,11 +29,21 @@ def data(request):
     shares = rng.dirichlet(np.full(K, 0.5), D)
     prior = rng.random(K) * np.where(np.arange(K) == 2, 0, 1)
     kind = request.param
-    return Counts.from_scipy(sparse.csr_array(a.astype(kind))), words.astype(kind), prior, shares.astype(kind)
+    return (
+        Counts.from_scipy(sparse.csr_array(a.astype(kind))),
+        words.astype(kind),
+        prior,
+        shares.astype(kind),
+    )
 
 
 def assert_close(a, b, dtype, size=1.0):
-    np.testing.assert_allclose(a, b, rtol=2e-4 if dtype == np.float32 else 1e-9, atol=size * (1e-5 if dtype == np.float32 else 1e-10))  # fmt: skip
+    np.testing.assert_allclose(
+        a,
+        b,
+        rtol=2e-4 if dtype == np.float32 else 1e-9,
+        atol=size * (1e-5 if dtype == np.float32 else 1e-10),
+    )
 
 
 def get(engine, tall):
@@ -42,7 +53,9 @@ def get(engine, tall):
 @pytest.mark.parametrize("steps", [1, 2, 5])
 def test_topic_sweep(engine, data, steps):
     x, words, prior, shares = data
-    (theta, a), (wanted, b) = (e.topic_sweep(e.put(x), words, prior, shares, steps=steps) for e in (engine, PLAIN))
+    (theta, a), (wanted, b) = (
+        e.topic_sweep(e.put(x), words, prior, shares, steps=steps) for e in (engine, PLAIN)
+    )
     assert_close(get(engine, theta), wanted, x.dtype)
     assert_close(a.counts, b.counts, x.dtype)
     assert_close(a.sizes, b.counts.sum(axis=0), x.dtype)
@@ -74,7 +87,9 @@ def test_statistics_of_parts_add_up(engine, data):
     whole = engine.topic_sweep(x, words, prior, shares)[1]
     a = x.to_scipy()
     parts = [Counts.from_scipy(sparse.csr_array(a[i:j])) for i, j in ((0, 90), (90, D))]
-    first, second = (engine.topic_sweep(p, words, prior, s)[1] for p, s in zip(parts, (shares[:90], shares[90:])))
+    first, second = (
+        engine.topic_sweep(p, words, prior, s)[1] for p, s in zip(parts, (shares[:90], shares[90:]))
+    )
     for m, w in zip(first.merge(second)[:5], whole[:5]):
         assert_close(m, w, x.dtype, 1e3)
 
@@ -84,7 +99,9 @@ def test_topic_fold(engine, data):
     for start in (shares, shares[0]):
         a, b = (e.topic_fold(e.put(x), words, prior, start, steps=4) for e in (engine, PLAIN))
         assert_close(get(engine, a), b, x.dtype)
-    a, b = (e.topic_fold(x, words, prior + 0.1, shares, steps=50, tol=0.05) for e in (engine, PLAIN))
+    a, b = (
+        e.topic_fold(x, words, prior + 0.1, shares, steps=50, tol=0.05) for e in (engine, PLAIN)
+    )
     assert_close(get(engine, a), b, np.float32)
 
 
@@ -109,23 +126,36 @@ def test_topic_bayes(engine, data):
     words, prior = words + 1e-3, prior + 0.05
     gamma = shares.astype(float) * 10 + 0.1
     (g, a), (h, b) = (
-        e.topic_bayes(x, words.astype(x.dtype), prior, gamma, steps=7, tol=0.0) for e in (engine, PLAIN)
+        e.topic_bayes(x, words.astype(x.dtype), prior, gamma, steps=7, tol=0.0)
+        for e in (engine, PLAIN)
     )
-    tokens = h.sum(axis=1).max()  # of the longest document: its gammas are its tokens, shared out, and a rounding of the shares moves so many
+    tokens = (
+        h.sum(axis=1).max()
+        # of the longest document: its gammas are its tokens, shared out, and a rounding of the
+        # shares moves so many
+    )
     assert_close(get(engine, g), h, x.dtype, tokens)
     assert_close(a.counts, b.counts, x.dtype)
     assert_close(a.logs, b.logs, x.dtype, 1e3)
     assert_close(a.value, b.value, x.dtype, abs(b.value))
     assert_close(a.likelihood, b.likelihood, x.dtype, abs(b.value))
-    (g, a), (h, b) = (e.topic_bayes(x, words.astype(x.dtype), prior, t, steps=2, tol=0.0) for e, t in ((engine, g), (PLAIN, h)))
+    (g, a), (h, b) = (
+        e.topic_bayes(x, words.astype(x.dtype), prior, t, steps=2, tol=0.0)
+        for e, t in ((engine, g), (PLAIN, h))
+    )
     assert_close(get(engine, g), h, x.dtype, tokens)
-    same = [get(e, e.topic_bayes(x, words.astype(x.dtype), prior, prior + 1, steps=3)[0]) for e in (engine, PLAIN)]
+    same = [
+        get(e, e.topic_bayes(x, words.astype(x.dtype), prior, prior + 1, steps=3)[0])
+        for e in (engine, PLAIN)
+    ]
     assert_close(*same, x.dtype, tokens)
 
 
 def test_topic_scores(engine, data):
     x, words, _, shares = data
-    for a, b in zip(engine.topic_scores(x, words, shares, 1e-12), PLAIN.topic_scores(x, words, shares, 1e-12)):
+    for a, b in zip(
+        engine.topic_scores(x, words, shares, 1e-12), PLAIN.topic_scores(x, words, shares, 1e-12)
+    ):
         assert_close(a, b, x.dtype, abs(b))
 
 
@@ -146,7 +176,9 @@ def test_topic_words(engine, data, kind):
     x, words, _, _ = data
     counts = (words * 50).astype(x.dtype)
     counts[:, 6] = 0  # a topic without counts
-    prior = {"number": 0.3, "none": 0.0, "matrix": np.random.default_rng(1).random(words.shape)}[kind]
+    prior = {"number": 0.3, "none": 0.0, "matrix": np.random.default_rng(1).random(words.shape)}[
+        kind
+    ]
     sizes = counts.sum(axis=0, dtype=float)
     a, b = (e.topic_words(counts, sizes, prior) for e in (engine, PLAIN))
     assert_close(a.words, b.words, x.dtype)
@@ -154,7 +186,11 @@ def test_topic_words(engine, data, kind):
     assert a.words.dtype == x.dtype
     again = engine.topic_words(counts, sizes, prior, np.float64)
     assert again.words.dtype == np.float64
-    assert_close(engine.topic_words(a.words, np.ones(K), prior).words, PLAIN.topic_words(b.words, np.ones(K), prior).words, x.dtype)
+    assert_close(
+        engine.topic_words(a.words, np.ones(K), prior).words,
+        PLAIN.topic_words(b.words, np.ones(K), prior).words,
+        x.dtype,
+    )
 
 
 def test_topic_beliefs(engine, data):
@@ -182,8 +218,16 @@ def test_threads_do_not_change_a_bit(data, monkeypatch):
         q = e.topic_beliefs(g.counts + 0.1, 0.1)
         assert len(placed.kept["topics"].parts(8)) > 16
         arrays = [theta, gamma, s.counts, s.sizes, g.counts, g.logs, w.words, q.words]
-        values = [s.value, g.value, w.log_prior, *q[2:], *e.topic_scores(placed, words, theta, 1e-9)]
-        results.add(b"".join(np.ascontiguousarray(a).tobytes() for a in arrays) + str(values).encode())
+        values = [
+            s.value,
+            g.value,
+            w.log_prior,
+            *q[2:],
+            *e.topic_scores(placed, words, theta, 1e-9),
+        ]
+        results.add(
+            b"".join(np.ascontiguousarray(a).tobytes() for a in arrays) + str(values).encode()
+        )
     assert len(results) == 1
 
 
@@ -219,7 +263,9 @@ def test_the_chain_visits_states_as_often_as_they_are_probable(name):
     expected = sum(q * np.bincount(z, minlength=2)[0] for q, z in zip(p, states))
     in_word = sum(q * sum(t == 0 for t in z[1:4]) for q, z in zip(p, states))
     sweeps = 1500 if name == "plain" else 4000
-    chain = engine_named(name, 1).topic_chain(tiny(), np.full((3, 2), 1 / 3), np.full((2, 2), 0.5), b, 5)
+    chain = engine_named(name, 1).topic_chain(
+        tiny(), np.full((3, 2), 1 / 3), np.full((2, 2), 0.5), b, 5
+    )
     for _ in range(sweeps):
         chain.sweep(alpha, average=True)
     mean = chain.mean_counts()
@@ -239,7 +285,9 @@ def test_chain_keeps_its_books(engine, data, exact, monkeypatch):
     for i in range(6):
         assert np.isfinite(chain.sweep(prior + 0.1, average=i > 2))
         counts, drawn = chain.counts(), chain.draw(D, N)
-        np.testing.assert_array_equal(counts.sum(axis=1), np.bincount(x.indices, x.data, minlength=N))
+        np.testing.assert_array_equal(
+            counts.sum(axis=1), np.bincount(x.indices, x.data, minlength=N)
+        )
         np.testing.assert_array_equal(drawn.documents.sum(axis=1), lengths)
         np.testing.assert_array_equal(drawn.words, counts)
         np.testing.assert_array_equal(drawn.sizes, counts.sum(axis=0))
@@ -269,7 +317,11 @@ def test_chain_does_not_depend_on_threads(monkeypatch, data):
         assert len(chain.parts) > 16
         assert chain.ends.shape[1] > 5
         values = [chain.sweep(prior + 0.1, average=True) for _ in range(4)]
-        states.add(chain.topics.tobytes() + np.ascontiguousarray(chain.mean_counts()).tobytes() + str(values).encode())
+        states.add(
+            chain.topics.tobytes()
+            + np.ascontiguousarray(chain.mean_counts()).tobytes()
+            + str(values).encode()
+        )
     assert len(states) == 1
 
 
@@ -283,7 +335,9 @@ def test_documents_side_by_side_end_where_the_exact_chain_does(monkeypatch):
     x, ends = Counts.from_scipy(sparse.csr_array(a.astype(float))), []
     for least in (10**9, 0):
         monkeypatch.setattr(module, "EXACT_TOKENS", least)
-        chain = engine_named("cpu", 2).topic_chain(x, np.full((60, 3), 1 / 60), np.full(3, 1 / 3), 0.1, 1)
+        chain = engine_named("cpu", 2).topic_chain(
+            x, np.full((60, 3), 1 / 60), np.full(3, 1 / 3), 0.1, 1
+        )
         assert chain.exact == (least > 0)
         values = [chain.sweep(np.full(3, 0.2), average=i >= 150) for i in range(250)]
         ends.append((np.mean(values[150:]) / a.sum(), chain.mean_counts()))
@@ -305,12 +359,19 @@ def test_the_value_of_a_sweep_is_the_log_likelihood_of_tokens_given_the_others()
 
 
 def sampled_side_by_side(engine, seed=1, sweeps=0):
-    """A chain over 400 documents of 60 tokens each, some words in no document and a document without words, after some sweeps; and the tokens."""
+    """A chain over 400 documents of 60 tokens each, some words in no document and a document
+    without words, after some sweeps; and the tokens."""
     rng = np.random.default_rng(0)
     phi = rng.dirichlet(np.full(60, 0.1), 3)
     a = np.vstack([rng.multinomial(60, t @ phi) for t in rng.dirichlet(np.full(3, 0.2), 400)])
     a[7] = 0
-    chain = engine.topic_chain(Counts.from_scipy(sparse.csr_array(a.astype(float))), np.full((60, 3), 1 / 60), np.full(3, 1 / 3), 0.1, seed)
+    chain = engine.topic_chain(
+        Counts.from_scipy(sparse.csr_array(a.astype(float))),
+        np.full((60, 3), 1 / 60),
+        np.full(3, 1 / 3),
+        0.1,
+        seed,
+    )
     return chain, [chain.sweep(np.full(3, 0.2), average=i >= 150) for i in range(sweeps)], a.sum()
 
 
@@ -326,16 +387,20 @@ def on_device(monkeypatch):
 
 @pytest.mark.parametrize("name", ["torch"])
 def test_a_chain_on_a_device_draws_as_the_cpu_does(on_device, name):
-    """The same random numbers, exactly; so nearly all tokens are where the CPU's are, and the values agree."""
+    """The same random numbers, exactly; so nearly all tokens are where the CPU's are, and the
+    values agree."""
     from eckart.engines.cpu.topics.gibbs import uniform
 
     chain, values, tokens = sampled_side_by_side(on_device, sweeps=1)
     theirs, wanted, _ = sampled_side_by_side(engine_named("cpu", 1), sweeps=1)
     draws = chain._draws().cpu().numpy()
     with np.errstate(over="ignore"):
-        np.testing.assert_array_equal(draws[:1000], [uniform.py_func(theirs._stream(), i) for i in range(1000)])
+        np.testing.assert_array_equal(
+            draws[:1000], [uniform.py_func(theirs._stream(), i) for i in range(1000)]
+        )
     assert chain.tokens == tokens
-    assert np.mean(chain.topics.cpu().numpy() == theirs.topics) > 0.999  # rounding decides a token in thousands
+    # rounding decides a token in thousands
+    assert np.mean(chain.topics.cpu().numpy() == theirs.topics) > 0.999
     np.testing.assert_allclose(values, wanted, rtol=1e-4)
 
 

@@ -1,4 +1,5 @@
-"""Cholesky factors of batches by blocks, and rows solved among their entries: on CPU tensors here, on a GPU by ``make test-gpu``."""
+"""Cholesky factors of batches by blocks, and rows solved among their entries: on CPU tensors here,
+on a GPU by ``make test-gpu``."""
 
 from __future__ import annotations
 
@@ -25,7 +26,13 @@ def matrices(seed: int, batch: int, n: int, stiff: float):
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.integers(0, 9), st.integers(1, 3), st.integers(1, 200), st.floats(0, 11), st.sampled_from([0.0, 1.0]))
+@given(
+    st.integers(0, 9),
+    st.integers(1, 3),
+    st.integers(1, 200),
+    st.floats(0, 11),
+    st.sampled_from([0.0, 1.0]),
+)
 def test_torch_triangles_are_as_near_as_those_of_lapack(seed, batch, n, stiff, shift):
     a = matrices(seed, batch, n, stiff)
     below = np.where(np.tri(n, dtype=bool), a, np.nan)  # the lower triangle alone is read
@@ -40,7 +47,8 @@ def test_torch_triangles_are_as_near_as_those_of_lapack(seed, batch, n, stiff, s
     assert residual(lower) <= 4 * residual(np.linalg.cholesky(a)) + 4 * eps * np.abs(a).max()
     moved, whole = t.plus(shift) if shift else t, lower + shift * np.eye(n)
     right = np.random.default_rng(seed + 1).standard_normal((batch, n, 2))
-    # backward errors: what is left of the right-hand side is small beside |L| |x|, however large x is
+    # backward errors: what is left of the right-hand side is small beside |L| |x|, however large x
+    # is
     for x, low in (
         (moved.forward(torch.from_numpy(right).to(DEVICE)), whole),
         (moved.backward(torch.from_numpy(right).to(DEVICE)), whole.transpose(0, 2, 1)),
@@ -62,7 +70,9 @@ def problem(k: int, counts: list[int], seed: int = 0):
     n = max(counts) + 5
     columns = [np.sort(rng.choice(n, c, replace=False)) for c in counts]
     indptr = np.concatenate([[0], np.cumsum(counts)])
-    x = Observed(indptr, np.concatenate(columns).astype(np.int64), rng.standard_normal(sum(counts)), n)
+    x = Observed(
+        indptr, np.concatenate(columns).astype(np.int64), rng.standard_normal(sum(counts)), n
+    )
     root = rng.standard_normal((k, k + 3))
     base = root @ root.T / k + 0.5 * np.eye(k)
     return x, rng.standard_normal((n, k)), base, rng.standard_normal((len(counts), k)), rng
@@ -81,7 +91,8 @@ def dense_rows(x, right, w, base, prior):
 
 @pytest.mark.parametrize("given", ["weights", "one weight", "ridges by count"])
 def test_torch_rows_solved_among_their_entries(given, monkeypatch):
-    """Rows shorter and longer than the columns, and one without entries: solutions, the value, and the covariance of draws, root by root."""
+    """Rows shorter and longer than the columns, and one without entries: solutions, the value, and
+    the covariance of draws, root by root."""
     monkeypatch.setattr(dual, "FROM", 8)
     monkeypatch.setattr(normal_equations, "NARROW", ())
     k = 12
@@ -97,8 +108,13 @@ def test_torch_rows_solved_among_their_entries(given, monkeypatch):
     engine, cpu = made(None, DEVICE), CpuEngine(1)
     used = []
     solved = dual.Dual.solved
-    monkeypatch.setattr(dual.Dual, "solved", lambda self, *args: used.append(1) or solved(self, *args))
-    found, theirs = engine.ridge_rows(x, right, rule, **more), cpu.ridge_rows(cpu.put(x), right, rule, **more)
+    monkeypatch.setattr(
+        dual.Dual, "solved", lambda self, *args: used.append(1) or solved(self, *args)
+    )
+    found, theirs = (
+        engine.ridge_rows(x, right, rule, **more),
+        cpu.ridge_rows(cpu.put(x), right, rule, **more),
+    )
     assert used
     left = engine.get(found.left)
     ridges = rule.ridges(x.row_counts())[0]
@@ -117,8 +133,8 @@ def test_torch_rows_solved_among_their_entries(given, monkeypatch):
 
 @pytest.mark.parametrize(("k", "among"), [(13, 8), (70, 8), (70, 10**6)])
 def test_torch_draws_in_float32_are_those_in_float64(k, among, monkeypatch):
-    """Within a hundredth of a standard deviation in every direction, also of rows with hundreds of entries; not taken where noise is so small that rounding
-    would show."""
+    """Within a hundredth of a standard deviation in every direction, also of rows with hundreds of
+    entries; not taken where noise is so small that rounding would show."""
     monkeypatch.setattr(dual, "FROM", among)
     x, right, base, prior, rng = problem(k, [3, 9, 1, 0, 400, 40, 150], seed=3)
     right[:, -1] = 1.0  # the column of a bias

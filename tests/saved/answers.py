@@ -1,7 +1,9 @@
-"""What a saved model is asked: the same questions when its file was written (``make.py``) and in every test since.
+"""What a saved model is asked: the same questions when its file was written (``make.py``) and in
+every test since.
 
-``ask(model, inputs)`` gives one array for each question: numbers, positions, truth values or texts, never objects, so that a file
-without pickle holds them. Public names only: this runs on whatever the library has become.
+``ask(model, inputs)`` gives one array for each question: numbers, positions, truth values or texts,
+never objects, so that a file without pickle holds them. Public names only: this runs on whatever
+the library has become.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ def _plain(value: Any) -> np.ndarray:
     if a.dtype.kind == "M":
         return a.astype(str)
     if a.dtype == object:
-        return np.array(["" if v is None else str(v) for v in a.ravel()], dtype=np.str_).reshape(a.shape)
+        return np.array(["" if v is None else str(v) for v in a.ravel()], dtype=np.str_).reshape(
+            a.shape
+        )
     return a
 
 
@@ -48,9 +52,17 @@ def _rows(model: Any, x: np.ndarray) -> Any:
 def linear(model: Any, inputs: Arrays) -> dict[str, Any]:
     x, gaps = _rows(model, inputs["x"]), _rows(model, inputs["gaps"])
     out = _kept(
-        model, "components_", "mean_", "explained_variance_", "explained_variance_ratio_", "singular_values_",
-        "noise_variance_", "n_components_", "n_samples_", "n_iter_",
-    )  # fmt: skip
+        model,
+        "components_",
+        "mean_",
+        "explained_variance_",
+        "explained_variance_ratio_",
+        "singular_values_",
+        "noise_variance_",
+        "n_components_",
+        "n_samples_",
+        "n_iter_",
+    )
     return out | {
         "transform": model.transform(x),
         "transform of gaps": model.transform(gaps),
@@ -102,7 +114,8 @@ def coder(model: Any, inputs: Arrays) -> dict[str, Any]:
         "impute": model.impute(gaps),
         "reconstruction_error": model.reconstruction_error(x),
     }
-    if model.fit_.factors.architecture["variational"]:  # as it was fitted; the parameter may be set for the next fit
+    # as it was fitted; the parameter may be set for the next fit
+    if model.fit_.factors.architecture["variational"]:
         out["sample"] = model.sample(4, random_state=1)
     return out
 
@@ -124,18 +137,33 @@ def regressor(model: Any, inputs: Arrays) -> dict[str, Any]:
 
 
 def completer(model: Any, inputs: Arrays) -> dict[str, Any]:
-    """``new`` are new rows with gaps, ``new columns`` new columns; ``rows`` and ``columns`` are positions, asked for by their ids."""
+    """``new`` are new rows with gaps, ``new columns`` new columns; ``rows`` and ``columns`` are
+    positions, asked for by their ids."""
     row_ids, column_ids = model.row_ids, model.column_ids
     rows, columns = row_ids.names(inputs["rows"]), column_ids.names(inputs["columns"])
     named = model.fit_.factors.columns is not None
-    new = pd.DataFrame(inputs["new"], columns=list(model.fit_.factors.columns)) if named else inputs["new"]
+    new = (
+        pd.DataFrame(inputs["new"], columns=list(model.fit_.factors.columns))
+        if named
+        else inputs["new"]
+    )
     new = eckart.observed(new)
-    best, few = model.recommend(rows, 4), model.recommend(rows, 2, candidates=columns, exclude_seen=False)
+    best, few = (
+        model.recommend(rows, 4),
+        model.recommend(rows, 2, candidates=columns, exclude_seen=False),
+    )
     fresh = model.recommend(X=new, n=3)
     like_rows, like_columns = model.similar(rows=rows, n=3), model.similar(columns=columns, n=3)
     ids, filled = (np.concatenate(parts) for parts in zip(*model.complete(rows)))
     out = _kept(model, "mean_", "row_biases_", "column_biases_", "n_iter_")
-    for name in ("row_factors_", "column_factors_", "objective_", "rank_", "singular_values_", "tau_"):
+    for name in (
+        "row_factors_",
+        "column_factors_",
+        "objective_",
+        "rank_",
+        "singular_values_",
+        "tau_",
+    ):
         if getattr(type(model), name, None) is not None:
             out[name] = getattr(model, name)
     stranger = "nobody" if named and isinstance(column_ids.names([0])[0], str) else 10**6
@@ -162,19 +190,28 @@ def completer(model: Any, inputs: Arrays) -> dict[str, Any]:
     }
     if type(model).__name__ != "BayesianMF":  # it could not explain when the files were written
         why = model.explain(rows[0], columns[0], 3)
-        out |= {"explain": [why.prediction, why.base], "explain columns": [column for column, _, _ in why.shares]}
+        out |= {
+            "explain": [why.prediction, why.base],
+            "explain columns": [column for column, _, _ in why.shares],
+        }
         out["explain shares"] = [share for _, _, share in why.shares]
     if column_ids.names([0]).dtype.kind != "M":
         out["predict unknown"] = model.predict([rows[0]], [stranger], unknown="mean")
     if "new columns" in inputs:
         out["fold_in columns"] = model.fold_in(inputs["new columns"], axis="columns")
     if not named:  # new rows get the next positions
-        out["update"] = deepcopy(model).update(_next(new, row_ids.size)).predict(np.full(3, row_ids.size), columns[:3])
+        out["update"] = (
+            deepcopy(model)
+            .update(_next(new, row_ids.size))
+            .predict(np.full(3, row_ids.size), columns[:3])
+        )
     return out
 
 
 def _next(x: Any, start: int) -> Any:
-    return eckart.Observed(x.indptr, x.indices, x.data, x.n_columns, np.arange(start, start + x.shape[0]), x.columns)
+    return eckart.Observed(
+        x.indptr, x.indices, x.data, x.n_columns, np.arange(start, start + x.shape[0]), x.columns
+    )
 
 
 def bayesian(model: Any, inputs: Arrays) -> dict[str, Any]:
@@ -194,7 +231,8 @@ def mixture(model: Any, inputs: Arrays) -> dict[str, Any]:
     draws, labels = model.sample(6)
     out = _kept(model, "weights_", "n_components_", "converged_", "n_iter_", "lower_bound_")
     return out | {
-        "lower_bounds_": np.asarray(model.fit_.trace.values),  # lower_bounds_ then had one entry more
+        # lower_bounds_ then had one entry more
+        "lower_bounds_": np.asarray(model.fit_.trace.values),
         "predict": model.predict(x),
         "predict_proba": model.predict_proba(x),
         "score_samples": model.score_samples(x),
@@ -207,12 +245,18 @@ def mixture(model: Any, inputs: Arrays) -> dict[str, Any]:
 
 
 def family_mixture(model: Any, inputs: Arrays) -> dict[str, Any]:
-    return mixture(model, inputs) | {f"parameters {name}": a for name, a in sorted(model.parameters_.items())}
+    return mixture(model, inputs) | {
+        f"parameters {name}": a for name, a in sorted(model.parameters_.items())
+    }
 
 
 def gaussian_mixture(model: Any, inputs: Arrays) -> dict[str, Any]:
     values, variances = model.impute(_rows(model, inputs["gaps"]), return_variance=True)
-    out = mixture(model, inputs) | _kept(model, "means_") | {"impute": values, "impute variance": variances}
+    out = (
+        mixture(model, inputs)
+        | _kept(model, "means_")
+        | {"impute": values, "impute variance": variances}
+    )
     out["outlier quantile"] = model.outlier_score(_rows(model, inputs["x"]), quantile=True)
     if model.covariance_type == "factor":
         return out | _kept(model, "loadings_", "noise_variances_")
@@ -248,7 +292,10 @@ def words(model: Any, inputs: Arrays) -> dict[str, Any]:
     """``texts`` are texts, or rows of item numbers; ``asked`` are positions of words."""
     v = model.vectors_
     asked = v.words[inputs["asked"]]
-    near, three = v.neighbours(asked, 3), [w.item() if isinstance(w, np.generic) else w for w in asked[:3]]
+    near, three = (
+        v.neighbours(asked, 3),
+        [w.item() if isinstance(w, np.generic) else w for w in asked[:3]],
+    )
     answer = v.analogy(*three, n=2)
     texts = inputs["texts"].tolist()
     out = {
@@ -271,7 +318,8 @@ def words(model: Any, inputs: Arrays) -> dict[str, Any]:
 
 
 def item_model(model: Any, inputs: Arrays) -> dict[str, Any]:
-    """Lists and scores of known rows and of new ones; the weights themselves by rows with a single entry."""
+    """Lists and scores of known rows and of new ones; the weights themselves by rows with a single
+    entry."""
     rows, columns = model.row_ids.names(inputs["rows"]), model.column_ids.names(inputs["columns"])
     new = eckart.observed(inputs["new"])
     return {
@@ -283,7 +331,9 @@ def item_model(model: Any, inputs: Arrays) -> dict[str, Any]:
         "recommend new rows scores": model.recommend(X=new, n=3).scores,
         "similar columns": model.similar(columns=columns, n=1).positions,
         "explain": model.explain(rows[0], columns[0]).prediction,
-        "single": model.fold_in(eckart.observed(np.where(np.eye(model.column_ids.size) > 0, 1.0, np.nan))),
+        "single": model.fold_in(
+            eckart.observed(np.where(np.eye(model.column_ids.size) > 0, 1.0, np.nan))
+        ),
     }
 
 
@@ -293,9 +343,16 @@ def series(model: Any, inputs: dict[str, np.ndarray]) -> dict[str, Any]:
     low, high = model.interval(rows, columns)
     future = model.forecast(4)
     return {
-        "predict": mean, "deviation": std, "low": low, "high": high, "impute": model.impute(), "forecast": future.mean,
-        "forecast deviation": future.std, "forecast columns": future.columns, "period": np.array([model.period_]),
-    }  # fmt: skip
+        "predict": mean,
+        "deviation": std,
+        "low": low,
+        "high": high,
+        "impute": model.impute(),
+        "forecast": future.mean,
+        "forecast deviation": future.std,
+        "forecast columns": future.columns,
+        "period": np.array([model.period_]),
+    }
 
 
 def mixed_rows(inputs: Arrays) -> pd.DataFrame:

@@ -1,4 +1,5 @@
-"""Fit one small model of every class that can be saved, and write its file and its answers. Run once, at commit aa19f7a.
+"""Fit one small model of every class that can be saved, and write its file and its answers. Run
+once, at commit aa19f7a.
 
     python tests/saved/make.py            writes what is missing
     python tests/saved/make.py NAME ...   writes these, where missing
@@ -6,12 +7,15 @@
 For each case NAME:
 
     NAME.safetensors    the model, as ``save`` wrote it at that commit
-    NAME.answers.npz    ``in.*`` what it was asked about, ``out.*`` what it said (``answers.py``); ``computed`` and ``tolerances``: which answers are
-                        sums, and how far off another CPU may be (``rounding.py``); plain arrays, no pickle
+    NAME.answers.npz    ``in.*`` what it was asked about, ``out.*`` what it said (``answers.py``);
+    ``computed`` and ``tolerances``: which answers are
+                        sums, and how far off another CPU may be (``rounding.py``); plain arrays, no
+                        pickle
 
-``tests/test_saved_models.py`` asks again. A file that exists is never written over: the files are evidence that models of that commit still load and
-predict the same, which a file of today is not. Add a case for a new class; remove or rewrite none. All seeds are fixed; the seconds of the trace, which the
-clock gives, are set to 0, so that a second run on the same machine writes the same bytes.
+``tests/test_saved_models.py`` asks again. A file that exists is never written over: the files are
+evidence that models of that commit still load and predict the same, which a file of today is not.
+Add a case for a new class; remove or rewrite none. All seeds are fixed; the seconds of the trace,
+which the clock gives, are set to 0, so that a second run on the same machine writes the same bytes.
 """
 
 from __future__ import annotations
@@ -54,9 +58,11 @@ def table(dtype: Any = np.float64, rows: int = 30, n: int = 6) -> np.ndarray:
     """Rows near three directions, with a mean."""
     r = rng(1)
     basis = np.linalg.qr(r.standard_normal((n, 3)))[0]
-    return (r.standard_normal((rows, 3)) * [4.0, 2.5, 1.5] @ basis.T + 0.4 * r.standard_normal((rows, n)) + 1.0).astype(
-        dtype
-    )
+    return (
+        r.standard_normal((rows, 3)) * [4.0, 2.5, 1.5] @ basis.T
+        + 0.4 * r.standard_normal((rows, n))
+        + 1.0
+    ).astype(dtype)
 
 
 def holes(x: np.ndarray, share: float, seed: int = 2, least: int = 3) -> np.ndarray:
@@ -70,7 +76,11 @@ def holes(x: np.ndarray, share: float, seed: int = 2, least: int = 3) -> np.ndar
 def about(x: np.ndarray, k: int) -> dict[str, np.ndarray]:
     """New rows, rows with gaps, and codes."""
     new = x[:5] + 0.25 * rng(3).standard_normal((5, x.shape[1])).astype(x.dtype)
-    return {"x": new, "gaps": holes(x[5:9], 0.34), "codes": rng(4).standard_normal((4, k)).astype(x.dtype)}
+    return {
+        "x": new,
+        "gaps": holes(x[5:9], 0.34),
+        "codes": rng(4).standard_normal((4, k)).astype(x.dtype),
+    }
 
 
 @case
@@ -131,13 +141,17 @@ def pca_lanczos() -> Case:
 @case
 def linear_autoencoder() -> Case:
     x = table()
-    return eckart.LinearAutoencoder(3, random_state=0).fit(pd.DataFrame(x, columns=list("abcdef"))), about(x, 3)
+    return eckart.LinearAutoencoder(3, random_state=0).fit(
+        pd.DataFrame(x, columns=list("abcdef"))
+    ), about(x, 3)
 
 
 @case
 def linear_autoencoder_batches() -> Case:
     x = table()
-    return eckart.LinearAutoencoder(2, batch_size=8, tied=True, max_iter=40, random_state=0).fit(x), about(x, 2)
+    return eckart.LinearAutoencoder(2, batch_size=8, tied=True, max_iter=40, random_state=0).fit(
+        x
+    ), about(x, 2)
 
 
 # ---- networks
@@ -148,21 +162,25 @@ QUICK = {"max_iter": 12, "batch_size": 16, "learning_rate": 0.01, "n_threads": 1
 @case
 def autoencoder() -> Case:
     x = table(rows=40)
-    return eckart.Autoencoder(2, hidden=[8], **QUICK).fit(pd.DataFrame(x, columns=list("abcdef"))), about(x, 2)
+    return eckart.Autoencoder(2, hidden=[8], **QUICK).fit(
+        pd.DataFrame(x, columns=list("abcdef"))
+    ), about(x, 2)
 
 
 @case
 def autoencoder_gaps() -> Case:
     x = table(rows=40)
-    return eckart.Autoencoder(2, hidden=[8], activation="tanh", init="pca", **QUICK).fit(holes(x, 0.2)), about(x, 2)
+    return eckart.Autoencoder(2, hidden=[8], activation="tanh", init="pca", **QUICK).fit(
+        holes(x, 0.2)
+    ), about(x, 2)
 
 
 @case
 def autoencoder_tied() -> Case:
     x = table(np.float32, rows=40).astype(np.float64)
-    return eckart.Autoencoder(2, hidden=[5], tied=True, activation="gelu", optimizer="nesterov", **QUICK).fit(x), about(
-        x, 2
-    )
+    return eckart.Autoencoder(
+        2, hidden=[5], tied=True, activation="gelu", optimizer="nesterov", **QUICK
+    ).fit(x), about(x, 2)
 
 
 def shares(rows: int, n: int) -> np.ndarray:
@@ -174,7 +192,9 @@ def shares(rows: int, n: int) -> np.ndarray:
 @case
 def autoencoder_variational() -> Case:
     x = shares(40, 6)
-    model = eckart.Autoencoder(2, hidden=[8], variational=0.05, loss="bernoulli", activation="sigmoid", **QUICK).fit(x)
+    model = eckart.Autoencoder(
+        2, hidden=[8], variational=0.05, loss="bernoulli", activation="sigmoid", **QUICK
+    ).fit(x)
     inputs = about(x, 2)
     return model, inputs | {"x": np.clip(inputs["x"], 0.0, 1.0)}
 
@@ -194,7 +214,9 @@ def two_classes() -> tuple[np.ndarray, np.ndarray]:
 @case
 def network_classifier() -> Case:
     x, y = two_classes()
-    return eckart.NetworkClassifier(hidden=[8], **QUICK).fit(x, np.array(["no", "yes"])[y]), {"x": about(x, 1)["x"]}
+    return eckart.NetworkClassifier(hidden=[8], **QUICK).fit(x, np.array(["no", "yes"])[y]), {
+        "x": about(x, 1)["x"]
+    }
 
 
 @case
@@ -208,28 +230,42 @@ def network_classifier_pictures() -> Case:
 @case
 def network_regressor() -> Case:
     x = table(rows=40)
-    return eckart.NetworkRegressor(hidden=[8], **QUICK).fit(x, x[:, 0] * 3 + 5), {"x": about(x, 1)["x"]}
+    return eckart.NetworkRegressor(hidden=[8], **QUICK).fit(x, x[:, 0] * 3 + 5), {
+        "x": about(x, 1)["x"]
+    }
 
 
 @case
 def network_regressor_two_targets() -> Case:
     x = table(rows=40)
     y = np.column_stack([x[:, 0] * 3 + 5, np.abs(x[:, 1])])
-    return eckart.NetworkRegressor(hidden=[8, 4], activation="tanh", **QUICK).fit(x, y), {"x": about(x, 1)["x"]}
+    return eckart.NetworkRegressor(hidden=[8, 4], activation="tanh", **QUICK).fit(x, y), {
+        "x": about(x, 1)["x"]
+    }
 
 
 # ---- completion
 
 
-def low_rank(rows: int = 20, n: int = 12, k: int = 2, noise: float = 0.1, seed: int = 5) -> np.ndarray:
+def low_rank(
+    rows: int = 20, n: int = 12, k: int = 2, noise: float = 0.1, seed: int = 5
+) -> np.ndarray:
     r = rng(seed)
-    return r.standard_normal((rows, k)) @ r.standard_normal((k, n)) * 2 + 3.0 + noise * r.standard_normal((rows, n))
+    return (
+        r.standard_normal((rows, k)) @ r.standard_normal((k, n)) * 2
+        + 3.0
+        + noise * r.standard_normal((rows, n))
+    )
 
 
 def asked(a: np.ndarray, columns: bool = True, cut: float = 0.34) -> dict[str, np.ndarray]:
     """Cells, and new rows and columns with gaps."""
     more = low_rank(*a.shape, seed=6)
-    out = {"rows": np.array([0, 3, 7, 11, 16]), "columns": np.array([1, 4, 6, 9, 2]), "new": holes(more[:3], cut, 7, 7)}
+    out = {
+        "rows": np.array([0, 3, 7, 11, 16]),
+        "columns": np.array([1, 4, 6, 9, 2]),
+        "new": holes(more[:3], cut, 7, 7),
+    }
     return out | ({"new columns": holes(more[:, :2].T, cut, 8, 7).T} if columns else {})
 
 
@@ -237,7 +273,9 @@ def ratings(rows: int = 20, n: int = 12) -> pd.DataFrame:
     """Triples of names and stars."""
     a = np.clip(np.round(holes(low_rank(rows, n), 0.3)), 1, 5)
     i, j = np.nonzero(~np.isnan(a))
-    return pd.DataFrame({"user": [f"user {u}" for u in i], "item": [f"item {v}" for v in j], "stars": a[i, j]})
+    return pd.DataFrame(
+        {"user": [f"user {u}" for u in i], "item": [f"item {v}" for v in j], "stars": a[i, j]}
+    )
 
 
 TRIPLES = {"rows": "user", "columns": "item", "values": "stars"}
@@ -285,7 +323,10 @@ def spectral_filter() -> Case:
 @case
 def blend() -> Case:
     """Two members, both with a share whatever hidden entries say of so small a table."""
-    members = {"ease": eckart.EASE(2.0, strengths="raw"), "gf-cf": eckart.SpectralFilter(3, strengths="raw")}
+    members = {
+        "ease": eckart.EASE(2.0, strengths="raw"),
+        "gf-cf": eckart.SpectralFilter(3, strengths="raw"),
+    }
     model, ask = items(eckart.Blend(members, random_state=0))
     fitted = {name: member.fit(model.observed_) for name, member in model._fresh((20, 12)).items()}
     model._become(fitted, np.array([0.75, 0.25]), model.observed_, model.fit_.plan["told"], {})
@@ -295,10 +336,19 @@ def blend() -> Case:
 @case
 def time_factors() -> Case:
     r = rng(14)
-    a = np.outer(r.random(6) + 1, np.sin(2 * np.pi * np.arange(40) / 8)) + 0.1 * r.standard_normal((6, 40))
+    a = np.outer(r.random(6) + 1, np.sin(2 * np.pi * np.arange(40) / 8)) + 0.1 * r.standard_normal(
+        (6, 40)
+    )
     a[r.random(a.shape) < 0.3] = np.nan
     x = eckart.observed(a)
-    x = eckart.Observed(x.indptr, x.indices, x.data, 40, np.array([f"s{i}" for i in range(6)], object), np.datetime64("2020-01-01") + np.arange(40))
+    x = eckart.Observed(
+        x.indptr,
+        x.indices,
+        x.data,
+        40,
+        np.array([f"s{i}" for i in range(6)], object),
+        np.datetime64("2020-01-01") + np.arange(40),
+    )
     model = eckart.TimeFactors(2, n_samples=6, burn_in=10, thin=1, period=8, random_state=0).fit(x)
     return model, {"rows": np.array([0, 3, 5]), "columns": np.array([2, 6, 32])}
 
@@ -317,18 +367,26 @@ def mixed_table() -> Case:
     town = np.array(["Bonn", "Kiel", "Ulm"])[
         np.argmax(np.column_stack([z, -z.sum(axis=1)]) + 0.3 * r.standard_normal((60, 3)), axis=1)
     ]
-    grade = np.array(["low", "middle", "high"])[np.digitize(z[:, 1] + 0.3 * r.standard_normal(60), [-0.5, 0.5])]
-    texts = np.column_stack([town, grade, np.where(z[:, 0] + 0.5 * r.standard_normal(60) > 0, "yes", "no")])
+    grade = np.array(["low", "middle", "high"])[
+        np.digitize(z[:, 1] + 0.3 * r.standard_normal(60), [-0.5, 0.5])
+    ]
+    texts = np.column_stack(
+        [town, grade, np.where(z[:, 0] + 0.5 * r.standard_normal(60) > 0, "yes", "no")]
+    )
     gone = r.random((60, 6)) < 0.15
     inputs = {"x": np.where(gone[:, :3], np.nan, x), "texts": np.where(gone[:, 3:], "", texts)}
-    model = eckart.MixedTable(2, l2=1.0, losses={"b": "huber"}, random_state=0).fit(mixed_rows(inputs))
+    model = eckart.MixedTable(2, l2=1.0, losses={"b": "huber"}, random_state=0).fit(
+        mixed_rows(inputs)
+    )
     return model, {name: a[:8] for name, a in inputs.items()}
 
 
 @case
 def als_scaled() -> Case:
     a = holes(low_rank(), 0.3)
-    model = eckart.ALS(2, normalise="both", scale=True, biases=False, l2=0.05, random_state=0).fit(a)
+    model = eckart.ALS(2, normalise="both", scale=True, biases=False, l2=0.05, random_state=0).fit(
+        a
+    )
     return model, asked(a, columns=False)
 
 
@@ -336,15 +394,22 @@ def als_scaled() -> Case:
 def als_bias_normaliser() -> Case:
     a = holes(low_rank(), 0.3)
     frame = pd.DataFrame(a, columns=[f"c{j}" for j in range(12)])
-    return eckart.ALS(2, normalise="bias", biases=False, l2=0.05, random_state=0).fit(frame), asked(a, columns=False)
+    return eckart.ALS(2, normalise="bias", biases=False, l2=0.05, random_state=0).fit(frame), asked(
+        a, columns=False
+    )
 
 
 @case
 def als_nonnegative() -> Case:
     a = np.abs(holes(low_rank(), 0.3))
-    model = eckart.ALS(2, nonnegative=True, biases=False, normalise=None, l2=0.05, random_state=0).fit(a)
+    model = eckart.ALS(
+        2, nonnegative=True, biases=False, normalise=None, l2=0.05, random_state=0
+    ).fit(a)
     inputs = asked(a)
-    return model, inputs | {"new": np.abs(inputs["new"]), "new columns": np.abs(inputs["new columns"])}
+    return model, inputs | {
+        "new": np.abs(inputs["new"]),
+        "new columns": np.abs(inputs["new columns"]),
+    }
 
 
 @case
@@ -352,7 +417,9 @@ def als_float32() -> Case:
     a = holes(low_rank(), 0.3).astype(np.float32)
     inputs = asked(a)
     model = eckart.ALS(2, l2=0.1, random_state=0).fit(a)
-    return model, {name: v.astype(np.float32) if v.dtype.kind == "f" else v for name, v in inputs.items()}
+    return model, {
+        name: v.astype(np.float32) if v.dtype.kind == "f" else v for name, v in inputs.items()
+    }
 
 
 @case
@@ -366,7 +433,9 @@ def als_integer_and_date_ids() -> Case:
 
 @case
 def bayesian_mf() -> Case:
-    model = eckart.BayesianMF(2, n_samples=6, burn_in=20, thin=2, random_state=0).fit(ratings(), **TRIPLES)
+    model = eckart.BayesianMF(2, n_samples=6, burn_in=20, thin=2, random_state=0).fit(
+        ratings(), **TRIPLES
+    )
     return model, asked(np.empty((20, 12)), columns=False)
 
 
@@ -392,7 +461,9 @@ def svt() -> Case:
 
 @case
 def soft_impute() -> Case:
-    model = eckart.SoftImpute(3, tau=1.0, normalise="column", random_state=0).fit(ratings(), **TRIPLES)
+    model = eckart.SoftImpute(3, tau=1.0, normalise="column", random_state=0).fit(
+        ratings(), **TRIPLES
+    )
     return model, asked(np.empty((20, 12)), columns=False)
 
 
@@ -413,7 +484,9 @@ def exact_recovery() -> Case:
 
 def clouds() -> np.ndarray:
     r = rng(11)
-    return np.concatenate([r.standard_normal((20, 3)) @ np.diag([1.0, 0.6, 0.8]), 4.0 + r.standard_normal((16, 3))])
+    return np.concatenate(
+        [r.standard_normal((20, 3)) @ np.diag([1.0, 0.6, 0.8]), 4.0 + r.standard_normal((16, 3))]
+    )
 
 
 def points() -> dict[str, np.ndarray]:
@@ -458,7 +531,12 @@ for _kind in ("", " tied", " diag", " spherical", " unit"):
 @case
 def mixture_bernoulli() -> Case:
     r = rng(15)
-    x = np.concatenate([r.random((20, 5)) < [0.9, 0.8, 0.2, 0.1, 0.5], r.random((16, 5)) < [0.1, 0.2, 0.7, 0.9, 0.4]])
+    x = np.concatenate(
+        [
+            r.random((20, 5)) < [0.9, 0.8, 0.2, 0.1, 0.5],
+            r.random((16, 5)) < [0.1, 0.2, 0.7, 0.9, 0.4],
+        ]
+    )
     x = x.astype(np.float64)
     return eckart.Mixture(2, family="bernoulli", random_state=0).fit(x), {"x": x[::5]}
 
@@ -466,9 +544,9 @@ def mixture_bernoulli() -> Case:
 @case
 def mixture_multinomial() -> Case:
     r = rng(16)
-    x = np.concatenate([r.multinomial(12, p, 18) for p in ([0.5, 0.3, 0.1, 0.1], [0.1, 0.1, 0.4, 0.4])]).astype(
-        np.float64
-    )
+    x = np.concatenate(
+        [r.multinomial(12, p, 18) for p in ([0.5, 0.3, 0.1, 0.1], [0.1, 0.1, 0.4, 0.4])]
+    ).astype(np.float64)
     return eckart.Mixture(2, family="multinomial", random_state=0).fit(x), {"x": x[::5]}
 
 
@@ -478,7 +556,9 @@ def mixture_multinomial() -> Case:
 def documents() -> np.ndarray:
     r = rng(17)
     topics = r.dirichlet(np.full(14, 0.25), 3)
-    return np.stack([r.multinomial(30, t @ topics) for t in r.dirichlet(np.full(3, 0.3), 30)]).astype(np.float64)
+    return np.stack(
+        [r.multinomial(30, t @ topics) for t in r.dirichlet(np.full(3, 0.3), 30)]
+    ).astype(np.float64)
 
 
 def words_of(x: np.ndarray) -> pd.DataFrame:
@@ -494,9 +574,9 @@ def plsa() -> Case:
 @case
 def lda_gibbs() -> Case:
     x = documents()
-    return eckart.LDA(3, learning_method="gibbs", burn_in=20, n_samples=8, random_state=0).fit(words_of(x)), {
-        "x": x[:6]
-    }
+    return eckart.LDA(3, learning_method="gibbs", burn_in=20, n_samples=8, random_state=0).fit(
+        words_of(x)
+    ), {"x": x[:6]}
 
 
 @case
@@ -508,20 +588,26 @@ def lda_cvb0() -> Case:
 @case
 def lda_variational() -> Case:
     x = documents()
-    model = eckart.LDA(3, learning_method="variational", doc_topic_prior=0.2, topic_word_prior=0.1, random_state=0)
+    model = eckart.LDA(
+        3, learning_method="variational", doc_topic_prior=0.2, topic_word_prior=0.1, random_state=0
+    )
     return model.fit(x), {"x": x[:6]}
 
 
 @case
 def lda_online() -> Case:
     x = documents()
-    return eckart.LDA(3, learning_method="online", batch_size=10, random_state=0).fit(x), {"x": x[:6]}
+    return eckart.LDA(3, learning_method="online", batch_size=10, random_state=0).fit(x), {
+        "x": x[:6]
+    }
 
 
 @case
 def lda_seed_words() -> Case:
     x = documents()
-    model = eckart.LDA(3, learning_method="cvb0", seed_words={0: ["word1", "word3"], 2: ["word5"]}, random_state=0)
+    model = eckart.LDA(
+        3, learning_method="cvb0", seed_words={0: ["word1", "word3"], 2: ["word5"]}, random_state=0
+    )
     return model.fit(words_of(x)), {"x": x[:6]}
 
 
@@ -573,7 +659,10 @@ def incremental_pca() -> Case:
 @case
 def truncated_svd() -> Case:
     x = table()
-    return eckart.TruncatedSVD(3, random_state=0).fit(x), {"x": x[:5], "codes": rng(19).random((4, 3))}
+    return eckart.TruncatedSVD(3, random_state=0).fit(x), {
+        "x": x[:5],
+        "codes": rng(19).random((4, 3)),
+    }
 
 
 @case
@@ -589,7 +678,9 @@ def sentences() -> list[str]:
     """Texts of two themes over 24 words."""
     r, names = (
         rng(20),
-        np.array([f"{a}{b}" for a in ("ka", "lo", "mi", "nu", "pe", "ri") for b in ("n", "t", "s", "x")]),
+        np.array(
+            [f"{a}{b}" for a in ("ka", "lo", "mi", "nu", "pe", "ri") for b in ("n", "t", "s", "x")]
+        ),
     )
     themes = r.dirichlet(np.full(24, 0.5), 3)
     return [" ".join(r.choice(names, 12, p=themes[i % 3])) for i in range(120)]
@@ -612,7 +703,9 @@ def pmi() -> Case:
 
 @case
 def pmi_context() -> Case:
-    return eckart.PMI(4, kind="pmi", exponent=0.75, add_context=True, **SMALL).fit(sentences()), texts()
+    return eckart.PMI(4, kind="pmi", exponent=0.75, add_context=True, **SMALL).fit(
+        sentences()
+    ), texts()
 
 
 @case
@@ -622,7 +715,9 @@ def glove() -> Case:
 
 @case
 def glove_adagrad() -> Case:
-    return eckart.GloVe(4, solver="adagrad", add_context=False, n_threads=1, **SMALL).fit(sentences()), texts()
+    return eckart.GloVe(4, solver="adagrad", add_context=False, n_threads=1, **SMALL).fit(
+        sentences()
+    ), texts()
 
 
 @case
@@ -632,7 +727,9 @@ def skipgram() -> Case:
 
 @case
 def skipgram_softmax() -> Case:
-    model = eckart.SkipGram(4, loss="softmax", bias=True, add_context=True, sample=None, max_iter=60, **SMALL)
+    model = eckart.SkipGram(
+        4, loss="softmax", bias=True, add_context=True, sample=None, max_iter=60, **SMALL
+    )
     return model.fit(sentences()), texts()
 
 
@@ -649,8 +746,11 @@ def skipgram_items() -> Case:
 
 
 def steady(model: Any, inputs: dict[str, np.ndarray], answers: dict[str, np.ndarray]) -> None:
-    """Refuse a case whose orders and labels hang on the last bits: neighbours in a ranking must be further apart than rounding."""
-    single = any(a.dtype == np.float32 for name, a in answers.items() if name in ("components_", "transform"))
+    """Refuse a case whose orders and labels hang on the last bits: neighbours in a ranking must be
+    further apart than rounding."""
+    single = any(
+        a.dtype == np.float32 for name, a in answers.items() if name in ("components_", "transform")
+    )
     least = 1e-4 if single else 1e-9
     rankings = []
     if hasattr(model, "recommend"):
@@ -660,7 +760,10 @@ def steady(model: Any, inputs: dict[str, np.ndarray], answers: dict[str, np.ndar
             model.recommend(rows, n).scores,
             model.recommend(rows, n, exclude_seen=False, candidates=columns).scores,
         ]
-        rankings += [model.similar(rows=rows, n=4).scores, model.similar(columns=columns, n=4).scores]
+        rankings += [
+            model.similar(rows=rows, n=4).scores,
+            model.similar(columns=columns, n=4).scores,
+        ]
         rankings += [answers["recommend new rows scores"]]
         clip = model.fit_.plan.get("clip")
         assert clip is None or np.ptp(clip) > 0
@@ -675,7 +778,9 @@ def steady(model: Any, inputs: dict[str, np.ndarray], answers: dict[str, np.ndar
         with np.errstate(invalid="ignore"):
             gaps = -np.diff(scores.astype(np.float64), axis=1)
         gaps = gaps[np.isfinite(gaps)]
-        assert not len(gaps) or gaps.min() > least * max(1.0, np.abs(scores[np.isfinite(scores)]).max()), gaps.min()
+        assert not len(gaps) or gaps.min() > least * max(
+            1.0, np.abs(scores[np.isfinite(scores)]).max()
+        ), gaps.min()
 
 
 def write_npz(path: Path, arrays: dict[str, np.ndarray]) -> None:
@@ -696,11 +801,18 @@ def write(name: str, folder: Path) -> None:
     answers = ask(eckart.load(path), inputs)
     fitted = ask(model, inputs)
     for key, a in answers.items():
-        assert a.tobytes() == fitted[key].tobytes(), f"{name}: {key} of the loaded model is not that of the fitted one"
+        assert a.tobytes() == fitted[key].tobytes(), (
+            f"{name}: {key} of the loaded model is not that of the fitted one"
+        )
     steady(model, inputs, answers)
     allowed = tolerances(model, inputs, answers, load_file(path))
-    arrays = {f"in.{key}": a for key, a in inputs.items()} | {f"out.{key}": a for key, a in answers.items()}
-    arrays |= {"computed": np.array(list(allowed), dtype=np.str_), "tolerances": np.array(list(allowed.values()))}
+    arrays = {f"in.{key}": a for key, a in inputs.items()} | {
+        f"out.{key}": a for key, a in answers.items()
+    }
+    arrays |= {
+        "computed": np.array(list(allowed), dtype=np.str_),
+        "tolerances": np.array(list(allowed.values())),
+    }
     write_npz(folder / f"{name}.answers.npz", arrays)
 
 

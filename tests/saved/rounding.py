@@ -1,14 +1,18 @@
-"""How far an answer may be from the stored one on another machine: the rounding of its sums, and nothing more.
+"""How far an answer may be from the stored one on another machine: the rounding of its sums, and
+nothing more.
 
-A sum of n products a_p b_p, whatever its order and whether or not products and sums are fused, is within n eps sum |a_p b_p| of the truth
-(Higham, "Accuracy and Stability of Numerical Algorithms", 2002, section 3.1). AVX2, AVX-512 and plain CPUs add in other orders, so two of them differ by at
-most twice that; another factor of two is left to exp, log and pow, which are a few units in the last place off. A linear system multiplies
-errors by its condition number, an iteration adds one error for each step. So
+A sum of n products a_p b_p, whatever its order and whether or not products and sums are fused, is
+within n eps sum |a_p b_p| of the truth (Higham, "Accuracy and Stability of Numerical Algorithms",
+2002, section 3.1). AVX2, AVX-512 and plain CPUs add in other orders, so two of them differ by at
+most twice that; another factor of two is left to exp, log and pow, which are a few units in the
+last place off. A linear system multiplies errors by its condition number, an iteration adds one
+error for each step. So
 
     tolerance = 4 eps terms size condition,     size >= sum |a_p b_p|.
 
-An answer without a tolerance only reads, divides or takes roots of stored numbers, or is an order, a label, a text: it is the same to the last bit.
-``make.py`` works the tolerances out from the model as it was fitted and stores them beside the answers.
+An answer without a tolerance only reads, divides or takes roots of stored numbers, or is an order,
+a label, a text: it is the same to the last bit. ``make.py`` works the tolerances out from the model
+as it was fitted and stores them beside the answers.
 """
 
 from __future__ import annotations
@@ -20,11 +24,37 @@ import numpy as np
 Arrays = dict[str, np.ndarray]
 Bounds = dict[str, tuple[float, float, float]]
 KEPT = (
-    "components_", "mean_", "explained_variance_", "explained_variance_ratio_", "singular_values_", "noise_variance_", "encoder_", "decoder_",
-    "loss_curve_", "held_out_curve_", "filters_", "classes_", "row_biases_", "column_biases_", "row_factors_", "column_factors_", "objective_",
-    "tau_", "weights_", "lower_bound_", "lower_bounds_", "means_", "covariances_", "loadings_", "noise_variances_", "sizes_",
-    "doc_topic_prior_", "topic_word_prior_", "reconstruction_err_", "counts",
-)  # fmt: skip
+    "components_",
+    "mean_",
+    "explained_variance_",
+    "explained_variance_ratio_",
+    "singular_values_",
+    "noise_variance_",
+    "encoder_",
+    "decoder_",
+    "loss_curve_",
+    "held_out_curve_",
+    "filters_",
+    "classes_",
+    "row_biases_",
+    "column_biases_",
+    "row_factors_",
+    "column_factors_",
+    "objective_",
+    "tau_",
+    "weights_",
+    "lower_bound_",
+    "lower_bounds_",
+    "means_",
+    "covariances_",
+    "loadings_",
+    "noise_variances_",
+    "sizes_",
+    "doc_topic_prior_",
+    "topic_word_prior_",
+    "reconstruction_err_",
+    "counts",
+)
 """Numbers that are read off the file (a quotient and a root are the same on every CPU)."""
 
 
@@ -36,7 +66,9 @@ def tolerances(model: Any, inputs: Arrays, answers: Arrays, file: Arrays) -> dic
     """A tolerance for each answer that is computed; ``file`` holds the arrays of the model file."""
     kind = type(model).__name__
     bounds = BOUNDS[kind](model, inputs, answers, file)
-    single = kind in ("SkipGram", "GloVe", "PMI") or any(a.dtype == np.float32 for n, a in file.items() if _main(n))
+    single = kind in ("SkipGram", "GloVe", "PMI") or any(
+        a.dtype == np.float32 for n, a in file.items() if _main(n)
+    )
     out = {}
     for name, a in answers.items():
         if name in bounds:
@@ -51,7 +83,10 @@ def tolerances(model: Any, inputs: Arrays, answers: Arrays, file: Arrays) -> dic
         elif name == "outlier quantile":
             out[name] = 1.01 / 4096  # one of so many draws, on the edge, may change sides
         else:
-            assert a.dtype.kind != "f" or name in KEPT or name.startswith("parameters "), (kind, name)
+            assert a.dtype.kind != "f" or name in KEPT or name.startswith("parameters "), (
+                kind,
+                name,
+            )
     return out
 
 
@@ -75,7 +110,8 @@ def _linear(model: Any, inputs: Arrays, answers: Arrays, file: Arrays) -> Bounds
     )  # sum |d_j u_j| <= |d| |u| = |d|
     turned = getattr(model, "rotation", None)
     scaled = 1 / np.sqrt(var[-1]) if turned or getattr(model, "whiten", False) else 1.0
-    # the angle of varimax is a quotient of fourth moments, of which cancellation takes up to three digits
+    # the angle of varimax is a quotient of fourth moments, of which cancellation takes up to three
+    # digits
     turn = 1e3 if turned else 1.0
     solve = float(var[0] / noise)  # of W^T W + s I over observed columns
     codes = float(np.abs(inputs["codes"]).sum(axis=1).max())
@@ -93,8 +129,11 @@ def _pca(model: Any, inputs: Arrays, answers: Arrays, file: Arrays) -> Bounds:
     n = file["components"].shape[1]
     var, noise = answers["explained_variance_"], float(answers["noise_variance_"])
     solve = float(var[0] / noise)
-    reach = max(_norm(inputs["x"]), _norm(inputs["gaps"])) + float(np.linalg.norm(file["mean"].astype(np.float64)))
-    chances = 1e4  # quantiles of F and chi2 come from an iteration of SciPy, good to about twelve digits
+    reach = max(_norm(inputs["x"]), _norm(inputs["gaps"])) + float(
+        np.linalg.norm(file["mean"].astype(np.float64))
+    )
+    # quantiles of F and chi2 come from an iteration of SciPy, good to about twelve digits
+    chances = 1e4
     more: Bounds = {
         "impute": (n, reach, solve),
         "score_samples": (n, reach**2 / noise + n * 10, 1.0),
@@ -123,7 +162,8 @@ def _truncated(model: Any, inputs: Arrays, answers: Arrays, file: Arrays) -> Bou
 
 
 def _network(model: Any, inputs: Arrays, answers: Arrays, file: Arrays) -> Bounds:
-    """Errors of a layer grow by sum |w| of the layers behind it at most (activations have slope 1): |x| prod_l max_i (sum_j |w_ij| + |b_i|) bounds all sums."""
+    """Errors of a layer grow by sum |w| of the layers behind it at most (activations have slope 1):
+    |x| prod_l max_i (sum_j |w_ij| + |b_i|) bounds all sums."""
     weights = {name: a.astype(np.float64) for name, a in file.items() if name.startswith("weight.")}
     matrices = [a for a in weights.values() if a.ndim > 1]
     growth = {"encoder": 1.0, "decoder": 1.0}
@@ -131,7 +171,10 @@ def _network(model: Any, inputs: Arrays, answers: Arrays, file: Arrays) -> Bound
         if a.ndim < 2:
             continue
         # a transposed convolution has its outputs second; the larger of both sums bounds either
-        sums = [np.abs(a).sum(axis=tuple(i for i in range(a.ndim) if i != axis)).max() for axis in (0, 1)]
+        sums = [
+            np.abs(a).sum(axis=tuple(i for i in range(a.ndim) if i != axis)).max()
+            for axis in (0, 1)
+        ]
         bias = weights.get(name.removesuffix("weight") + "bias", np.zeros(1))
         part = "decoder" if ".decoder." in name or ".decode" in name else "encoder"
         growth[part] *= max(1.0, (max(sums) if a.ndim > 2 else sums[0]) + float(np.abs(bias).max()))
@@ -142,7 +185,8 @@ def _network(model: Any, inputs: Arrays, answers: Arrays, file: Arrays) -> Bound
     back = float(spread.max() + np.abs(mean).max())
     terms = sum(a[0].size + 1 for a in matrices)
     whole = growth["encoder"] * growth["decoder"]
-    # a network that has met no gaps fills them in rounds, each of which hands its errors to the next; trained ones shrink them
+    # a network that has met no gaps fills them in rounds, each of which hands its errors to the
+    # next; trained ones shrink them
     rounds = 10.0
     out: Bounds = {
         "transform": (terms, size * growth["encoder"], 1.0),
@@ -154,11 +198,14 @@ def _network(model: Any, inputs: Arrays, answers: Arrays, file: Arrays) -> Bound
     }
     if "codes" in inputs:
         codes = max(float(np.abs(inputs["codes"]).max()), 4.0)
-        out |= dict.fromkeys(("inverse_transform", "sample"), (terms, codes * growth["decoder"] * back, 1.0))
+        out |= dict.fromkeys(
+            ("inverse_transform", "sample"), (terms, codes * growth["decoder"] * back, 1.0)
+        )
     if "extra.scale" in file:
         out["predict"] = (
             terms,
-            size * whole * float(file["extra.scale"].max()) + float(np.abs(file["extra.offset"]).max()),
+            size * whole * float(file["extra.scale"].max())
+            + float(np.abs(file["extra.offset"]).max()),
             1.0,
         )
     return out
@@ -167,8 +214,12 @@ def _network(model: Any, inputs: Arrays, answers: Arrays, file: Arrays) -> Bound
 def _completer(model: Any, inputs: Arrays, answers: Arrays, file: Arrays) -> Bounds:
     left, right = file["left"].astype(np.float64), file["right"].astype(np.float64)
     k, columns = left.shape[1], len(right)
-    stretch = [float(np.abs(file.get(name, np.ones(1))).max()) for name in ("row_scale", "column_scale")]
-    offsets = [float(np.abs(file.get(name, np.zeros(1))).max()) for name in ("row_bias", "column_bias")]
+    stretch = [
+        float(np.abs(file.get(name, np.ones(1))).max()) for name in ("row_scale", "column_scale")
+    ]
+    offsets = [
+        float(np.abs(file.get(name, np.zeros(1))).max()) for name in ("row_bias", "column_bias")
+    ]
     mean, data = abs(float(model.mean_)), float(np.abs(file["observed.data"]).max())
     size = (
         float((np.abs(left) @ np.abs(right).T).max()) * stretch[0] * stretch[1]
@@ -215,19 +266,28 @@ def _completer(model: Any, inputs: Arrays, answers: Arrays, file: Arrays) -> Bou
     }
     row = int(inputs["rows"][0])
     seen = file["observed.indices"][file["observed.indptr"][row] : file["observed.indptr"][row + 1]]
-    why = solve if getattr(model, "feedback", "") == "implicit" else max(solve, np.linalg.cond(design[seen]) ** 2)
+    why = (
+        solve
+        if getattr(model, "feedback", "") == "implicit"
+        else max(solve, np.linalg.cond(design[seen]) ** 2)
+    )
     out |= dict.fromkeys(("explain", "explain shares"), (columns + k, size + data, why))
     if "new columns" in inputs:
         tall = np.hstack([left, np.ones((len(left), ones.shape[1]))])
         turned = max(np.linalg.cond(tall[~np.isnan(c)]) ** 2 for c in inputs["new columns"].T)
-        out["fold_in columns"] = (len(left) + k, float(np.abs(answers["fold_in columns"]).max()) + 1.0, turned)
+        out["fold_in columns"] = (
+            len(left) + k,
+            float(np.abs(answers["fold_in columns"]).max()) + 1.0,
+            turned,
+        )
     if "singular_values_" in answers:
         out["singular_values_"] = (len(left), float(answers["singular_values_"].max()), 1.0)
     if "deviation" in answers:
         spread = float(answers["deviation of the mean"].min())
         lost = (size + data) / spread  # a variance is a sum of squares of small differences
         out |= dict.fromkeys(
-            ("deviation", "deviation of the mean", "interval low", "interval high"), (k, size + data, lost)
+            ("deviation", "deviation of the mean", "interval low", "interval high"),
+            (k, size + data, lost),
         )
         out["noise_variance_"] = (k, float(answers["noise_variance_"]) * 10, 1.0)
     return out
@@ -272,7 +332,9 @@ def _covariances(model: Any, answers: Arrays, n: int) -> np.ndarray:
         kind = model.covariance_type
     elif "noise_variances_" in answers:
         w = answers["loadings_"].astype(np.float64)
-        return w @ np.swapaxes(w, 1, 2) + np.stack([np.diag(v) for v in answers["noise_variances_"].astype(np.float64)])
+        return w @ np.swapaxes(w, 1, 2) + np.stack(
+            [np.diag(v) for v in answers["noise_variances_"].astype(np.float64)]
+        )
     else:
         kind = model.family.partition(" ")[2] or "full"
         c = answers.get("parameters spread", np.ones(1)).astype(np.float64)
@@ -302,7 +364,8 @@ def _parts(model: Any, inputs: Arrays, answers: Arrays, file: Arrays) -> Bounds:
     size = float(answers["transform"].max()) + 1.0
     form = float(right.max()) * n
     if model.beta_loss != "frobenius":
-        # solved to a step of 4 eps at which the error left is about step / (1 - rate); the rate of these steps is above 0.99
+        # solved to a step of 4 eps at which the error left is about step / (1 - rate); the rate of
+        # these steps is above 0.99
         solve *= 1e3
     return {
         "transform": (n + k, size, solve),
@@ -318,15 +381,21 @@ def _words(model: Any, inputs: Arrays, answers: Arrays, file: Arrays) -> Bounds:
         "neighbours scores": (2 * k, 1.0, 1.0),
         "analogy scores": (4 * k, 3.0, 1.0),
         "similarity": (2 * k, 1.0, 1.0),
-        "transform": (inputs["texts"].shape[-1] + 40, float(np.abs(answers["components_"]).max()), 1.0),
+        "transform": (
+            inputs["texts"].shape[-1] + 40,
+            float(np.abs(answers["components_"]).max()),
+            1.0,
+        ),
     }
     if type(model).__name__ == "PMI" and model.add_context:
-        out["components_"] = (4, 2 * float(np.abs(answers["components_"]).max()), 1.0)  # a power of the singular values
+        # a power of the singular values
+        out["components_"] = (4, 2 * float(np.abs(answers["components_"]).max()), 1.0)
     return out
 
 
 def _items(model: Any, inputs: Arrays, answers: Arrays, file: Arrays) -> Bounds:
-    """Scores are sums over the n columns that a row may have, of weights that are sums over rows (A^T A) or over k components."""
+    """Scores are sums over the n columns that a row may have, of weights that are sums over rows
+    (A^T A) or over k components."""
     n, rows = model.fit_.factors.n, model.fit_.factors.n_rows
     size = n * float(np.abs(answers["single"]).max())
     scores = ("predict", "fold_in", "transform", "explain", "single", "recommend new rows scores")
@@ -334,21 +403,27 @@ def _items(model: Any, inputs: Arrays, answers: Arrays, file: Arrays) -> Bounds:
 
 
 def _series(model: Any, inputs: Arrays, answers: Arrays, file: Arrays) -> Bounds:
-    """Sums over the draws and, in each, over factors; powers of phi are a few units in the last place off for each step. Cells are read off the file."""
+    """Sums over the draws and, in each, over factors; powers of phi are a few units in the last
+    place off for each step. Cells are read off the file."""
     terms = float(len(file["left"]) * (file["left"].shape[2] + 4))
-    inner = 1 + np.abs(file["profile"]).max() + np.abs(file["left"]).max() * np.abs(file["last"]).max()
+    inner = (
+        1 + np.abs(file["profile"]).max() + np.abs(file["left"]).max() * np.abs(file["last"]).max()
+    )
     size = float(np.abs(file["centre"]).max() + file["scale"].max() * inner)
     names = ("deviation", "low", "high", "forecast", "forecast deviation", "predict", "impute")
     return dict.fromkeys(names, (terms, size, 16.0))
 
 
 def _mixed(model: Any, inputs: Arrays, answers: Arrays, file: Arrays) -> Bounds:
-    """Codes solve k equations, I + W^T psi^-1 W, whose condition is at most that sum; all answers are smooth functions of them, of slope about the size of
-    an answer."""
+    """Codes solve k equations, I + W^T psi^-1 W, whose condition is at most that sum; all answers
+    are smooth functions of them, of slope about the size of an answer."""
     w, noise = file["weights"], file["variances"]
     condition = 1.0 + float(((w**2).sum(axis=1) / noise).sum())
     asked = ("transform", "impute numbers", "probabilities", "explain")
-    return {name: (len(w) + w.shape[1], max(1.0, float(np.abs(answers[name]).max())), condition) for name in asked}
+    return {
+        name: (len(w) + w.shape[1], max(1.0, float(np.abs(answers[name]).max())), condition)
+        for name in asked
+    }
 
 
 BOUNDS = {
@@ -357,7 +432,9 @@ BOUNDS = {
     "TruncatedSVD": _truncated,
     "LatentDirichletAllocation": _topics,
     "LinearAutoencoder": _linear,
-    **dict.fromkeys(("Autoencoder", "ConvAutoencoder", "NetworkClassifier", "NetworkRegressor"), _network),
+    **dict.fromkeys(
+        ("Autoencoder", "ConvAutoencoder", "NetworkClassifier", "NetworkRegressor"), _network
+    ),
     **dict.fromkeys(("ALS", "BayesianMF", "SVP", "SVT", "SoftImpute", "ExactRecovery"), _completer),
     **dict.fromkeys(("EASE", "SLIM", "SpectralFilter", "Blend"), _items),
     "TimeFactors": _series,

@@ -24,7 +24,9 @@ def risk(model, x):
     return 0.5 * np.mean(np.sum((x - model.inverse_transform(model.transform(x))) ** 2, axis=1))
 
 
-@pytest.mark.parametrize("model", [PCA(3), PCA(3, whiten=True), PCA(3, rotation="varimax"), LinearAutoencoder(3)])
+@pytest.mark.parametrize(
+    "model", [PCA(3), PCA(3, whiten=True), PCA(3, rotation="varimax"), LinearAutoencoder(3)]
+)
 def test_1_1_every_model_encodes_decodes_and_reports_its_risk(model, rng):
     x = planted(rng)
     new = planted(rng)
@@ -43,7 +45,9 @@ def test_1_2_the_best_affine_map_is_the_best_linear_map_of_centered_data(rng):
     np.testing.assert_allclose(affine.mean_, x.mean(axis=0))
 
 
-def test_1_2_sparse_mapped_and_chunked_data_are_centered_without_a_dense_copy(tmp_path, rng, monkeypatch):
+def test_1_2_sparse_mapped_and_chunked_data_are_centered_without_a_dense_copy(
+    tmp_path, rng, monkeypatch
+):
     x = sparse.random(3000, 700, 0.02, random_state=0, format="csr") + sparse.csr_array(
         (np.ones(3000), (np.arange(3000), np.zeros(3000, int))), (3000, 700)
     )
@@ -63,7 +67,9 @@ def test_1_2_sparse_mapped_and_chunked_data_are_centered_without_a_dense_copy(tm
 
 
 spans = arrays(
-    np.float64, st.tuples(st.integers(1, 6), st.integers(0, 6)), elements=st.floats(-3, 3).map(lambda v: round(v, 3))
+    np.float64,
+    st.tuples(st.integers(1, 6), st.integers(0, 6)),
+    elements=st.floats(-3, 3).map(lambda v: round(v, 3)),
 )
 
 
@@ -78,7 +84,8 @@ def test_1_3_projections(v, seed):
     np.testing.assert_allclose(m, m.T, atol=1e-12)  # symmetric
     np.testing.assert_allclose(m @ m, m, atol=1e-12)  # idempotent
     np.testing.assert_allclose(m @ v, v, atol=1e-9 * size)  # P V = V
-    np.testing.assert_allclose(m, v @ np.linalg.pinv(v) if v.size else 0 * m, atol=1e-6)  # P = V V^+
+    # P = V V^+
+    np.testing.assert_allclose(m, v @ np.linalg.pinv(v) if v.size else 0 * m, atol=1e-6)
     a, b = rng.standard_normal((2, len(v)))
     assert abs(p(a) @ (b - p(b))) < 1e-10 * (
         1 + np.linalg.norm(a) * np.linalg.norm(b)
@@ -105,7 +112,9 @@ def test_1_3_affine_offset_distance_composition_and_angles(rng):
     assert (p @ Projection(p.basis)).is_projection()
     angle = 0.3
     turned = np.array([[np.cos(angle)], [np.sin(angle)], [0.0]])
-    np.testing.assert_allclose(Projection.onto([[1.0], [0], [0]]).angles(Projection.onto(turned)), [angle])
+    np.testing.assert_allclose(
+        Projection.onto([[1.0], [0], [0]]).angles(Projection.onto(turned)), [angle]
+    )
 
 
 def test_1_3_rank_deficient_spans_are_not_inverted():
@@ -126,7 +135,9 @@ def test_1_4_risk_is_half_the_variance_left_out(rng):
         assert pca.reconstruction_error(x) == pytest.approx(
             0.5 * (np.trace(sigma) - np.trace(u @ sigma @ u.T)), rel=1e-9
         )
-    np.testing.assert_allclose(PCA().fit(x).explained_variance_, values * len(x) / (len(x) - 1), rtol=1e-9)
+    np.testing.assert_allclose(
+        PCA().fit(x).explained_variance_, values * len(x) / (len(x) - 1), rtol=1e-9
+    )
 
 
 def test_1_4_codes_are_decorrelated_means_agree_and_pythagoras_holds(rng):
@@ -134,11 +145,17 @@ def test_1_4_codes_are_decorrelated_means_agree_and_pythagoras_holds(rng):
     pca = PCA(4).fit(x)
     codes = pca.transform(x)
     covariance = np.cov(codes.T)
-    np.testing.assert_allclose(covariance, np.diag(pca.explained_variance_), atol=1e-9 * covariance.max())
-    np.testing.assert_allclose(pca.inverse_transform(codes).mean(axis=0), x.mean(axis=0), atol=1e-10)
+    np.testing.assert_allclose(
+        covariance, np.diag(pca.explained_variance_), atol=1e-9 * covariance.max()
+    )
+    np.testing.assert_allclose(
+        pca.inverse_transform(codes).mean(axis=0), x.mean(axis=0), atol=1e-10
+    )
     c = x - pca.mean_
     projected = pca.inverse_transform(codes) - pca.mean_
-    np.testing.assert_allclose((c**2).sum(axis=1), (projected**2).sum(axis=1) + ((c - projected) ** 2).sum(axis=1))
+    np.testing.assert_allclose(
+        (c**2).sum(axis=1), (projected**2).sum(axis=1) + ((c - projected) ** 2).sum(axis=1)
+    )
     np.testing.assert_allclose(pca.spe(x), ((c - projected) ** 2).sum(axis=1), rtol=1e-8)
 
 
@@ -146,12 +163,16 @@ def test_1_4_mean_and_second_moment_are_sufficient(rng):
     x = planted(rng)
     shuffled = rng.permutation(x)
     turned = x.copy()
-    q = np.linalg.qr(np.column_stack([np.ones(len(x)), rng.standard_normal((len(x), len(x) - 1))]))[0][:, 1:]
-    other = x.mean(axis=0) + (q @ np.linalg.qr(rng.standard_normal((len(x) - 1, len(x) - 1)))[0] @ q.T) @ (
-        turned - x.mean(axis=0)
-    )
+    q = np.linalg.qr(np.column_stack([np.ones(len(x)), rng.standard_normal((len(x), len(x) - 1))]))[
+        0
+    ][:, 1:]
+    other = x.mean(axis=0) + (
+        q @ np.linalg.qr(rng.standard_normal((len(x) - 1, len(x) - 1)))[0] @ q.T
+    ) @ (turned - x.mean(axis=0))
     for same in (shuffled, other):
-        np.testing.assert_allclose(np.abs(PCA(3).fit(same).components_), np.abs(PCA(3).fit(x).components_), atol=1e-7)
+        np.testing.assert_allclose(
+            np.abs(PCA(3).fit(same).components_), np.abs(PCA(3).fit(x).components_), atol=1e-7
+        )
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -161,15 +182,19 @@ def test_1_5_all_solvers_agree(solver, dtype, rng):
     exact = PCA(6, svd_solver="svd").fit(x.astype(np.float64))
     variance, following = exact.explained_variance_[:5], exact.explained_variance_[5]
     got = PCA(5, svd_solver=solver, random_state=1).fit(x)
-    # what the Krylov solvers promise is a share of the captured variance that they may miss: so much in one variance, and the square of the sine of an
-    # angle costs at least the gap of the spectrum
+    # what the Krylov solvers promise is a share of the captured variance that they may miss: so
+    # much in one variance, and the square of the sine of an angle costs at least the gap of the
+    # spectrum
     missing = {"randomized": 1e-4, "lanczos": 1e-7}.get(solver, 0.0) * variance.sum()
     angle = np.sqrt(missing / (variance[-1] - following))
     least = 2e-3 if dtype == np.float32 else 1e-4 if solver == "power" else 1e-5
     assert principal_angles(got.components_.T, exact.components_[:5].T).max() < max(angle, least)
-    # float32 sums over N rows round by about eps sqrt(N) = 1.7e-6 relative, in an order that depends on the CPU's registers; a margin of ten over that
+    # float32 sums over N rows round by about eps sqrt(N) = 1.7e-6 relative, in an order that
+    # depends on the CPU's registers; a margin of ten over that
     rounding = 10 * np.finfo(np.float32).eps * np.sqrt(len(x)) if dtype == np.float32 else 0.0
-    np.testing.assert_allclose(got.explained_variance_, variance, rtol=max(2e-6, rounding), atol=missing)
+    np.testing.assert_allclose(
+        got.explained_variance_, variance, rtol=max(2e-6, rounding), atol=missing
+    )
     assert got.certificate_.holds, got.certificate_
     assert got.fit_.plan["solver"] == solver
 
@@ -183,7 +208,9 @@ def test_1_5_streaming_agrees_and_merges_in_any_order(rng):
             stream.partial_fit(x[i : i + 10])  # the last block has one row
         assert stream.n_samples_seen_ == 101
         np.testing.assert_allclose(stream.components_, whole.components_, atol=1e-9)
-        np.testing.assert_allclose(stream.explained_variance_, whole.explained_variance_, rtol=1e-10)
+        np.testing.assert_allclose(
+            stream.explained_variance_, whole.explained_variance_, rtol=1e-10
+        )
         assert stream.certificate_.holds
 
 
@@ -210,7 +237,8 @@ def test_1_6_power_method_finds_pairs_at_the_rate_of_the_ratio():
     assert (pairs.residuals <= 1e-9 * pairs.values).all()
     assert pairs.rates[0] == pytest.approx(3 / 4, rel=0.02)
     assert pairs.rates[1] == pytest.approx(1 / 3, rel=0.05)
-    # a start far from u_1, whose residuals still rise when the pair is found in the plane of two iterates: the rate is that of the ratio all the same
+    # a start far from u_1, whose residuals still rise when the pair is found in the plane of two
+    # iterates: the rate is that of the ratio all the same
     late = power_method(a, 1, tol=1e-10, start=np.array([1e-3, 1.0, 0.0, 0.0]), random_state=0)
     assert late.iterations[0] < 20
     assert late.rates[0] == pytest.approx(3 / 4, rel=1e-6)
@@ -263,7 +291,9 @@ def test_1_7_gradients_are_those_of_the_risk(rng):
     sigma = x.T @ x / len(x)
     v, w = rng.standard_normal((6, 2)), rng.standard_normal((2, 6))
     p = v @ w
-    value, (dv, dw) = risk_objective(lambda a: sigma @ a, float(np.trace(sigma)), False, 0.0)([v, w])
+    value, (dv, dw) = risk_objective(lambda a: sigma @ a, float(np.trace(sigma)), False, 0.0)(
+        [v, w]
+    )
     assert value == pytest.approx(0.5 * np.mean(np.sum((x - x @ p.T) ** 2, axis=1)))
     np.testing.assert_allclose(dv, (p - np.eye(6)) @ sigma @ w.T, atol=1e-12)
     np.testing.assert_allclose(dw, v.T @ (p - np.eye(6)) @ sigma, atol=1e-12)
@@ -283,7 +313,9 @@ def test_1_7_gradients_are_those_of_the_risk(rng):
 
 @pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("optimizer", ["gd", "heavy_ball", "nesterov", "adagrad", "adam"])
-def test_1_7_linear_autoencoder_reaches_the_pca_subspace_and_risk_from_random_starts(optimizer, tied, rng):
+def test_1_7_linear_autoencoder_reaches_the_pca_subspace_and_risk_from_random_starts(
+    optimizer, tied, rng
+):
     x = planted(rng, n=12, rank=3, noise=0.2)
     pca = PCA(3).fit(x)
     for seed in (0, 1, 2):
@@ -318,7 +350,8 @@ def test_1_9_pca_is_the_best_factorization(rng):
     u, s, _ = np.linalg.svd(centered, full_matrices=False)
     error = np.sum((x - pca.inverse_transform(pca.transform(x))) ** 2)
     assert error == pytest.approx(np.sum(s[4:] ** 2))
-    np.testing.assert_allclose(np.abs(pca.transform(x)), np.abs(u[:, :4] * s[:4]), atol=1e-9)  # Z = U S
+    # Z = U S
+    np.testing.assert_allclose(np.abs(pca.transform(x)), np.abs(u[:, :4] * s[:4]), atol=1e-9)
     np.testing.assert_allclose(pca.singular_values_, s[:4])
     for _ in range(20):
         z, v = rng.standard_normal((60, 4)), rng.standard_normal((4, 20))
@@ -361,17 +394,22 @@ def test_1_10_digits_as_mean_and_components_reconstructions_classifier_and_map()
         errors.append(np.mean((x[1200:] - made) ** 2))
     assert errors[0] > errors[1] > errors[2] > errors[3]
     assert errors[3] < 0.1 * errors[0]
-    pipe = make_pipeline(PCA(20, whiten=True), LogisticRegression(max_iter=500)).fit(x[:1200], y[:1200])
+    pipe = make_pipeline(PCA(20, whiten=True), LogisticRegression(max_iter=500)).fit(
+        x[:1200], y[:1200]
+    )
     assert pipe.score(x[1200:], y[1200:]) > 0.88
     flat = PCA(2).fit_transform(x)
     near = np.argsort(((flat[:300, None] - flat[None, :300]) ** 2).sum(axis=2), axis=1)[:, 1:6]
-    assert np.mean(y[:300][near] == y[:300, None]) > 0.4  # neighbours on the map share their digit, chance is 0.1
+    # neighbours on the map share their digit, chance is 0.1
+    assert np.mean(y[:300][near] == y[:300, None]) > 0.4
 
 
 def test_1_10_eigenfaces(shared_data):
     from scipy.io import loadmat
 
-    faces = loadmat(shared_data("olivetti-faces") / "olivettifaces.mat")["faces"].T.astype(np.float32)
+    faces = loadmat(shared_data("olivetti-faces") / "olivettifaces.mat")["faces"].T.astype(
+        np.float32
+    )
     people = np.repeat(np.arange(40), 10)
     train = np.arange(400) % 10 < 7
     pca = PCA(60, whiten=True, random_state=0).fit(faces[train])

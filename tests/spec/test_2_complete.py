@@ -17,7 +17,15 @@ import eckart
 from eckart import ALS, InputError, Observed
 from eckart.complete.normalise import normalise
 from eckart.complete.nuclear.exact import ExactRecovery
-from eckart.complete.nuclear.operators import Operator, norms, operator, partial_svd, randomized_svd, rank_one, shrink
+from eckart.complete.nuclear.operators import (
+    Operator,
+    norms,
+    operator,
+    partial_svd,
+    randomized_svd,
+    rank_one,
+    shrink,
+)
 from eckart.complete.nuclear.recovery import incoherence, recovery, recovery_certificate
 from eckart.complete.nuclear.soft_impute import SoftImpute
 from eckart.complete.nuclear.svp import SVP
@@ -52,10 +60,14 @@ def nuclear(a):
 
 def test_2_1_triples_frames_arrays_and_sparse_matrices_are_the_same_observations(rng):
     a = hide(rng, rng.integers(0, 3, (6, 5)).astype(float), 0.4)
-    a[np.arange(6), np.arange(6) % 5] = 0.0  # a row without an entry has no name in a long table; zeros are what must not be lost
+    a[np.arange(6), np.arange(6) % 5] = (
+        0.0  # a row without an entry has no name in a long table; zeros are what must not be lost
+    )
     names, columns = [f"u{i}" for i in range(6)], [f"m{j}" for j in range(5)]
     i, j = np.nonzero(~np.isnan(a))
-    long = pd.DataFrame({"user": [names[p] for p in i], "movie": [columns[p] for p in j], "rating": a[i, j]})
+    long = pd.DataFrame(
+        {"user": [names[p] for p in i], "movie": [columns[p] for p in j], "rating": a[i, j]}
+    )
     stored = sparse.csr_array((a[i, j], (i, j)), shape=a.shape)
     forms = [
         eckart.observed(long, rows="user", columns="movie", values="rating"),
@@ -105,9 +117,12 @@ def test_2_2_normalisation_is_always_inverted_on_output(rng, by, scale):
     norm, x = normalise(Observed.from_nan(a), by, scale=scale)
     rows = np.repeat(np.arange(25), x.row_counts())
     np.testing.assert_allclose(norm.invert(x.data, rows, x.indices), a[~np.isnan(a)])
-    # offsets of rows and of columns add a rank each and scales none, so 4 components leave nothing over but what 60 sweeps have not reached yet; offsets
-    # or scales that were not put back would leave errors of half the spread and more
-    model = ALS(4, biases=False, normalise=by, scale=scale, l2=1e-6, tol=1e-10, max_iter=60, random_state=0).fit(a)
+    # offsets of rows and of columns add a rank each and scales none, so 4 components leave nothing
+    # over but what 60 sweeps have not reached yet; offsets or scales that were not put back would
+    # leave errors of half the spread and more
+    model = ALS(
+        4, biases=False, normalise=by, scale=scale, l2=1e-6, tol=1e-10, max_iter=60, random_state=0
+    ).fit(a)
     assert np.sqrt(np.nanmean((model.predict(np.arange(25)) - a) ** 2)) < 0.2 * np.std(whole)
 
 
@@ -125,7 +140,9 @@ def test_2_2_the_column_is_the_default_and_biases_are_ridge_minimisers(rng):
 
 
 matrices = arrays(
-    np.float64, st.tuples(st.integers(1, 7), st.integers(1, 7)), elements=st.floats(-9, 9).map(lambda v: round(v, 3))
+    np.float64,
+    st.tuples(st.integers(1, 7), st.integers(1, 7)),
+    elements=st.floats(-9, 9).map(lambda v: round(v, 3)),
 )
 
 
@@ -139,7 +156,9 @@ def test_2_3_norms_are_functions_of_the_singular_values(a):
     assert got.nuclear == pytest.approx(np.linalg.norm(a, "nuc"), abs=1e-9)
     u, s, vt = np.linalg.svd(a, full_matrices=False)
     for k in range(len(s) + 1):
-        assert got.tails[k] == pytest.approx(np.sum((a - (u[:, :k] * s[:k]) @ vt[:k]) ** 2), abs=1e-8)
+        assert got.tails[k] == pytest.approx(
+            np.sum((a - (u[:, :k] * s[:k]) @ vt[:k]) ** 2), abs=1e-8
+        )
 
 
 def test_2_3_the_best_rank_k_error_is_the_tail_and_no_other_rank_k_matrix_has_less(rng):
@@ -160,7 +179,8 @@ def test_2_3_alternating_finds_the_rank_one_optimum(rng):
     exact = np.linalg.svd(a)
     assert sigma == pytest.approx(exact[1][0])
     np.testing.assert_allclose(np.outer(u, v), np.outer(exact[0][:, 0], exact[2][0]), atol=1e-4)
-    np.testing.assert_allclose(u, a @ v / np.linalg.norm(a @ v), atol=1e-4)  # a fixed point of the two steps
+    # a fixed point of the two steps
+    np.testing.assert_allclose(u, a @ v / np.linalg.norm(a @ v), atol=1e-4)
     np.testing.assert_allclose(v, a.T @ u / np.linalg.norm(a.T @ u), atol=1e-12)
 
 
@@ -182,16 +202,20 @@ def test_2_4_the_hessian_of_the_scalar_problem_and_its_saddle(rng, a):
         for i in range(2):
             for j in range(2):
                 p, q = steps[i], steps[j]
-                got[i, j] = (loss(z + p + q, a) - loss(z + p - q, a) - loss(z - p + q, a) + loss(z - p - q, a)) / (
-                    4 * h * h
-                )
+                got[i, j] = (
+                    loss(z + p + q, a)
+                    - loss(z + p - q, a)
+                    - loss(z - p + q, a)
+                    + loss(z - p - q, a)
+                ) / (4 * h * h)
         np.testing.assert_allclose(got, want, atol=1e-5)
     eigenvalues = np.linalg.eigvalsh(np.array([[0.0, -a], [-a, 0.0]]))
     assert eigenvalues[0] < 0 < eigenvalues[1]
 
 
 def test_2_4_small_step_gradient_descent_follows_the_logistic_flow():
-    """u' = v (a - uv), v' = u (a - uv), u0 = v0: x = uv has x(t) = a c e^{2at} / (c e^{2at} + a - c)."""
+    """u' = v (a - uv), v' = u (a - uv), u0 = v0: x = uv has x(t) = a c e^{2at} / (c e^{2at} + a -
+    c)."""
     a, c, eta = 2.0, 1e-3, 1e-4
     u = v = np.sqrt(c)
     for step in range(60_000):
@@ -211,15 +235,17 @@ def test_2_5_row_solutions_and_a_falling_objective(rng):
     a = hide(rng, low_rank(rng, 14, 10, 2) + 0.1 * rng.standard_normal((14, 10)), 0.4)
     w = rng.random(a.shape) + 0.2
     lam = 0.3
-    model = ALS(3, l2=lam, l2_power=0.0, biases=False, normalise=None, max_iter=9, tol=0.0, random_state=0).fit(
-        a, weights=w
-    )
+    model = ALS(
+        3, l2=lam, l2_power=0.0, biases=False, normalise=None, max_iter=9, tol=0.0, random_state=0
+    ).fit(a, weights=w)
     u, v = model.row_factors_, model.column_factors_
     seen = ~np.isnan(a)
     for j in range(10):
         rows = seen[:, j]
         matrix = (u[rows].T * w[rows, j]) @ u[rows] + lam * np.eye(3)
-        np.testing.assert_allclose(v[j], np.linalg.solve(matrix, (w[rows, j] * a[rows, j]) @ u[rows]), atol=1e-9)
+        np.testing.assert_allclose(
+            v[j], np.linalg.solve(matrix, (w[rows, j] * a[rows, j]) @ u[rows]), atol=1e-9
+        )
     values = np.array(model.fit_.trace.values)
     assert len(values) == 18
     assert (np.diff(values) <= 1e-12 * values[0]).all()
@@ -232,15 +258,17 @@ def test_2_5_options(rng):
     a = hide(rng, truth, 0.4)
     base = {"random_state": 0, "max_iter": 30}
     exact = low_rank(rng, 30, 20, 2)
-    none = ALS(2, l2=0.0, biases=False, normalise=None, tol=1e-13, max_iter=2000, random_state=0).fit(
-        hide(rng, exact, 0.3)
-    )
+    none = ALS(
+        2, l2=0.0, biases=False, normalise=None, tol=1e-13, max_iter=2000, random_state=0
+    ).fit(hide(rng, exact, 0.3))
     np.testing.assert_allclose(none.predict(np.arange(30)), exact, atol=1e-4)  # lambda = 0
     assert ALS(3, nonnegative=True, **base).fit(a).row_factors_.min() >= 0
     assert ALS(3, biases=True, **base).fit(a).row_biases_ is not None
     by_count = ALS(1, l2=0.5, l2_power=1.0, biases=False, normalise=None, **base).fit(a)
     alike = ALS(1, l2=0.5, l2_power=0.0, biases=False, normalise=None, **base).fit(a)
-    assert np.linalg.norm(by_count.predict(np.arange(30))) < np.linalg.norm(alike.predict(np.arange(30)))
+    assert np.linalg.norm(by_count.predict(np.arange(30))) < np.linalg.norm(
+        alike.predict(np.arange(30))
+    )
     for stop in ("decrease", "gradient", "held_out"):
         assert ALS(3, stop=stop, tol=1e-2, random_state=0, max_iter=500).fit(a).fit_.trace.converged
     grown = ALS(1, warm_start=True, **base).fit(a)
@@ -271,7 +299,9 @@ def test_2_5_implicit_feedback_counts_every_cell(rng):
     confidence, target = 1 + 4.0 * np.nan_to_num(r), (~np.isnan(r)).astype(float)
     for j in range(9):
         matrix = (u.T * confidence[:, j]) @ u + 0.2 * np.eye(3)
-        np.testing.assert_allclose(v[j], np.linalg.solve(matrix, u.T @ (confidence[:, j] * target[:, j])), atol=1e-9)
+        np.testing.assert_allclose(
+            v[j], np.linalg.solve(matrix, u.T @ (confidence[:, j] * target[:, j])), atol=1e-9
+        )
 
 
 # ---- 2.6
@@ -284,7 +314,11 @@ def test_2_6_projection_fits_exact_data_and_ends_at_its_fixed_point(rng):
     np.testing.assert_allclose(model.predict(np.arange(40)), a, atol=1e-5 * np.abs(a).max())
     noisy = hide(rng, a + 0.3 * rng.standard_normal(a.shape), 0.3)
     for step in (None, 1.0):
-        b = SVP(2, step=step, tol=1e-6, max_iter=5000, random_state=0).fit(noisy).predict(np.arange(40))
+        b = (
+            SVP(2, step=step, tol=1e-6, max_iter=5000, random_state=0)
+            .fit(noisy)
+            .predict(np.arange(40))
+        )
         moved = b + np.where(np.isnan(noisy), 0.0, np.nan_to_num(noisy) - b)
         u, s, vt = np.linalg.svd(moved)
         np.testing.assert_allclose((u[:, :2] * s[:2]) @ vt[:2], b, atol=1e-2)
@@ -298,7 +332,10 @@ def test_2_6_n_times_m_is_never_formed(rng):
     keep = np.unique(i * n + j)
     x = Observed.from_codes(keep // n, keep % n, np.sum(u[keep // n] * v[keep % n], axis=1), (n, n))
     small = Observed.from_nan(np.where(rng.random((20, 20)) < 0.5, 1.0, np.nan))
-    for model in (SVP(1, max_iter=5, random_state=0), SoftImpute(tau=1.0, max_iter=5, random_state=0)):
+    for model in (
+        SVP(1, max_iter=5, random_state=0),
+        SoftImpute(tau=1.0, max_iter=5, random_state=0),
+    ):
         model.fit(small)  # what compiling takes is not on the bill
     tracemalloc.start()
     SVP(1, max_iter=5, random_state=0).fit(x)
@@ -329,13 +366,15 @@ def test_2_7_shrinkage_is_the_minimiser_and_its_rank_never_rises(rng):
 
 
 def test_2_7_a_svt_ends_at_the_constrained_minimiser(rng):
-    # where a row or a column is small or nearly unseen, the steps of the dual hardly move: more than 20,000 of them on half of the seeds with normal loadings
+    # where a row or a column is small or nearly unseen, the steps of the dual hardly move: more
+    # than 20,000 of them on half of the seeds with normal loadings
     loadings = (rng.choice([-1.0, 1.0], n) * rng.uniform(1, 2, n) for n in (14, 12))
     a = np.outer(*loadings)
     seen = hide(rng, a, 0.15)
     mask, tau = ~np.isnan(seen), 20.0
     y = np.zeros(a.shape)
-    for _ in range(20_000):  # Y <- Y + Pi(A - shrink(Y)), the plain iteration with the step that is always safe
+    # Y <- Y + Pi(A - shrink(Y)), the plain iteration with the step that is always safe
+    for _ in range(20_000):
         rest = np.where(mask, a - shrunk(y, tau), 0.0)
         y += rest
         if np.abs(rest).max() < 1e-9:
@@ -360,16 +399,27 @@ def test_2_7_b_soft_impute_is_the_nuclear_norm_minimiser_and_zero_from_tau_max_o
             b = np.zeros(seen.shape)
             for _ in range(2000):
                 b = shrunk(b + np.where(mask, filled - b, 0.0), tau)
-            model = SoftImpute(tau=tau, method=method, tol=1e-5, max_iter=20_000, random_state=0).fit(seen)
+            model = SoftImpute(
+                tau=tau, method=method, tol=1e-5, max_iter=20_000, random_state=0
+            ).fit(seen)
             np.testing.assert_allclose(model.predict(np.arange(14)), b, atol=0.02)
             assert model.certificate_.kind == "global"
             assert model.certificate_.holds
         assert (
-            np.abs(SoftImpute(tau=1.001 * top, method=method, random_state=0).fit(seen).predict(np.arange(14))).max()
+            np.abs(
+                SoftImpute(tau=1.001 * top, method=method, random_state=0)
+                .fit(seen)
+                .predict(np.arange(14))
+            ).max()
             == 0
         )
         assert (
-            np.abs(SoftImpute(tau=0.99 * top, method=method, random_state=0).fit(seen).predict(np.arange(14))).max() > 0
+            np.abs(
+                SoftImpute(tau=0.99 * top, method=method, random_state=0)
+                .fit(seen)
+                .predict(np.arange(14))
+            ).max()
+            > 0
         )
     path = SoftImpute(tau=0.1 * top, path=6, random_state=0).fit(seen)
     assert path.path_taus_[0] == pytest.approx(top, rel=1e-3)
@@ -383,7 +433,10 @@ def test_2_8_degrees_of_freedom_thin_rows_and_disconnected_blocks_are_named(rng)
     a = hide(rng, low_rank(rng, 10, 8, 2), 0.1)
     a[3] = np.nan
     a[3, 0] = 1.0
-    rows, columns = np.array([f"u{i}" for i in range(10)], object), np.array([f"m{j}" for j in range(8)], object)
+    rows, columns = (
+        np.array([f"u{i}" for i in range(10)], object),
+        np.array([f"m{j}" for j in range(8)], object),
+    )
     report = recovery(Observed.from_nan(a, rows, columns), 2)
     assert report.degrees == 2 * (10 + 8 - 2)
     assert report.entries == np.isfinite(a).sum()
@@ -432,7 +485,8 @@ def test_2_8_the_dual_certificate_proves_what_is_recovered_and_nothing_else(rng)
 
 
 def test_2_8_recovery_has_a_phase_transition(rng):
-    """Rank 2 of 40 x 40: from four times the degrees of freedom on it is recovered, below them it is not."""
+    """Rank 2 of 40 x 40: from four times the degrees of freedom on it is recovered, below them it
+    is not."""
     got = {}
     for oversampling in (0.7, 4.0):
         wins = 0
@@ -442,7 +496,11 @@ def test_2_8_recovery_has_a_phase_transition(rng):
             at = rng.permutation(1600)[:count]
             seen = np.full(1600, np.nan)
             seen[at] = a.ravel()[at]
-            b = ExactRecovery(2, max_iter=60, random_state=0).fit(seen.reshape(40, 40)).predict(np.arange(40))
+            b = (
+                ExactRecovery(2, max_iter=60, random_state=0)
+                .fit(seen.reshape(40, 40))
+                .predict(np.arange(40))
+            )
             wins += np.linalg.norm(b - a) < 1e-3 * np.linalg.norm(a)
         got[oversampling] = wins
     assert got == {0.7: 0, 4.0: 2}
@@ -470,7 +528,10 @@ def test_2_9_randomized_svd_on_any_operator(rng):
 
 
 def test_2_9_oversampling_and_power_iterations_help(rng):
-    u, v = np.linalg.qr(rng.standard_normal((100, 60)))[0], np.linalg.qr(rng.standard_normal((60, 60)))[0]
+    u, v = (
+        np.linalg.qr(rng.standard_normal((100, 60)))[0],
+        np.linalg.qr(rng.standard_normal((60, 60)))[0],
+    )
     a = (u * 0.95 ** np.arange(60)) @ v.T
 
     def error(**options):
@@ -522,7 +583,9 @@ def test_2_10_splits_measures_and_the_choice_of_rank_and_ridge(rng):
     lists, relevant = [[4, 1, 2]], [[1, 2, 3]]
     assert recall_at_k(lists, relevant, 3) == pytest.approx(2 / 3)
     discount = 1 / np.log2([2, 3, 4])
-    assert ndcg_at_k(lists, relevant, 3) == pytest.approx((discount[1] + discount[2]) / discount.sum())
+    assert ndcg_at_k(lists, relevant, 3) == pytest.approx(
+        (discount[1] + discount[2]) / discount.sum()
+    )
     assert map_at_k(lists, relevant, 3) == pytest.approx((1 / 2 + 2 / 3) / 3)
     found = tune(x, n_components=(1, 2, 4, 8, 16), l2=(0.5, 0.02), folds=2, random_state=0)
     assert found.best["l2"] == 0.02
@@ -541,7 +604,9 @@ def test_2_11_recommending_for_one_row_and_for_all(rng):
     every = model.recommend(n=4)
     for i, row in enumerate(rows):
         order = [j for j in np.argsort(-b[i], kind="stable") if np.isnan(a[i, j])][:4]
-        assert [c for c, p in zip(every.columns[i], every.positions[i]) if p >= 0] == columns[order].tolist()
+        assert [c for c, p in zip(every.columns[i], every.positions[i]) if p >= 0] == columns[
+            order
+        ].tolist()
         assert [c for _, _, c, _ in model.recommend(row, n=4)] == columns[order].tolist()
     only = model.recommend(105, n=3, candidates=columns[:6], exclude=["m2"], exclude_seen=False)
     assert set(only.columns[0]) <= set(columns[:6]) - {"m2"}

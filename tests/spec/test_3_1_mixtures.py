@@ -13,7 +13,9 @@ KINDS = ("unit", "spherical", "diag", "tied", "full", "factor")
 
 @pytest.fixture
 def x(rng):
-    return np.concatenate([rng.standard_normal((80, 3)) @ np.diag([1, 2, 0.5]) + 5 * i for i in range(3)])
+    return np.concatenate(
+        [rng.standard_normal((80, 3)) @ np.diag([1, 2, 0.5]) + 5 * i for i in range(3)]
+    )
 
 
 def test_3_1_p_of_x_is_the_weighted_sum_of_its_components(x):
@@ -37,15 +39,21 @@ def test_3_1_the_m_step_is_the_weighted_maximum_likelihood_fit(x):
     q = model.predict_proba(x)
     np.testing.assert_allclose(model.weights_, q.mean(axis=0), atol=1e-5)
     for z in range(3):
-        np.testing.assert_allclose(model.means_[z], np.average(x, axis=0, weights=q[:, z]), atol=1e-4)
-        np.testing.assert_allclose(model.covariances_[z], np.cov(x.T, aweights=q[:, z], ddof=0), atol=1e-3)
+        np.testing.assert_allclose(
+            model.means_[z], np.average(x, axis=0, weights=q[:, z]), atol=1e-4
+        )
+        np.testing.assert_allclose(
+            model.covariances_[z], np.cov(x.T, aweights=q[:, z], ddof=0), atol=1e-3
+        )
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_3_1_the_bound_never_falls(x, kind):
     for way in ("k-means++", "random", "random_from_data"):
         bounds = (
-            GaussianMixture(3, covariance_type=kind, init_params=way, tol=0.0, max_iter=25, random_state=1)
+            GaussianMixture(
+                3, covariance_type=kind, init_params=way, tol=0.0, max_iter=25, random_state=1
+            )
             .fit(x)
             .lower_bounds_
         )
@@ -90,7 +98,11 @@ def test_3_1_k_means_plus_plus_starts_and_restarts(x):
 
 
 def test_3_1_an_empty_component_is_handled(x):
-    start = {"means_init": [x[0], [1e5] * 3], "weights_init": [0.5, 0.5], "precisions_init": [1.0, 1.0]}
+    start = {
+        "means_init": [x[0], [1e5] * 3],
+        "weights_init": [0.5, 0.5],
+        "precisions_init": [1.0, 1.0],
+    }
     model = GaussianMixture(2, covariance_type="spherical", random_state=0, **start).fit(x)
     assert model.weights_.min() > 0.05
     assert model.fit_.plan["revived"]
@@ -104,5 +116,7 @@ def test_3_1_entries_missing_at_random_are_marginalised(x, rng, kind):
     row = np.array([[np.nan, 1.0, np.nan]])
     theta = from_factors(model.fit_.factors)
     variances = np.array([theta.covariance(z)[1, 1] for z in range(2)])
-    density = theta.weights @ (np.exp(-0.5 * (1 - theta.means[:, 1]) ** 2 / variances) / np.sqrt(2 * np.pi * variances))
+    density = theta.weights @ (
+        np.exp(-0.5 * (1 - theta.means[:, 1]) ** 2 / variances) / np.sqrt(2 * np.pi * variances)
+    )
     assert model.score_samples(row)[0] == pytest.approx(np.log(density))

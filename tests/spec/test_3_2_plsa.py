@@ -37,7 +37,9 @@ def factors(x, k, steps, rng):
     def each(words, statistics, trace):
         shares.append(np.array(engine.get(problem.shares)))
 
-    found = climb(problem, problem.begin(start(c, k, rng, float, engine)), tol=0.0, max_iter=steps, each=each)
+    found = climb(
+        problem, problem.begin(start(c, k, rng, float, engine)), tol=0.0, max_iter=steps, each=each
+    )
     return shares[-1], np.array(found.theta.words).T, found.trace
 
 
@@ -46,7 +48,8 @@ def test_3_2_the_model_is_a_mixture_of_topics_and_its_likelihood_is_what_is_maxi
     p = model.transform(x) @ model.topic_word_
     np.testing.assert_allclose(p.sum(axis=1), 1)
     mine = (x[x > 0] * np.log(p[x > 0])).sum() / x.sum()
-    # the certificate folds documents in to 1e-3 of a share, ``transform`` further: what is left can only rise, and by less than that
+    # the certificate folds documents in to 1e-3 of a share, ``transform`` further: what is left can
+    # only rise, and by less than that
     assert -1e-6 < mine - model.certificate_["log-likelihood of a token"] < 1e-3
     rng = np.random.default_rng(1)
     for _ in range(20):
@@ -76,7 +79,9 @@ def test_3_2_new_documents_by_fold_in(x):
     rng = np.random.default_rng(0)
     for _ in range(30):
         other = rng.dirichlet(np.ones(3), len(y)) * 0.1 + 0.9 * shares
-        assert (best >= (y * np.log(np.maximum(other @ model.topic_word_, 1e-300))).sum(axis=1) - 1e-2).all()
+        assert (
+            best >= (y * np.log(np.maximum(other @ model.topic_word_, 1e-300))).sum(axis=1) - 1e-2
+        ).all()
 
 
 def test_3_2_top_words_per_topic(x):
@@ -105,7 +110,8 @@ def test_3_2_plsa_is_nmf_under_kl_divergence_up_to_scaling(x, rng):
 
 
 def test_3_2_plsa_is_the_nmf_of_this_library_under_kl_divergence(x):
-    """From the optimum of one, the other finds nothing better; both certificates speak of the same factors."""
+    """From the optimum of one, the other finds nothing better; both certificates speak of the same
+    factors."""
     model = PLSA(3, random_state=0, tol=1e-9, max_iter=2000).fit(x)
     w, h = x.sum(axis=1, keepdims=True) * model.transform(x), model.topic_word_
     nmf = eckart.NMF(3, beta_loss="kullback-leibler", random_state=0, max_iter=2000, tol=1e-8)

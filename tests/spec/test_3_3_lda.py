@@ -36,7 +36,11 @@ def test_3_3_unseen_documents_have_a_likelihood(planted):
 @pytest.mark.parametrize("method", ["gibbs", "cvb0", "variational", "batch", "online"])
 def test_3_3_batch_and_online_inference(planted, method):
     phi, x = planted
-    for start in range(4):  # a climb may end where two topics share one; its certificate says so, and another start is tried
+    for start in range(
+        4
+        # a climb may end where two topics share one; its certificate says so, and another start is
+        # tried
+    ):
         model = LDA(4, learning_method=method, random_state=start, batch_size=100).fit(x)
         if model.certificate_.holds:
             break
@@ -45,10 +49,17 @@ def test_3_3_batch_and_online_inference(planted, method):
 
 
 def test_3_3_the_batch_bound_never_decreases(planted):
-    starts = [LDA(4, learning_method="variational", random_state=start, tol=0, max_iter=60).fit(planted[1]) for start in range(4)]
+    starts = [
+        LDA(4, learning_method="variational", random_state=start, tol=0, max_iter=60).fit(
+            planted[1]
+        )
+        for start in range(4)
+    ]
     for model in starts:
         assert (np.diff(model.fit_.trace.values) > -1e-11).all()
-    assert any(model.certificate_.holds for model in starts)  # a climb may end where two topics share one, and be slow there
+    assert any(
+        model.certificate_.holds for model in starts
+    )  # a climb may end where two topics share one, and be slow there
 
 
 def test_3_3_alpha_and_eta_are_fixed_or_learned(planted):
@@ -58,10 +69,16 @@ def test_3_3_alpha_and_eta_are_fixed_or_learned(planted):
     x = np.vstack([rng.multinomial(150, t @ phi) for t in rng.dirichlet(alpha, 1500)])
     learned = LDA(4, random_state=0, burn_in=60).fit(x)
     partner, overlap = align_topics(phi, learned)
-    assert overlap.min() > 0.95  # every second climb of EM splits the largest topic and loses the smallest: the best of several is taken
+    assert (
+        overlap.min() > 0.95
+        # every second climb of EM splits the largest topic and loses the smallest: the best of
+        # several is taken
+    )
     np.testing.assert_allclose(learned.doc_topic_prior_[partner], alpha, rtol=0.35)
     assert learned.topic_word_prior_ == pytest.approx(0.05, rel=0.6)
-    fixed = LDA(4, doc_topic_prior=0.5, topic_word_prior=0.01, random_state=0, max_iter=3).fit(x[:50])
+    fixed = LDA(4, doc_topic_prior=0.5, topic_word_prior=0.01, random_state=0, max_iter=3).fit(
+        x[:50]
+    )
     assert set(fixed.doc_topic_prior_) == {0.5}
     assert fixed.topic_word_prior_ == 0.01
 
@@ -70,7 +87,9 @@ def test_3_3_perplexity_is_by_document_completion(planted):
     _, x = planted
     model = LDA(4, random_state=0).fit(x[:400])
     seen, scored = eckart.split_tokens(x[400:], random_state=0)
-    judged = eckart.document_completion(model.topic_word_, seen, scored, prior=model.doc_topic_prior_)
+    judged = eckart.document_completion(
+        model.topic_word_, seen, scored, prior=model.doc_topic_prior_
+    )
     assert model.perplexity(x[400:]) == pytest.approx(judged.perplexity)
 
 
@@ -96,7 +115,12 @@ def test_3_3_topic_order_is_stable(planted):
 
 def test_3_3_vectorizer_output_as_it_is():
     text = pytest.importorskip("sklearn.feature_extraction.text")
-    documents = ["cats purr and cats sleep", "dogs bark at cats", "stocks fall", "markets and stocks rise"] * 10
+    documents = [
+        "cats purr and cats sleep",
+        "dogs bark at cats",
+        "stocks fall",
+        "markets and stocks rise",
+    ] * 10
     counter = text.CountVectorizer()
     x = counter.fit_transform(documents)
     model = LDA(2, random_state=0).fit(x)

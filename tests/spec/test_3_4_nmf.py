@@ -29,11 +29,14 @@ def stationary(model, x, loss):
         else:
             down = mask @ v.T
             share = u * down / np.maximum((u * down).sum(axis=1, keepdims=True), 1e-300)
-            rest = 1 - ((mask * data / np.maximum(product, 1e-300)) @ v.T) / np.maximum(down, 1e-300)
+            rest = 1 - ((mask * data / np.maximum(product, 1e-300)) @ v.T) / np.maximum(
+                down, 1e-300
+            )
             mass = np.maximum((u * down).sum(axis=1), data.sum(axis=1))
             found.append(
                 np.sqrt(
-                    (mass[:, None] * np.clip(np.minimum(share, rest), -1, None) ** 2).sum() / max(size, 2e-4 * a.sum())
+                    (mass[:, None] * np.clip(np.minimum(share, rest), -1, None) ** 2).sum()
+                    / max(size, 2e-4 * a.sum())
                 )
             )
     return found
@@ -42,8 +45,14 @@ def stationary(model, x, loss):
 @pytest.mark.parametrize("loss", ["frobenius", "kl"])
 @pytest.mark.parametrize("kind", ["dense", "sparse", "missing entries"])
 def test_3_4_both_losses_on_dense_sparse_and_missing(table, rng, loss, kind):
-    x = np.where(rng.random(table.shape) < 0.2, np.nan, table) if kind == "missing entries" else table
-    model = NMF(4, beta_loss=loss, random_state=0, max_iter=3000).fit(sparse.csr_matrix(x) if kind == "sparse" else x)
+    x = (
+        np.where(rng.random(table.shape) < 0.2, np.nan, table)
+        if kind == "missing entries"
+        else table
+    )
+    model = NMF(4, beta_loss=loss, random_state=0, max_iter=3000).fit(
+        sparse.csr_matrix(x) if kind == "sparse" else x
+    )
     assert (model.fit_.factors.left >= 0).all()
     assert (model.components_ >= 0).all()
     assert model.certificate_.holds, model.certificate_
@@ -66,7 +75,10 @@ def test_3_4_projected_als_is_the_plain_method(table):
 
 
 def test_3_4_the_default_is_accelerated(table):
-    fast, plain = (NMF(4, solver=solver, random_state=0, max_iter=15, tol=0).fit(table) for solver in ("auto", "cd"))
+    fast, plain = (
+        NMF(4, solver=solver, random_state=0, max_iter=15, tol=0).fit(table)
+        for solver in ("auto", "cd")
+    )
     assert fast.fit_.plan["solver"] == "hals"
     assert fast.reconstruction_err_ < plain.reconstruction_err_
     quick, slow = (
@@ -83,7 +95,8 @@ def test_3_4_simplex_normalised_form(table):
     np.testing.assert_allclose(form.parts.sum(axis=1), 1.0)
     np.testing.assert_allclose(form.shares.sum(axis=1), 1.0)
     np.testing.assert_allclose(
-        (form.totals[:, None] * form.shares) @ form.parts, model.inverse_transform(model.fit_.factors.left)
+        (form.totals[:, None] * form.shares) @ form.parts,
+        model.inverse_transform(model.fit_.factors.left),
     )
 
 
@@ -103,7 +116,10 @@ def test_3_4_parts_of_faces_against_eigenfaces(shared_data):
 
 
 def test_3_4_an_observed_zero_is_not_an_absent_one():
-    zero, gap = np.array([[1.0, 0.0], [2.0, 0.0], [3.0, 6.0]]), np.array([[1.0, np.nan], [2.0, np.nan], [3.0, 6.0]])
+    zero, gap = (
+        np.array([[1.0, 0.0], [2.0, 0.0], [3.0, 6.0]]),
+        np.array([[1.0, np.nan], [2.0, np.nan], [3.0, 6.0]]),
+    )
     predicted = NMF(1, random_state=0).fit(Observed.from_nan(gap))
     assert predicted.fit_.factors.block(slice(0, 3))[0, 1] == pytest.approx(2.0, rel=1e-3)
     assert NMF(1, random_state=0).fit(zero).fit_.factors.block(slice(0, 3))[0, 1] < 1.9

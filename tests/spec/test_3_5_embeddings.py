@@ -6,7 +6,17 @@ import numpy as np
 import pytest
 
 import eckart
-from eckart import PMI, Counts, GloVe, SkipGram, Vectors, cooccurrence, metrics, read_vectors, sequences
+from eckart import (
+    PMI,
+    Counts,
+    GloVe,
+    SkipGram,
+    Vectors,
+    cooccurrence,
+    metrics,
+    read_vectors,
+    sequences,
+)
 from eckart.embed.pmi import pmi_matrix
 
 
@@ -37,9 +47,15 @@ def pmi_of(counts):
 
 
 @pytest.mark.parametrize("weighting", ["flat", "harmonic", "linear"])
-def test_3_5_co_occurrence_is_counted_over_a_window_with_optional_distance_weighting(text, weighting):
+def test_3_5_co_occurrence_is_counted_over_a_window_with_optional_distance_weighting(
+    text, weighting
+):
     window = 3
-    weight = {"flat": lambda d: 1.0, "harmonic": lambda d: 1 / d, "linear": lambda d: (window - d + 1) / window}
+    weight = {
+        "flat": lambda d: 1.0,
+        "harmonic": lambda d: 1 / d,
+        "linear": lambda d: (window - d + 1) / window,
+    }
     names = sorted({w for line in text for w in line})
     plain = dict.fromkeys(((a, b) for a in names for b in names), 0.0)
     for line in text[:50]:
@@ -70,12 +86,16 @@ def test_3_5_co_occurrence_is_counted_out_of_core():
 
 
 def test_3_5_exact_softmax_for_small_vocabularies(counts):
-    model = SkipGram(6, loss="softmax", bias=True, max_iter=5000, tol=1e-15, random_state=0).fit(counts)
+    model = SkipGram(6, loss="softmax", bias=True, max_iter=5000, tol=1e-15, random_state=0).fit(
+        counts
+    )
     f = model.fit_.factors
     s = f.vectors @ f.context.T + f.context_bias
     n = counts.to_scipy().toarray()
     np.testing.assert_allclose(
-        np.exp(s) / np.exp(s).sum(axis=1, keepdims=True), n / n.sum(axis=1, keepdims=True), atol=1e-4
+        np.exp(s) / np.exp(s).sum(axis=1, keepdims=True),
+        n / n.sum(axis=1, keepdims=True),
+        atol=1e-4,
     )
     with pytest.raises(eckart.InputError, match="5000"):
         SkipGram(2, loss="softmax", min_count=1).fit([[f"w{i}", f"w{i + 1}"] for i in range(5500)])
@@ -84,18 +104,30 @@ def test_3_5_exact_softmax_for_small_vocabularies(counts):
 @pytest.mark.parametrize("exponent", [0.75, 1.0])
 def test_3_5_noise_words_are_drawn_by_shares_to_the_three_quarters(counts, exponent):
     assert SkipGram().noise_exponent == 0.75
-    model = SkipGram(6, negatives=2, noise_exponent=exponent, max_iter=5000, tol=1e-15, random_state=0).fit(counts)
+    model = SkipGram(
+        6, negatives=2, noise_exponent=exponent, max_iter=5000, tol=1e-15, random_state=0
+    ).fit(counts)
     n, f = counts.to_scipy().toarray(), model.fit_.factors
     q = n.sum(axis=0) ** exponent / (n.sum(axis=0) ** exponent).sum()
-    np.testing.assert_allclose(f.vectors @ f.context.T, np.log(n / (2 * n.sum(axis=1)[:, None] * q)), atol=2e-3)
+    np.testing.assert_allclose(
+        f.vectors @ f.context.T, np.log(n / (2 * n.sum(axis=1)[:, None] * q)), atol=2e-3
+    )
 
 
 def test_3_5_sampled_noise_follows_the_exponent():
-    """Words drawn independently have PMI 0, so a score says only how much rarer or commoner a word is in the noise than in the text."""
+    """Words drawn independently have PMI 0, so a score says only how much rarer or commoner a word
+    is in the noise than in the text."""
     rng = np.random.default_rng(0)
     share = np.array([0.6, 0.25, 0.1, 0.05])
     text = [rng.choice(4, 100, p=share).tolist() for _ in range(400)]
-    options = {"window": 1, "negatives": 2, "sample": None, "min_count": 1, "max_iter": 30, "learning_rate": 0.05}
+    options = {
+        "window": 1,
+        "negatives": 2,
+        "sample": None,
+        "min_count": 1,
+        "max_iter": 30,
+        "learning_rate": 0.05,
+    }
     f = SkipGram(4, **options, deterministic=True, random_state=0).fit(text).fit_.factors
     scores = (f.vectors @ f.context.T)[0]
     own = f.counts / f.counts.sum()
@@ -105,19 +137,34 @@ def test_3_5_sampled_noise_follows_the_exponent():
 
 
 def test_3_5_input_and_output_vectors_are_separate(text):
-    f = SkipGram(4, min_count=1, max_iter=2, deterministic=True, random_state=0).fit(text).fit_.factors
+    f = (
+        SkipGram(4, min_count=1, max_iter=2, deterministic=True, random_state=0)
+        .fit(text)
+        .fit_.factors
+    )
     assert f.vectors.shape == f.context.shape == (6, 4)
     assert not np.allclose(f.vectors, f.context, atol=1e-2)
 
 
 @pytest.mark.parametrize("r", [1, 5])
 def test_3_5_the_optimum_is_pmi_minus_log_r(text, counts, r):
-    exact = SkipGram(6, negatives=r, noise_exponent=1.0, max_iter=5000, tol=1e-15, random_state=0).fit(counts)
+    exact = SkipGram(
+        6, negatives=r, noise_exponent=1.0, max_iter=5000, tol=1e-15, random_state=0
+    ).fit(counts)
     f = exact.fit_.factors
     np.testing.assert_allclose(f.vectors @ f.context.T, pmi_of(counts) - np.log(r), atol=2e-3)
     assert exact.certificate_["gap"] == pytest.approx(0, abs=1e-6)
-    options = {"window": 1, "negatives": r, "noise_exponent": 1.0, "sample": None, "min_count": 1, "max_iter": 40}
-    sampled = SkipGram(6, **options, learning_rate=0.05, deterministic=True, random_state=0).fit(text)
+    options = {
+        "window": 1,
+        "negatives": r,
+        "noise_exponent": 1.0,
+        "sample": None,
+        "min_count": 1,
+        "max_iter": 40,
+    }
+    sampled = SkipGram(6, **options, learning_rate=0.05, deterministic=True, random_state=0).fit(
+        text
+    )
     g = sampled.fit_.factors
     assert np.abs(g.vectors @ g.context.T - (pmi_of(counts) - np.log(r))).max() < 0.2
 
@@ -144,12 +191,18 @@ def test_3_5_pmi_positive_and_shifted_by_svd(counts, kind, shift):
 @pytest.mark.parametrize("solver", ["adagrad", "als"])
 def test_3_5_glove_minimises_its_weighted_squares(solver):
     rng = np.random.default_rng(0)
-    n = cooccurrence([rng.choice(30, 40, p=np.arange(1, 31) / 465).tolist() for _ in range(400)], window=4, min_count=1)
+    n = cooccurrence(
+        [rng.choice(30, 40, p=np.arange(1, 31) / 465).tolist() for _ in range(400)],
+        window=4,
+        min_count=1,
+    )
     model = GloVe(4, solver=solver, n_max=50.0, max_iter=60, tol=0.0, random_state=0).fit(n)
     f, dense = model.fit_.factors, n.to_scipy().toarray()
     seen = dense > 0
     weight = np.minimum(1, (dense[seen] / 50.0) ** 0.75)
-    residual = np.log(dense[seen]) - (f.vectors @ f.context.T + f.bias[:, None] + f.context_bias)[seen]
+    residual = (
+        np.log(dense[seen]) - (f.vectors @ f.context.T + f.bias[:, None] + f.context_bias)[seen]
+    )
     assert model.loss_ == pytest.approx(np.mean(weight * residual**2), rel=1e-3)
     assert GloVe().power == 0.75
     plain = np.log(dense[seen]) - np.average(np.log(dense[seen]), weights=weight)
@@ -173,7 +226,8 @@ def test_3_5_als_and_adagrad_have_the_same_objective():
 
 
 def test_3_5_unseen_pairs_are_missing_to_glove(counts):
-    """It is completion of log N: a pair that was not seen does not count, whatever the scores say of it."""
+    """It is completion of log N: a pair that was not seen does not count, whatever the scores say
+    of it."""
     n = counts.to_scipy().toarray()
     holes = n.copy()
     holes[0, 1] = holes[1, 0] = 0.0
@@ -187,16 +241,23 @@ def test_3_5_unseen_pairs_are_missing_to_glove(counts):
 
 
 def test_3_5_neighbours_and_analogies():
-    v = Vectors(["man", "woman", "king", "queen", "tea"], [[3, 0, 1], [0, 3, 1], [3, 0, 4], [0, 3, 4], [0.5, 1, -4]])
+    v = Vectors(
+        ["man", "woman", "king", "queen", "tea"],
+        [[3, 0, 1], [0, 3, 1], [3, 0, 4], [0, 3, 4], [0.5, 1, -4]],
+    )
     cosines = v.unit @ v.unit[2]
-    assert [w for w, _ in v.neighbours("king", 4)] == [str(v.words[i]) for i in np.argsort(-cosines) if i != 2]
+    assert [w for w, _ in v.neighbours("king", 4)] == [
+        str(v.words[i]) for i in np.argsort(-cosines) if i != 2
+    ]
     assert v.analogy("man", "king", "woman")[0][0] == "queen"
     assert v.analogy("man", "king", "woman", method="multiply")[0][0] == "queen"
 
 
 def test_3_5_word_similarity_scores():
     v = Vectors(["a", "b", "c"], [[1.0, 0.0], [1.0, 0.2], [0.0, 1.0]])
-    good = metrics.word_similarity(v, [("a", "b", 9.0), ("b", "c", 3.0), ("a", "c", 1.0), ("a", "zebra", 5.0)])
+    good = metrics.word_similarity(
+        v, [("a", "b", 9.0), ("b", "c", 3.0), ("a", "c", 1.0), ("a", "zebra", 5.0)]
+    )
     assert good.rho == pytest.approx(1.0)
     assert (good.found, good.total) == (3, 4)
     bad = metrics.word_similarity(v, [("a", "b", 1.0), ("b", "c", 3.0), ("a", "c", 9.0)])
@@ -216,4 +277,6 @@ def test_3_5_word2vec_text_and_binary_in_and_out(tmp_path, text, name):
         assert first.split()[0] == v.words[0]
     if name == "v.bin":
         data = (tmp_path / name).read_bytes()
-        assert data.startswith(b"6 4\n" + v.words[0].encode() + b" " + v.vectors[0].astype("<f4").tobytes())
+        assert data.startswith(
+            b"6 4\n" + v.words[0].encode() + b" " + v.vectors[0].astype("<f4").tobytes()
+        )

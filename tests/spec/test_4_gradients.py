@@ -1,4 +1,5 @@
-"""Line 4.2 of the specification: the update rules and their theory. (4.1 and 4.3 belong to the networks.)"""
+"""Line 4.2 of the specification: the update rules and their theory. (4.1 and 4.3 belong to the
+networks.)"""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ def test_4_2_updates_by_hand():
     assert ada.step(once, g, state, lr)[0][0][0] == pytest.approx(0.9 - 0.1 * 2 / np.sqrt(8))
     adam = rule_named("adam")
     once, state = adam.step(p, g, adam.init(p), lr)
-    assert once[0][0] == pytest.approx(1 - 0.1, abs=1e-6)  # bias correction makes the first step lr sign(g)
+    # bias correction makes the first step lr sign(g)
+    assert once[0][0] == pytest.approx(1 - 0.1, abs=1e-6)
     fast = rule_named("nesterov")
     once, state = fast.step(p, g, fast.init(p), lr)
     t = (1 + np.sqrt(5)) / 2
@@ -74,7 +76,9 @@ def test_4_2_pl_rate():
 def test_4_2_every_rule_minimises_a_badly_conditioned_quadratic(name):
     rule = rule_named(name)
     lr = {"adagrad": 0.5, "adam": 0.1}.get(name, 1 / 50.0)
-    best, trace, size = descend(quadratic([50.0, 1.0]), [np.array([1.0, 1.0])], rule, lr=lr, tol=1e-5, max_iter=5000)
+    best, trace, size = descend(
+        quadratic([50.0, 1.0]), [np.array([1.0, 1.0])], rule, lr=lr, tol=1e-5, max_iter=5000
+    )
     assert trace.reason.name == "CONVERGED"
     assert size <= 1e-5
     np.testing.assert_allclose(best[0], 0, atol=1e-4)
@@ -84,7 +88,12 @@ def test_4_2_momentum_beats_plain_descent():
     steps = {}
     for name in ("gd", "heavy_ball", "nesterov"):
         _, trace, _ = descend(
-            quadratic([100.0, 1.0]), [np.array([1.0, 1.0])], rule_named(name), lr=0.01, tol=1e-6, max_iter=5000
+            quadratic([100.0, 1.0]),
+            [np.array([1.0, 1.0])],
+            rule_named(name),
+            lr=0.01,
+            tol=1e-6,
+            max_iter=5000,
         )
         steps[name] = len(trace)
     assert steps["heavy_ball"] < 0.5 * steps["gd"]
@@ -92,6 +101,8 @@ def test_4_2_momentum_beats_plain_descent():
 
 
 def test_4_2_a_step_that_is_too_long_is_tamed_and_the_best_point_kept():
-    best, trace, size = descend(quadratic([10.0]), [np.array([1.0])], rule_named("gd"), lr=1e3, tol=1e-8, max_iter=2000)
+    best, trace, size = descend(
+        quadratic([10.0]), [np.array([1.0])], rule_named("gd"), lr=1e3, tol=1e-8, max_iter=2000
+    )
     assert np.isfinite(best[0]).all()
     assert size <= 1e-8, trace.reason

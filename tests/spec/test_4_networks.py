@@ -23,9 +23,20 @@ LAYERS = {
     "gelu": ({"layer": "activation", "name": "gelu"}, (3, 6)),
     "tanh": ({"layer": "activation", "name": "tanh"}, (3, 6)),
     "sigmoid": ({"layer": "activation", "name": "sigmoid"}, (3, 6)),
-    "convolution": ({"layer": "convolution", "in": 2, "out": 3, "size": 3, "stride": 2, "padding": 1}, (2, 2, 5, 4)),
+    "convolution": (
+        {"layer": "convolution", "in": 2, "out": 3, "size": 3, "stride": 2, "padding": 1},
+        (2, 2, 5, 4),
+    ),
     "transposed": (
-        {"layer": "transposed", "in": 2, "out": 3, "size": 3, "stride": 2, "padding": 1, "extra": [1, 0]},
+        {
+            "layer": "transposed",
+            "in": 2,
+            "out": 3,
+            "size": 3,
+            "stride": 2,
+            "padding": 1,
+            "extra": [1, 0],
+        },
         (2, 2, 3, 4),
     ),
     "max_pool": ({"layer": "max_pool", "size": 2}, (2, 2, 4, 4)),
@@ -38,7 +49,9 @@ LAYERS = {
 
 def spread(rng, shape):
     """Numbers away from each other and from 0, where ReLU and max-pooling have kinks."""
-    return torch.as_tensor((rng.permutation(int(np.prod(shape))) - np.prod(shape) / 2 + 0.5).reshape(shape) / 10)
+    return torch.as_tensor(
+        (rng.permutation(int(np.prod(shape))) - np.prod(shape) / 2 + 0.5).reshape(shape) / 10
+    )
 
 
 def differences(f, x, h=1e-6):
@@ -54,7 +67,8 @@ def differences(f, x, h=1e-6):
 
 @pytest.mark.parametrize("name", LAYERS)
 def test_4_1_backpropagation_through_every_layer_and_activation(name, rng):
-    """delta_k = J_{k+1}^T delta_{k+1}: by PyTorch and by finite differences, for the input and for every parameter."""
+    """delta_k = J_{k+1}^T delta_{k+1}: by PyTorch and by finite differences, for the input and for
+    every parameter."""
     description, shape = LAYERS[name]
     part, x = layer(description).double(), spread(rng, shape)
     with torch.no_grad():
@@ -107,7 +121,8 @@ LOSSES = {
     "kind", ["dense", "tied", "shortcut", "variational", "conv", "bernoulli", "classes", "targets"]
 )
 def test_4_1_gradients_of_whole_networks(kind, activation, rng):
-    """Every loss and every way to wire a network, against finite differences in random directions."""
+    """Every loss and every way to wire a network, against finite differences in random
+    directions."""
     if kind == "conv":
         net = build(conv_coder([2, 3, 1], 2, [3], [4], activation), 0)
     elif kind in ("classes", "targets"):
@@ -121,8 +136,13 @@ def test_4_1_gradients_of_whole_networks(kind, activation, rng):
             p.add_(0.3 * torch.as_tensor(rng.standard_normal(p.shape)))
     x = torch.as_tensor(rng.standard_normal((4, 6)))
     seen = torch.as_tensor(rng.random((4, 6)) < 0.7)
-    y = {"classes": torch.tensor([0, 2, 1, 0]), "targets": torch.as_tensor(rng.standard_normal((4, 3)))}.get(kind)
-    loss = {"classes": class_loss, "targets": target_loss, "bernoulli": LOSSES["bernoulli"]}.get(kind)
+    y = {
+        "classes": torch.tensor([0, 2, 1, 0]),
+        "targets": torch.as_tensor(rng.standard_normal((4, 3))),
+    }.get(kind)
+    loss = {"classes": class_loss, "targets": target_loss, "bernoulli": LOSSES["bernoulli"]}.get(
+        kind
+    )
     loss = loss or coding_loss("squared", 6.0, variational=0.3)
     batch = Batch(x, seen, y)
     loss(net, batch).backward()
@@ -177,7 +197,9 @@ def test_4_2_pl_rate_in_torch():
 @pytest.mark.parametrize("shift", [(0, 1), (2, 0), (1, 3)])
 def test_4_3_convolution_commutes_with_shifts(rng, shift):
     """(f * h)(u + d) is the shifted f * h, wherever the filter does not reach the border."""
-    conv = layer({"layer": "convolution", "in": 1, "out": 4, "size": 3, "stride": 1, "padding": 1}).double()
+    conv = layer(
+        {"layer": "convolution", "in": 1, "out": 4, "size": 3, "stride": 1, "padding": 1}
+    ).double()
     image = torch.zeros(1, 1, 14, 14, dtype=torch.float64)
     image[0, 0, 4:8, 4:8] = torch.as_tensor(rng.standard_normal((4, 4)))
     moved = torch.roll(image, shift, (2, 3))
@@ -192,15 +214,20 @@ def test_4_3_convolution_commutes_with_shifts(rng, shift):
 
 
 def test_4_3_convolution_is_the_sum_it_says(rng):
-    """(f * h)(u) = sum_v f(u + v) h(v) with zeros outside, by hand; max-pooling takes the largest of each window."""
+    """(f * h)(u) = sum_v f(u + v) h(v) with zeros outside, by hand; max-pooling takes the largest
+    of each window."""
     f, h = rng.standard_normal((5, 6)), rng.standard_normal((3, 3))
-    conv = layer({"layer": "convolution", "in": 1, "out": 1, "size": 3, "stride": 1, "padding": 1}).double()
+    conv = layer(
+        {"layer": "convolution", "in": 1, "out": 1, "size": 3, "stride": 1, "padding": 1}
+    ).double()
     with torch.no_grad():
         conv.weight.copy_(torch.as_tensor(h[None, None]))
         conv.bias.zero_()
         out = conv(torch.as_tensor(f[None, None]))[0, 0].numpy()
     wide = np.pad(f, 1)
-    by_hand = np.array([[np.sum(wide[i : i + 3, j : j + 3] * h) for j in range(6)] for i in range(5)])
+    by_hand = np.array(
+        [[np.sum(wide[i : i + 3, j : j + 3] * h) for j in range(6)] for i in range(5)]
+    )
     np.testing.assert_allclose(out, by_hand)
     pool = layer({"layer": "max_pool", "size": 2})(torch.as_tensor(f[None, None, :4]))[0, 0].numpy()
     np.testing.assert_array_equal(pool, f[:4].reshape(2, 2, 3, 2).max(axis=(1, 3)))
@@ -210,15 +237,27 @@ def test_4_3_a_small_image_classifier(digits):
     from sklearn.datasets import load_digits
 
     y = load_digits().target
-    options = {"channels": (16, 32), "hidden": [32], "max_iter": 14, "learning_rate": 3e-3, "random_state": 0}
+    options = {
+        "channels": (16, 32),
+        "hidden": [32],
+        "max_iter": 14,
+        "learning_rate": 3e-3,
+        "random_state": 0,
+    }
     model = NetworkClassifier(image=(8, 8), n_threads=1, **options).fit(digits[:1200], y[:1200])
-    assert model.score(digits[1200:], y[1200:]) > 0.88  # other writers than those of the training: 0.90 to 0.94 over seeds
+    assert (
+        model.score(digits[1200:], y[1200:]) > 0.88
+    )  # other writers than those of the training: 0.90 to 0.94 over seeds
 
 
 def test_1_8_a_deep_autoencoder_beats_pca_on_digits_at_equal_k(digits):
-    model = Autoencoder(8, hidden=[128, 64], max_iter=30, random_state=0, n_threads=1).fit(digits[:1400])
+    model = Autoencoder(8, hidden=[128, 64], max_iter=30, random_state=0, n_threads=1).fit(
+        digits[:1400]
+    )
     best = PCA(8).fit(digits[:1400])
-    assert model.reconstruction_error(digits[1400:]) < 0.85 * best.reconstruction_error(digits[1400:])
+    assert model.reconstruction_error(digits[1400:]) < 0.85 * best.reconstruction_error(
+        digits[1400:]
+    )
     assert model.certificate_["risk / PCA"] < 0.85
 
 
@@ -234,7 +273,10 @@ def test_1_8_missing_entries_are_masked_and_filled(digits):
         "random_state": 0,
         "n_threads": 1,
     }
-    for model in (Autoencoder(8, hidden=[64], max_iter=30, random_state=0, n_threads=1), ConvAutoencoder(8, **options)):
+    for model in (
+        Autoencoder(8, hidden=[64], max_iter=30, random_state=0, n_threads=1),
+        ConvAutoencoder(8, **options),
+    ):
         filled = model.fit(Observed.from_nan(holes)).impute(holes)
         error = np.mean((filled[hidden] - truth) ** 2)
         means = np.broadcast_to(np.nanmean(holes, axis=0), holes.shape)[hidden]
@@ -246,9 +288,13 @@ def test_1_8_two_numbers_make_a_map_that_separates_better_than_pca(digits):
     from sklearn.neighbors import KNeighborsClassifier
 
     y = load_digits().target
-    model = Autoencoder(2, hidden=[128, 64], max_iter=50, random_state=0, n_threads=1).fit(digits[:1400])
+    model = Autoencoder(2, hidden=[128, 64], max_iter=50, random_state=0, n_threads=1).fit(
+        digits[:1400]
+    )
     found = [
-        KNeighborsClassifier(10).fit(m.transform(digits[:1400]), y[:1400]).score(m.transform(digits[1400:]), y[1400:])
+        KNeighborsClassifier(10)
+        .fit(m.transform(digits[:1400]), y[:1400])
+        .score(m.transform(digits[1400:]), y[1400:])
         for m in (model, PCA(2).fit(digits[:1400]))
     ]
     assert found[0] > 1.05 * found[1]  # 1.12 at the least on 15 seeds
@@ -260,7 +306,9 @@ def test_1_8_fashion_images_through_thirty_numbers(shared_data):
     with gzip.open(shared_data("fashion-mnist") / "t10k-images-idx3-ubyte.gz") as raw:
         x = np.frombuffer(raw.read(), np.uint8, offset=16).reshape(-1, 784).astype(np.float32) / 255
     model = Autoencoder(30, hidden=[512, 256], max_iter=30, random_state=0).fit(x[:8000])
-    assert model.reconstruction_error(x[8000:]) < 0.85 * PCA(30).fit(x[:8000]).reconstruction_error(x[8000:])
+    assert model.reconstruction_error(x[8000:]) < 0.85 * PCA(30).fit(x[:8000]).reconstruction_error(
+        x[8000:]
+    )
 
 
 def test_1_8_faces_through_twenty_numbers(shared_data):
@@ -268,5 +316,9 @@ def test_1_8_faces_through_twenty_numbers(shared_data):
 
     rows = loadmat(shared_data("cbcl-faces") / "CBCL_Face.mat")["M"].T.astype(np.float32)
     rows = rows[np.random.default_rng(0).permutation(len(rows))]
-    model = Autoencoder(20, hidden=[256], init="pca", max_iter=8, random_state=0, n_threads=1).fit(rows[500:])
-    assert model.reconstruction_error(rows[:500]) < 0.9 * PCA(20).fit(rows[500:]).reconstruction_error(rows[:500])
+    model = Autoencoder(20, hidden=[256], init="pca", max_iter=8, random_state=0, n_threads=1).fit(
+        rows[500:]
+    )
+    assert model.reconstruction_error(rows[:500]) < 0.9 * PCA(20).fit(
+        rows[500:]
+    ).reconstruction_error(rows[:500])

@@ -8,7 +8,11 @@ import pytest
 from conftest import planted
 from eckart import PCA, LinearAutoencoder, principal_angles
 
-MODELS = [PCA(3, random_state=0), PCA(3, svd_solver="randomized", random_state=0), LinearAutoencoder(3, random_state=0)]
+MODELS = [
+    PCA(3, random_state=0),
+    PCA(3, svd_solver="randomized", random_state=0),
+    LinearAutoencoder(3, random_state=0),
+]
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda m: repr(m)[:40])
@@ -24,7 +28,9 @@ def test_5_1_every_fit_leaves_evidence_that_can_be_measured_again(model, rng):
     assert again.holds
     assert again["captured variance"] == pytest.approx(c["captured variance"], rel=1e-6)
     short = type(model)(
-        **model.get_params() | {"max_iter": 1} | ({"svd_solver": "randomized"} if isinstance(model, PCA) else {})
+        **model.get_params()
+        | {"max_iter": 1}
+        | ({"svd_solver": "randomized"} if isinstance(model, PCA) else {})
     ).fit(x)
     assert not short.certificate_.holds
     assert short.certificate_.reason
@@ -40,7 +46,10 @@ def test_5_2_one_meaning_everywhere(rng):
             assert model.set_params(n_threads=threads).fit(x).components_.tobytes() == first
         model.set_params(n_threads=None)
     other = PCA(3, svd_solver="randomized", random_state=5).fit(x)
-    assert other.components_.tobytes() != PCA(3, svd_solver="randomized", random_state=0).fit(x).components_.tobytes()
+    assert (
+        other.components_.tobytes()
+        != PCA(3, svd_solver="randomized", random_state=0).fit(x).components_.tobytes()
+    )
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda m: repr(m)[:40])

@@ -1,4 +1,5 @@
-"""Chapter 6.5 of the specification (docs/spec_features.rst), one test (or several) for each numbered line, named after it."""
+"""Chapter 6.5 of the specification (docs/spec_features.rst), one test (or several) for each
+numbered line, named after it."""
 
 from __future__ import annotations
 
@@ -21,17 +22,29 @@ from eckart.metrics import rmse
 
 
 def planted(seed=0, n=70, m=50, share=0.35, noise=0.2, hidden=8):
-    """Entries whose row biases and codes are what attributes say plus a little; and the true values of rows that are hidden whole."""
+    """Entries whose row biases and codes are what attributes say plus a little; and the true values
+    of rows that are hidden whole."""
     rng = np.random.default_rng(seed)
     age, job = rng.normal(40, 12, n), rng.integers(0, 3, n)
     f = np.column_stack([(age - 40) / 12, np.eye(3)[job]])
     u = f @ rng.normal(0, 0.7, (4, 2)) + rng.normal(0, 0.2, (n, 2))
     v, c = rng.normal(0, 1, (m, 2)), rng.normal(0, 0.5, m)
-    a = 3 + c + (f @ np.array([0.3, 0.5, -0.5, 0.0]))[:, None] + u @ v.T + rng.normal(0, noise, (n, m))
+    a = (
+        3
+        + c
+        + (f @ np.array([0.3, 0.5, -0.5, 0.0]))[:, None]
+        + u @ v.T
+        + rng.normal(0, noise, (n, m))
+    )
     i, j = np.nonzero(rng.random((n, m)) < share)
     kept = i < n - hidden
     table = pd.DataFrame(
-        {"user": i[kept], "item": j[kept], "value": a[i[kept], j[kept]], "when": rng.random(kept.sum())}
+        {
+            "user": i[kept],
+            "item": j[kept],
+            "value": a[i[kept], j[kept]],
+            "when": rng.random(kept.sum()),
+        }
     )
     frame = pd.DataFrame({"user": np.arange(n), "age": age, "job": np.array(["x", "y", "z"])[job]})
     frame.loc[3, "age"] = np.nan
@@ -47,11 +60,14 @@ def fit(model, data=None, **more):
 
 
 def problem_of(model, table):
-    """The mapped problem of a fitted model, its point in the coordinates of the objective, and the engine."""
+    """The mapped problem of a fitted model, its point in the coordinates of the objective, and the
+    engine."""
     x = model._with_all_rows(observed(table, **NAMES))
     engine = model._engine()
     plain = model._problem(engine, x, None, model._ridge_used())
-    p = mapped.mapped(engine, plain, (model.features_.rows.numbers, None), model.fit_.plan["l2_features"][0])
+    p = mapped.mapped(
+        engine, plain, (model.features_.rows.numbers, None), model.fit_.plan["l2_features"][0]
+    )
     return x, p, engine
 
 
@@ -61,7 +77,11 @@ def problem_of(model, table):
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.one_of(st.none(), st.floats(-1e6, 1e6)), min_size=3, max_size=12), st.data())
 def test_6_5_1_zeros_mean_that_nothing_is_known(numbers, data):
-    levels = data.draw(st.lists(st.sampled_from(["a", "b", "c", None]), min_size=len(numbers), max_size=len(numbers)))
+    levels = data.draw(
+        st.lists(
+            st.sampled_from(["a", "b", "c", None]), min_size=len(numbers), max_size=len(numbers)
+        )
+    )
     frame = pd.DataFrame(
         {
             "id": range(len(numbers)),
@@ -84,7 +104,9 @@ def test_6_5_1_zeros_mean_that_nothing_is_known(numbers, data):
     for g in ("a", "b", "c"):
         assert (f"g={g}" in names) == (levels.count(g) >= 2)
         if f"g={g}" in names:
-            assert np.array_equal(f[:, names.index(f"g={g}")] == 1, np.array([v == g for v in levels]))
+            assert np.array_equal(
+                f[:, names.index(f"g={g}")] == 1, np.array([v == g for v in levels])
+            )
 
 
 # ---- 6.5.2 to 6.5.4
@@ -97,7 +119,8 @@ def test_6_5_2_the_objective_is_what_it_says_and_its_gradient_vanishes_at_the_an
     x, p, _ = problem_of(model, data[0])
     rows, s = np.repeat(np.arange(x.shape[0]), x.row_counts()), maps.stretch
     ridge, ridge_t = (
-        rule.ridges(c)[0] for rule, c in ((p.plain.rule, x.row_counts()), (p.plain.rule_t, x.column_counts()))
+        rule.ridges(c)[0]
+        for rule, c in ((p.plain.rule, x.row_counts()), (p.plain.rule_t, x.column_counts()))
     )
     u, v = np.column_stack([f.left, f.row_bias / s]), np.column_stack([f.right, f.column_bias / s])
     ones = np.ones((len(u), 1))
@@ -106,7 +129,9 @@ def test_6_5_2_the_objective_is_what_it_says_and_its_gradient_vanishes_at_the_an
     value += 0.5 * np.sum(ridge * (x.row_counts() > 0) * (away**2).sum(1)) + 0.5 * ridge_t @ (
         (v - maps.columns) ** 2
     ).sum(1)
-    value += 0.5 * p.rows.rho * np.sum(maps.rows**2) + 0.5 * model.fit_.plan["l2_features"][1] * np.sum(maps.columns**2)
+    value += 0.5 * p.rows.rho * np.sum(maps.rows**2) + 0.5 * model.fit_.plan["l2_features"][
+        1
+    ] * np.sum(maps.columns**2)
     assert model.objective_ == pytest.approx(value, rel=1e-9)
     assert model.certificate_["relative gradient"] < 1e-4
     assert model.certificate_.holds
@@ -116,20 +141,35 @@ def test_6_5_2_the_objective_is_what_it_says_and_its_gradient_vanishes_at_the_an
 def test_6_5_2_the_gradient_is_that_of_finite_differences(feedback):
     table, frame, *_ = planted(n=9, m=7, hidden=1, share=0.5)
     table = table.assign(value=np.abs(table.value))
-    model = fit(ALS(1, feedback=feedback, random_state=0, max_iter=2, tol=0, strengths="raw"), (table, frame))
+    model = fit(
+        ALS(1, feedback=feedback, random_state=0, max_iter=2, tol=0, strengths="raw"),
+        (table, frame),
+    )
     x, p, engine = problem_of(model, table)
     p = p._replace(columns=p.columns._replace(rho=model.fit_.plan["l2_features"][1]))
     f, maps, s = model.fit_.factors, model.maps_, model.maps_.stretch
     blocks = [f.left, f.right, maps.rows, maps.columns]
     if s:
-        blocks[:2] = np.column_stack([f.left, f.row_bias / s]), np.column_stack([f.right, f.column_bias / s])
+        blocks[:2] = (
+            np.column_stack([f.left, f.row_bias / s]),
+            np.column_stack([f.right, f.column_bias / s]),
+        )
     if feedback == "explicit":
-        blocks[0] = np.where(x.row_counts()[:, None] > 0, blocks[0], 0.0)  # rows without entries have no term
+        # rows without entries have no term
+        blocks[0] = np.where(x.row_counts()[:, None] > 0, blocks[0], 0.0)
 
     def at(b):
         return look(
             p,
-            mapped.RidgePoint(np.ascontiguousarray(b[0]), np.ascontiguousarray(b[1]), None, None, f.mean, b[2], b[3]),
+            mapped.RidgePoint(
+                np.ascontiguousarray(b[0]),
+                np.ascontiguousarray(b[1]),
+                None,
+                None,
+                f.mean,
+                b[2],
+                b[3],
+            ),
             engine,
         )
 
@@ -151,9 +191,9 @@ def test_6_5_3_every_half_sweep_lowers_the_objective():
     for feedback in ("explicit", "implicit"):
         table, frame, *_ = planted()
         table = table.assign(value=np.abs(table.value)) if feedback == "implicit" else table
-        model = ALS(3, feedback=feedback, random_state=1, max_iter=25, tol=1e-12, strengths="raw").fit(
-            table, **NAMES, row_features=frame
-        )
+        model = ALS(
+            3, feedback=feedback, random_state=1, max_iter=25, tol=1e-12, strengths="raw"
+        ).fit(table, **NAMES, row_features=frame)
         values = model.fit_.trace.values
         assert all(b <= a + 1e-9 * abs(a) for a, b in itertools.pairwise(values))
         assert values[-1] == pytest.approx(model.objective_, rel=1e-8)
@@ -168,7 +208,9 @@ def test_6_5_4_the_maps_solve_their_ridge_regression():
     ridge = np.where(x.row_counts() > 0, p.plain.rule.ridges(x.row_counts())[0], 0.0)
     features = np.hstack([np.ones((len(u), 1)), model.features_.rows.numbers])
     left = features.T @ (features * ridge[:, None]) + p.rows.rho * np.eye(features.shape[1])
-    assert np.allclose(maps.rows, np.linalg.solve(left, features.T @ (ridge[:, None] * u)), atol=1e-6)
+    assert np.allclose(
+        maps.rows, np.linalg.solve(left, features.T @ (ridge[:, None] * u)), atol=1e-6
+    )
 
 
 # ---- 6.5.5 to 6.5.7
@@ -177,13 +219,16 @@ def test_6_5_4_the_maps_solve_their_ridge_regression():
 def test_6_5_5_with_a_large_ridge_the_maps_vanish_and_attributes_with_them():
     table, frame, *_ = planted()
     plain = ALS(2, l2=0.05, random_state=0, tol=1e-10, max_iter=200).fit(table, **NAMES)
-    heavy = ALS(2, l2=0.05, random_state=0, tol=1e-10, max_iter=200, l2_features=1e12).fit(table, **NAMES, row_features=frame)
+    heavy = ALS(2, l2=0.05, random_state=0, tol=1e-10, max_iter=200, l2_features=1e12).fit(
+        table, **NAMES, row_features=frame
+    )
     rows = plain.row_ids.names(np.arange(plain.row_ids.size))
     assert np.allclose(heavy.predict(rows[:20], 7), plain.predict(rows[:20], 7), atol=2e-3)
 
 
 @pytest.mark.parametrize(
-    "model", [ALS(2, random_state=0), BayesianMF(2, n_samples=20, burn_in=40, thin=1, random_state=0)]
+    "model",
+    [ALS(2, random_state=0), BayesianMF(2, n_samples=20, burn_in=40, thin=1, random_state=0)],
 )
 def test_6_5_6_rows_of_which_only_attributes_are_known_are_predicted_better_than_by_biases(model):
     table, frame, a, first = planted(noise=0.1)
@@ -223,7 +268,10 @@ def test_6_5_7_the_history_of_a_fitted_row_gives_that_row_again():
 def test_6_5_8_coefficients_of_attributes_are_drawn_from_their_conditional():
     rng = np.random.default_rng(0)
     f, d, groups = rng.standard_normal((40, 3)), 2, np.array([0, 0, 1])
-    rest, root = rng.standard_normal((40, d)), np.linalg.cholesky(np.array([[2.0, 0.6], [0.6, 1.0]]))
+    rest, root = (
+        rng.standard_normal((40, d)),
+        np.linalg.cholesky(np.array([[2.0, 0.6], [0.6, 1.0]])),
+    )
     precision, strength = root @ root.T, np.array([3.0, 8.0])
     link, draws = AttributeLink(f, groups, d), []
     for _ in range(300):
@@ -236,7 +284,9 @@ def test_6_5_8_coefficients_of_attributes_are_drawn_from_their_conditional():
     flat = draws.reshape(len(draws), -1)
     error = np.sqrt(np.diag(covariance) / len(draws))
     assert (np.abs(draws.mean(0) - np.linalg.solve(h, f.T @ rest)).ravel() < 5 * error).all()
-    assert np.allclose(np.cov(flat.T), covariance, atol=5 * np.sqrt(2 / len(draws)) * np.diag(covariance).max())
+    assert np.allclose(
+        np.cov(flat.T), covariance, atol=5 * np.sqrt(2 / len(draws)) * np.diag(covariance).max()
+    )
 
 
 def test_6_5_8_links_one_after_the_other_keep_their_sum():
@@ -259,10 +309,17 @@ def test_6_5_8_links_one_after_the_other_keep_their_sum():
 def test_6_5_9_without_a_time_predictions_are_means_over_the_times_of_the_row(seed):
     rng = np.random.default_rng(seed)
     s, n, m, bins, d = 3, 4, 5, 6, 3
-    u, v, w = rng.standard_normal((s, n, d)), rng.standard_normal((s, m, d)), rng.standard_normal((s, bins, d))
+    u, v, w = (
+        rng.standard_normal((s, n, d)),
+        rng.standard_normal((s, m, d)),
+        rng.standard_normal((s, bins, d)),
+    )
     shares = rng.dirichlet(np.ones(bins))
     root = rng.standard_normal((s, d, d))
-    prior = {"mu": rng.standard_normal((s, d)), "precision": root @ root.transpose(0, 2, 1) + np.eye(d)}
+    prior = {
+        "mu": rng.standard_normal((s, d)),
+        "precision": root @ root.transpose(0, 2, 1) + np.eye(d),
+    }
     draws = {"rows.factors": u, "columns.factors": v, "time.factors": w}
     draws |= {f"{side}.{name}": a for side in ("rows", "columns") for name, a in prior.items()}
     new = level(draws, shares)
@@ -276,7 +333,9 @@ def test_6_5_9_without_a_time_predictions_are_means_over_the_times_of_the_row(se
     before = cells(u, v, w)
     after = cells(new["rows.factors"], new["columns.factors"], new["time.factors"])
     assert np.allclose(before, after)
-    flat = np.einsum("snk,smk->snm", new["rows.factors"][..., :-1], new["columns.factors"][..., :-1])
+    flat = np.einsum(
+        "snk,smk->snm", new["rows.factors"][..., :-1], new["columns.factors"][..., :-1]
+    )
     flat = flat + new["rows.factors"][:, :, None, -1] + new["columns.factors"][:, None, :, -1]
     assert np.allclose(before @ shares, flat)
     own = rng.dirichlet(np.ones(bins), n)
@@ -286,20 +345,31 @@ def test_6_5_9_without_a_time_predictions_are_means_over_the_times_of_the_row(se
     assert np.allclose(np.einsum("snmt,nt->snm", before, own), flat)
     # the prior turns with the factors: its distances stay
     for side, a in (("rows", u), ("columns", v)):
-        far = [np.einsum("snd,sde,sne->sn", x - mu[:, None], p, x - mu[:, None]) for x, mu, p in (
-            (a, prior["mu"], prior["precision"]), (new[f"{side}.factors"], new[f"{side}.mu"], new[f"{side}.precision"]))]  # fmt: skip
+        far = [
+            np.einsum("snd,sde,sne->sn", x - mu[:, None], p, x - mu[:, None])
+            for x, mu, p in (
+                (a, prior["mu"], prior["precision"]),
+                (new[f"{side}.factors"], new[f"{side}.mu"], new[f"{side}.precision"]),
+            )
+        ]
         assert np.allclose(*far)
 
 
 def test_6_5_9_a_drift_over_time_is_found():
     rng = np.random.default_rng(3)
     table, *_ = planted(hidden=0)
-    table = table.assign(value=table.value + 2 * (table.when > 0.5) + rng.normal(0, 0.1, len(table)))
-    model = BayesianMF(2, n_samples=20, burn_in=40, thin=1, random_state=0).fit(table, **NAMES, time="when")
+    table = table.assign(
+        value=table.value + 2 * (table.when > 0.5) + rng.normal(0, 0.1, len(table))
+    )
+    model = BayesianMF(2, n_samples=20, burn_in=40, thin=1, random_state=0).fit(
+        table, **NAMES, time="when"
+    )
     early, late = (model.predict(np.arange(20), 4, time=t) for t in (0.1, 0.9))
     assert np.abs((late - early) - 2).max() < 0.6
     times = np.asarray(table.when[table.user == 7])
-    assert model.predict(7, 4)[0] == pytest.approx(np.mean(model.predict(7, [4] * len(times), time=times)), abs=1e-6)
+    assert model.predict(7, 4)[0] == pytest.approx(
+        np.mean(model.predict(7, [4] * len(times), time=times)), abs=1e-6
+    )
     new = model.update(observed(table[table.user == 7].assign(user=500), **NAMES))
     shares = TimeBins.of(np.asarray(table.when))[0].counts / len(table)
     ends = np.concatenate([[-1.0], model.posterior_.time.ends])

@@ -1,4 +1,5 @@
-"""Chapter 6.6 of the specification, the time model: one test (or several) for each numbered line, named after it."""
+"""Chapter 6.6 of the specification, the time model: one test (or several) for each numbered line,
+named after it."""
 
 from __future__ import annotations
 
@@ -26,8 +27,18 @@ def simulated(n=16, columns=160, k=2, period=12, seed=0):
     rng = np.random.default_rng(seed)
     x = lfilter([1], [1, -0.9], rng.standard_normal((k, columns)), axis=1)
     own = lfilter([1], [1, -0.7], 0.5 * rng.standard_normal((n, columns)), axis=1)
-    wave = np.cumsum(rng.standard_normal((n, period)), axis=1)[:, np.arange(columns) % period] if period else 0.0
-    return rng.standard_normal((n, k)) @ x + own + wave + 0.4 * rng.standard_normal((n, columns)) + 20.0
+    wave = (
+        np.cumsum(rng.standard_normal((n, period)), axis=1)[:, np.arange(columns) % period]
+        if period
+        else 0.0
+    )
+    return (
+        rng.standard_normal((n, k)) @ x
+        + own
+        + wave
+        + 0.4 * rng.standard_normal((n, columns))
+        + 20.0
+    )
 
 
 def hidden(a, share=0.4, seed=1):
@@ -51,7 +62,8 @@ def test_6_6_1_the_own_part_has_the_likelihood_of_its_covariance(seed, phi, v, s
 
 
 def test_6_6_2_factors_of_time_are_drawn_from_their_joint_posterior():
-    """Of one chain of 5 steps: the mean is the smoother's, and so is the covariance of many draws."""
+    """Of one chain of 5 steps: the mean is the smoother's, and so is the covariance of many
+    draws."""
     rng = np.random.default_rng(0)
     steps, n, k, draws = 5, 3, 2, 2000
     link, shock = np.array([[0.7, 0.2], [-0.1, 0.5]]), np.array([[1.0, 0.3], [0.3, 0.5]])
@@ -61,10 +73,14 @@ def test_6_6_2_factors_of_time_are_drawn_from_their_joint_posterior():
     x = Observed.from_nan(a)
     start = stationary(link, shock)
     np.testing.assert_allclose(link @ start @ link.T + shock, start, atol=1e-12)
-    # by conditioning a normal vector: x has the covariance A^|s - t| C, the data see it through left
+    # by conditioning a normal vector: x has the covariance A^|s - t| C, the data see it through
+    # left
     powers = [np.linalg.matrix_power(link, d) for d in range(steps)]
     prior = np.block(
-        [[powers[s - t] @ start if s >= t else start @ powers[t - s].T for t in range(steps)] for s in range(steps)]
+        [
+            [powers[s - t] @ start if s >= t else start @ powers[t - s].T for t in range(steps)]
+            for s in range(steps)
+        ]
     )
     t, i = np.nonzero(~np.isnan(a))
     sight = np.zeros((len(t), steps * k))
@@ -72,21 +88,41 @@ def test_6_6_2_factors_of_time_are_drawn_from_their_joint_posterior():
         sight[row, s * k : (s + 1) * k] = left[j]
     gain = prior @ sight.T @ np.linalg.inv(sight @ prior @ sight.T + np.diag(noise[i]))
     mean, covariance = gain @ a[t, i], prior - gain @ sight @ prior
-    given = CPU.put(x), x.data, left, 1 / noise[:, None], link, np.linalg.inv(start), np.linalg.inv(shock)
+    given = (
+        CPU.put(x),
+        x.data,
+        left,
+        1 / noise[:, None],
+        link,
+        np.linalg.inv(start),
+        np.linalg.inv(shock),
+    )
     np.testing.assert_allclose(CPU.chain_rows(*given, None).ravel(), mean, atol=1e-10)
-    many = np.array([CPU.chain_rows(*given, rng.standard_normal((steps, k))).ravel() for _ in range(draws)])
-    np.testing.assert_allclose(np.cov(many.T), covariance, atol=6 * np.abs(covariance).max() / np.sqrt(draws))
+    many = np.array(
+        [CPU.chain_rows(*given, rng.standard_normal((steps, k))).ravel() for _ in range(draws)]
+    )
+    np.testing.assert_allclose(
+        np.cov(many.T), covariance, atol=6 * np.abs(covariance).max() / np.sqrt(draws)
+    )
 
 
 def test_6_6_3_coefficients_are_those_of_generalised_least_squares():
     rng = np.random.default_rng(1)
     a = rng.standard_normal((4, 30))
     a[rng.random(a.shape) < 0.3] = np.nan
-    x, right, own = Observed.from_nan(a), rng.standard_normal((30, 3)), np.array([[0.8, 2.0, 0.5]] * 4)
+    x, right, own = (
+        Observed.from_nan(a),
+        rng.standard_normal((30, 3)),
+        np.array([[0.8, 2.0, 0.5]] * 4),
+    )
     found = CPU.own_rows(CPU.put(x), x.data, right, own, 1e-9 * np.eye(3), np.zeros(3), None)
     for i in range(4):
         at = np.flatnonzero(~np.isnan(a[i]))
-        half = linalg.inv(linalg.cholesky(2.0 * 0.8 ** np.abs(at[:, None] - at) + 0.5 * np.eye(len(at)), lower=True))
+        half = linalg.inv(
+            linalg.cholesky(
+                2.0 * 0.8 ** np.abs(at[:, None] - at) + 0.5 * np.eye(len(at)), lower=True
+            )
+        )
         wanted = np.linalg.lstsq(half @ right[at], half @ a[i, at], rcond=None)[0]
         np.testing.assert_allclose(found[i], wanted, atol=1e-6)
 
@@ -111,8 +147,9 @@ def test_6_6_4_the_autoregression_of_factors_is_learned_and_never_explosive():
 def test_6_6_5_the_period_is_learned_from_the_entries(period):
     """Also where the profile is a small share of what the rows' slow factors move.
 
-    A candidate may gain by chance with a probability of 0.02: of 300 tables of period 7 three were given a multiple of it and one none, of 60 of period 24
-    all were right. Five of 20 are wrong with a probability of 6e-6.
+    A candidate may gain by chance with a probability of 0.02: of 300 tables of period 7 three were
+    given a multiple of it and one none, of 60 of period 24 all were right. Five of 20 are wrong
+    with a probability of 6e-6.
     """
     found = []
     for seed in range(20):
@@ -127,18 +164,31 @@ def test_6_6_5_there_is_no_period_in_noise_walks_and_trends():
     found = []
     for _ in range(10):
         noise = rng.standard_normal((10, 300))
-        found += [learned_period(standardised(Observed.from_nan(a))[0])[0] for a in (noise, np.cumsum(noise, axis=1), noise + 0.1 * np.arange(300))]
-    assert found.count(1) >= 27  # of 90 tables of other seeds one was given a period; four of 30 come by chance with a probability of 3e-4
-    # a single short row of noise resembles itself at some lag; 2 to 4 of 100 are given a period, as chance allows
-    few = [learned_period(standardised(Observed.from_nan(a[None]))[0])[0] for a in noise.reshape(50, 60)]
+        found += [
+            learned_period(standardised(Observed.from_nan(a))[0])[0]
+            for a in (noise, np.cumsum(noise, axis=1), noise + 0.1 * np.arange(300))
+        ]
+    assert (
+        found.count(1) >= 27
+        # of 90 tables of other seeds one was given a period; four of 30 come by chance with a
+        # probability of 3e-4
+    )
+    # a single short row of noise resembles itself at some lag; 2 to 4 of 100 are given a period, as
+    # chance allows
+    few = [
+        learned_period(standardised(Observed.from_nan(a[None]))[0])[0]
+        for a in noise.reshape(50, 60)
+    ]
     assert few.count(1) > 42
 
 
 def test_6_6_6_intervals_of_hidden_cells_and_of_the_future_hold_what_they_promise():
-    """Of data from the model: 90 % of the hidden cells lie in their intervals, and of the next observations.
+    """Of data from the model: 90 % of the hidden cells lie in their intervals, and of the next
+    observations.
 
-    The rows of a set share the errors of 2 factors: over 29 sets the shares of hidden cells had a deviation of 0.03 around 0.90, those of the future one of
-    0.11 around 0.88. Six sets, four deviations of their mean; half or twice the width lies far outside.
+    The rows of a set share the errors of 2 factors: over 29 sets the shares of hidden cells had a
+    deviation of 0.03 around 0.90, those of the future one of 0.11 around 0.88. Six sets, four
+    deviations of their mean; half or twice the width lies far outside.
     """
     inside, ahead = [], []
     for seed in range(6):
@@ -155,9 +205,11 @@ def test_6_6_6_intervals_of_hidden_cells_and_of_the_future_hold_what_they_promis
 
 
 def test_6_6_6_deviations_make_up_for_few_draws_that_resemble_one_another():
-    """Of chains of a cell with posterior N(0, 1): 90 % of new values lie in the interval around the mean of all draws, whatever the draws' memory is.
+    """Of chains of a cell with posterior N(0, 1): 90 % of new values lie in the interval around the
+    mean of all draws, whatever the draws' memory is.
 
-    With a memory of 0.9 two chains of 40 draws are worth four independent ones: intervals from the draws' own variance hold 81 % of new values.
+    With a memory of 0.9 two chains of 40 draws are worth four independent ones: intervals from the
+    draws' own variance hold 81 % of new values.
     """
     rng = np.random.default_rng(0)
     halves, draws, cells = 4, 20, 4000
@@ -187,12 +239,16 @@ def test_6_6_7_a_long_gap_of_a_row_is_filled_by_the_other_rows():
     assert error < 0.6 * alone
     np.testing.assert_array_equal(model.impute()[~hide], a[~hide])
     # far from what was seen of a row less is known than beside it
-    spread = np.array([model.deviation(row, [19 + 15 * row, 45 + 15 * row], noise=False) for row in range(6)])
+    spread = np.array(
+        [model.deviation(row, [19 + 15 * row, 45 + 15 * row], noise=False) for row in range(6)]
+    )
     assert spread[:, 1].mean() > 1.2 * spread[:, 0].mean()
 
 
 def test_6_6_8_forecasts_are_the_moments_of_simulated_futures():
-    model = TimeFactors(2, **QUICK | {"n_samples": 20, "n_chains": 1}).fit(simulated(6, 80, period=5, seed=8))
+    model = TimeFactors(2, **QUICK | {"n_samples": 20, "n_chains": 1}).fit(
+        simulated(6, 80, period=5, seed=8)
+    )
     f, rng, steps, paths = model.fit_.factors, np.random.default_rng(0), 6, 400
     ends = []
     for d in range(len(f.left)):
@@ -203,13 +259,22 @@ def test_6_6_8_forecasts_are_the_moments_of_simulated_futures():
         for h in range(1, steps + 1):
             x = x @ f.transition[d].T + rng.standard_normal((paths, f.k)) @ root.T
             r = phi * r + np.sqrt((1 - phi**2) * v) * rng.standard_normal(r.shape)
-            line.append(x @ f.left[d].T + r + f.profile[d][:, (79 + h) % f.profile[d].shape[1]] + np.sqrt(s) * rng.standard_normal(r.shape))
+            line.append(
+                x @ f.left[d].T
+                + r
+                + f.profile[d][:, (79 + h) % f.profile[d].shape[1]]
+                + np.sqrt(s) * rng.standard_normal(r.shape)
+            )
         ends.append(np.array(line))
     drawn = np.concatenate(ends, axis=1) * f.scale + f.centre  # steps x paths x rows
     found = model.forecast(steps)
-    np.testing.assert_allclose(found.mean, drawn.mean(axis=1).T, atol=5 * found.std.max() / np.sqrt(drawn.shape[1]))
+    np.testing.assert_allclose(
+        found.mean, drawn.mean(axis=1).T, atol=5 * found.std.max() / np.sqrt(drawn.shape[1])
+    )
     np.testing.assert_allclose(found.std, drawn.std(axis=1).T, rtol=5 / np.sqrt(2 * drawn.shape[1]))
-    np.testing.assert_allclose(found.high - found.low, 2 * stats.norm.ppf(0.95) * found.std, rtol=1e-9)
+    np.testing.assert_allclose(
+        found.high - found.low, 2 * stats.norm.ppf(0.95) * found.std, rtol=1e-9
+    )
 
 
 def test_6_6_9_columns_are_put_in_the_order_of_time_and_absent_times_are_added():

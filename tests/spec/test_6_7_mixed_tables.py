@@ -94,19 +94,29 @@ def test_6_7_3_the_e_step_gives_the_moments_of_complete_rows(seed):
 @given(seeds, st.sampled_from(["squared", "huber"]), st.floats(0.1, 50))
 def test_6_7_4_no_step_raises_the_objective(seed, loss, l2):
     rng = np.random.default_rng(seed)
-    y = rng.standard_normal((60, 2)) @ rng.standard_normal((2, 6)) + 0.3 * rng.standard_normal((60, 6))
+    y = rng.standard_normal((60, 2)) @ rng.standard_normal((2, 6)) + 0.3 * rng.standard_normal(
+        (60, 6)
+    )
     y[0] *= 20
-    parts = laid_out([Part(f"x{j}", "number", loss_named(loss).fitted_to(y[:, j])) for j in range(6)])
+    parts = laid_out(
+        [Part(f"x{j}", "number", loss_named(loss).fitted_to(y[:, j])) for j in range(6)]
+    )
     table = Scores(parts, holes(rng, y / y.std(axis=0), 0.3))
     values = descend(Placed.of(table, CPU), some_gaussian(rng, 6, 2), l2, 0.0, 15).trace.values
     assert max(b - a for a, b in itertools.pairwise(values)) <= 1e-9 * max(map(abs, values))
 
 
 def test_6_7_4_steps_that_look_back_are_ahead_of_plain_ones():
-    """Half of the cells are gaps, where EM creeps: after as many steps what is left to gain is a fraction."""
+    """Half of the cells are gaps, where EM creeps: after as many steps what is left to gain is a
+    fraction."""
     rng = np.random.default_rng(3)
-    y = rng.standard_normal((400, 3)) @ rng.standard_normal((3, 8)) + 0.3 * rng.standard_normal((400, 8))
-    placed, g = Placed.of(Scores(numbers(8), holes(rng, y / y.std(axis=0), 0.5)), CPU), some_gaussian(rng, 8, 3)
+    y = rng.standard_normal((400, 3)) @ rng.standard_normal((3, 8)) + 0.3 * rng.standard_normal(
+        (400, 8)
+    )
+    placed, g = (
+        Placed.of(Scores(numbers(8), holes(rng, y / y.std(axis=0), 0.5)), CPU),
+        some_gaussian(rng, 8, 3),
+    )
     best = descend(placed, g, 1.0, 0.0, 300).trace.values[-1]
     values = descend(placed, g, 1.0, 0.0, 15).trace.values
     for _ in range(len(values) - 1):
@@ -130,7 +140,9 @@ def test_6_7_5_a_seen_cell_is_predicted_without_itself(seed, width):
     np.testing.assert_allclose(found, direct, atol=1e-8)
 
 
-@pytest.mark.parametrize("loss", ["logistic", "multinomial", "ordered", "ordered_probit", "poisson"])
+@pytest.mark.parametrize(
+    "loss", ["logistic", "multinomial", "ordered", "ordered_probit", "poisson"]
+)
 def test_6_7_6_a_link_minimises_its_loss(loss):
     rng = np.random.default_rng(0)
     z = rng.standard_normal(400)
@@ -151,11 +163,16 @@ def test_6_7_6_a_link_minimises_its_loss(loss):
         from dataclasses import replace
 
         slopes = float((link[:, 1:] ** 2).sum())
-        return float(part.loss.value(a, replace(part, link=link).natural(y)).sum()) + 0.5 * RIDGE * slopes
+        return (
+            float(part.loss.value(a, replace(part, link=link).natural(y)).sum())
+            + 0.5 * RIDGE * slopes
+        )
 
     for _ in range(20):
         step = 0.03 * rng.standard_normal(part.link.shape)
-        step += 0.03 * np.sign(step)  # where a link may miss its minimum by a gradient of 1e-3, a step of 1e-5 says nothing
+        step += 0.03 * np.sign(
+            step
+        )  # where a link may miss its minimum by a gradient of 1e-3, a step of 1e-5 says nothing
         if loss.startswith("ordered"):
             step[:, 0] = 0
         assert value(part.link + step) > value(part.link)
@@ -168,7 +185,11 @@ def mixed(n: int, seed: int = 0) -> tuple[pd.DataFrame, np.ndarray]:
     s = z @ w.T
     frame = {f"n{j}": s[:, j] + 0.7 * rng.standard_normal(n) for j in range(6)}
     frame |= {"yes": pd.array(s[:, 6] + rng.logistic(size=n) / 2 > 0, dtype="boolean")}
-    frame |= {"grade": pd.Categorical(np.digitize(s[:, 7] + 0.5 * rng.standard_normal(n), [-1, 0, 1]), ordered=True)}
+    frame |= {
+        "grade": pd.Categorical(
+            np.digitize(s[:, 7] + 0.5 * rng.standard_normal(n), [-1, 0, 1]), ordered=True
+        )
+    }
     return pd.DataFrame(frame), rng.random((n, 8)) < 0.2
 
 
@@ -186,7 +207,9 @@ def test_6_7_7_a_gap_is_the_expectation_given_the_row_and_its_shares_add_up():
     without[name] = without[name].astype(object)
     without.loc[row, name] = None
     assert share != 0
-    assert model.explain(without.astype(gaps.dtypes), "n0", row=row).value != pytest.approx(told.value)
+    assert model.explain(without.astype(gaps.dtypes), "n0", row=row).value != pytest.approx(
+        told.value
+    )
 
 
 def test_6_7_8_rank_and_ridge_are_those_with_the_least_error_at_hidden_cells():
@@ -214,14 +237,20 @@ def test_6_7_9_errors_are_near_those_of_the_true_model():
         o = np.flatnonzero(~hidden[i])
         pull = np.linalg.solve(cov[np.ix_(o, o)], cov[o]).T
         expected = pull @ y[i, o]
-        # of s + logistic / 2 > 0 given the numbers, s normal: the logistic function as a normal one (MacKay 1992)
+        # of s + logistic / 2 > 0 given the numbers, s normal: the logistic function as a normal one
+        # (MacKay 1992)
         left = cov[6, 6] - 0.49 - pull[6] @ cov[o, 6]
         best[i], odds[i] = expected[:6], 2 * expected[6] / np.sqrt(1 + np.pi * 4 * left / 8)
     mine = np.mean((filled.iloc[:, :6].to_numpy(float) - y)[hidden] ** 2)
-    # the true model does not know yes/no and grades here, so mine may even be better; 5 %: 40 numbers are learned from 7,000
+    # the true model does not know yes/no and grades here, so mine may even be better; 5 %: 40
+    # numbers are learned from 7,000
     assert mine < 1.05 * np.mean((best - y)[hidden] ** 2)
     p = model.predict_proba(gaps, "yes")[mask[:, 6], 1]
     truth = frame["yes"][mask[:, 6]].to_numpy(bool)
-    true, found = (np.logaddexp(0, np.where(truth, -one, one)) for one in (odds[mask[:, 6]], np.log(p / (1 - p))))
-    # where its loadings are small even the true model says little of yes and no; 0.01 nats, and three standard errors of some 300 cells
+    true, found = (
+        np.logaddexp(0, np.where(truth, -one, one))
+        for one in (odds[mask[:, 6]], np.log(p / (1 - p)))
+    )
+    # where its loadings are small even the true model says little of yes and no; 0.01 nats, and
+    # three standard errors of some 300 cells
     assert (found - true).mean() < 0.01 + 3 * (found - true).std() / np.sqrt(len(true))

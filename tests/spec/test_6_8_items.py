@@ -81,13 +81,17 @@ def test_6_8_4_the_filter_by_a_dense_decomposition():
 
 
 @pytest.mark.parametrize(
-    "model", [EASE(l2=2.0), SLIM(l2=1.0, l1=0.2), SpectralFilter(4, random_state=0)], ids=lambda m: type(m).__name__
+    "model",
+    [EASE(l2=2.0), SLIM(l2=1.0, l1=0.2), SpectralFilter(4, random_state=0)],
+    ids=lambda m: type(m).__name__,
 )
 def test_6_8_5_new_rows_and_shares(model):
     a, x = table(4)
     w = weights(model.fit(x))
     new = (np.random.default_rng(9).random((3, 9)) < 0.5).astype(float)
-    np.testing.assert_allclose(model.fold_in(Observed.from_scipy(sparse.csr_array(new))), new @ w, atol=1e-12)
+    np.testing.assert_allclose(
+        model.fold_in(Observed.from_scipy(sparse.csr_array(new))), new @ w, atol=1e-12
+    )
     why = model.explain(2, 5, n=9)
     assert {name: share for name, _, share in why.shares} == pytest.approx(
         {int(i): w[i, 5] for i in np.flatnonzero(a[2])}, abs=1e-12
@@ -106,6 +110,7 @@ def test_6_8_6_blends():
     rng = np.random.default_rng(0)
     truth = rng.random((300, 40)) < 0.1
     truth[:, 0] = True
-    noise = [rng.normal(size=truth.shape) for _ in range(3)]  # members that know nothing: no mixture of them can gain
+    # members that know nothing: no mixture of them can gain
+    noise = [rng.normal(size=truth.shape) for _ in range(3)]
     found = choose(Pool.of(noise, sparse.csr_array(truth), 5), rng)
     assert found.gain > found.error or sorted(found.shares) == [0.0, 0.0, 1.0]

@@ -1,11 +1,14 @@
-"""Evidence about a ridge factorization under a loss: the gradient of the loss itself, and how far any matrix of any rank could lie below.
+"""Evidence about a ridge factorization under a loss: the gradient of the loss itself, and how far
+any matrix of any rank could lie below.
 
-At s = mean + b_i + c_j + B_ij let y hold w dl/ds at the observed entries. Entries with the targets and weights of the majorising ridge problem have the
-residual -y (``engines.protocol.losses``), so gradients and norms are those of ``stationary``. By Fenchel and Young, w l(a, s) >= y' s - w l*(a, y' / w) for
-any y', and with ||L^-1/2 y' M^-1/2||_2 <= 1 the least of the other terms is known, so that every matrix of every rank, with any biases, has an objective of
-at least
+At s = mean + b_i + c_j + B_ij let y hold w dl/ds at the observed entries. Entries with the targets
+and weights of the majorising ridge problem have the residual -y (``engines.protocol.losses``), so
+gradients and norms are those of ``stationary``. By Fenchel and Young, w l(a, s) >= y' s - w l*(a,
+y' / w) for any y', and with ||L^-1/2 y' M^-1/2||_2 <= 1 the least of the other terms is known, so
+that every matrix of every rank, with any biases, has an objective of at least
 
-    mean sum y' - sum w l*(a, y' / w) - 1/2 sum_i (sum_j y'_ij)^2 / (bias ridge of row i) - the same for columns.
+    mean sum y' - sum w l*(a, y' / w) - 1/2 sum_i (sum_j y'_ij)^2 / (bias ridge of row i) - the same
+    for columns.
 
 y' = y, scaled down to norm 1 where it must be, gives a duality gap.
 """
@@ -36,7 +39,8 @@ from eckart.trace import StopReason, Trace
 
 
 class Seen(NamedTuple):
-    """The majorising ridge problem of the rows at a point, sums over both sides, and sum w l(a, s)."""
+    """The majorising ridge problem of the rows at a point, sums over both sides, and sum w l(a,
+    s)."""
 
     placed: Placed
     sums: Sums
@@ -63,13 +67,17 @@ def relative_loss_gradient(p: RidgeProblem, at: RidgePoint, engine: Engine) -> f
 
 
 def best_thresholds(found: Any, errors: list[float] | None) -> Check:
-    """What a Newton step of the thresholds would still gain, from the engine's ``threshold_sums``: of second order in the gradient."""
-    gain = float("nan")  # of scores that are no numbers nothing is known, and LAPACK would say so in its own words
+    """What a Newton step of the thresholds would still gain, from the engine's ``threshold_sums``:
+    of second order in the gradient."""
+    # of scores that are no numbers nothing is known, and LAPACK would say so in its own words
+    gain = float("nan")
     if np.isfinite(found.bend).all() and np.isfinite(found.gradient).all():
         step = np.linalg.lstsq(found.bend, found.gradient, rcond=None)[0]
         gain = float(0.5 * found.gradient @ step / max(abs(found.value), FLOOR))
     wanted = 1.0 if errors else GRADIENT_LIMIT**2
-    return Check("thresholds", gain, wanted, "share of the loss that other thresholds would still save")
+    return Check(
+        "thresholds", gain, wanted, "share of the loss that other thresholds would still save"
+    )
 
 
 def certify_loss(
@@ -82,12 +90,26 @@ def certify_loss(
     slope = gradient(p, at, seen.sums, engine)
     limit = 1.0 if errors else GRADIENT_LIMIT
     checks = [
-        Check("relative gradient", slope, limit, f"size of the gradient of the {at.loss.name} loss and its ridge against the two parts that cancel in it"),
+        Check(
+            "relative gradient",
+            slope,
+            limit,
+            f"size of the gradient of the {at.loss.name} loss and its ridge against the "
+            "two parts that cancel in it",
+        ),
         finite(value),
-    ]  # fmt: skip
+    ]
     if len(getattr(at.loss, "thresholds", ())):
-        checks.append(best_thresholds(engine.threshold_sums(p.x, at.loss, at.left, at.right, **given(at)), errors))
-    values = [*trace.values, value] if trace.reason is not StopReason.INTERRUPTED and not errors else trace.values
+        checks.append(
+            best_thresholds(
+                engine.threshold_sums(p.x, at.loss, at.left, at.right, **given(at)), errors
+            )
+        )
+    values = (
+        [*trace.values, value]
+        if trace.reason is not StopReason.INTERRUPTED and not errors
+        else trace.values
+    )
     checks += never_rises(values, roundings(p.x.dtype))
     facts: dict[str, Any] = {
         "objective": value,
@@ -103,14 +125,24 @@ def certify_loss(
         kind = by_gap(kind, gap, words, "", checks, notes)
         if len(getattr(at.loss, "thresholds", ())):
             notes.append("the bound holds for these thresholds")
-    return Certificate(f"ridge factorization under the {at.loss.name} loss", kind, tuple(checks), facts, tuple(notes))
+    return Certificate(
+        f"ridge factorization under the {at.loss.name} loss",
+        kind,
+        tuple(checks),
+        facts,
+        tuple(notes),
+    )
 
 
-def _gap(p: RidgeProblem, at: RidgePoint, seen: Seen, value: float, engine: Engine) -> tuple[float, float, str]:
+def _gap(
+    p: RidgeProblem, at: RidgePoint, seen: Seen, value: float, engine: Engine
+) -> tuple[float, float, str]:
     """(relative gap, ||L^-1/2 y M^-1/2||_2 from below, how it was bounded)."""
     ridge, bias_ridge = p.rule.ridges(p.x.counts)
     ridge_t, bias_ridge_t = p.rule_t.ridges(p.x.T.counts)
-    if (p.rule.bias and min(bias_ridge.min(), bias_ridge_t.min()) <= 0) or min(ridge.min(), ridge_t.min()) <= 0:
+    if (p.rule.bias and min(bias_ridge.min(), bias_ridge_t.min()) <= 0) or min(
+        ridge.min(), ridge_t.min()
+    ) <= 0:
         return float("inf"), float("nan"), "no bound where a ridge is zero"
     columns, scale = (1 / np.sqrt(ridge_t))[:, None], engine.take(1 / ridge, p.x.dtype)
 
@@ -132,6 +164,7 @@ def _gap(p: RidgeProblem, at: RidgePoint, seen: Seen, value: float, engine: Engi
         return max(float((value - dual) / abs(value)), 0.0) if value else 0.0
 
     low, high, words = bounds(FIRST_LOOK)
-    if p.x.nnz <= SMALL or gap_at(low) <= 3 * GLOBAL_GAP:  # worth a closer look: the norm may be small enough
+    # worth a closer look: the norm may be small enough
+    if p.x.nnz <= SMALL or gap_at(low) <= 3 * GLOBAL_GAP:
         low, high, words = bounds(int(np.clip(4e7 / p.x.nnz, 12, 60)))
     return gap_at(high), float(np.sqrt(max(low, 0.0))), words.replace("Ky Fan, ", "")

@@ -1,10 +1,12 @@
 """Evidence about a non-negative factorization A ~ W H, measured at the returned point.
 
-The first-order conditions are u >= 0, gradient >= 0 and u x gradient = 0 for every entry u of W and H, that is min(u, gradient) = 0. The residual is the size
-of that minimum over all entries of a factor, each in units of its curvature (``engines.protocol.parts.Descent``), against sqrt(2 F), F the objective, or a
-hundredth of the size of A where the fit is better than that. It does not change with the units of A or with the scale that W and H may pass to each
-other. Squared, it is about the share of F that one more step could still take off. The problem is not convex: the point is stationary, another one
-may be better (restarts tell).
+The first-order conditions are u >= 0, gradient >= 0 and u x gradient = 0 for every entry u of W and
+H, that is min(u, gradient) = 0. The residual is the size of that minimum over all entries of a
+factor, each in units of its curvature (``engines.protocol.parts.Descent``), against sqrt(2 F), F
+the objective, or a hundredth of the size of A where the fit is better than that. It does not change
+with the units of A or with the scale that W and H may pass to each other. Squared, it is about the
+share of F that one more step could still take off. The problem is not convex: the point is
+stationary, another one may be better (restarts tell).
 """
 
 from __future__ import annotations
@@ -19,13 +21,16 @@ from eckart.engines.protocol import FactorSums, Totals
 from eckart.trace import Trace
 
 SQUARE_LIMIT, KL_LIMIT = 1e-2, 2e-2
-"""Squared: one more step would take off about a ten-thousandth of F, and four of them for KL and the other divergences."""
+"""Squared: one more step would take off about a ten-thousandth of F, and four of them for KL and
+the other divergences."""
 
 
 class Measured(NamedTuple):
-    """What was measured at W and H: the objective and its part that comes from the data, the residual of each factor, and the sums of both.
+    """What was measured at W and H: the objective and its part that comes from the data, the
+    residual of each factor, and the sums of both.
 
-    ``residuals`` of W and, where it was measured, of H. ``scale`` is the size of the numbers whose rounding the objective carries.
+    ``residuals`` of W and, where it was measured, of H. ``scale`` is the size of the numbers whose
+    rounding the objective carries.
     """
 
     loss: str
@@ -46,11 +51,23 @@ def certify_parts(m: Measured, trace: Trace, notes: tuple[str, ...] = ()) -> Cer
     lowest = min(0.0, *(f.least for f in m.factors))
     finite = np.isfinite(m.objective) and all(np.isfinite(f.square).all() for f in m.factors)
     checks = [
-        *(Check(f"residual of {name}", size, limit, meaning) for name, size in zip("WH", m.residuals)),
+        *(
+            Check(f"residual of {name}", size, limit, meaning)
+            for name, size in zip("WH", m.residuals)
+        ),
         Check("negative part", -lowest, 0.0, "size of the most negative entry"),
-        Check("finite", 0.0 if finite else 1.0, 0.0, "the factors and the objective are finite numbers"),
+        Check(
+            "finite",
+            0.0 if finite else 1.0,
+            0.0,
+            "the factors and the objective are finite numbers",
+        ),
     ]
-    facts: dict[str, Any] = {"objective": m.objective, "data term": m.data, "stopped": trace.reason.value}
+    facts: dict[str, Any] = {
+        "objective": m.objective,
+        "data term": m.data,
+        "stopped": trace.reason.value,
+    }
     if m.loss == "frobenius" and m.totals.square > 0:
         facts["relative error"] = float(np.sqrt(2 * m.data / m.totals.square))
     elif m.loss == "beta":

@@ -1,12 +1,13 @@
 """Evidence for nuclear-norm completion under a convex loss: a duality gap through the conjugate.
 
-P(B) = sum l(a_ij, o_ij + B_ij) + tau ||B||_* over the observed entries, o fixed. By Fenchel and Young, for any y on the entries with ||y||_2 <= tau (as a
-matrix),
+P(B) = sum l(a_ij, o_ij + B_ij) + tau ||B||_* over the observed entries, o fixed. By Fenchel and
+Young, for any y on the entries with ||y||_2 <= tau (as a matrix),
 
     P(B') >= sum y o - sum l*(a, y)      for every B' of every rank.
 
-With G the gradient dl/ds at B, y = min(1, tau / ||G||_2) G is such a point; at the minimum ||G||_2 = tau (or B = 0) and the gap is zero. ||G||_2 is found by
-block Lanczos from random starts, which misses it by a known factor with a known small probability (``spectral.remainder_norm``).
+With G the gradient dl/ds at B, y = min(1, tau / ||G||_2) G is such a point; at the minimum ||G||_2
+= tau (or B = 0) and the gap is zero. ||G||_2 is found by block Lanczos from random starts, which
+misses it by a known factor with a known small probability (``spectral.remainder_norm``).
 """
 
 from __future__ import annotations
@@ -41,7 +42,14 @@ def lower_bound(loss: Loss, a: np.ndarray, o: np.ndarray, g: np.ndarray, shrink:
 
 
 def loss_gap_certificate(
-    x: Observed, f: LowRank, loss: Loss, tau: float, *, tol: float, rng: np.random.Generator, engine: Engine
+    x: Observed,
+    f: LowRank,
+    loss: Loss,
+    tau: float,
+    *,
+    tol: float,
+    rng: np.random.Generator,
+    engine: Engine,
 ) -> Certificate:
     """The gap of a model on the encoded entries ``x``, as a share of the value."""
     with engine.at_work():
@@ -52,7 +60,9 @@ def loss_gap_certificate(
         by_column = pattern.by_columns(g)
         # ||U V^T||_* from the k x k triangles of both
         sizes = (
-            svd(engine.triangle(left) @ engine.triangle(right).T, compute_uv=False) if f.k else np.zeros(0)
+            svd(engine.triangle(left) @ engine.triangle(right).T, compute_uv=False)
+            if f.k
+            else np.zeros(0)
         )
         value = float(np.sum(loss.value(a, s))) + tau * float(sizes.sum())
 
@@ -61,20 +71,39 @@ def loss_gap_certificate(
 
         none = np.zeros((x.shape[1], 0))
         for steps, block in PROBES:
-            found, bound, words = remainder_norm(product, none, np.dtype(np.float64), rng, float(g @ g), steps, block)
+            found, bound, words = remainder_norm(
+                product, none, np.dtype(np.float64), rng, float(g @ g), steps, block
+            )
             low, high = float(np.sqrt(found)), float(np.sqrt(bound))
             gap, likely = (
-                value - lower_bound(loss, a, o, g, min(1.0, tau / max(norm, 1e-300))) for norm in (high, low)
+                value - lower_bound(loss, a, o, g, min(1.0, tau / max(norm, 1e-300)))
+                for norm in (high, low)
             )
             if gap <= tol * value or likely > tol * value:
                 break
-    how = "exact up to rounding" if words.startswith("exact") else f"{SURE} ({steps} Lanczos steps, {block} starts)"
+    how = (
+        "exact up to rounding"
+        if words.startswith("exact")
+        else f"{SURE} ({steps} Lanczos steps, {block} starts)"
+    )
     share = max(gap / value, 0.0) if value > 0 else 0.0
     facts: dict[str, Any] = {
-        "value": value, "no matrix is below": value - gap, "tau": float(tau), "rank": int((sizes > 0).sum()), "loss": loss.name,
+        "value": value,
+        "no matrix is below": value - gap,
+        "tau": float(tau),
+        "rank": int((sizes > 0).sum()),
+        "loss": loss.name,
         "loss of an entry": float(np.mean(loss.value(a, s))) if len(a) else 0.0,
-        "gradient norm ||G||_2": low, "gradient norm is at most": high, "how the bound is known": how,
-    }  # fmt: skip
-    checks = (Check("duality gap", share, tol, "how far the value can be above the best, as a share of it"),)
+        "gradient norm ||G||_2": low,
+        "gradient norm is at most": high,
+        "how the bound is known": how,
+    }
+    checks = (
+        Check(
+            "duality gap", share, tol, "how far the value can be above the best, as a share of it"
+        ),
+    )
     notes = ("thresholds, mean and biases are as they are: the bound is over all matrices B",)
-    return Certificate(f"min sum l(A, o + B) + tau ||B||_*, l the {loss.name} loss", "global", checks, facts, notes)
+    return Certificate(
+        f"min sum l(A, o + B) + tau ||B||_*, l the {loss.name} loss", "global", checks, facts, notes
+    )

@@ -1,19 +1,25 @@
-"""Evidence about skip-gram vectors, measured on counts of pairs N_wv, never on what the solver remembered.
+"""Evidence about skip-gram vectors, measured on counts of pairs N_wv, never on what the solver
+remembered.
 
-With scores s_wv = <zeta_w, z_v> + b_v, the words' pairs N_w = sum_v N_wv, noise q and r negatives, the loss of a pair is
+With scores s_wv = <zeta_w, z_v> + b_v, the words' pairs N_w = sum_v N_wv, noise q and r negatives,
+the loss of a pair is
 
     negative    ( sum_wv N_wv softplus(-s_wv) + r sum_wv N_w q_v softplus(s_wv) ) / sum N
     softmax     - sum_wv N_wv ( s_wv - log sum_u exp s_wu ) / sum N
 
-Every cell alone is best at s_wv = log N_wv / (r N_w q_v), which is PMI - log r where q are the words' shares (for the softmax at log N_wv / N_w). The loss
-there is a lower bound for vectors of any length:
+Every cell alone is best at s_wv = log N_wv / (r N_w q_v), which is PMI - log r where q are the
+words' shares (for the softmax at log N_wv / N_w). The loss there is a lower bound for vectors of
+any length:
 
     gap         loss - lower bound; what the rank and the training cost
-    chance      the least loss of scores s_wv = c_v that know nothing of w: as above, with sum_w N_wv for N_wv. Vectors with a larger loss have learned
+    chance      the least loss of scores s_wv = c_v that know nothing of w: as above, with sum_w
+    N_wv for N_wv. Vectors with a larger loss have learned
                 nothing about which words stand together
-    gradient    || d loss / d zeta || over the sizes of its two halves, which cancel at a stationary point
+    gradient    || d loss / d zeta || over the sizes of its two halves, which cancel at a stationary
+    point
 
-Both are measured on rows w: all of them, or the most frequent ones and a sample of the others that stands for the rest.
+Both are measured on rows w: all of them, or the most frequent ones and a sample of the others that
+stands for the rest.
 """
 
 from __future__ import annotations
@@ -47,7 +53,8 @@ class Pairs(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """Mean loss of a pair, its lower bound, the loss without vectors, that of words independent of each other, and the relative gradient."""
+    """Mean loss of a pair, its lower bound, the loss without vectors, that of words independent of
+    each other, and the relative gradient."""
 
     loss: float
     bound: float
@@ -68,7 +75,14 @@ def measure(p: Pairs, f: Embedding, engine: Engine, seed: int = 0) -> Measured:
     e = engine.pair_scores(x, f.vectors[chosen], context, f.context_bias, rule)
     pairs, (pull, push, both) = max(e.pairs, 1e-300), np.sqrt([e.pull, e.push, e.both])
     gradient = float(both / (pull + push)) if pull + push > 0 else 0.0
-    return Measured(e.loss / pairs, e.bound / pairs, e.start / pairs, _chance(rows, stands_for, p), gradient, len(chosen))
+    return Measured(
+        e.loss / pairs,
+        e.bound / pairs,
+        e.start / pairs,
+        _chance(rows, stands_for, p),
+        gradient,
+        len(chosen),
+    )
 
 
 def _chance(rows: Any, weights: np.ndarray, p: Pairs) -> float:
@@ -85,13 +99,22 @@ def _chance(rows: Any, weights: np.ndarray, p: Pairs) -> float:
 def certify_pairs(
     p: Pairs, f: Embedding, engine: Engine, *, solver: str, trace: Trace, facts: dict[str, Any]
 ) -> Certificate:
-    """Is this a stationary point, how far is its loss from what no vectors can beat, and is it lower than that of words independent of each other?"""
+    """Is this a stationary point, how far is its loss from what no vectors can beat, and is it
+    lower than that of words independent of each other?"""
     m = measure(p, f, engine)
     checks = [
         Check(
-            "gradient", m.gradient, GRADIENT[solver], "size of the gradient of the words' vectors, over its two halves"
+            "gradient",
+            m.gradient,
+            GRADIENT[solver],
+            "size of the gradient of the words' vectors, over its two halves",
         ),
-        Check(CHANCE, m.loss - m.chance, 0.0, "loss minus the least loss of scores that do not know the word looked at"),
+        Check(
+            CHANCE,
+            m.loss - m.chance,
+            0.0,
+            "loss minus the least loss of scores that do not know the word looked at",
+        ),
     ]
     if trace.reason is StopReason.INTERRUPTED:
         checks.append(Check("interrupted", 1, 0, "the fit was interrupted before its end"))
@@ -106,7 +129,8 @@ def certify_pairs(
     what = "softmax" if p.loss == "softmax" else f"{p.negatives:g} negatives"
     problem = f"skip-gram ({what}): {f.n} words, {f.k} numbers each"
     note = (
-        "the lower bound is the loss of the best score for each pair by itself (shifted PMI), which no vectors can beat"
+        "the lower bound is the loss of the best score for each pair by itself (shifted PMI), "
+        "which no vectors can beat"
     )
     return Certificate(problem, "stationary", tuple(checks), known | facts, (note,))
 

@@ -1,18 +1,21 @@
-"""A dual certificate of exact recovery: is B = U diag(s) V^T THE minimiser of the nuclear norm among the matrices that agree with the observed entries?
+"""A dual certificate of exact recovery: is B = U diag(s) V^T THE minimiser of the nuclear norm
+among the matrices that agree with the observed entries?
 
 Let T be the tangent space at B and E = U V^T. If
 
     (1)  Pi is injective on T:  lambda = lambda_min(P_T Pi P_T) > 0,  and
     (2)  some Y supported on the observed entries has  P_T Y = E  and  ||P_Tperp Y||_2 < 1,
 
-then every other matrix with the same entries has a larger nuclear norm. Y is sought as the one of least norm, Y = Pi P_T (P_T Pi P_T)^-1 E, by conjugate
-gradients. What they leave, delta = ||P_T Y - E||_F, is allowed for: for H != 0 that vanishes on the entries ||P_T H|| <= ||P_Tperp H|| /
+then every other matrix with the same entries has a larger nuclear norm. Y is sought as the one of
+least norm, Y = Pi P_T (P_T Pi P_T)^-1 E, by conjugate gradients. What they leave, delta = ||P_T Y -
+E||_F, is allowed for: for H != 0 that vanishes on the entries ||P_T H|| <= ||P_Tperp H|| /
 sqrt(lambda), hence
 
     ||B + H||_* - ||B||_*  >=  (1 - ||P_Tperp Y||_2 - delta / sqrt(lambda)) ||P_Tperp H||_F,
 
-so (2) becomes ||P_Tperp Y||_2 + delta / sqrt(lambda) < 1. lambda is exact (a dense eigenvalue problem) where dim T is small; otherwise a lower bound
-that holds with probability 0.999 by Lanczos on mu - P_T Pi P_T (as in ``spectral``). Injectivity alone already says that no other rank-k matrix
+so (2) becomes ||P_Tperp Y||_2 + delta / sqrt(lambda) < 1. lambda is exact (a dense eigenvalue
+problem) where dim T is small; otherwise a lower bound that holds with probability 0.999 by Lanczos
+on mu - P_T Pi P_T (as in ``spectral``). Injectivity alone already says that no other rank-k matrix
 nearby has the same entries. n x m is never formed.
 
 References: Candes and Recht (2009); Gross (2011); Candes and Tao (2010).
@@ -39,7 +42,8 @@ from eckart.rng import generator
 DENSE = 3000
 """dim T up to which the smallest eigenvalue is computed exactly."""
 LANCZOS = 120
-"""Steps: by ``_loss`` the norm is then known to a share of 0.0034 for a dimension of 10^5, except with a chance of FAILURE / 2."""
+"""Steps: by ``_loss`` the norm is then known to a share of 0.0034 for a dimension of 10^5, except
+with a chance of FAILURE / 2."""
 PROBLEM = "B is the only minimiser of ||B||_* with Pi(B) = Pi(A)"
 
 
@@ -55,8 +59,9 @@ def recovery_certificate(
 ) -> Certificate:
     """Is the completed matrix proven to be the one that the entries determine?
 
-    The ``verdict`` fact is ``"proven"``, ``"not proven"`` (this certificate was not found; B may still be right) or ``"disproven"`` (B does not
-    agree with the entries, or the entries leave a direction of rank-k matrices free).
+    The ``verdict`` fact is ``"proven"``, ``"not proven"`` (this certificate was not found; B may
+    still be right) or ``"disproven"`` (B does not agree with the entries, or the entries leave a
+    direction of rank-k matrices free).
 
     Parameters
     ----------
@@ -81,7 +86,9 @@ def _resolve(fit: Any, observed: Observed | None) -> tuple[LowRank, Observed]:
     factors = getattr(getattr(fit, "fit_", fit), "factors", fit)
     if not isinstance(factors, LowRank) or not isinstance(observed, Observed):
         raise InputTypeError(
-            f"a {type(fit).__name__} came with observed entries of type {type(observed).__name__}, wanted a fitted completion model, or LowRank factors "
+            f"a {type(fit).__name__} came with observed entries of type "
+            f"{type(observed).__name__}, wanted a fitted completion model, or LowRank "
+            "factors "
             "and an Observed"
         )
     return factors, observed
@@ -94,14 +101,25 @@ def _certify(m: Measured, tol: float, rng: np.random.Generator) -> Certificate:
     checks = [Check("agreement", m.relative, tol, "||Pi(A - B)|| / ||Pi(A)||")]
     if k == 0:
         facts["verdict"] = "proven" if checks[0].passed else "disproven"
-        return Certificate(PROBLEM, "global", tuple(checks), facts, (_words(facts["verdict"], checks, dimension, m),))
+        return Certificate(
+            PROBLEM,
+            "global",
+            tuple(checks),
+            facts,
+            (_words(facts["verdict"], checks, dimension, m),),
+        )
     low, how, direct = (
-        smallest(m.tangent, m.x, rng) if dimension <= m.pattern.nnz else (0.0, "fewer entries than degrees of freedom", True)
+        smallest(m.tangent, m.x, rng)
+        if dimension <= m.pattern.nnz
+        else (0.0, "fewer entries than degrees of freedom", True)
     )
     facts |= {"smallest eigenvalue on T": low, "how it is known": how}
     checks.append(
         Check(
-            "injectivity", -low, -1e-12, "minus the smallest eigenvalue of P_T Pi P_T: no rank-k direction is left free"
+            "injectivity",
+            -low,
+            -1e-12,
+            "minus the smallest eigenvalue of P_T Pi P_T: no rank-k direction is left free",
         )
     )
     if low > 1e-12:
@@ -112,37 +130,54 @@ def _certify(m: Measured, tol: float, rng: np.random.Generator) -> Certificate:
             found, bound, words = m.outside(y, rng, probe)
             if bound + slack < 1 or found + slack >= 1:
                 break
-        facts |= {"||P_Tperp Y||_2": found, "how its bound is known": words, "||P_T Y - E||_F": missed}
+        facts |= {
+            "||P_Tperp Y||_2": found,
+            "how its bound is known": words,
+            "||P_T Y - E||_F": missed,
+        }
         checks.append(
             Check(
-                "dual certificate", bound + slack, 1 - 1e-9, "bound of ||P_Tperp Y||_2 + ||P_T Y - E|| / sqrt(lambda)"
+                "dual certificate",
+                bound + slack,
+                1 - 1e-9,
+                "bound of ||P_Tperp Y||_2 + ||P_T Y - E|| / sqrt(lambda)",
             )
         )
     passed = [c.passed for c in checks]
     free = low <= 1e-12 and direct
-    facts["verdict"] = "proven" if all(passed) else "disproven" if not passed[0] or free else "not proven"
-    return Certificate(PROBLEM, "global", tuple(checks), facts, (_words(facts["verdict"], checks, dimension, m),))
+    facts["verdict"] = (
+        "proven" if all(passed) else "disproven" if not passed[0] or free else "not proven"
+    )
+    return Certificate(
+        PROBLEM, "global", tuple(checks), facts, (_words(facts["verdict"], checks, dimension, m),)
+    )
 
 
 def _words(verdict: str, checks: list[Check], dimension: int, m: Measured) -> str:
     if verdict == "proven":
         return (
-            "proven: the entries determine this matrix; every other one that agrees with them has a larger nuclear norm"
+            "proven: the entries determine this matrix; every other one that agrees with them "
+            "has a larger nuclear norm"
         )
     if not checks[0].passed:
         return "disproven: the matrix does not agree with the observed entries"
     if verdict == "disproven":
         return (
-            f"disproven: {m.pattern.nnz} entries leave directions of rank-{len(m.s)} matrices free ({dimension} degrees of "
+            f"disproven: {m.pattern.nnz} entries leave directions of rank-{len(m.s)} "
+            f"matrices free ({dimension} degrees of "
             "freedom); other matrices of this rank fit the entries to first order"
         )
     if checks[1].passed:
-        return "not proven: no other matrix of this rank nearby agrees with the entries, but no dual certificate was found; more entries would help"
+        return (
+            "not proven: no other matrix of this rank nearby agrees with the entries, but no "
+            "dual certificate was found; more entries would help"
+        )
     return "not proven: neither a free direction nor its absence could be shown"
 
 
 def smallest(t: Tangent, x: Observed, rng: np.random.Generator) -> tuple[float, str, bool]:
-    """A lower bound of lambda_min(P_T Pi P_T), how it is known, and whether it is the value itself."""
+    """A lower bound of lambda_min(P_T Pi P_T), how it is known, and whether it is the value
+    itself."""
     (n, m), k = t.pattern.shape, t.left.shape[1]
     dimension = k * (n + m - k)
     if dimension <= DENSE:
@@ -151,7 +186,8 @@ def smallest(t: Tangent, x: Observed, rng: np.random.Generator) -> tuple[float, 
 
 
 def _dense_smallest(t: Tangent, x: Observed) -> float:
-    """Rows of Pi on T as a matrix: entry (i, j) has the coordinates u_i v_j^T, u_perp,i v_j^T, u_i v_perp,j^T."""
+    """Rows of Pi on T as a matrix: entry (i, j) has the coordinates u_i v_j^T, u_perp,i v_j^T, u_i
+    v_perp,j^T."""
     (n, m), k = t.pattern.shape, t.left.shape[1]
     rows = np.repeat(np.arange(n), x.row_counts())
     left, right = np.asarray(t.left), np.asarray(t.right)
@@ -163,15 +199,19 @@ def _dense_smallest(t: Tangent, x: Observed) -> float:
         i, j = rows[a : a + step], x.indices[a : a + step]
         ua, va = u[a : a + step], v[a : a + step]
         parts = [
-            (x[:, :, None] * y[:, None, :]).reshape(len(i), -1) for x, y in ((ua, va), (full_u[i], va), (ua, full_v[j]))
+            (x[:, :, None] * y[:, None, :]).reshape(len(i), -1)
+            for x, y in ((ua, va), (full_u[i], va), (ua, full_v[j]))
         ]
         block = np.hstack(parts)
         gram += block.T @ block
     return max(float(eigvalsh(gram)[0]), 0.0)
 
 
-def _lanczos_smallest(t: Tangent, rng: np.random.Generator, dimension: int) -> tuple[float, str, bool]:
-    """mu - xi / (1 - eps) for xi the largest Ritz value of mu - P_T Pi P_T, mu >= its norm; eps by Kuczynski and Wozniakowski."""
+def _lanczos_smallest(
+    t: Tangent, rng: np.random.Generator, dimension: int
+) -> tuple[float, str, bool]:
+    """mu - xi / (1 - eps) for xi the largest Ritz value of mu - P_T Pi P_T, mu >= its norm; eps by
+    Kuczynski and Wozniakowski."""
 
     def apply(g: Coordinates) -> Coordinates:
         return t.adjoint(t.forward(g))
@@ -184,7 +224,9 @@ def _lanczos_smallest(t: Tangent, rng: np.random.Generator, dimension: int) -> t
     chance = FAILURE / 2
     top, steps = _extreme(t, apply, random(), 30)
     top = min(1.0, top / (1 - _loss(dimension, steps, chance)))
-    xi, steps = _extreme(t, lambda g: Coordinates(*(top * a for a in g)).plus(-1.0, apply(g)), random(), LANCZOS)
+    xi, steps = _extreme(
+        t, lambda g: Coordinates(*(top * a for a in g)).plus(-1.0, apply(g)), random(), LANCZOS
+    )
     low = top - xi / (1 - _loss(dimension, steps, chance))
     estimate = top - xi
     words = f"{SURE} ({steps} Lanczos steps; the estimate itself is {estimate:.3g})"
@@ -192,7 +234,8 @@ def _lanczos_smallest(t: Tangent, rng: np.random.Generator, dimension: int) -> t
 
 
 def _loss(dimension: int, steps: int, chance: float) -> float:
-    """eps such that Lanczos misses a share eps of the norm with at most this chance; at most 0.99."""
+    """eps such that Lanczos misses a share eps of the norm with at most this chance; at most
+    0.99."""
     return min(0.99, (float(np.log(1.648 * np.sqrt(dimension) / chance)) / (2 * steps - 1)) ** 2)
 
 

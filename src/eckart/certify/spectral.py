@@ -3,20 +3,26 @@
 Measured from products with C alone, at the returned point:
 
 * orthonormality         max |V^T V - I|
-* Ritz residuals         r_i = ||C v_i - theta_i v_i||: an eigenvalue of C lies within r_i of theta_i
+* Ritz residuals         r_i = ||C v_i - theta_i v_i||: an eigenvalue of C lies within r_i of
+theta_i
 * captured variance      tr V^T C V, against tr C
-* remainder              xi <= ||(I - V V^T) C (I - V V^T)||_2 by the block power method in its Lanczos form, from an independent random start
+* remainder              xi <= ||(I - V V^T) C (I - V V^T)||_2 by the block power method in its
+Lanczos form, from an independent random start
 
-and from these an upper bound on what ANY k-dimensional subspace captures. With R = (I - V V^T) C V and ||remainder|| <= beta,
+and from these an upper bound on what ANY k-dimensional subspace captures. With R = (I - V V^T) C V
+and ||remainder|| <= beta,
 Ky Fan's inequality gives  sum_{i<=k} lambda_i <= sum_i max(theta_i, beta) + ||R||_*.
 
-Products of the remainder may be those of rows whose entries are rounded by a share u of their size (about the mean). Such rows differ by a matrix of norm
-u sqrt(W tr C) at the most, so that sqrt(beta) is raised by u sqrt(tr C).
+Products of the remainder may be those of rows whose entries are rounded by a share u of their size
+(about the mean). Such rows differ by a matrix of norm u sqrt(W tr C) at the most, so that
+sqrt(beta) is raised by u sqrt(tr C).
 
-Where C itself is at hand, beta is proven: beta I - remainder has a Cholesky factor. Of few rows A with C = A^T A the products A A^T are at hand, and the
-remainder has the eigenvalues of A A^T - A V (A V)^T. Where only products with C are, q Lanczos steps from one random start give
-xi >= (1 - eps) ||remainder|| except with probability p = 1.648 sqrt(n) exp(-sqrt(eps) (2q - 1)) (Kuczynski and Wozniakowski 1992); a block of b independent
-starts contains each of their Krylov spaces, so it fails with probability at most p^b, and beta = xi / (1 - eps).
+Where C itself is at hand, beta is proven: beta I - remainder has a Cholesky factor. Of few rows A
+with C = A^T A the products A A^T are at hand, and the remainder has the eigenvalues of A A^T - A V
+(A V)^T. Where only products with C are, q Lanczos steps from one random start give xi >= (1 - eps)
+||remainder|| except with probability p = 1.648 sqrt(n) exp(-sqrt(eps) (2q - 1)) (Kuczynski and
+Wozniakowski 1992); a block of b independent starts contains each of their Krylov spaces, so it
+fails with probability at most p^b, and beta = xi / (1 - eps).
 """
 
 from __future__ import annotations
@@ -31,14 +37,17 @@ from eckart.decompositions import eigh, eigvalsh
 from eckart.engines.protocol import Engine
 
 PROBE = (5, 8)
-"""Steps and random starts of the remainder's estimate; one start and more steps is quicker where products are sparse."""
+"""Steps and random starts of the remainder's estimate; one start and more steps is quicker where
+products are sparse."""
 SPARSE_PROBE = (10, 1)
 FAILURE = 1e-3
 """Chance with which a bound that is not proven may be wrong; it is told with it."""
 CLEAR = 1e-13
-"""Parts of unit vectors in a basis up to which they count as orthogonal to it: some dozen roundings."""
+"""Parts of unit vectors in a basis up to which they count as orthogonal to it: some dozen
+roundings."""
 TALL = 2**16
-"""Rows of tall arrays that are looked at together in float64: a few columns of them stay in cache."""
+"""Rows of tall arrays that are looked at together in float64: a few columns of them stay in
+cache."""
 PROBLEM = "capture the most variance with k directions: max tr(V^T C V), V^T V = I"
 
 Product = Callable[[np.ndarray], np.ndarray]
@@ -61,12 +70,16 @@ def certify_subspace(
     known: Any = None,
     rough: tuple[Product, float] | None = None,
 ) -> Certificate:
-    """Certificate of rows ``components`` with claimed eigenvalues ``values`` of the covariance behind ``product``.
+    """Certificate of rows ``components`` with claimed eigenvalues ``values`` of the covariance
+    behind ``product``.
 
-    ``tol`` is the share of the captured variance that the solver was allowed to miss; residuals may then be up to about its square root.
-    ``held`` is C itself where it is at hand, with the engine that factors it; else ``engine`` is that of the products, where tall arrays then stay.
-    ``floor`` is the rounding error of C: smaller eigenvalues cannot be told from zero. ``known`` are these very components as columns and their products,
-    inside the engine, where these have been made; then ``rough`` may give products for the remainder alone, and the share by which they round entries.
+    ``tol`` is the share of the captured variance that the solver was allowed to miss; residuals may
+    then be up to about its square root. ``held`` is C itself where it is at hand, with the engine
+    that factors it; else ``engine`` is that of the products, where tall arrays then stay. ``floor``
+    is the rounding error of C: smaller eigenvalues cannot be told from zero. ``known`` are these
+    very components as columns and their products, inside the engine, where these have been made;
+    then ``rough`` may give products for the remainder alone, and the share by which they round
+    entries.
     """
     k, n = components.shape
     if k == 0:
@@ -96,7 +109,10 @@ def certify_subspace(
             )
             if apart is not product and rough is not None:
                 beta = min((np.sqrt(beta) + rough[1] * np.sqrt(total)) ** 2, max(left, beta))
-                how = f"{how}, raised by what rounding entries by {rough[1]:.0e} of their size can hide"
+                how = (
+                    f"{how}, raised by what rounding entries by {rough[1]:.0e} of their size "
+                    "can hide"
+                )
     evidence = _Evidence(orthonormal, residuals, inside, leaving, found, beta, how)
     return _judged(evidence, components, values, total, tol, floor, notes, extra)
 
@@ -114,8 +130,10 @@ def certify_rows(
     notes: tuple[str, ...] = (),
     extra: tuple[Check, ...] = (),
 ) -> Certificate:
-    """The same for few rows A with C = A^T A, whose small matrix ``gram`` = A A^T is at hand: A (I - V V^T) A^T = A A^T - (A V) (A V)^T has the eigenvalues of
-    the remainder, so its norm is known without a random start. ``times`` is V -> A V and ``times_t`` Y -> A^T Y; nothing of float64 is as tall as V."""
+    """The same for few rows A with C = A^T A, whose small matrix ``gram`` = A A^T is at hand: A (I
+    - V V^T) A^T = A A^T - (A V) (A V)^T has the eigenvalues of the remainder, so its norm is known
+    without a random start. ``times`` is V -> A V and ``times_t`` Y -> A^T Y; nothing of float64 is
+    as tall as V."""
     k, n = components.shape
     if k == 0:
         return _of_nothing(total, notes, extra)
@@ -144,8 +162,9 @@ def certify_rows(
 
 
 class _Evidence(NamedTuple):
-    """What was measured of V: the largest entry of |V^T V - I|, residuals, V^T C V, the squares of (I - V V^T) C V, and the norm of the remainder as an
-    estimate from below, as a bound and in words."""
+    """What was measured of V: the largest entry of |V^T V - I|, residuals, V^T C V, the squares of
+    (I - V V^T) C V, and the norm of the remainder as an estimate from below, as a bound and in
+    words."""
 
     orthonormal: float
     residuals: np.ndarray
@@ -158,7 +177,13 @@ class _Evidence(NamedTuple):
 
 def _of_nothing(total: float, notes: tuple[str, ...], extra: tuple[Check, ...]) -> Certificate:
     """The certificate of no direction at all."""
-    return Certificate(PROBLEM, "global", extra, {"captured variance": 0.0, "total variance": float(total), "k": 0}, notes)
+    return Certificate(
+        PROBLEM,
+        "global",
+        extra,
+        {"captured variance": 0.0, "total variance": float(total), "k": 0},
+        notes,
+    )
 
 
 def _judged(
@@ -193,7 +218,12 @@ def _judged(
     }
     allowed = max(float(np.sqrt(tol)), 30 * eps * np.sqrt(n))
     checks = (
-        Check("orthonormality", e.orthonormal, max(50 * eps * np.sqrt(k), 1e-12), "largest entry of |V^T V - I|"),
+        Check(
+            "orthonormality",
+            e.orthonormal,
+            max(50 * eps * np.sqrt(k), 1e-12),
+            "largest entry of |V^T V - I|",
+        ),
         Check(
             "Ritz residual",
             float(e.residuals.max()) / scale,
@@ -204,10 +234,14 @@ def _judged(
             "nothing larger left out",
             e.found / scale,
             float(theta[-1]) * (1 + 0.3 * np.sqrt(tol)) / scale + allowed / 3 + rounding / scale,
-            "norm of what is orthogonal to V, found from another start, against theta_k; both / theta_1",
+            "norm of what is orthogonal to V, found from another start, against "
+            "theta_k; both / theta_1",
         ),
         Check(
-            "variance not overcounted", (captured - float(total)) / scale, 1e3 * eps, "captured minus total, / theta_1"
+            "variance not overcounted",
+            (captured - float(total)) / scale,
+            1e3 * eps,
+            "captured minus total, / theta_1",
         ),
         *extra,
     )
@@ -215,7 +249,8 @@ def _judged(
 
 
 class _Measured(NamedTuple):
-    """V in float64 and C V; random directions orthogonal to V with their products, which begin the remainder's estimate; the engine that holds them."""
+    """V in float64 and C V; random directions orthogonal to V with their products, which begin the
+    remainder's estimate; the engine that holds them."""
 
     v: Any
     image: Any
@@ -232,7 +267,8 @@ def _measured(
     engine: Engine | None,
     known: Any,
 ) -> _Measured:
-    """One pass over the data: products with V where they are not ``known``, and, where C is not ``held``, with the first random directions."""
+    """One pass over the data: products with V where they are not ``known``, and, where C is not
+    ``held``, with the first random directions."""
     k, n = components.shape
     v: Any = components.T if known is None else known[0]
     v = np.ascontiguousarray(v) if held is not None or engine is None else engine.take(v)
@@ -247,7 +283,9 @@ def _measured(
         images = known[1].astype(np.float64, copy=False)
     else:
         images = product(both)
-        images = images.astype(np.float64, copy=False) if by is None else by.take(images, np.float64)
+        images = (
+            images.astype(np.float64, copy=False) if by is None else by.take(images, np.float64)
+        )
         images = images if known is None else np.hstack([known[1].astype(np.float64), images])
     return _Measured(exact, images[:, :k], None if fresh is None else (fresh, images[:, k:]), by)
 
@@ -256,7 +294,9 @@ def mean_check(claimed: np.ndarray, found: np.ndarray, spread: float, dtype: np.
     """The mean of the model against that of the data, in standard deviations of the data."""
     off = float(np.linalg.norm(found - claimed)) / spread
     limit = 20 * float(np.finfo(dtype).eps) * (1 + float(np.linalg.norm(found)) / spread)
-    return Check("mean", off, limit, "distance of the model's mean from the data's, / standard deviation")
+    return Check(
+        "mean", off, limit, "distance of the model's mean from the data's, / standard deviation"
+    )
 
 
 def remainder_norm(
@@ -270,12 +310,14 @@ def remainder_norm(
     first: tuple[np.ndarray, np.ndarray] | None = None,
     engine: Engine | None = None,
 ) -> tuple[float, float, str]:
-    """(xi, beta, words): estimate from below and probable bound from above of ||(I - VV^T) C (I - VV^T)||_2; ``most`` is its trace. ``engine`` is that of the
-    arrays; without one they are NumPy's, and so few that one thread does."""
+    """(xi, beta, words): estimate from below and probable bound from above of ||(I - VV^T) C (I -
+    VV^T)||_2; ``most`` is its trace. ``engine`` is that of the arrays; without one they are
+    NumPy's, and so few that one thread does."""
     n, k = v.shape
     by = _by(engine, v)
     order: Any = "F" if by is None else "C"
-    basis, used = np.empty_like(v, np.float64, order=order, shape=(n, k + steps * block)), k  # V, then the Krylov space
+    # V, then the Krylov space
+    basis, used = np.empty_like(v, np.float64, order=order, shape=(n, k + steps * block)), k
     _write(basis, 0, v, by)
     t = np.zeros((0, 0))
     fresh = rng.standard_normal((n, min(block, n - k)))
@@ -305,7 +347,8 @@ def remainder_norm(
     return (
         xi,
         float(beta),
-        f"Ky Fan, with probability >= {1 - FAILURE:g} (block Lanczos, {done} steps from {block} random starts)",
+        f"Ky Fan, with probability >= {1 - FAILURE:g} (block Lanczos, {done} steps from "
+        f"{block} random starts)",
     )
 
 
@@ -329,8 +372,8 @@ def proven_norm(
     rng: np.random.Generator,
     most: float,
 ) -> tuple[float, float, str]:
-    """(xi, beta, words) for the remainder C + V turn^T + turn V^T of a C that is at hand: beta I - remainder has a Cholesky factor, so no eigenvalue
-    exceeds beta."""
+    """(xi, beta, words) for the remainder C + V turn^T + turn V^T of a C that is at hand: beta I -
+    remainder has a Cholesky factor, so no eigenvalue exceeds beta."""
 
     def remainder(a: np.ndarray) -> np.ndarray:
         return product(a) + v @ (turn.T @ a) + turn @ (v.T @ a)
@@ -347,14 +390,17 @@ def proven_norm(
 
 
 def _outside(w: np.ndarray, basis: np.ndarray, by: Engine | None = None) -> np.ndarray:
-    """An orthonormal basis of the columns of w without their parts in ``basis``; what is only rounding is dropped."""
+    """An orthonormal basis of the columns of w without their parts in ``basis``; what is only
+    rounding is dropped."""
     size = np.linalg.norm(w, axis=0)
     w = w[:, size > 0] / size[size > 0]
     for least in (
         1e-10,
         0.5,
         0.5,
-    ):  # norms below which a direction is rounding: of w itself first, then of what orthonormalising left
+        # norms below which a direction is rounding: of w itself first, then of what
+        # orthonormalising left
+    ):
         inside = _inner(basis, w, by)
         if least > 0.1 and np.abs(inside).max(initial=0.0) < CLEAR:
             break
@@ -368,7 +414,8 @@ def _outside(w: np.ndarray, basis: np.ndarray, by: Engine | None = None) -> np.n
 
 
 def _by(engine: Engine | None, like: Any) -> Engine | None:
-    """The engine that multiplies NumPy's tall arrays on its threads; None where there is none, or where arrays multiply themselves on their device."""
+    """The engine that multiplies NumPy's tall arrays on its threads; None where there is none, or
+    where arrays multiply themselves on their device."""
     return engine if isinstance(like, np.ndarray) else None
 
 

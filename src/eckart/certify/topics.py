@@ -1,6 +1,8 @@
-"""Evidence about topics, measured at the topics themselves from the documents, never from what the solver remembered.
+"""Evidence about topics, measured at the topics themselves from the documents, never from what the
+solver remembered.
 
-EM and variational fits: documents are folded in at the given topics until they stand still, then one full step is taken.
+EM and variational fits: documents are folded in at the given topics until they stand still, then
+one full step is taken.
 
     gain        how much one more step raises the objective, for each token: 0 at a stationary point
     movement    sum_z size_z TV(phi_z, phi_z') between the topics before and after the step
@@ -8,13 +10,18 @@ EM and variational fits: documents are folded in at the given topics until they 
 
 Streams: what every other document teaches is tried on the documents between them.
 
-    news        how much the mean of the topics and of what one half of the documents says gains on the other half: 0 where there is nothing more to learn
+    news        how much the mean of the topics and of what one half of the documents says gains on
+    the other half: 0 where there is nothing more to learn
 
-Gibbs fits: fresh chains are started from the topics.  If the topics are the mean of the posterior around them, the chains stay there:
+Gibbs fits: fresh chains are started from the topics.  If the topics are the mean of the posterior
+around them, the chains stay there:
 
-    drift       sum_z size_z TV(phi_z, mean of phi_z over the chains) beyond what the halves of the chains differ among themselves
-    climb       how much the log-likelihood of a token still rises from the first half of the chains to the second
-    R-hat       of that log-likelihood over the halves of all chains (``chains``): a fact, no check, because over millions of tokens it resolves changes that
+    drift       sum_z size_z TV(phi_z, mean of phi_z over the chains) beyond what the halves of the
+    chains differ among themselves
+    climb       how much the log-likelihood of a token still rises from the first half of the chains
+    to the second
+    R-hat       of that log-likelihood over the halves of all chains (``chains``): a fact, no check,
+    because over millions of tokens it resolves changes that
                 no reader of the topics would
 """
 
@@ -35,13 +42,15 @@ from eckart.trace import StopReason, Trace
 SETTLE = 300
 """Updates of a document at the most until it stands still."""
 GAIN, DRIFT, CLIMB, NEWS = 1e-3, 0.1, 5e-3, 0.02
-"""Limits: a thousandth of a nat a token is a thousandth of the perplexity; a tenth of the mass that moves is what chains of the same topics differ by."""
+"""Limits: a thousandth of a nat a token is a thousandth of the perplexity; a tenth of the mass that
+moves is what chains of the same topics differ by."""
 CHAINS, BURN, DRAWS = 2, 4, 8
 """Fresh chains, and sweeps of each before and while they are measured."""
 
 
 class Statistics(Protocol):
-    """What a step over the documents found: the objective at the topics it began with, and the tokens it is summed over."""
+    """What a step over the documents found: the objective at the topics it began with, and the
+    tokens it is summed over."""
 
     @property
     def bound(self) -> float: ...
@@ -68,7 +77,8 @@ class Problem(Protocol[State, S]):
     docs: Any
 
     def settled(self, t: Topics, steps: int, tol: float) -> State:
-        """The state at given topics, with documents folded in until they move by less than ``tol``."""
+        """The state at given topics, with documents folded in until they move by less than
+        ``tol``."""
         ...
 
     def expect(self, state: State, /) -> S: ...
@@ -77,7 +87,8 @@ class Problem(Protocol[State, S]):
 
 
 class OneMore(NamedTuple, Generic[State, S]):
-    """A state, the statistics of a step at it, the state after it, and how much the objective of a token rises."""
+    """A state, the statistics of a step at it, the state after it, and how much the objective of a
+    token rises."""
 
     state: State
     now: S
@@ -104,32 +115,48 @@ def certify_em(
     name: str,
     moves: Iterable[int] = (),
 ) -> Certificate:
-    """Stationarity of topics under one more EM step; ``moves`` are steps at which the priors changed."""
+    """Stationarity of topics under one more EM step; ``moves`` are steps at which the priors
+    changed."""
     step = one_more_step(problem, t, 1e-3)
     limit, tokens = max(GAIN, 20 * tol), float(step.now.weight)
     checks = _stationary(step, trace, limit, moves, "EM step", "objective")
     if trace.reason is StopReason.MAX_ITER:
-        checks.append(Check("last gain", _last(trace), limit, "rise of the objective in the last step of the fit"))
+        checks.append(
+            Check(
+                "last gain",
+                _last(trace),
+                limit,
+                "rise of the objective in the last step of the fit",
+            )
+        )
     facts = {
         "log-likelihood of a token": float(step.now.likelihood / tokens),
         "movement": float(t.sizes @ _tv(step.after.words, step.state.words)),
     }
     problem_said = f"{name}: {t.k} topics of {t.n} words in {problem.docs.shape[0]} documents"
-    return Certificate(problem_said, "stationary", tuple(checks), facts | _sizes(t, tokens) | _starts(ends))
+    return Certificate(
+        problem_said, "stationary", tuple(checks), facts | _sizes(t, tokens) | _starts(ends)
+    )
 
 
-def certify_variational(problem: Problem[State, S], t: Topics, *, trace: Trace, tol: float) -> Certificate:
-    """Stationarity of q(beta) = Dir(counts) under one more variational step, documents settled on both sides of it."""
+def certify_variational(
+    problem: Problem[State, S], t: Topics, *, trace: Trace, tol: float
+) -> Certificate:
+    """Stationarity of q(beta) = Dir(counts) under one more variational step, documents settled on
+    both sides of it."""
     step = one_more_step(problem, t, 1e-4)
     checks = _stationary(step, trace, max(GAIN, 20 * tol), (), "step", "bound")
     tokens = float(step.now.weight)
     facts = {"bound of a token": step.now.bound / tokens} | _sizes(t, tokens)
-    problem_said = f"LDA: {t.k} topics of {t.n} words in {problem.docs.shape[0]} documents, variational bound"
+    problem_said = (
+        f"LDA: {t.k} topics of {t.n} words in {problem.docs.shape[0]} documents, variational bound"
+    )
     return Certificate(problem_said, "stationary", tuple(checks), facts)
 
 
 def certify_stream(halves: Sequence[Any], t: Topics, *, engine: Engine) -> Certificate:
-    """Would documents like these still change the topics? What every other document (placed) teaches is tried on those between them."""
+    """Would documents like these still change the topics? What every other document (placed)
+    teaches is tried on those between them."""
     words, start = np.ascontiguousarray(t.words.T, np.float32), np.full(t.k, 1.0 / t.k)
 
     def shares(half: Any, phi: np.ndarray) -> Any:
@@ -156,7 +183,8 @@ def certify_stream(halves: Sequence[Any], t: Topics, *, engine: Engine) -> Certi
 
 
 def certify_gibbs(docs: Any, t: Topics, eta: Any, *, engine: Engine) -> Certificate:
-    """Do fresh chains, started at these topics over placed documents, stay there and agree? ``eta`` is one number or words x k."""
+    """Do fresh chains, started at these topics over placed documents, stay there and agree? ``eta``
+    is one number or words x k."""
     words = np.ascontiguousarray(t.words.T, np.float32)
     shares = engine.topic_fold(docs, words, t.prior, np.full(t.k, 1.0 / t.k), steps=30, tol=1e-2)
     values, means, tokens = np.zeros((CHAINS, DRAWS)), [], 1
@@ -179,7 +207,12 @@ def certify_gibbs(docs: Any, t: Topics, eta: Any, *, engine: Engine) -> Certific
             DRIFT,
             "how far fresh chains wander from the topics, beyond what they differ among themselves",
         ),
-        Check("climb", abs(rise), CLIMB, "nats a token between the first and the second half of the chains"),
+        Check(
+            "climb",
+            abs(rise),
+            CLIMB,
+            "nats a token between the first and the second half of the chains",
+        ),
     )
     measured = {
         "log-likelihood of a token given the others": float(values.mean()),
@@ -187,12 +220,16 @@ def certify_gibbs(docs: Any, t: Topics, eta: Any, *, engine: Engine) -> Certific
         "chains apart": apart,
         "chains": CHAINS,
     }
-    problem = f"LDA: {t.k} topics of {t.n} words in {docs.shape[0]} documents, mean of the posterior around them"
+    problem = (
+        f"LDA: {t.k} topics of {t.n} words in {docs.shape[0]} documents, mean of the posterior "
+        "around them"
+    )
     return Certificate(problem, "statistical", checks, measured | _sizes(t, float(tokens)))
 
 
 def falls(trace: Trace, moves: Iterable[int] = ()) -> int:
-    """How many steps lowered the traced value by more than rounding, but for those right after priors were changed."""
+    """How many steps lowered the traced value by more than rounding, but for those right after
+    priors were changed."""
     v = np.array(trace.values)
     fell = np.diff(v) < -1e-6 * np.maximum(1.0, np.abs(v[1:]))
     fell[[m - 1 for m in moves if m <= len(fell)]] = False

@@ -1,4 +1,5 @@
-"""Ids out of a shell or a file as the kind that a model has: integers, text, dates; and the titles that stand for them."""
+"""Ids out of a shell or a file as the kind that a model has: integers, text, dates; and the titles
+that stand for them."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ from eckart.matrix import Observed
 
 
 def as_kind(ids: Any, labels: Labels) -> np.ndarray:
-    """Ids out of a shell or a text file as the kind of the labels: integers, text, dates; what cannot be one of them is refused by name."""
+    """Ids out of a shell or a text file as the kind of the labels: integers, text, dates; what
+    cannot be one of them is refused by name."""
     ids = np.asarray(ids)
     if labels.kind == "text":
         return _objects(ids, str)
@@ -41,7 +43,11 @@ def as_kind(ids: Any, labels: Labels) -> np.ndarray:
         return np.array([convert(x) for x in ids.tolist()])
     except (ValueError, OverflowError):
         bad = next(x for x in ids.tolist() if not _converts(x, convert))
-        told = "the model has no labels there" if labels.kind == "positions" else f"the labels are {labels.kind}"
+        told = (
+            "the model has no labels there"
+            if labels.kind == "positions"
+            else f"the labels are {labels.kind}"
+        )
         raise InputError(f"{labels.axis} {bad!r} came, wanted {wanted}: {told}") from None
 
 
@@ -83,28 +89,44 @@ def _converts(x: Any, convert: Any) -> bool:
 
 
 def for_model(x: Observed, row_ids: Labels | None, column_ids: Labels) -> Observed:
-    """Entries out of a file with the labels of a model, whatever kind the file wrote them in; with ``row_ids`` in its rows and their order too."""
+    """Entries out of a file with the labels of a model, whatever kind the file wrote them in; with
+    ``row_ids`` in its rows and their order too."""
     if x.columns is not None and column_ids.labels is not None:
         x = replace(x, columns=as_kind(x.columns, column_ids))
     if row_ids is None:
         return x
     if x.rows is None or row_ids.labels is None:
         if x.shape[0] != row_ids.size:
-            raise InputError(f"the data has {x.shape[0]} rows, wanted {row_ids.size} as in the model")
+            raise InputError(
+                f"the data has {x.shape[0]} rows, wanted {row_ids.size} as in the model"
+            )
         return x
     at = row_ids.indices_of(as_kind(x.rows, row_ids))
     if len(at) == row_ids.size and bool((at == np.arange(len(at))).all()):
         return replace(x, rows=row_ids.labels)
     i = np.repeat(at, x.row_counts())
-    return Observed.from_codes(i, x.indices, x.data, (row_ids.size, x.n_columns), row_ids.labels, x.columns)
+    return Observed.from_codes(
+        i, x.indices, x.data, (row_ids.size, x.n_columns), row_ids.labels, x.columns
+    )
 
 
 def pairs_in(file: str, source: Reading) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Row ids and column ids of a file of pairs, block by block, in the order of the file."""
     if not source.long:
-        raise wrong("--pairs", file, "--rows and --columns beside it: the columns that hold the ids")
+        raise wrong(
+            "--pairs", file, "--rows and --columns beside it: the columns that hold the ids"
+        )
     blanks = tuple(NULLS) if Path(file).suffix.lower() not in ARROW_FILES else None
-    table = Long(source.rows, source.columns, None, "last", source.delimiter, ".", source.header, encoding=source.of_tables)
+    table = Long(
+        source.rows,
+        source.columns,
+        None,
+        "last",
+        source.delimiter,
+        ".",
+        source.header,
+        encoding=source.of_tables,
+    )
     seen = 0
     for rows, columns, _, at in table._blocks(file):
         out = []
@@ -120,13 +142,20 @@ def pairs_in(file: str, source: Reading) -> Iterator[tuple[np.ndarray, np.ndarra
 
 
 def ids_in(file: str, name: str, labels: Labels) -> np.ndarray:
-    """The ids of a file: its column of that name, or the first one; a text file without such a name is one id a line."""
+    """The ids of a file: its column of that name, or the first one; a text file without such a name
+    is one id a line."""
     path = Path(file)
     if path.suffix.lower() in ARROW_FILES:
         schema = arrow_head(path)[0]
         kept = name if name in schema.names else schema.names[0]
-        column = pa.chunked_array([batch.column(0) for batch in arrow_batches(path, [kept])], schema.field(kept).type)
-        ids: Any = column.to_numpy() if pa.types.is_temporal(column.type) else np.array(column.to_pylist(), object)
+        column = pa.chunked_array(
+            [batch.column(0) for batch in arrow_batches(path, [kept])], schema.field(kept).type
+        )
+        ids: Any = (
+            column.to_numpy()
+            if pa.types.is_temporal(column.type)
+            else np.array(column.to_pylist(), object)
+        )
     else:
         ids = np.array(_first_cells(path, name), object)
     if not len(ids):
@@ -137,7 +166,9 @@ def ids_in(file: str, name: str, labels: Labels) -> np.ndarray:
 def _first_cells(path: Path, name: str) -> list[str]:
     try:
         with path.open(newline="", encoding="utf-8-sig") as text:
-            lines = [line for line in csv.reader(text) if line and any(cell.strip() for cell in line)]
+            lines = [
+                line for line in csv.reader(text) if line and any(cell.strip() for cell in line)
+            ]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise FileError(f"{path} cannot be read: {error}") from None
     head = [cell.strip() for cell in lines[0]] if lines else []
@@ -146,7 +177,8 @@ def _first_cells(path: Path, name: str) -> list[str]:
 
 
 class Titles:
-    """Titles of ids, out of ``FILE:ID:TITLE``: a table and the columns that hold the ids and their titles, by name or position."""
+    """Titles of ids, out of ``FILE:ID:TITLE``: a table and the columns that hold the ids and their
+    titles, by name or position."""
 
     def __init__(self, spec: str, labels: Labels, source: Reading | None = None):
         file, *names = spec.rsplit(":", 2)
@@ -167,23 +199,46 @@ def _key(i: Any) -> Any:
     return i.item() if isinstance(i, np.generic) else i
 
 
-def side_table(file: str, columns: list[str], came: str, source: Reading | None = None) -> tuple[Any, list[str]]:
-    """A table beside the data, and the names of these of its columns, which are given by name or position.
+def side_table(
+    file: str, columns: list[str], came: str, source: Reading | None = None
+) -> tuple[Any, list[str]]:
+    """A table beside the data, and the names of these of its columns, which are given by name or
+    position.
 
-    It is written as the data are (--delimiter, --no-header, --encoding) where its first line can be so divided, else as it seems.
+    It is written as the data are (--delimiter, --no-header, --encoding) where its first line can be
+    so divided, else as it seems.
     """
     if not Path(file).is_file():
         raise FileError(f"{came} came, but {file} does not exist")
-    mark, how = None if source is None else source.delimiter, {"encoding": None if source is None else source.of_tables}
-    if mark is not None and ending_of(Path(file)) in TEXT_FILES and mark in first_lines(Path(file), encoding_of(Path(file), how["encoding"]))[0]:
+    mark, how = (
+        None if source is None else source.delimiter,
+        {"encoding": None if source is None else source.of_tables},
+    )
+    if (
+        mark is not None
+        and ending_of(Path(file)) in TEXT_FILES
+        and mark in first_lines(Path(file), encoding_of(Path(file), how["encoding"]))[0]
+    ):
         how["delimiter"] = mark
     head = head_of(file, whole=True, **how)  # type: ignore[arg-type]
-    if head is not None and all(name.isdigit() for name in columns) and not set(columns) <= set(head.rows.column_names):
+    if (
+        head is not None
+        and all(name.isdigit() for name in columns)
+        and not set(columns) <= set(head.rows.column_names)
+    ):
         head = head_of(file, header=False, whole=True, **how)  # type: ignore[arg-type]
     if head is None:
-        raise FileError(f"{file} is no table with columns, wanted .csv, .tsv, .dat, .parquet, .arrow, .xlsx or .jsonl")
+        raise FileError(
+            f"{file} is no table with columns, wanted .csv, .tsv, .dat, .parquet, "
+            ".arrow, .xlsx or .jsonl"
+        )
     names = head.rows.column_names
-    picked = [names[int(c)] if (c not in names or not head.named) and c.isdigit() and int(c) < len(names) else c for c in columns]
+    picked = [
+        names[int(c)]
+        if (c not in names or not head.named) and c.isdigit() and int(c) < len(names)
+        else c
+        for c in columns
+    ]
     for name in picked:
         if name not in names:
             raise unknown_column(name, names, file, f"{came}: column {name!r}")

@@ -18,10 +18,16 @@ from eckart.trace import preliminary
 
 
 def builder(
-    method: str, methods: dict[str, str], told: dict[str, Any], *, name: str | None = None, **always: Any
+    method: str,
+    methods: dict[str, str],
+    told: dict[str, Any],
+    *,
+    name: str | None = None,
+    **always: Any,
 ) -> Callable[..., Any]:
-    """A function that makes the unfitted model. Of the options ``told`` (not None), those that the method lacks are refused now, by the name they have
-    in the shell; ``always`` is passed where it is known."""
+    """A function that makes the unfitted model. Of the options ``told`` (not None), those that the
+    method lacks are refused now, by the name they have in the shell; ``always`` is passed where it
+    is known."""
     if method not in methods:
         raise wrong("--method", method, ", ".join(methods))
     name = name or methods[method]
@@ -32,27 +38,41 @@ def builder(
         if option not in known:
             flag = f"--{OTHER_NAMES.get(option, 'no-center' if option == 'center' else option).replace('_', '-')}"
             said = flag if isinstance(value, bool) else f"{flag} {value}"
-            raise InputError(f"{said} came with --method {method}, which has no such choice; leave it out")
-    base = {option: value for option, value in always.items() if value is not None and option in known} | given
-    return lambda **more: kind(**base | {option: value for option, value in more.items() if option in known})
+            raise InputError(
+                f"{said} came with --method {method}, which has no such choice; leave it out"
+            )
+    base = {
+        option: value for option, value in always.items() if value is not None and option in known
+    } | given
+    return lambda **more: kind(
+        **base | {option: value for option, value in more.items() if option in known}
+    )
 
 
 def kind_and_file(
     method: str | None, given: list[str] | None, kinds: Iterable[str], shell: Shell
 ) -> tuple[str | None, Path | None]:
-    """The kind of model and the file for it; a kind after --model, as was once written, is taken with a note."""
+    """The kind of model and the file for it; a kind after --model, as was once written, is taken
+    with a note."""
     known = tuple(kinds)
-    names = [*([_kind(method)] if method else []), *(_kind(value) for value in given or [] if _kind(value) in known)]
+    names = [
+        *([_kind(method)] if method else []),
+        *(_kind(value) for value in given or [] if _kind(value) in known),
+    ]
     files = [value for value in given or [] if _kind(value) not in known]
     for found, wanted in ((names, "one kind of model"), (files, "one file for the model")):
         if len(found) > 1:
             raise InputError(f"{' and '.join(found)} came, wanted {wanted}")
     if files and not files[0].endswith(".safetensors"):
         raise InputError(
-            f"--model {files[0]} came, wanted a file that ends in .safetensors; the kind of model is --method {', '.join(known)}"
+            f"--model {files[0]} came, wanted a file that ends in .safetensors; the "
+            f"kind of model is --method {', '.join(known)}"
         )
     if names and not method:
-        shell.note(f"--model {names[0]} is taken as --method {names[0]}; --model is the file to save the model in")
+        shell.note(
+            f"--model {names[0]} is taken as --method {names[0]}; --model is the file "
+            "to save the model in"
+        )
     return (names[0] if names else None), (Path(files[0]) if files else None)
 
 
@@ -76,7 +96,11 @@ def parse_image(text: str | None) -> tuple[int, int] | None:
 def check_image(shape: tuple[int, int] | None, columns: int) -> None:
     """Refuse an image shape that does not hold a row, before any work is done."""
     if shape is not None and shape[0] * shape[1] != columns:
-        raise wrong("--image", f"{shape[0]}x{shape[1]}", f"height x width = {columns}, the number of columns")
+        raise wrong(
+            "--image",
+            f"{shape[0]}x{shape[1]}",
+            f"height x width = {columns}, the number of columns",
+        )
 
 
 def whole_or(text: str, *others: str) -> int | None:
@@ -84,7 +108,11 @@ def whole_or(text: str, *others: str) -> int | None:
     if text in others:
         return None
     if not (text.isascii() and text.isdigit() and int(text) >= 1):
-        raise wrong("--components", text, "a whole number of 1 or more" + "".join(f", or {word}" for word in others))
+        raise wrong(
+            "--components",
+            text,
+            "a whole number of 1 or more" + "".join(f", or {word}" for word in others),
+        )
     return int(text)
 
 
@@ -97,7 +125,8 @@ def held_out_share(given: float | None, usual: float = 0.1) -> float:
 
 
 def measured(shell: Shell, judge: Callable[[], Any], asked: float | None, what: str) -> Any:
-    """The error on what was held out of a fit of its own, printed; None where there is too little to spare any and nobody asked."""
+    """The error on what was held out of a fit of its own, printed; None where there is too little
+    to spare any and nobody asked."""
     try:
         with shell.phase(f"measuring the error on {what} held out"), preliminary():
             judged = judge()
@@ -114,11 +143,16 @@ def measured(shell: Shell, judge: Callable[[], Any], asked: float | None, what: 
 def limit_reached(model: Any) -> str | None:
     """What to do where ``max_iter`` ended a fit."""
     most = getattr(model, "max_iter", None)
-    return None if most is None else f"the iteration limit was reached first: raise --max-iter above {most}"
+    return (
+        None
+        if most is None
+        else f"the iteration limit was reached first: raise --max-iter above {most}"
+    )
 
 
 def numbered(word: str, model: Any) -> list[str]:
-    """Names of the columns of a file of codes: those under which the shell, the report and the studio speak of them."""
+    """Names of the columns of a file of codes: those under which the shell, the report and the
+    studio speak of them."""
     return [f"{word} {z + 1}" for z in range(int(model.fit_.factors.k))]
 
 
@@ -132,11 +166,14 @@ def write_codes(
 ) -> int:
     """A row of numbers for each row of the data, block by block; returns the number of rows.
 
-    With ``labels`` (their name and values) each row also has its id, or its position where rows have no ids, so that it can be joined to the data.
+    With ``labels`` (their name and values) each row also has its id, or its position where rows
+    have no ids, so that it can be joined to the data.
     """
     titles, label = [str(name) for name in names], label if isinstance(label, str) else "row"
     if labels is None or out.suffix.lower() == ".npy":
-        return write_table(out, titles, ((codes(part), part.rows) for part in row_parts(matrix)), label)
+        return write_table(
+            out, titles, ((codes(part), part.rows) for part in row_parts(matrix)), label
+        )
 
     def blocks() -> Any:
         seen = 0

@@ -15,7 +15,9 @@ from eckart.errors import InputError
 
 @options.spread
 def certify(
-    model: Annotated[Path, typer.Argument(help="A model saved by eckart reduce, complete, explain or embed.")],
+    model: Annotated[
+        Path, typer.Argument(help="A model saved by eckart reduce, complete, explain or embed.")
+    ],
     data: Annotated[str, typer.Argument(help="The data to measure it against.")],
     *,
     table: TableOptions,
@@ -25,9 +27,11 @@ def certify(
     engine: options.Engine = "auto",
     shell: Shell,
 ) -> None:
-    """Measure the certificate of a saved model again, from model and data alone. Exit code 1 when it does not hold.
+    """Measure the certificate of a saved model again, from model and data alone. Exit code 1 when
+    it does not hold.
 
-    Completions, topics and embeddings remember how their data was written; --rows, --columns, --values and --text are needed only where that has changed.
+    Completions, topics and embeddings remember how their data was written; --rows, --columns,
+    --values and --text are needed only where that has changed.
 
     Examples:
 
@@ -44,10 +48,13 @@ def certify(
         fitted.engine = on
     if hasattr(fitted, "predict") and type(fitted).__module__.startswith("eckart.nn"):
         raise InputError(
-            f"{model} is a {type(fitted).__name__}, whose certificate needs answers y; call certify(X, y) in Python"
+            f"{model} is a {type(fitted).__name__}, whose certificate needs answers y; "
+            "call certify(X, y) in Python"
         )
     with shell.phase(f"measuring {model} against {data}"):
-        certificate = fitted.certify(_data(fitted, model, data, table, triples, texts, written, shell))
+        certificate = fitted.certify(
+            _data(fitted, model, data, table, triples, texts, written, shell)
+        )
     shell.answer |= {"model": type(fitted).__name__, "certificate": certificate.to_dict()}
     shell.holds = bool(certificate.holds)
     shell.detail(verdict(certificate))
@@ -55,7 +62,16 @@ def certify(
         typer.echo(str(certificate))
 
 
-def _data(fitted: Any, model: Path, data: str, table: Any, triples: Any, texts: Any, written: Any, shell: Shell) -> Any:
+def _data(
+    fitted: Any,
+    model: Path,
+    data: str,
+    table: Any,
+    triples: Any,
+    texts: Any,
+    written: Any,
+    shell: Shell,
+) -> Any:
     """The data in the rows and columns of the model."""
     from eckart.cli.asked_ids import for_model
     from eckart.cli.reading import fitting, local, reading_of
@@ -65,10 +81,15 @@ def _data(fitted: Any, model: Path, data: str, table: Any, triples: Any, texts: 
     if isinstance(factors, LowRank) and not explains:
         source = reading_of(triples, table, written, plan=fitted.fit_.plan)
         return for_model(source.observed(local(data)), fitted.row_ids, fitted.column_ids)
-    for name, value in (("--rows", triples.rows), ("--values", triples.values), ("--duplicates", triples.duplicates)):
+    for name, value in (
+        ("--rows", triples.rows),
+        ("--values", triples.values),
+        ("--duplicates", triples.duplicates),
+    ):
         if value is not None:
             raise InputError(
-                f"{name} {value} came for a {type(fitted).__name__}, which is measured against a table; leave it out"
+                f"{name} {value} came for a {type(fitted).__name__}, which is measured "
+                "against a table; leave it out"
             )
     reading = reading_of(table, texts, written, plan=fitted.fit_.plan, shell=shell)
     if explains:

@@ -20,7 +20,8 @@ CHOSEN = ("method", "best", "reason", "because")
 
 
 class Chooser:
-    """Method, rank and ridge: as they were asked for, or chosen once on unseen entries and kept for the fit to everything."""
+    """Method, rank and ridge: as they were asked for, or chosen once on unseen entries and kept for
+    the fit to everything."""
 
     def __init__(
         self,
@@ -56,7 +57,9 @@ class Chooser:
                 self.best, self.reason = {"n_components": max(1, min(16, *shape))}, "the usual one"
         elif k is None and method == "bayes":
             self.best = {"n_components": max(1, min(16, *shape))}
-            self.reason = "more than needed does little harm: the prior of what is not needed shrinks"
+            self.reason = (
+                "more than needed does little harm: the prior of what is not needed shrinks"
+            )
         elif k is None and method == "series":
             self.reason = "the usual number of shared factors: more than needed do little harm"
         elif method == "biases":
@@ -69,8 +72,8 @@ class Chooser:
             self.reason = "found, not given: what the price of the nuclear norm leaves"
 
     def judge(self, x: Any, share: float) -> Any:
-        """The error on entries that neither the choice nor the fit saw (``report.held_out``). What is chosen and measured is one step: a run that was killed
-        later takes both as they were."""
+        """The error on entries that neither the choice nor the fit saw (``report.held_out``). What
+        is chosen and measured is one step: a run that was killed later takes both as they were."""
         from eckart.report.held_out import judge, judged_before
 
         found: Any = None
@@ -95,7 +98,8 @@ class Chooser:
         return model
 
     def _choose(self, x: Any) -> Any:
-        """Method, rank and ridge by unseen entries; the model of all of ``x`` where the search ends in one."""
+        """Method, rank and ridge by unseen entries; the model of all of ``x`` where the search ends
+        in one."""
         self.search = False
         try:
             return self._compared(x) if self.method == "auto" else self._tuned(x)
@@ -103,7 +107,9 @@ class Chooser:
             if "held_out" not in str(error):
                 raise
             self.method = "als" if self.method == "auto" else self.method
-            self.best = self.best or ({} if self.lists else {"n_components": max(1, min(16, *x.shape))})
+            self.best = self.best or (
+                {} if self.lists else {"n_components": max(1, min(16, *x.shape))}
+            )
             self.reason = "there are too few entries to choose by"
             return None
 
@@ -113,22 +119,41 @@ class Chooser:
 
         def build(method: str, part: str, **more: Any) -> Any:
             return (
-                self.build(method, f"held-out.{part}", **more) if part else self.build(method, checkpoint=None, **more)
+                self.build(method, f"held-out.{part}", **more)
+                if part
+                else self.build(method, checkpoint=None, **more)
             )
 
-        found = choose(x, build, seed=self.seed, steps=self.steps) if self.lists else compare(x, build, self.k, seed=self.seed, steps=self.steps)
-        self.method, self.best, self.table, self.because = found.method, found.parameters, found.table, found.reason
+        found = (
+            choose(x, build, seed=self.seed, steps=self.steps)
+            if self.lists
+            else compare(x, build, self.k, seed=self.seed, steps=self.steps)
+        )
+        self.method, self.best, self.table, self.because = (
+            found.method,
+            found.parameters,
+            found.table,
+            found.reason,
+        )
         if found.method == "als":
             self.tuned = found.tuning
             self.reason = "the usual one" if found.tuning is None else _chosen_words(found.tuning)
         else:
-            self.reason = "more than needed does little harm" if found.method == "bayes" else "biases alone: no factors"
+            self.reason = (
+                "more than needed does little harm"
+                if found.method == "bayes"
+                else "biases alone: no factors"
+            )
 
     def _tuned(self, x: Any) -> Any:
         from eckart.complete.tune import tune
 
         small = min(x.shape)
-        ranks = [self.k] if self.k is not None else [r for r in (2, 4, 8, 16, 32, 64) if r <= small] or [small]
+        ranks = (
+            [self.k]
+            if self.k is not None
+            else [r for r in (2, 4, 8, 16, 32, 64) if r <= small] or [small]
+        )
         base = self.build(self.method, "held-out")
         kept = getattr(base, "checkpoint", None)
         given = {"l2": base.l2} if getattr(base, "l2", None) is not None else {}
@@ -148,7 +173,9 @@ class Chooser:
     def _choice(self) -> dict[str, Any]:
         """What was chosen and why, for a checkpoint."""
         tuned = None if self.tuned is None else self.tuned.kept()
-        return {"tuned": tuned, "table": self.table} | {name: getattr(self, name) for name in CHOSEN}
+        return {"tuned": tuned, "table": self.table} | {
+            name: getattr(self, name) for name in CHOSEN
+        }
 
     def _chosen(self, kept: dict[str, Any]) -> None:
         """The inverse of ``_choice``."""
@@ -160,11 +187,14 @@ class Chooser:
         self.table = [Judged.resumed(row) for row in kept["table"]]
         self.tuned = None if kept["tuned"] is None else Tuning.resumed(kept["tuned"])
         self.search = False
-        self.build(self.method, **self.best)  # a method or a parameter that there is not is an error of the file
+        # a method or a parameter that there is not is an error of the file
+        self.build(self.method, **self.best)
 
     def final(self, x: Any, timed: AbstractContextManager[Any] | None = None) -> Any:
-        """The model of all entries; ``timed`` is around its fit, which what is tried before is not part of."""
+        """The model of all entries; ``timed`` is around its fit, which what is tried before is not
+        part of."""
         if self.search:
+
             def work() -> dict[str, Any]:
                 self._choose(x)
                 return self._choice()
@@ -186,18 +216,28 @@ def steps_of(
     share: float,
     beside: dict[str, Any],
 ) -> AbstractContextManager[Steps]:
-    """The steps of a command, in a file beside the checkpoint of its answer, about these entries, attributes and options."""
+    """The steps of a command, in a file beside the checkpoint of its answer, about these entries,
+    attributes and options."""
     from eckart.io.models.checkpoint import digest, parameters_of
     from eckart.io.models.named_steps import steps_in
 
     about = {"method": method, "rank": k, "seed": seed, "held out": share}
     if path is not None:
         lists = method == "auto" and build("als").feedback == "implicit"
-        for name in (("als", "ease", "slim", "gf-cf") if lists else ("biases", "als", "bayes")) if method == "auto" else (method,):
-            about |= {f"{parameter} of {name}": value for parameter, value in parameters_of(build(name)).items()}
+        for name in (
+            (("als", "ease", "slim", "gf-cf") if lists else ("biases", "als", "bayes"))
+            if method == "auto"
+            else (method,)
+        ):
+            about |= {
+                f"{parameter} of {name}": value
+                for parameter, value in parameters_of(build(name)).items()
+            }
         if beside:  # attributes belong to ids
             about["attributes"] = digest(
-                x.rows, x.columns, *(part for name in sorted(beside) for part in _arrays(beside[name]))
+                x.rows,
+                x.columns,
+                *(part for name in sorted(beside) for part in _arrays(beside[name])),
             )
     return steps_in(path and path.with_name(f"{path.name}.steps"), "eckart complete", x, about)
 
@@ -216,5 +256,10 @@ def _arrays(attributes: Any) -> Iterator[Any]:
 
 def _chosen_words(tuned: Any) -> str:
     names = {"n_components": "rank", "l2": "ridge"}
-    told = ", ".join(f"{names[name]} {value:.4g}" for name, value in tuned.best.items() if name in names)
-    return f"{told} of {len(tuned.table)} candidates had the least error on unseen entries; {tuned.stopped}"
+    told = ", ".join(
+        f"{names[name]} {value:.4g}" for name, value in tuned.best.items() if name in names
+    )
+    return (
+        f"{told} of {len(tuned.table)} candidates had the least error on unseen entries; "
+        f"{tuned.stopped}"
+    )

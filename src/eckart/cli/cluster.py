@@ -1,4 +1,5 @@
-"""--workers and --cluster, which every command with --engine takes: a Dask cluster around the command, and --engine dask in it."""
+"""--workers and --cluster, which every command with --engine takes: a Dask cluster around the
+command, and --engine dask in it."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ def around(words: list[str]) -> tuple[list[str], Any]:
         return words, nullcontext()
     if len(told) == 2:
         raise InputError(
-            "--workers and --cluster came, wanted one of them: a cluster of this machine, or a running one"
+            "--workers and --cluster came, wanted one of them: a cluster of this "
+            "machine, or a running one"
         )
     engine = next((rest[i + 1] for i, word in enumerate(rest[:-1]) if word == "--engine"), None)
     if engine not in (None, "dask", "dask-cuda"):
@@ -57,7 +59,8 @@ def _parted(words: list[str]) -> tuple[list[str], dict[str, str]]:
         found = value if equals else next(given, None)
         if found is None:
             raise InputError(
-                f"{name} came without a value, wanted {'a number of processes' if name == OPTIONS[0] else 'an address'}"
+                f"{name} came without a value, wanted "
+                f"{'a number of processes' if name == OPTIONS[0] else 'an address'}"
             )
         told[name] = found
     return rest, told
@@ -71,11 +74,18 @@ def _local(count: int) -> Iterator[None]:
     distributed = load_dask()
     import dask
 
-    logging.getLogger("distributed").setLevel(logging.ERROR)  # a worker that is started again is no news to a user
-    # Dask would give a worker up for good that is being started again for the second time when this is over
+    # a worker that is started again is no news to a user
+    logging.getLogger("distributed").setLevel(logging.ERROR)
+    # Dask would give a worker up for good that is being started again for the second time when this
+    # is over
     with (
         dask.config.set({"distributed.deploy.lost-worker-timeout": "1h"}),
-        distributed.LocalCluster(n_workers=count, threads_per_worker=1, dashboard_address=":0", silence_logs=logging.CRITICAL) as cluster,
+        distributed.LocalCluster(
+            n_workers=count,
+            threads_per_worker=1,
+            dashboard_address=":0",
+            silence_logs=logging.CRITICAL,
+        ) as cluster,
         distributed.Client(cluster),
     ):
         yield

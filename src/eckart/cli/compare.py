@@ -11,7 +11,13 @@ from eckart.cli.options import CellOptions, TripleOptions, option
 from eckart.cli.shell import Shell
 from eckart.errors import InputError, wrong
 
-METHODS = {"als": "ALS", "ease": "EASE", "slim": "SLIM", "gf-cf": "SpectralFilter", "blend": "Blend"}
+METHODS = {
+    "als": "ALS",
+    "ease": "EASE",
+    "slim": "SLIM",
+    "gf-cf": "SpectralFilter",
+    "blend": "Blend",
+}
 
 
 @options.spread
@@ -19,10 +25,21 @@ def compare(
     file: Annotated[str, typer.Argument(help="The data: triples, one observation a line.")],
     *,
     triples: TripleOptions,
-    methods: Annotated[str, option(help="Which, separated by commas: als, ease, slim, gf-cf, blend (of three of them).")] = "als,ease,slim,gf-cf,blend",
+    methods: Annotated[
+        str,
+        option(
+            help="Which, separated by commas: als, ease, slim, gf-cf, blend (of three of them)."
+        ),
+    ] = "als,ease,slim,gf-cf,blend",
     at: Annotated[int, option(help="Length of the lists.")] = 10,
     held_out: options.HeldOut = None,
-    time: Annotated[str | None, option(help="The column of times: the last entries of every row are hidden, and what is popular of late is compared.")] = None,
+    time: Annotated[
+        str | None,
+        option(
+            help="The column of times: the last entries of every row are hidden, and what is "
+            "popular of late is compared."
+        ),
+    ] = None,
     seed: Annotated[int, option(help="Seed of every random choice.")] = 0,
     engine: options.Engine = "auto",
     threads: options.Threads = None,
@@ -30,9 +47,11 @@ def compare(
     written: CellOptions,
     shell: Shell,
 ) -> None:
-    """Compare recommenders on the same hidden entries, in one table; what is popular is always among them.
+    """Compare recommenders on the same hidden entries, in one table; what is popular is always
+    among them.
 
-    Every method is fitted to the same part of the data and lists the best columns that a row has not seen; the hidden entries say how good the lists are.
+    Every method is fitted to the same part of the data and lists the best columns that a row has
+    not seen; the hidden entries say how good the lists are.
 
     Examples:
 
@@ -40,7 +59,8 @@ def compare(
 
         eckart compare clicks.csv --rows user --columns page --time when
 
-        eckart compare ratings.csv --rows user --columns movie --values rating --methods ease,gf-cf --at 20
+        eckart compare ratings.csv --rows user --columns movie --values rating --methods ease,gf-cf
+        --at 20
     """
     from eckart.cli.attribute_files import times_in
     from eckart.cli.building import held_out_share
@@ -57,17 +77,33 @@ def compare(
         raise wrong("--held-out", share, "a share above 0: the lists are judged by what is hidden")
     source = reading_of(triples, written)
     if not source.long:
-        raise InputError("--rows and --columns are missing, wanted the columns of the file that hold the two ids")
+        raise InputError(
+            "--rows and --columns are missing, wanted the columns of the file that hold the two ids"
+        )
     with shell.phase(f"reading {file}"):
         path = local(file)
         x = source.observed(path, shell)
         times = None if time is None else times_in(source, path, time, x)[0]
     shell.say("data", described(path, x))
-    models = {name: _model(name, x.shape).set_params(engine=on or "auto") for name in dict.fromkeys(names)}
+    models = {
+        name: _model(name, x.shape).set_params(engine=on or "auto") for name in dict.fromkeys(names)
+    }
     found = compared(
-        x, models=models, held_out=share, times=times, at=at, random_state=seed, n_threads=threads, checkpoint=checkpoint
+        x,
+        models=models,
+        held_out=share,
+        times=times,
+        at=at,
+        random_state=seed,
+        n_threads=threads,
+        checkpoint=checkpoint,
     )
-    shell.answer |= {"data": facts(path, x), "best": found.best, "left_out": found.left_out, "table": [row._asdict() for row in found.table]}
+    shell.answer |= {
+        "data": facts(path, x),
+        "best": found.best,
+        "left_out": found.left_out,
+        "table": [row._asdict() for row in found.table],
+    }
     if not shell.json:
         typer.echo(str(found))
 

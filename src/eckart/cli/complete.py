@@ -18,14 +18,28 @@ from eckart.cli.shell import Shell, Targets
 from eckart.errors import InputError, wrong
 
 METHODS = {
-    "biases": "ALS", "als": "ALS", "bayes": "BayesianMF", "soft-impute": "SoftImpute", "svp": "SVP", "svt": "SVT", "exact": "ExactRecovery",
-    "ease": "EASE", "slim": "SLIM", "gf-cf": "SpectralFilter", "blend": "Blend", "series": "TimeFactors",
-}  # fmt: skip
+    "biases": "ALS",
+    "als": "ALS",
+    "bayes": "BayesianMF",
+    "soft-impute": "SoftImpute",
+    "svp": "SVP",
+    "svt": "SVT",
+    "exact": "ExactRecovery",
+    "ease": "EASE",
+    "slim": "SLIM",
+    "gf-cf": "SpectralFilter",
+    "blend": "Blend",
+    "series": "TimeFactors",
+}
 BIASES = ("random_state", "n_threads", "verbose", "engine", "checkpoint", "max_iter")
 """Parameters of the model of biases alone."""
+
+
 @options.spread
 def complete(
-    file: Annotated[str, typer.Argument(help="The data: triples, or a wide table with empty cells.")],
+    file: Annotated[
+        str, typer.Argument(help="The data: triples, or a wide table with empty cells.")
+    ],
     *,
     triples: TripleOptions,
     table: TableOptions,
@@ -44,30 +58,39 @@ def complete(
 ) -> None:
     """Fill in a matrix from the entries that are known, and show how good the answer is.
 
-    Reads triples (one observation a line; say which columns hold row ids, column ids and values) or a wide table with empty cells, from .csv, .tsv,
-    .parquet, .arrow, .xlsx, .jsonl, .npy, .npz or standard input (-); quote a pattern such as 'part-*.parquet' to chain files. Files of triples may be
-    larger than memory.
+    Reads triples (one observation a line; say which columns hold row ids, column ids and values) or
+    a wide table with empty cells, from .csv, .tsv, .parquet, .arrow, .xlsx, .jsonl, .npy, .npz or
+    standard input (-); quote a pattern such as 'part-*.parquet' to chain files. Files of triples
+    may be larger than memory.
 
-    The method is chosen first (unless --method says it), on unseen entries; -k alone chooses the ridge. The error is measured on entries held out of all
-    of that; the model is then fitted to everything.
+    The method is chosen first (unless --method says it), on unseen entries; -k alone chooses the
+    ridge. The error is measured on entries held out of all of that; the model is then fitted to
+    everything.
 
     Examples:
 
-        eckart complete ratings.csv --rows user --columns movie --values rating --model m.safetensors --report report.html
+        eckart complete ratings.csv --rows user --columns movie --values rating --model
+        m.safetensors --report report.html
 
-        eckart complete ratings.csv --rows user --columns movie --values rating -k 16 --pairs wanted.csv --out predicted.parquet
+        eckart complete ratings.csv --rows user --columns movie --values rating -k 16 --pairs
+        wanted.csv --out predicted.parquet
 
-        eckart complete clicks.parquet --rows user --columns page --feedback implicit -k 64 --model m.safetensors
+        eckart complete clicks.parquet --rows user --columns page --feedback implicit -k 64 --model
+        m.safetensors
 
-        eckart complete u.data --rows 0 --columns 1 --values 2 --delimiter tab --no-header --out completed.parquet
+        eckart complete u.data --rows 0 --columns 1 --values 2 --delimiter tab --no-header --out
+        completed.parquet
 
-        eckart complete answers.csv --rows person --columns question --values yes --loss logistic --out chances.csv
+        eckart complete answers.csv --rows person --columns question --values yes --loss logistic
+        --out chances.csv
 
         eckart complete sensors.csv --index station --missing -999 --out filled.csv
 
-        eckart complete flows.csv --rows station --columns hour --values people --method series --forecast 24 --out next_day.csv
+        eckart complete flows.csv --rows station --columns hour --values people --method series
+        --forecast 24 --out next_day.csv
 
-        eckart complete ratings.csv --rows user --columns movie --values rating --row-features users.csv:user --column-features movies.csv:movie
+        eckart complete ratings.csv --rows user --columns movie --values rating --row-features
+        users.csv:user --column-features movies.csv:movie
 
         eckart complete patients.csv --out filled.csv
     """
@@ -82,26 +105,59 @@ def complete(
     to = Targets(out, model, report).check(file)
     check_output(source, out, wanted.pairs, wanted.unknown, wanted.cells)
     share, k = held_out_share(held_out), whole_or(fit.components, "auto")
-    told = {"n_components": k, "loss": fit.loss, "l2": fit.l2, "max_iter": max_iter, "checkpoint": checkpoint, "engine": how.engine_option()}
+    told = {
+        "n_components": k,
+        "loss": fit.loss,
+        "l2": fit.l2,
+        "max_iter": max_iter,
+        "checkpoint": checkpoint,
+        "engine": how.engine_option(),
+    }
     always = {"random_state": how.seed, "n_threads": how.threads, "verbose": shell.bars}
     method, because = fit.settled(max_iter, out)
-    build: Any = None if method == "mixed" else _builder(method, fit.feedback, fit.normalise, told, always)
+    build: Any = (
+        None if method == "mixed" else _builder(method, fit.feedback, fit.normalise, told, always)
+    )
     fit.refuse_targets(method, to)
     wanted.refuse_forecast(method, out)
     file = local(file)
-    plainly = fit.plain and held_out is None and wanted.pairs is None and wanted.cells is None and titles is None
+    plainly = (
+        fit.plain
+        and held_out is None
+        and wanted.pairs is None
+        and wanted.cells is None
+        and titles is None
+    )
     if method == "mixed" and (not plainly or source.long):
         raise InputError(
-            "--method mixed came with options of other methods, wanted a wide table, and -k, --l2, --max-iter, --checkpoint, --out, --model and --report alone"
+            "--method mixed came with options of other methods, wanted a wide table, "
+            "and -k, --l2, --max-iter, --checkpoint, --out, --model and --report alone"
         )
     if method != "mixed":
         refuse_clicks(source, file)
     why = why_mixed(source, file) if method == "auto" and plainly else ""
     if method == "mixed" or why:
-        complete_mixed(source, file, to, {"n_components": k, "l2": fit.l2, "max_iter": max_iter, "checkpoint": checkpoint, **always}, shell, how.plan, why)
+        complete_mixed(
+            source,
+            file,
+            to,
+            {
+                "n_components": k,
+                "l2": fit.l2,
+                "max_iter": max_iter,
+                "checkpoint": checkpoint,
+                **always,
+            },
+            shell,
+            how.plan,
+            why,
+        )
         return
     if source.long and source.values is None and fit.feedback == "explicit":
-        raise InputError("--rows and --columns came without --values, wanted the column of values, or --feedback implicit")
+        raise InputError(
+            "--rows and --columns came without --values, wanted the column of values, "
+            "or --feedback implicit"
+        )
     with shell.phase(f"reading {file}"):
         x = _load(source, file, shell)
         beside = _beside(source, file, x, fit.row_features, fit.column_features, fit.time)
@@ -120,9 +176,12 @@ def complete(
     begin = perf_counter()
     with steps_of(checkpoint, x, build, k, method, how.seed, share, beside) as steps:
         chooser = Chooser(build, k, method, how.seed, how.threads, x.shape, because, beside, steps)
-        judged = measured(shell, lambda: chooser.judge(x, share), held_out, "entries") if share else None
+        judged = (
+            measured(shell, lambda: chooser.judge(x, share), held_out, "entries") if share else None
+        )
         fitted = chooser.final(x, shell.fitting())
-    x = fitted.observed_ if beside else x  # ids that only a file of attributes has are part of the model
+    # ids that only a file of attributes has are part of the model
+    x = fitted.observed_ if beside else x
     told_method = {"method": chooser.because} if chooser.because else {}
     fitted.fit_.plan.update(source.plan(x) | {"rank": chooser.reason} | told_method)
     shell.answer["data"] = facts(file, x)
@@ -132,7 +191,11 @@ def complete(
         fitted.fit_.plan["titles"] = titles
     if model is not None and fitted.fit_.plan.get("ranking") == "auto":
         demand = fitted.demand()
-        fitted.fit_.plan["lists"] = demand.in_words() if demand.informative else "by prediction: entries are missing at random"
+        fitted.fit_.plan["lists"] = (
+            demand.in_words()
+            if demand.informative
+            else "by prediction: entries are missing at random"
+        )
     _summary(fitted, x, judged, chooser, perf_counter() - begin, _command(file, source), shell)
 
     def page() -> Any:
@@ -145,7 +208,9 @@ def complete(
         if wanted.forecast is not None:
             return write_forecast(fitted, source, path, wanted.forecast)
         entries = fitted.observed_ if method == "series" else x
-        return write_cells(fitted, entries, source, path, wanted.pairs, wanted.unknown, wanted.cells)
+        return write_cells(
+            fitted, entries, source, path, wanted.pairs, wanted.unknown, wanted.cells
+        )
 
     shell.finish(fitted, to, write, page)
     steps.end(fitted.fit_.trace)
@@ -155,21 +220,37 @@ def _tell_lists(shell: Shell, words: str) -> None:
     """The methods for implicit feedback and the budget of their comparison, before it begins."""
     from eckart.complete.choose_lists import BUDGET, METHODS
 
-    shell.say("methods", f"{words} {', '.join(METHODS)} on unseen entries takes at most {BUDGET:.0f} s of processor time")
+    shell.say(
+        "methods",
+        f"{words} {', '.join(METHODS)} on unseen entries takes at most {BUDGET:.0f} s "
+        "of processor time",
+    )
 
 
-def _plan(build: Callable[..., Any], x: Any, k: Any, method: str, share: float, beside: dict[str, Any], how: Arithmetic, shell: Shell) -> None:
-    """How long it would take, the choice of the method and the measure on unseen entries included."""
+def _plan(
+    build: Callable[..., Any],
+    x: Any,
+    k: Any,
+    method: str,
+    share: float,
+    beside: dict[str, Any],
+    how: Arithmetic,
+    shell: Shell,
+) -> None:
+    """How long it would take, the choice of the method and the measure on unseen entries
+    included."""
     from eckart.cli.estimate import tell_plan
 
     def unkept(method: str, part: str = "", **more: Any) -> Any:
-        return build(method, **more | {"checkpoint": None})  # a part of the data is no work to go on with
+        # a part of the data is no work to go on with
+        return build(method, **more | {"checkpoint": None})
 
     if method == "auto" and build("als").feedback == "implicit":
         method = "als"
         _tell_lists(shell, "the time of als: the comparison with")
     draws = method in ("auto", "bayes")
-    if draws and how.engine_option() in (None, "auto", "cpu", "plain"):  # of a cluster the traffic is counted as well
+    # of a cluster the traffic is counted as well
+    if draws and how.engine_option() in (None, "auto", "cpu", "plain"):
         from eckart.cli.complete_plan import expected
 
         tell_plan(shell, x, unkept, lambda x, build: expected(x, build, k, method, share, beside))
@@ -185,7 +266,8 @@ def _plan(build: Callable[..., Any], x: Any, k: Any, method: str, share: float, 
 
 
 def _load(source: Any, file: str, shell: Shell) -> Any:
-    """The entries; a table that was probably meant as triples is refused, and the error says how to ask for them."""
+    """The entries; a table that was probably meant as triples is refused, and the error says how to
+    ask for them."""
     from eckart.cli.suspicions import refuse_triples
 
     if not source.long:
@@ -193,15 +275,25 @@ def _load(source: Any, file: str, shell: Shell) -> Any:
     return source.observed(file, shell)
 
 
-def _beside(source: Any, file: str, x: Any, rows: str | None, columns: str | None, time: str | None) -> dict[str, Any]:
+def _beside(
+    source: Any, file: str, x: Any, rows: str | None, columns: str | None, time: str | None
+) -> dict[str, Any]:
     """What a fit is told beside the entries."""
     from eckart.cli.attribute_files import features_in, times_in
 
     out: dict[str, Any] = {}
     if rows is not None:
-        out["row_features"] = features_in(rows, "--row-features", source.rows if source.long else source.index, x.row_index, source)
+        out["row_features"] = features_in(
+            rows,
+            "--row-features",
+            source.rows if source.long else source.index,
+            x.row_index,
+            source,
+        )
     if columns is not None:
-        out["column_features"] = features_in(columns, "--column-features", source.columns, x.column_index, source)
+        out["column_features"] = features_in(
+            columns, "--column-features", source.columns, x.column_index, source
+        )
     if time is not None:
         out["time"] = times_in(source, file, time, x)
     return out
@@ -210,8 +302,8 @@ def _beside(source: Any, file: str, x: Any, rows: str | None, columns: str | Non
 def _builder(
     method: str, feedback: str, normalise: str | None, told: dict[str, Any], always: dict[str, Any]
 ) -> Callable[..., Any]:
-    """``build(method, "held-out")`` is for other work than the answer, with a checkpoint of its own beside it; a method given is checked at once, "auto" has
-    several."""
+    """``build(method, "held-out")`` is for other work than the answer, with a checkpoint of its own
+    beside it; a method given is checked at once, "auto" has several."""
     from eckart.cli.building import builder
     from eckart.complete.compare import biases_only
     from eckart.complete.normalise import KINDS
@@ -225,7 +317,11 @@ def _builder(
         always = always | {"biases": False}
     kept = told["checkpoint"]
     told = told | {"n_components": None}  # the rank comes with each call
-    names = (("als", *ITEM_METHODS) if feedback == "implicit" else ("als", "bayes")) if method == "auto" else (method,)
+    names = (
+        (("als", *ITEM_METHODS) if feedback == "implicit" else ("als", "bayes"))
+        if method == "auto"
+        else (method,)
+    )
     if feedback == "implicit" and method == "auto":  # some of them have no checkpoint
         always, told = always | {"checkpoint": kept}, told | {"checkpoint": None}
     make = {name: builder(name, METHODS, told, **always) for name in names if name != "biases"}
@@ -234,14 +330,22 @@ def _builder(
     )
 
     def build(method: str, part: str = "", members: Iterable[str] = (), **more: Any) -> Any:
-        more |= {"models": {name: make[name](checkpoint=None) for name in members}} if members else {}
-        apart = {} if kept is None or not part else {"checkpoint": kept.with_name(f"{kept.name}.{part}")}
+        more |= (
+            {"models": {name: make[name](checkpoint=None) for name in members}} if members else {}
+        )
+        apart = (
+            {}
+            if kept is None or not part
+            else {"checkpoint": kept.with_name(f"{kept.name}.{part}")}
+        )
         return make[method](**apart | more)
 
     return build
 
 
-def _summary(model: Any, x: Any, judged: Any, chooser: Chooser, seconds: float, command: str, shell: Shell) -> None:
+def _summary(
+    model: Any, x: Any, judged: Any, chooser: Chooser, seconds: float, command: str, shell: Shell
+) -> None:
     from eckart.cli.building import limit_reached
     from eckart.report.complete import rank_of, recovered
 
@@ -258,16 +362,27 @@ def _summary(model: Any, x: Any, judged: Any, chooser: Chooser, seconds: float, 
             shell.say("period", model.fit_.plan["period_reason"])
         else:
             shell.say("recovery", recovered(x, rank, model)[1])
-        shell.answer |= {"components": rank, "rank_reason": chooser.reason, "method_reason": chooser.because}
+        shell.answer |= {
+            "components": rank,
+            "rank_reason": chooser.reason,
+            "method_reason": chooser.because,
+        }
     if judged is not None and not judged.useful:
         tried = {row.method for row in chooser.table if row.error is not None}
         lists = judged.predicted is None
         known = ("ease", "als") if lists else ("auto", "bayes")
-        others = (m for m in known if m not in tried and m != chooser.method and not (tried and m == "auto"))
+        others = (
+            m
+            for m in known
+            if m not in tried and m != chooser.method and not (tried and m == "auto")
+        )
         other = next(others, None)
         words = "the model predicts no better than the plain answers beside it"
         if lists:
-            words, command = "the lists are no better than that of the most popular columns", f"{command} --feedback implicit"
+            words, command = (
+                "the lists are no better than that of the most popular columns",
+                f"{command} --feedback implicit",
+            )
         plain = "how popular columns are is" if lists else "mean and biases are"
         more = f"; run: {command} --method {other}" if other else f": {plain} all there is to say"
         shell.say("beware", words + more)
@@ -276,8 +391,12 @@ def _summary(model: Any, x: Any, judged: Any, chooser: Chooser, seconds: float, 
 
 def _command(file: str, source: Any) -> str:
     """The same command without method and rank, to add others."""
-    told = {name: getattr(source, name) for name in ("rows", "columns", "values", "index", "delimiter")}
-    words = [f"--{name} {shlex.quote(str(value))}" for name, value in told.items() if value is not None]
+    told = {
+        name: getattr(source, name) for name in ("rows", "columns", "values", "index", "delimiter")
+    }
+    words = [
+        f"--{name} {shlex.quote(str(value))}" for name, value in told.items() if value is not None
+    ]
     words += ["--no-header"] if source.header is False else []
     words += [f"--duplicates {source.duplicates}"] if source.duplicates != "error" else []
     words += [f"--missing {shlex.quote(','.join(source.missing))}"] if source.missing else []

@@ -1,4 +1,5 @@
-"""eckart complete of a table with columns of several kinds: categories, yes/no and dates beside numbers."""
+"""eckart complete of a table with columns of several kinds: categories, yes/no and dates beside
+numbers."""
 
 from __future__ import annotations
 
@@ -19,14 +20,21 @@ from eckart.io.tables.other_files import OTHER_TABLES
 from eckart.loading import pa
 
 MOST_COLUMNS = 1000
-"""Of a table of numbers in different units: the model holds the moments of all pairs of columns, 8 MB at this number."""
+"""Of a table of numbers in different units: the model holds the moments of all pairs of columns, 8
+MB at this number."""
 
 
 def why_mixed(source: Reading, file: str) -> str:
-    """What speaks for a table with a loss and a scale for each column, in a file with names that is no list of observations: columns beside the index with
-    yes/no, dates, or texts that repeat; or numbers in different units, of which the largest would decide what is said of the others. "" where nothing does."""
+    """What speaks for a table with a loss and a scale for each column, in a file with names that is
+    no list of observations: columns beside the index with yes/no, dates, or texts that repeat; or
+    numbers in different units, of which the largest would decide what is said of the others. ""
+    where nothing does."""
     head = source.head(file) if not source.long else None
-    if head is None or not head.named or (source.only is None and triples_in(source, file, source.index is not None)):
+    if (
+        head is None
+        or not head.named
+        or (source.only is None and triples_in(source, file, source.index is not None))
+    ):
         return ""
     numbers = []
     for column in head.columns:
@@ -37,7 +45,11 @@ def why_mixed(source: Reading, file: str) -> str:
             continue
         cells = head.rows.column(column.name)
         known = len(cells) - cells.null_count
-        repeats = column.kind == "text" and len(cells.unique()) >= 2 and 2 * len(cells.drop_null().unique()) <= known
+        repeats = (
+            column.kind == "text"
+            and len(cells.unique()) >= 2
+            and 2 * len(cells.drop_null().unique()) <= known
+        )
         if column.kind == "date" or pa.types.is_boolean(cells.type) or repeats:
             return "columns of several kinds, each with a loss of its own"
         if column.kind == "number" and known:
@@ -48,16 +60,21 @@ def why_mixed(source: Reading, file: str) -> str:
 def _in_units(numbers: list[tuple[str, np.ndarray]]) -> str:
     from eckart.reduce.standardise import Units
 
-    if not 2 <= len(numbers) <= MOST_COLUMNS or not all(np.isfinite(cells).all() for _, cells in numbers):
+    if not 2 <= len(numbers) <= MOST_COLUMNS or not all(
+        np.isfinite(cells).all() for _, cells in numbers
+    ):
         return ""
     with np.errstate(over="ignore"):
         spread, mean = (np.array([f(cells) for _, cells in numbers]) for f in (np.std, np.mean))
-    found = Units.of(spread, mean, float(np.finfo(float).eps)) if np.isfinite(spread).all() else None
+    found = (
+        Units.of(spread, mean, float(np.finfo(float).eps)) if np.isfinite(spread).all() else None
+    )
     if found is None or not found.differ:
         return ""
     large, small = numbers[found.largest][0], numbers[found.smallest][0]
     return (
-        f"each column has its own scale: the standard deviation of {large} is {found.ratio:,.0f} times that of {small}"
+        f"each column has its own scale: the standard deviation of {large} is "
+        f"{found.ratio:,.0f} times that of {small}"
     )
 
 
@@ -68,9 +85,14 @@ def _tell_words(head: Any, file: str, shell: Shell) -> None:
     for column in head.columns:
         if column.like is not None:
             shell.note(
-                f"{column.name} is taken for text: its numbers are written like {column.like!r}; save the file with plain digits"
+                f"{column.name} is taken for text: its numbers are written like "
+                f"{column.like!r}; save the file with plain digits"
             )
-    texts = [(c.name, head.rows.column(c.name).unique().to_pylist()) for c in head.columns if c.kind == "text"]
+    texts = [
+        (c.name, head.rows.column(c.name).unique().to_pylist())
+        for c in head.columns
+        if c.kind == "text"
+    ]
     for word in NULLS_IN_TEXT[1:]:
         if found := [name for name, cells in texts if word in cells]:
             more = f" and {len(found) - 3} more" if len(found) > 3 else ""
@@ -78,22 +100,39 @@ def _tell_words(head: Any, file: str, shell: Shell) -> None:
 
 
 def _tell_errors(errors: dict[str, list[float]], shell: Shell) -> None:
-    """What the other cells of its row say of a cell that was held out: the mean over columns, and each column in detail."""
+    """What the other cells of its row say of a cell that was held out: the mean over columns, and
+    each column in detail."""
     if not errors:
         return
     plain, low_rank, whole = (float(np.mean([of[i] for of in errors.values()])) for i in range(3))
-    shell.say("held out", f"error {whole:.3f} (factor model alone {low_rank:.3f}; mean or commonest level {plain:.3f}), the mean over {len(errors)} columns")
+    shell.say(
+        "held out",
+        f"error {whole:.3f} (factor model alone {low_rank:.3f}; mean or commonest level "
+        f"{plain:.3f}), the mean over {len(errors)} columns",
+    )
     for name, of in errors.items():
-        shell.detail(f"  {name}: {of[2]:.3f} (factor model {of[1]:.3f}; mean or commonest level {of[0]:.3f})")
+        shell.detail(
+            f"  {name}: {of[2]:.3f} (factor model {of[1]:.3f}; mean or commonest level {of[0]:.3f})"
+        )
     if worse := [name for name, of in errors.items() if of[2] >= of[0]]:
         more = f" and {len(worse) - 3} more" if len(worse) > 3 else ""
-        shell.note(f"the other columns say nothing of {', '.join(worse[:3])}{more}: filled about as well by the mean or the commonest level")
+        shell.note(
+            f"the other columns say nothing of {', '.join(worse[:3])}{more}: filled "
+            "about as well by the mean or the commonest level"
+        )
 
 
 def complete_mixed(
-    source: Reading, file: str, to: Targets, parameters: dict[str, Any], shell: Shell, plan_only: bool, why: str = ""
+    source: Reading,
+    file: str,
+    to: Targets,
+    parameters: dict[str, Any],
+    shell: Shell,
+    plan_only: bool,
+    why: str = "",
 ) -> None:
-    """Read, fit, say, write: the whole table with its gaps filled, columns in their order and types. Or say how long that would take."""
+    """Read, fit, say, write: the whole table with its gaps filled, columns in their order and
+    types. Or say how long that would take."""
     from eckart import MixedTable
     from eckart.cli.building import limit_reached
     from eckart.io.tables.mixed import mixed_frame
@@ -101,23 +140,34 @@ def complete_mixed(
 
     marks = Marks.of(source.missing)
     with shell.phase(f"reading {file}"):
-        whole = mixed_frame(file, source.delimiter, source.header, marks.words, marks.numbers, source.of_tables)
+        whole = mixed_frame(
+            file, source.delimiter, source.header, marks.words, marks.numbers, source.of_tables
+        )
     table = whole.source
     head = source.head(file)
     _tell_words(head, file, shell)
     counting = (
-        [c.name for c in head.columns if c.kind == "row number"] if head is not None and source.only is None else []
+        [c.name for c in head.columns if c.kind == "row number"]
+        if head is not None and source.only is None
+        else []
     )
     aside = {source.index, source.labels, *source.exclude, *counting}
-    names = [n for n in table.column_names if n not in aside and (source.only is None or n in source.only)]
+    names = [
+        n
+        for n in table.column_names
+        if n not in aside and (source.only is None or n in source.only)
+    ]
     part = table.select(names)
     gaps = sum(int(np.isnan(cells.values).sum()) for cells in whole.columns if cells.name in names)
     if not gaps:
         raise InputError(
-            f"{file} has no empty cell, so there is nothing to complete; say --missing with the mark that stands for a missing entry, or --rows, --columns "
+            f"{file} has no empty cell, so there is nothing to complete; say --missing "
+            "with the mark that stands for a missing entry, or --rows, --columns "
             "and --values if each line is one observation"
         )
-    shell.say("data", f"{called(file)}: {table.num_rows:,} rows x {len(names)} columns, {gaps:,} gaps")
+    shell.say(
+        "data", f"{called(file)}: {table.num_rows:,} rows x {len(names)} columns, {gaps:,} gaps"
+    )
     given = {name: value for name, value in parameters.items() if value is not None}
     if plan_only:
         from eckart.cli.estimate import tell_plan
@@ -143,7 +193,10 @@ def complete_mixed(
     if ends := model.at_the_ends(part):
         some = ", ".join(f"{count:,} of {name}" for name, count in list(ends.items())[:3])
         more = f" and of {len(ends) - 3} more columns" if len(ends) > 3 else ""
-        shell.note(f"filled with the least or largest value that was seen, since what is expected lies beyond: {some}{more}")
+        shell.note(
+            "filled with the least or largest value that was seen, since what is "
+            f"expected lies beyond: {some}{more}"
+        )
     shell.answer["data"] = {
         "file": file,
         "rows": table.num_rows,
@@ -155,7 +208,10 @@ def complete_mixed(
 
     def write(path: Path) -> int:
         filled = model.impute(part)
-        columns = [filled.column(name) if name in names else table.column(name) for name in table.column_names]
+        columns = [
+            filled.column(name) if name in names else table.column(name)
+            for name in table.column_names
+        ]
         return write_long(path, table.column_names, iter([tuple(columns)]))
 
     def page() -> Any:

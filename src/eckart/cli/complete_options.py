@@ -12,7 +12,8 @@ from eckart.cli.shell import Targets
 from eckart.errors import InputError
 
 ITEM_METHODS = ("ease", "slim", "gf-cf", "blend")
-"""Methods whose models hold weights between columns, or blend such models: they rank, they do not predict values."""
+"""Methods whose models hold weights between columns, or blend such models: they rank, they do not
+predict values."""
 
 
 @dataclass
@@ -24,32 +25,45 @@ class FitOptions:
     method: Annotated[
         str,
         option(
-            help="auto (biases, als and bayes compared on unseen entries, within a minute; with --feedback implicit als, ease, slim, gf-cf and blend), "
+            help="auto (biases, als and bayes compared on unseen entries, within a minute; "
+            "with --feedback implicit als, ease, slim, gf-cf and blend), "
             "als, bayes, biases, soft-impute, svp, svt or exact; "
-            "series where columns are times; mixed for a wide table with categories, yes/no or dates beside numbers, or numbers in different units (auto "
+            "series where columns are times; mixed for a wide table with categories, "
+            "yes/no or dates beside numbers, or numbers in different units (auto "
             "takes it for such a table); "
             "ease, slim, gf-cf or blend (of als, ease and gf-cf) with --feedback implicit."
         ),
     ] = "auto"
     components: Annotated[
         str,
-        option("--components", "-k", help="The rank: a number, or auto (several fits, chosen on unseen entries)."),
+        option(
+            "--components",
+            "-k",
+            help="The rank: a number, or auto (several fits, chosen on unseen entries).",
+        ),
     ] = "auto"
     feedback: Annotated[
-        str, option(help="explicit (values are measurements) or implicit (values are strengths; absent is a weak no).")
+        str,
+        option(
+            help="explicit (values are measurements) or implicit (values are strengths; "
+            "absent is a weak no)."
+        ),
     ] = "explicit"
     loss: Annotated[
         str | None,
         option(
-            help="What the values are, for als and soft-impute: logistic (yes/no as 1 and 0), ordered (grades), poisson (counts), huber or absolute "
-            "(a few wild numbers); squared if not given. Predictions are probabilities, expected grades, rates."
+            help="What the values are, for als and soft-impute: logistic (yes/no as 1 and "
+            "0), ordered (grades), poisson (counts), huber or absolute "
+            "(a few wild numbers); squared if not given. Predictions are probabilities, "
+            "expected grades, rates."
         ),
     ] = None
     l2: Annotated[float | None, option(help="The ridge of als.")] = None
     normalise: Annotated[
         str | None,
         option(
-            help="Taken out before the fit and put back after: column, row, both, bias, global (als: instead of learned biases)."
+            help="Taken out before the fit and put back after: column, row, both, bias, "
+            "global (als: instead of learned biases)."
         ),
     ] = None
     row_features: RowFeatures = None
@@ -65,12 +79,22 @@ class FitOptions:
     def settled(self, max_iter: int | None, out: Path | None) -> tuple[str, str]:
         """The method, where "auto" leaves no choice, and why."""
         features = {"--row-features": self.row_features, "--column-features": self.column_features}
-        told: dict[str, Any] = {"--loss": self.loss, "--l2": self.l2, "--normalise": self.normalise, "--max-iter": max_iter} | features
+        told: dict[str, Any] = {
+            "--loss": self.loss,
+            "--l2": self.l2,
+            "--normalise": self.normalise,
+            "--max-iter": max_iter,
+        } | features
         named = [name for name, value in features.items() if value is not None]
         if self.method not in ("auto", "als", "bayes") and (named or self.time is not None):
-            raise InputError(f"--method {self.method} came with {(*named, '--time')[0]}, wanted als or bayes, which know attributes")
+            raise InputError(
+                f"--method {self.method} came with {(*named, '--time')[0]}, wanted als "
+                "or bayes, which know attributes"
+            )
         if self.time is not None and (self.method == "als" or self.feedback == "implicit"):
-            raise InputError(f"--time {self.time} came, wanted --method bayes, which has bins of time")
+            raise InputError(
+                f"--time {self.time} came, wanted --method bayes, which has bins of time"
+            )
         if self.method != "auto":
             return self.method, ""
         if self.time is not None:
@@ -84,12 +108,15 @@ class FitOptions:
         """Files that the method has nothing to write to."""
         if method in ITEM_METHODS and (self.feedback != "implicit" or to.out is not None):
             raise InputError(
-                f"--method {method} came with --out or --feedback {self.feedback}, wanted --feedback implicit, --model and --report: it ranks columns and "
+                f"--method {method} came with --out or --feedback {self.feedback}, "
+                "wanted --feedback implicit, --model and --report: it ranks columns "
+                "and "
                 "predicts no values; eckart recommend writes its lists"
             )
         if method == "series" and (to.report is not None or self.feedback != "explicit"):
             raise InputError(
-                "--method series came with --report or --feedback implicit, wanted neither: it has no page, and its values are measurements"
+                "--method series came with --report or --feedback implicit, wanted "
+                "neither: it has no page, and its values are measurements"
             )
 
 
@@ -101,23 +128,43 @@ class WantedCells:
 
     pairs: Annotated[
         str | None,
-        option(metavar="FILE", help="Write only these cells of triples: a file with the same two columns of ids."),
+        option(
+            metavar="FILE",
+            help="Write only these cells of triples: a file with the same two columns of ids.",
+        ),
     ] = None
-    unknown: Annotated[str, option(help="An id in --pairs that was not in the data: raise, mean or nan.")] = "raise"
+    unknown: Annotated[
+        str, option(help="An id in --pairs that was not in the data: raise, mean or nan.")
+    ] = "raise"
     cells: Annotated[
-        str | None, option(help="Which cells of triples to write: all (observed ones as they are) or unobserved.")
+        str | None,
+        option(
+            help="Which cells of triples to write: all (observed ones as they are) or unobserved."
+        ),
     ] = None
     forecast: Annotated[
         int | None,
-        option(help="With --method series: write the next so many times, with intervals, instead of the table.", min=1),
+        option(
+            help="With --method series: write the next so many times, with intervals, "
+            "instead of the table.",
+            min=1,
+        ),
     ] = None
-    all_cells: Annotated[bool, option("--all-cells", help="Write however many cells there are.")] = False
+    all_cells: Annotated[
+        bool, option("--all-cells", help="Write however many cells there are.")
+    ] = False
 
     def refuse_forecast(self, method: str, out: Path | None) -> None:
         """Times to come, where there are none."""
         if self.forecast is None:
             return
         if method != "series":
-            raise InputError(f"--forecast {self.forecast} came with --method {method}, wanted --method series: columns must be times")
+            raise InputError(
+                f"--forecast {self.forecast} came with --method {method}, wanted "
+                "--method series: columns must be times"
+            )
         if out is None or self.pairs is not None or self.cells is not None:
-            raise InputError(f"--forecast {self.forecast} came without --out, or with --pairs or --cells, wanted --out alone: the file for the next times")
+            raise InputError(
+                f"--forecast {self.forecast} came without --out, or with --pairs or "
+                "--cells, wanted --out alone: the file for the next times"
+            )

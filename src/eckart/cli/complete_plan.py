@@ -1,9 +1,11 @@
-"""How long ``eckart complete`` will take where it samples: from the time of a few sweeps and of one fit, without the comparison, the chains and the tuning
-themselves.
+"""How long ``eckart complete`` will take where it samples: from the time of a few sweeps and of one
+fit, without the comparison, the chains and the tuning themselves.
 
-A fit of ``BayesianMF`` takes a + b S seconds, S being its sweeps: a and b follow from fits of a few sweeps (``estimate``). The comparison of methods
-(``complete.compare``) is then the sum of what it would do, less what its budget leaves out; behind it come the fit that is measured and the fit to everything.
-Which method will be taken is not known before, so the longest is counted. Chains that do not agree go on, which nobody can foresee either.
+A fit of ``BayesianMF`` takes a + b S seconds, S being its sweeps: a and b follow from fits of a few
+sweeps (``estimate``). The comparison of methods (``complete.compare``) is then the sum of what it
+would do, less what its budget leaves out; behind it come the fit that is measured and the fit to
+everything. Which method will be taken is not known before, so the longest is counted. Chains that
+do not agree go on, which nobody can foresee either.
 """
 
 from __future__ import annotations
@@ -26,10 +28,18 @@ from eckart.complete.compare import (
 FEW, MORE = 2, 12
 """Sweeps before the first state of the two fits from which the time of a sweep follows."""
 SWEPT, USUAL = 5, 20
-"""Sweeps of ``ALS`` that are timed, and those that a fit takes about: it stops by itself, and starts of tuning are warm."""
+"""Sweeps of ``ALS`` that are timed, and those that a fit takes about: it stops by itself, and
+starts of tuning are warm."""
 
 
-def expected(x: Any, build: Callable[..., Any], k: int | None, method: str, share: float, beside: dict[str, Any]) -> dict[str, Any]:
+def expected(
+    x: Any,
+    build: Callable[..., Any],
+    k: int | None,
+    method: str,
+    share: float,
+    beside: dict[str, Any],
+) -> dict[str, Any]:
     """As ``estimate``; ``build(method, **parameters)`` makes an estimator without a checkpoint."""
     rank = max(1, min(16, *x.shape)) if k is None else k
     found: list[dict[str, Any]] = []
@@ -38,7 +48,10 @@ def expected(x: Any, build: Callable[..., Any], k: int | None, method: str, shar
         found.append(estimate(x, lambda part: model.fit(part, **more)))
         return found[-1]["seconds"] - found[-1]["loading"]
 
-    few, more = (build("bayes", n_components=rank, n_samples=2, burn_in=sweeps, thin=1) for sweeps in (FEW, MORE))
+    few, more = (
+        build("bayes", n_components=rank, n_samples=2, burn_in=sweeps, thin=1)
+        for sweeps in (FEW, MORE)
+    )
     little = seconds(few, **beside)
     sweep = max(0.0, seconds(more, **beside) - little) / (sweeps_of(more) - sweeps_of(few))
     fixed = max(0.0, little - sweep * sweeps_of(few))
@@ -54,10 +67,15 @@ def expected(x: Any, build: Callable[..., Any], k: int | None, method: str, shar
         else:
             answer = als
         first += CANDIDATES * als if first + CANDIDATES * als < BUDGET else 0.0
-        rounds = min(-(-ENOUGH // max(1, x.nnz // 10)), ROUNDS, int(SMALL_SHARE * BUDGET / max(first, 1e-9)))
+        rounds = min(
+            -(-ENOUGH // max(1, x.nnz // 10)), ROUNDS, int(SMALL_SHARE * BUDGET / max(first, 1e-9))
+        )
         first *= max(1, rounds)
     total = sum(one["loading"] for one in found) + first + answer * (2 if share else 1)
     return {
-        "seconds": total, "compiling": sum(one["compiling"] for one in found), "loading": sum(one["loading"] for one in found),
-        "measured_rows": min(one["measured_rows"] for one in found), "rows": found[0]["rows"],
-    }  # fmt: skip
+        "seconds": total,
+        "compiling": sum(one["compiling"] for one in found),
+        "loading": sum(one["loading"] for one in found),
+        "measured_rows": min(one["measured_rows"] for one in found),
+        "rows": found[0]["rows"],
+    }

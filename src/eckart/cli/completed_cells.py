@@ -23,18 +23,23 @@ BLOCK_BYTES = 2**23
 """Bytes of a block of predictions: memory stays small however large the table is."""
 
 
-def check_output(source: Reading, out: Path | None, pairs: str | None, unknown: str, cells: str | None) -> None:
+def check_output(
+    source: Reading, out: Path | None, pairs: str | None, unknown: str, cells: str | None
+) -> None:
     """Refuse what cannot be written before anything is read."""
     if unknown not in ("raise", "mean", "nan"):
         raise wrong("--unknown", unknown, "raise, mean or nan")
     if cells not in (None, "all", "unobserved"):
-        raise wrong("--cells", cells, "all or unobserved; cells of a file are asked for with --pairs")
+        raise wrong(
+            "--cells", cells, "all or unobserved; cells of a file are asked for with --pairs"
+        )
     for name, value in (("--pairs", pairs), ("--cells", cells)):
         if value is not None and out is None:
             raise InputError(f"{name} {value} came without --out, wanted a file to write to")
         if value is not None and not source.long:
             raise InputError(
-                f"{name} {value} came for a wide table, wanted --rows and --columns: a wide table is written whole"
+                f"{name} {value} came for a wide table, wanted --rows and --columns: a "
+                "wide table is written whole"
             )
     if pairs is not None and cells is not None:
         raise InputError("--pairs and --cells came, wanted one of them")
@@ -53,13 +58,20 @@ def check_cells(shape: tuple[int, int], cells: str | None, all_cells: bool) -> N
         return
     ask = "--cells all" if count <= MOST_CELLS and cells is None else "--all-cells"
     raise InputError(
-        f"--out came for {shape[0]:,} x {shape[1]:,} = {count:,} cells; name the cells wanted with --pairs FILE, keep the model with --model and "
+        f"--out came for {shape[0]:,} x {shape[1]:,} = {count:,} cells; name the cells "
+        "wanted with --pairs FILE, keep the model with --model and "
         f"use eckart recommend, or say {ask} to write every one"
     )
 
 
 def write_cells(
-    model: Any, x: Any, source: Reading, out: Path, pairs: str | None, unknown: str, cells: str | None
+    model: Any,
+    x: Any,
+    source: Reading,
+    out: Path,
+    pairs: str | None,
+    unknown: str,
+    cells: str | None,
 ) -> int:
     if pairs is not None:
         return write_long(out, source.names, _asked(model, source, pairs, unknown))
@@ -67,14 +79,26 @@ def write_cells(
     if source.long:
         return write_long(out, source.names, _cells(model, x, keep, cells == "unobserved"))
     labelled = model.row_ids.labels is not None
-    blocks = ((block, ids if labelled else None) for ids, block in model.complete(keep=keep, block_bytes=BLOCK_BYTES))
-    return write_table(out, [str(c) for c in model.get_feature_names_out()], blocks, source.names[0])
+    blocks = (
+        (block, ids if labelled else None)
+        for ids, block in model.complete(keep=keep, block_bytes=BLOCK_BYTES)
+    )
+    return write_table(
+        out, [str(c) for c in model.get_feature_names_out()], blocks, source.names[0]
+    )
 
 
 def write_forecast(model: Any, source: Reading, out: Path, steps: int) -> int:
-    """One line for each row and each of the next times: what is expected, its standard deviation, and the ends of the 90 % interval."""
+    """One line for each row and each of the next times: what is expected, its standard deviation,
+    and the ends of the 90 % interval."""
     found = model.forecast(steps).to_table()
-    names = [*(source.names[:2] if source.long else ("row", "column")), "mean", "std", "low", "high"]
+    names = [
+        *(source.names[:2] if source.long else ("row", "column")),
+        "mean",
+        "std",
+        "low",
+        "high",
+    ]
     labels = (label_array(found[side]) for side in ("row", "column"))
     return write_long(out, names, iter([(*labels, *(found[name] for name in names[2:]))]))
 
@@ -82,14 +106,20 @@ def write_forecast(model: Any, source: Reading, out: Path, steps: int) -> int:
 def _cells(model: Any, x: Any, keep: bool, unobserved: bool) -> Iterator[tuple[Any, ...]]:
     """Every cell (or every unobserved one) as blocks of row ids, column ids and values."""
     n, m = x.shape
-    rows, columns = label_array(model.row_ids.names(np.arange(n))), label_array(model.column_ids.names(np.arange(m)))
+    rows, columns = (
+        label_array(model.row_ids.names(np.arange(n))),
+        label_array(model.column_ids.names(np.arange(m))),
+    )
     first = 0
     for _, block in model.complete(keep=keep, block_bytes=BLOCK_BYTES):
         count = len(block)
         wanted = np.ones(block.shape, bool)
         if unobserved:
             part = slice(x.indptr[first], x.indptr[first + count])
-            wanted[np.repeat(np.arange(count), np.diff(x.indptr[first : first + count + 1])), x.indices[part]] = False
+            wanted[
+                np.repeat(np.arange(count), np.diff(x.indptr[first : first + count + 1])),
+                x.indices[part],
+            ] = False
         i, j = np.nonzero(wanted)
         yield rows.take(_positions(first + i)), columns.take(_positions(j)), block[wanted]
         first += count

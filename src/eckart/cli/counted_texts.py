@@ -1,4 +1,5 @@
-"""Text for eckart explain and certify: files into counts, vocabularies, stop words; and the same counts again for a saved model."""
+"""Text for eckart explain and certify: files into counts, vocabularies, stop words; and the same
+counts again for a saved model."""
 
 from __future__ import annotations
 
@@ -19,19 +20,28 @@ from eckart.matrix import Matrix
 
 def is_text(file: str, reading: Reading) -> bool:
     """Whether a source is text: a column was named, or it is a folder or a file of texts."""
-    return reading.text is not None or (holds_text(file) and not (Path(file).is_dir() and images_in(file)))
+    return reading.text is not None or (
+        holds_text(file) and not (Path(file).is_dir() and images_in(file))
+    )
 
 
 def counted(file: str, reading: Reading, **choice: Any) -> Corpus:
     """Text as counts; the column of labels names the documents where there is no index."""
     if reading.only is not None:
-        raise InputError(f"--only {','.join(reading.only)} came for text, wanted --text for the column of text")
+        raise InputError(
+            f"--only {','.join(reading.only)} came for text, wanted --text for the column of text"
+        )
     told = reading.of_text()
     if reading.labels is not None and told["index"] not in (None, reading.labels):
         raise InputError(
-            f"--index {reading.index} and --labels {reading.labels} came, wanted one of them: both name the documents"
+            f"--index {reading.index} and --labels {reading.labels} came, wanted one of "
+            "them: both name the documents"
         )
-    return corpus(file, **told | {"index": told["index"] if told["index"] is not None else reading.labels}, **choice)
+    return corpus(
+        file,
+        **told | {"index": told["index"] if told["index"] is not None else reading.labels},
+        **choice,
+    )
 
 
 def counted_for(model: Any, data: str, reading: Reading) -> Matrix:
@@ -46,7 +56,12 @@ def counted_for(model: Any, data: str, reading: Reading) -> Matrix:
 def chosen_words(words: Any) -> dict[str, Any]:
     """The options of ``eckart explain`` that choose words, as ``corpus`` takes them."""
     least, most = frequency("--min-df", words.min_df), frequency("--max-df", words.max_df)
-    return {"min_df": least, "max_df": most, "max_features": words.max_features, "stop_words": stop_words_of(words.stop_words)}
+    return {
+        "min_df": least,
+        "max_df": most,
+        "max_features": words.max_features,
+        "stop_words": stop_words_of(words.stop_words),
+    }
 
 
 def words_in(file: str | None) -> list[str] | None:
@@ -60,10 +75,13 @@ def words_in(file: str | None) -> list[str] | None:
 
 
 def guided(file: str | None) -> dict[int, list[str]] | None:
-    """Words that lean topics, the first line for the first topic; a blank line leaves a topic alone."""
+    """Words that lean topics, the first line for the first topic; a blank line leaves a topic
+    alone."""
     if file is None:
         return None
-    found = {z: line.split() for z, (_, line) in enumerate(Documents(file, lines=True)) if line.split()}
+    found = {
+        z: line.split() for z, (_, line) in enumerate(Documents(file, lines=True)) if line.split()
+    }
     if not found:
         raise FileError(f"{file} holds no word, wanted words of a topic on each line")
     return found
@@ -76,7 +94,10 @@ def stop_words_of(text: str) -> Any:
     if text in LISTS:
         return text
     if not Path(text).is_file():
-        raise FileError(f"--stop-words {text} came, wanted {', '.join(LISTS)}, none, or a file of one word a line")
+        raise FileError(
+            f"--stop-words {text} came, wanted {', '.join(LISTS)}, none, or a file of "
+            "one word a line"
+        )
     return words_in(text)
 
 

@@ -1,7 +1,9 @@
-"""--from, --sql and --to: any verb that reads a file reads a database, and any that writes a table writes one.
+"""--from, --sql and --to: any verb that reads a file reads a database, and any that writes a table
+writes one.
 
-The answer of the query is kept in a temporary file while the verb runs: a verb passes over its data more than once (to measure the error, to fit, to report),
-and rows could change in between. What the verb writes reaches the database in one transaction at the end.
+The answer of the query is kept in a temporary file while the verb runs: a verb passes over its data
+more than once (to measure the error, to fit, to report), and rows could change in between. What the
+verb writes reaches the database in one transaction at the end.
 """
 
 from __future__ import annotations
@@ -23,36 +25,47 @@ From = Annotated[
     str | None,
     typer.Option(
         "--from",
-        help="A database to read instead of FILE: a DuckDB or SQLite file, or an address such as postgresql://host/shop.",
+        help="A database to read instead of FILE: a DuckDB or SQLite file, or an address "
+        "such as postgresql://host/shop.",
     ),
 ]
 Sql = Annotated[
     str | None,
     typer.Option(
         "--sql",
-        help="With --from: the query whose answer is the data, such as 'select user, item, stars from ratings'.",
+        help="With --from: the query whose answer is the data, such as 'select user, item, "
+        "stars from ratings'.",
     ),
 ]
 To = Annotated[
     str | None,
-    typer.Option("--to", help="Write the table to a database instead of --out, such as shop.duckdb:recommendations."),
+    typer.Option(
+        "--to",
+        help="Write the table to a database instead of --out, such as shop.duckdb:recommendations.",
+    ),
 ]
 IfExists = Annotated[
-    str, typer.Option("--if-exists", help="With --to: error, replace or append where the table is there already.")
+    str,
+    typer.Option(
+        "--if-exists", help="With --to: error, replace or append where the table is there already."
+    ),
 ]
 
 VERBS = ("reduce", "complete", "explain", "recommend")
 
 
 def with_database(verb: Callable[..., None]) -> Callable[..., None]:
-    """The verb with the options of databases, where it reads a file or writes a table; other verbs are left as they are."""
+    """The verb with the options of databases, where it reads a file or writes a table; other verbs
+    are left as they are."""
     if verb.__name__ not in VERBS:
         return verb
     signature = inspect.signature(verb, eval_str=True)
     known = dict(signature.parameters)
     reads = "file" in known
     if reads:
-        known["file"] = known["file"].replace(annotation=_optional(known["file"].annotation), default=None)
+        known["file"] = known["file"].replace(
+            annotation=_optional(known["file"].annotation), default=None
+        )
     named: dict[str, tuple[Any, Any]] = {"from_": (From, None), "sql": (Sql, None)} if reads else {}
     named |= {"to": (To, None), "if_exists": (IfExists, "error")}
     added = [
@@ -102,10 +115,13 @@ def _optional(annotation: Any) -> Any:
 def _check_source(file: str | None, from_: str | None, sql: str | None) -> None:
     if (file is None) == (from_ is None):
         came = "neither the argument FILE nor --from" if file is None else f"{file} and --from"
-        raise InputError(f"{came} came, wanted one of them: a file of data, or a database with --sql")
+        raise InputError(
+            f"{came} came, wanted one of them: a file of data, or a database with --sql"
+        )
     if (from_ is None) != (sql is None):
         raise InputError(
-            f"{'--sql' if from_ is None else '--from'} came alone, wanted --from and --sql: a database and a query of it"
+            f"{'--sql' if from_ is None else '--from'} came alone, wanted --from and "
+            "--sql: a database and a query of it"
         )
 
 
@@ -183,7 +199,9 @@ class _Places:
 
         place, table, if_exists, spool = self.to
         if not spool.exists():
-            raise InputError(f"--to {shown(place)}:{table} came, but this question writes no table; leave it out")
+            raise InputError(
+                f"--to {shown(place)}:{table} came, but this question writes no table; leave it out"
+            )
         rows = write_sql(place, table, arrow_batches(spool, arrow_head(spool)[0].names), if_exists)
         if not quiet:
             typer.echo(f"{'to':<10} table {table} of {shown(place)} ({rows:,} rows)")

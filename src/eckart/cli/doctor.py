@@ -8,7 +8,8 @@ from eckart.cli.shell import Shell
 
 @options.spread
 def doctor(*, shell: Shell) -> None:
-    """Say what this installation runs on: versions, threads, BLAS, free memory, compiled kernels, and extras that are missing, with the line to install them.
+    """Say what this installation runs on: versions, threads, BLAS, free memory, compiled kernels,
+    and extras that are missing, with the line to install them.
 
     Put its answer into a report of a problem.
 

@@ -1,8 +1,11 @@
-"""How long a fit will take: the command's own work, done on a few rows of the data and on twice as many, until the time can be read off.
+"""How long a fit will take: the command's own work, done on a few rows of the data and on twice as
+many, until the time can be read off.
 
-With t(s) the time for s rows, T(N) = t(s) + (t(s) - t(s / 2)) (N - s) / (s / 2): what does not grow with the rows is counted once. The first fit of a
-process takes longer than the next of the same size: packages and compiled kernels are loaded. A run has to wait for that too, so it is part of the answer.
-Kernels that had to be compiled are there for the run itself and are told apart. No constant of any machine is needed.
+With t(s) the time for s rows, T(N) = t(s) + (t(s) - t(s / 2)) (N - s) / (s / 2): what does not grow
+with the rows is counted once. The first fit of a process takes longer than the next of the same
+size: packages and compiled kernels are loaded. A run has to wait for that too, so it is part of the
+answer. Kernels that had to be compiled are there for the run itself and are told apart. No constant
+of any machine is needed.
 """
 
 from __future__ import annotations
@@ -24,15 +27,19 @@ from eckart.matrix import Counts, Dense, Observed
 FIRST_ROWS = 128
 """Rows of the first fit: enough for every method to run, few enough to cost nothing."""
 SHORT_SECONDS, LONG_SECONDS = 0.4, 2.0
-"""A fit below the first may be made of overheads, and does not tell the time of more rows; one above the second is long enough to be the last."""
+"""A fit below the first may be made of overheads, and does not tell the time of more rows; one
+above the second is long enough to be the last."""
 AGAIN_SECONDS = 1.0
-"""A fit below this is timed twice, the least counting: loading numba alone takes half a second or more."""
+"""A fit below this is timed twice, the least counting: loading numba alone takes half a second or
+more."""
 PART = 1 / 8
-"""Share of the rows from which a fit that is not short tells the time of all of them: what grows slower than the rows has shown itself by then."""
+"""Share of the rows from which a fit that is not short tells the time of all of them: what grows
+slower than the rows has shown itself by then."""
 
 
 def part_of(x: Any, rows: int) -> Any:
-    """Some rows of the data, evenly spaced (of a stream and of text: the first), as the same kind of matrix."""
+    """Some rows of the data, evenly spaced (of a stream and of text: the first), as the same kind
+    of matrix."""
     if hasattr(x, "pointers"):  # sentences
         end = x.pointers[rows]
         return replace(x, ids=x.ids[:end], pointers=x.pointers[: rows + 1])
@@ -48,17 +55,24 @@ def part_of(x: Any, rows: int) -> Any:
 
 
 def estimate(x: Any, work: Callable[[Any], Any]) -> dict[str, Any]:
-    """Seconds that ``work`` would take on all rows, those of compiling, and the rows it was measured on."""
+    """Seconds that ``work`` would take on all rows, those of compiling, and the rows it was
+    measured on."""
     total = len(x) if hasattr(x, "pointers") else x.shape[0]
     if total is None:
-        raise InputError("the number of rows of this file is not known before it is read; there is no plan for it")
+        raise InputError(
+            "the number of rows of this file is not known before it is read; there is "
+            "no plan for it"
+        )
     rows, times, sent = min(FIRST_ROWS, total), {}, {}
     begin, known = time.perf_counter(), set(sys.modules)
     from numba.core.event import TimingListener, install_listener
 
     imported, spent = time.perf_counter() - begin, TimingListener()
     begin = time.perf_counter()
-    with install_listener("numba:compile", spent), contextlib.suppress(InputError):  # too few rows for some methods: try more
+    with (
+        install_listener("numba:compile", spent),
+        contextlib.suppress(InputError),
+    ):  # too few rows for some methods: try more
         work(part_of(x, rows))
     first = time.perf_counter() - begin
     compiling = spent.duration if spent.done else 0.0
@@ -71,7 +85,8 @@ def estimate(x: Any, work: Callable[[Any], Any]) -> dict[str, Any]:
             later += extra if set(sys.modules) - before else 0.0
         long = times.get(rows, 0.0)
         if rows >= total or (
-            len(times) > 1 and (long > LONG_SECONDS or (long > SHORT_SECONDS and rows >= PART * total))
+            len(times) > 1
+            and (long > LONG_SECONDS or (long > SHORT_SECONDS and rows >= PART * total))
         ):
             break
         rows = min(2 * rows, total)
@@ -85,28 +100,53 @@ def estimate(x: Any, work: Callable[[Any], Any]) -> dict[str, Any]:
         return high + max(0.0, high - low) / max(1, b - a) * (total - b)
 
     seconds = loading + at_all(times.get(a, 0.0), times[b])
-    found = {"seconds": seconds, "compiling": compiling, "loading": loading, "measured_rows": b, "rows": total}
+    found = {
+        "seconds": seconds,
+        "compiling": compiling,
+        "loading": loading,
+        "measured_rows": b,
+        "rows": total,
+    }
     if not sent[b].passes:
         return found | ({"passes": 0, "network_bytes": 0.0} if sent[b].stayed else {})
     small = sent.get(a, Traffic())
-    return found | _on_cluster(x, sent[b].passes, *(at_all(getattr(small, name), getattr(sent[b], name)) for name in ("moved", "shared", "held")))
+    return found | _on_cluster(
+        x,
+        sent[b].passes,
+        *(
+            at_all(getattr(small, name), getattr(sent[b], name))
+            for name in ("moved", "shared", "held")
+        ),
+    )
 
 
 def _has_kernels(modules: set[str]) -> bool:
-    """Whether one of these modules holds a kernel, so that a run by itself would have had to load numba for it."""
+    """Whether one of these modules holds a kernel, so that a run by itself would have had to load
+    numba for it."""
     from numba.core.dispatcher import Dispatcher
 
-    return any(isinstance(thing, Dispatcher) for name in modules if name.startswith("eckart.") for thing in vars(sys.modules[name]).values())
+    return any(
+        isinstance(thing, Dispatcher)
+        for name in modules
+        if name.startswith("eckart.")
+        for thing in vars(sys.modules[name]).values()
+    )
 
 
 def _on_cluster(x: Any, passes: int, moved: float, shared: float, held: float) -> dict[str, Any]:
-    """Passes over the data, bytes through the network, and memory: of a worker, which holds a block three times over (as it came, as it is placed, and what is
-    made of it) beside what all blocks share; and of this process, which holds the data and the rows of a pass, old and new."""
+    """Passes over the data, bytes through the network, and memory: of a worker, which holds a block
+    three times over (as it came, as it is placed, and what is made of it) beside what all blocks
+    share; and of this process, which holds the data and the rows of a pass, old and new."""
     stored = _stored(x)
     in_file = isinstance(x, Dense) and isinstance(x.values, np.memmap)
     block = stored / blocks_of(stored, in_file)
     here = 2 * held + shared + (stored if not isinstance(x, Dense) or x.in_memory else 0.0)
-    return {"passes": passes, "network_bytes": moved, "worker_bytes": 3 * block + 2 * shared, "client_bytes": here}
+    return {
+        "passes": passes,
+        "network_bytes": moved,
+        "worker_bytes": 3 * block + 2 * shared,
+        "client_bytes": here,
+    }
 
 
 def _stored(x: Any) -> float:
@@ -120,7 +160,8 @@ def _stored(x: Any) -> float:
 
 
 def _timed(x: Any, rows: int, work: Callable[[Any], Any], traffic: Traffic) -> tuple[float, float]:
-    """Seconds of a fit of so many rows, and by how many more its first run took, where it was short and run again."""
+    """Seconds of a fit of so many rows, and by how many more its first run took, where it was short
+    and run again."""
     part, seconds = part_of(x, rows), list[float]()
     while not seconds or (len(seconds) < 2 and seconds[0] <= AGAIN_SECONDS):
         vars(traffic).update(vars(Traffic(traffic.times)))  # of one fit, however often it is timed
@@ -130,19 +171,36 @@ def _timed(x: Any, rows: int, work: Callable[[Any], Any], traffic: Traffic) -> t
     return min(seconds), seconds[0] - min(seconds)
 
 
-def tell_plan(shell: Shell, x: Any, work: Callable[[Any], Any], by: Callable[..., dict[str, Any]] = estimate) -> dict[str, Any]:
+def tell_plan(
+    shell: Shell, x: Any, work: Callable[[Any], Any], by: Callable[..., dict[str, Any]] = estimate
+) -> dict[str, Any]:
     """The estimate, printed; ``by`` is another way to it."""
     with shell.phase("measuring a part of the work"):
         found = by(x, work)
-    part = "all" if found["measured_rows"] == found["rows"] else f"{found['measured_rows']:,} of {found['rows']:,}"
+    part = (
+        "all"
+        if found["measured_rows"] == found["rows"]
+        else f"{found['measured_rows']:,} of {found['rows']:,}"
+    )
     shell.say("estimate", f"{lasting(found['seconds'])} for the fit, measured on {part} rows")
     if found["compiling"] > 0:
-        shell.say("", f"kernels were compiled for it in {lasting(found['compiling'])}, once on this machine")
+        shell.say(
+            "",
+            f"kernels were compiled for it in {lasting(found['compiling'])}, once on this machine",
+        )
     if found.get("passes") == 0:
         shell.say("cluster", "not used: the data are one block, which stays in this process")
     elif "passes" in found:
-        shell.say("cluster", f"{found['passes']:,} passes over the data, {_bytes(found['network_bytes'])} through the network")
-        shell.say("", f"about {_bytes(found['worker_bytes'])} of memory in a worker and {_bytes(found['client_bytes'])} here, beside Python itself")
+        shell.say(
+            "cluster",
+            f"{found['passes']:,} passes over the data, "
+            f"{_bytes(found['network_bytes'])} through the network",
+        )
+        shell.say(
+            "",
+            f"about {_bytes(found['worker_bytes'])} of memory in a worker and "
+            f"{_bytes(found['client_bytes'])} here, beside Python itself",
+        )
     shell.answer["plan"] = found
     return found
 

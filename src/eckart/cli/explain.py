@@ -24,7 +24,8 @@ DEFAULT, CANDIDATES = 20, (5, 10, 20, 40, 80)
 EMPTY = 5e-4
 """Share of the words or rows below which a topic or a component would be shown as 0.0 %."""
 LONG = 3e6
-"""Rows times squared columns from which the choice of a mixture is announced: 21,699 x 19 (8e6) with gaps took more than a minute of processor time."""
+"""Rows times squared columns from which the choice of a mixture is announced: 21,699 x 19 (8e6)
+with gaps took more than a minute of processor time."""
 
 
 @dataclass
@@ -33,37 +34,57 @@ class WordOptions:
 
     panel = None
 
-    min_df: Annotated[str, option(help="Text: keep words of at least so many documents, or a share.")] = "2"
-    max_df: Annotated[str, option(help="Text: keep words of at most so many documents, or a share.")] = "0.5"
-    max_features: Annotated[int | None, option(help="Text: keep the most frequent words only.")] = None
+    min_df: Annotated[
+        str, option(help="Text: keep words of at least so many documents, or a share.")
+    ] = "2"
+    max_df: Annotated[
+        str, option(help="Text: keep words of at most so many documents, or a share.")
+    ] = "0.5"
+    max_features: Annotated[int | None, option(help="Text: keep the most frequent words only.")] = (
+        None
+    )
     stop_words: Annotated[
         str,
         option(
-            metavar="NAME|FILE", help="Text: words to leave out: english, scikit-learn (its list), none, or a file of one word a line."
+            metavar="NAME|FILE",
+            help="Text: words to leave out: english, scikit-learn (its list), none, or a "
+            "file of one word a line.",
         ),
     ] = "english"
     vocabulary: Annotated[
         str | None,
         option(
-            metavar="FILE", help="A file of one word a line: count these only, or the names of the columns of counts."
+            metavar="FILE",
+            help="A file of one word a line: count these only, or the names of the columns "
+            "of counts.",
         ),
     ] = None
-    tokenizer: Annotated[str | None, option(help="Text: a regular expression; every match is a word.")] = None
+    tokenizer: Annotated[
+        str | None, option(help="Text: a regular expression; every match is a word.")
+    ] = None
 
 
 @options.spread
 def explain(
-    file: Annotated[str, typer.Argument(help="A folder of texts, a file of texts, counts, or a table of numbers.")],
+    file: Annotated[
+        str,
+        typer.Argument(help="A folder of texts, a file of texts, counts, or a table of numbers."),
+    ],
     *,
     method: Annotated[
-        str | None, option(help="lda, plsa, nmf or mixture.  [default: lda for text and counts, mixture for tables]")
+        str | None,
+        option(
+            help="lda, plsa, nmf or mixture.  [default: lda for text and counts, mixture for "
+            "tables]"
+        ),
     ] = None,
     components: Annotated[
         str | None,
         option(
             "--components",
             "-k",
-            help="How many topics, components or parts, or auto (chosen by the perplexity of unseen words, by BIC).  "
+            help="How many topics, components or parts, or auto (chosen by the perplexity of "
+            "unseen words, by BIC).  "
             "[default: 20, fewer for few documents or words; mixture: auto]",
         ),
     ] = None,
@@ -80,12 +101,22 @@ def explain(
         str | None,
         option(
             metavar="FILE",
-            help="lda: a file that guides topics: words of the first topic on its first line, and so on.",
+            help="lda: a file that guides topics: words of the first topic on its first "
+            "line, and so on.",
         ),
     ] = None,
-    covariance: Annotated[str | None, option(help="mixture: full, tied, diag, spherical, unit or factor.  [default: by BIC, full for a given k]")] = None,
+    covariance: Annotated[
+        str | None,
+        option(
+            help="mixture: full, tied, diag, spherical, unit or factor.  [default: by BIC, "
+            "full for a given k]"
+        ),
+    ] = None,
     family: Annotated[
-        str | None, option(help="mixture: bernoulli for yes and no, multinomial for counts, instead of Gaussians.")
+        str | None,
+        option(
+            help="mixture: bernoulli for yes and no, multinomial for counts, instead of Gaussians."
+        ),
     ] = None,
     loss: Annotated[str | None, option(help="nmf: frobenius or kullback-leibler.")] = None,
     image: options.Image = None,
@@ -95,11 +126,13 @@ def explain(
     how: Arithmetic,
     shell: Shell,
 ) -> None:
-    """Explain data by a few latent variables: the topics of texts, the components of a mixture, the parts of a non-negative table.
+    """Explain data by a few latent variables: the topics of texts, the components of a mixture, the
+    parts of a non-negative table.
 
-    Text is counted first: a folder (each file is a document), a .txt file (each line), .jsonl, a column of a table (--text), or standard input (-). Counts
-    are read from .npz and .mtx, numbers from .csv, .parquet, .arrow, .xlsx, .npy, grey values from a folder of images. Text and counts are explained by
-    topics (lda), tables by a mixture, unless --method says otherwise.
+    Text is counted first: a folder (each file is a document), a .txt file (each line), .jsonl, a
+    column of a table (--text), or standard input (-). Counts are read from .npz and .mtx, numbers
+    from .csv, .parquet, .arrow, .xlsx, .npy, grey values from a folder of images. Text and counts
+    are explained by topics (lda), tables by a mixture, unless --method says otherwise.
 
     Examples:
 
@@ -127,28 +160,52 @@ def explain(
     _count(components, method or "lda", family)
     share, shape = building.held_out_share(held_out), building.parse_image(image)
     told = {
-        "learning_method": learning, "seed_words": guided(seed_words), "family": family, "covariance_type": covariance, "beta_loss": loss,
-        "max_iter": max_iter, "engine": how.engine_option(),
-    }  # fmt: skip
+        "learning_method": learning,
+        "seed_words": guided(seed_words),
+        "family": family,
+        "covariance_type": covariance,
+        "beta_loss": loss,
+        "max_iter": max_iter,
+        "engine": how.engine_option(),
+    }
     reading = reading_of(texts, table, written, shell=shell)
     listed = words_in(words.vocabulary)
     with shell.phase(f"reading {file}"):
-        file = local(file, ".txt" if method in (None, "lda", "plsa") and reading.text is None else ".csv")
+        file = local(
+            file, ".txt" if method in (None, "lda", "plsa") and reading.text is None else ".csv"
+        )
         as_text = is_text(file, reading) and method != "mixture"
         if as_text:
             refuse_markup(reading, file)
             choice = {"vocabulary": listed} if listed else chosen_words(words)
-            counts = counted(file, reading, tokenizer=words.tokenizer, n_threads=how.threads, verbose=shell.bars, **choice)
+            counts = counted(
+                file,
+                reading,
+                tokenizer=words.tokenizer,
+                n_threads=how.threads,
+                verbose=shell.bars,
+                **choice,
+            )
             data = Table(counts, counts.rows if reading.labels else None)
         else:
             data = reading.table(file, shell, listed, shape)
             refuse_triples(reading, file, by_name=True)
     x, shape = data.matrix, shape or data.image
     building.check_image(shape, x.shape[1])
-    kept_in = None if how.plan else checkpoint  # a plan fits parts of the data, which are no work to go on with
-    always = {"random_state": how.seed, "n_threads": how.threads, "verbose": shell.bars, "checkpoint": kept_in}
+    # a plan fits parts of the data, which are no work to go on with
+    kept_in = None if how.plan else checkpoint
+    always = {
+        "random_state": how.seed,
+        "n_threads": how.threads,
+        "verbose": shell.bars,
+        "checkpoint": kept_in,
+    }
     if as_text and not listed and str(words.max_df) not in ("1.0", "1"):
-        shell.say("words", f"those in more than {words.max_df} of the documents are left out; --max-df 1.0 keeps them")
+        shell.say(
+            "words",
+            f"those in more than {words.max_df} of the documents are left out; --max-df "
+            "1.0 keeps them",
+        )
     method = method or _suited(x)
     build, k = _builder(method, told, always), _count(components, method, family, x)
     _check_size(k, x, method)
@@ -158,12 +215,34 @@ def explain(
         _plan(x, build, k, method, share, how.seed, shell)
         return
     if method == "mixture" and k == "auto" and (x.shape[0] or LONG) * x.shape[1] ** 2 > LONG:
-        shell.say("choosing", "k = 1, 2, ... by BIC, which takes a while for a table of this size: -k 5 fits one mixture, --plan tells the time")
-    _run(_Work(file, data, reading, to, shape, as_text), method, build, k, (share, held_out), how.seed, top, shell)
+        shell.say(
+            "choosing",
+            "k = 1, 2, ... by BIC, which takes a while for a table of this size: -k 5 "
+            "fits one mixture, --plan tells the time",
+        )
+    _run(
+        _Work(file, data, reading, to, shape, as_text),
+        method,
+        build,
+        k,
+        (share, held_out),
+        how.seed,
+        top,
+        shell,
+    )
 
 
-def _plan(x: Any, build: Callable[..., Any], k: int | str, method: str, share: float, seed: int, shell: Shell) -> None:
-    """How long it would take, the choice of the number and the measure on unseen documents included."""
+def _plan(
+    x: Any,
+    build: Callable[..., Any],
+    k: int | str,
+    method: str,
+    share: float,
+    seed: int,
+    shell: Shell,
+) -> None:
+    """How long it would take, the choice of the number and the measure on unseen documents
+    included."""
     from eckart.cli.estimate import tell_plan
     from eckart.explain.topics.judge import select_topics
     from eckart.report.unseen import judge_topics
@@ -171,7 +250,9 @@ def _plan(x: Any, build: Callable[..., Any], k: int | str, method: str, share: f
     def work(part: Any) -> None:
         size = k
         if k == "auto" and method != "mixture":
-            size = int(select_topics(build(), part, CANDIDATES, random_state=seed)[0]["n_components"])
+            size = int(
+                select_topics(build(), part, CANDIDATES, random_state=seed)[0]["n_components"]
+            )
         if method in ("lda", "plsa") and share:
             judge_topics(build(n_components=size).fit, part, share, seed)
         build(n_components=size).fit(part)
@@ -196,7 +277,12 @@ class _Work(NamedTuple):
         texts = (lambda at: texts_of(self.file, self.reading, at)) if self.as_text else None
         more = {"labels": self.data.labels, "image": self.image}
         return explain_report(
-            fitted, self.data.matrix, name=Path(self.file).name, held_out=judged, excerpts=texts, **more
+            fitted,
+            self.data.matrix,
+            name=Path(self.file).name,
+            held_out=judged,
+            excerpts=texts,
+            **more,
         )
 
 
@@ -223,10 +309,16 @@ def _run(
             part = build(**_apart(build, "held-out"))
 
             def unseen() -> Unseen:
-                return Unseen(**steps.take("held out", lambda: judge_topics(part.fit, x, held[0], seed)))
+                return Unseen(
+                    **steps.take("held out", lambda: judge_topics(part.fit, x, held[0], seed))
+                )
 
             judged = measured(shell, unseen, held[1], "documents")
-            if judged is not None and "fit_" in vars(part) and part.fit_.trace.reason is StopReason.INTERRUPTED:
+            if (
+                judged is not None
+                and "fit_" in vars(part)
+                and part.fit_.trace.reason is StopReason.INTERRUPTED
+            ):
                 steps.forget("held out")
         steps.keep()
         with shell.fitting():
@@ -248,18 +340,24 @@ def _run(
     steps.end(fitted.fit_.trace)
 
 
-def _steps(build: Callable[..., Any], x: Any, k: int | str, method: str, share: float, seed: int) -> AbstractContextManager[Any]:
-    """What is done before the answer is fitted, kept in a file beside its checkpoint until all is complete."""
+def _steps(
+    build: Callable[..., Any], x: Any, k: int | str, method: str, share: float, seed: int
+) -> AbstractContextManager[Any]:
+    """What is done before the answer is fitted, kept in a file beside its checkpoint until all is
+    complete."""
     from eckart.io.models.checkpoint import parameters_of
     from eckart.io.models.named_steps import steps_in
 
-    path = _apart(build, "steps")["checkpoint"] if method in ("lda", "plsa") else None  # the others go straight to their fit
+    path = (
+        _apart(build, "steps")["checkpoint"] if method in ("lda", "plsa") else None
+    )  # the others go straight to their fit
     about = {"method": method, "count": k, "seed": seed, "held out": share} | parameters_of(build())
     return steps_in(path, "eckart explain", x, about)
 
 
 def _apart(build: Callable[..., Any], word: str) -> dict[str, Any]:
-    """A checkpoint of its own for work that comes before the fit, beside the one that was asked for."""
+    """A checkpoint of its own for work that comes before the fit, beside the one that was asked
+    for."""
     kept = build().checkpoint
     return {"checkpoint": None if kept is None else kept.with_name(f"{kept.name}.{word}")}
 
@@ -271,17 +369,20 @@ def _suited(x: Any) -> str:
 
 
 def _count(text: str | None, method: str, family: str | None, x: Any = None) -> int | str:
-    """How many: as said, or the default, which is no more than there are rows or columns to tell them by."""
+    """How many: as said, or the default, which is no more than there are rows or columns to tell
+    them by."""
     from eckart.cli.building import whole_or
 
-    rule = method != "nmf" and family is None  # something to choose by: perplexity, or the BIC of Gaussians
+    # something to choose by: perplexity, or the BIC of Gaussians
+    rule = method != "nmf" and family is None
     most = DEFAULT if x is None else min(DEFAULT, x.shape[1], x.shape[0] or DEFAULT)
     text = text or ("auto" if method == "mixture" else str(max(most, 1)))
     return whole_or(text, *(["auto"] if rule else [])) or "auto"
 
 
 def _check_size(k: int | str, x: Any, method: str) -> None:
-    """Refuse more topics or components than there are rows to tell them by, before room is made for them."""
+    """Refuse more topics or components than there are rows to tell them by, before room is made for
+    them."""
     if isinstance(k, int) and x.shape[0] is not None and k > x.shape[0]:
         what = "documents" if method in ("lda", "plsa") else "rows"
         raise wrong("--components", k, f"at most {x.shape[0]:,}, the number of {what}", "lower it")
@@ -293,9 +394,14 @@ def _chosen(build: Any, x: Any, seed: int, shell: Shell, steps: Any) -> int:
 
     with shell.phase("choosing the number of topics"), preliminary():
         beside = _apart(build, "candidates")
-        tried = steps.take("tried", lambda: select_topics(build(), x, CANDIDATES, random_state=seed, **beside))
+        tried = steps.take(
+            "tried", lambda: select_topics(build(), x, CANDIDATES, random_state=seed, **beside)
+        )
     for i, row in enumerate(sorted(tried, key=lambda r: r["n_components"])):
-        words = f"{row['n_components']:>3} topics: perplexity {row['perplexity']:,.1f}, coherence {row['npmi']:.3f}"
+        words = (
+            f"{row['n_components']:>3} topics: perplexity {row['perplexity']:,.1f}, coherence "
+            f"{row['npmi']:.3f}"
+        )
         shell.say("" if i else "tried", words + (" <" if row is tried[0] else ""))
     return int(tried[0]["n_components"])
 
@@ -319,8 +425,12 @@ def _summary(model: Any, seconds: float, top: int, shell: Shell) -> None:
         if size >= EMPTY:
             shell.say(word, f"{z:>3} {size:>6.1%}  {words}".rstrip())
     if empty:
-        shell.say("", f"{len(empty)} of {len(told)} {told[0][0]}s are next to empty: fewer would do (-k)")
-    shell.answer["components"] = [{"number": z, "share": size, "words": words} for _, z, size, words in told]
+        shell.say(
+            "", f"{len(empty)} of {len(told)} {told[0][0]}s are next to empty: fewer would do (-k)"
+        )
+    shell.answer["components"] = [
+        {"number": z, "share": size, "words": words} for _, z, size, words in told
+    ]
 
 
 def _topics(model: Any, top: int) -> list[tuple[str, int, float, str]]:
@@ -336,7 +446,13 @@ def _word(factors: Any) -> str:
     """What one of them is called."""
     from eckart.factors import Components, Topics
 
-    return "topic" if isinstance(factors, Topics) else "component" if isinstance(factors, Components) else "part"
+    return (
+        "topic"
+        if isinstance(factors, Topics)
+        else "component"
+        if isinstance(factors, Components)
+        else "part"
+    )
 
 
 def _components(model: Any, f: Any, top: int) -> list[tuple[str, int, float, str]]:

@@ -1,4 +1,5 @@
-"""Entry point. Bad input ends with one line on standard error and exit code 2, never with a traceback."""
+"""Entry point. Bad input ends with one line on standard error and exit code 2, never with a
+traceback."""
 
 from __future__ import annotations
 
@@ -43,7 +44,23 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
-for verb in (reduce, complete, compare, recommend, explain, embed, neighbours, analogy, certify, plan, warm, doctor, export, serve, studio):
+for verb in (
+    reduce,
+    complete,
+    compare,
+    recommend,
+    explain,
+    embed,
+    neighbours,
+    analogy,
+    certify,
+    plan,
+    warm,
+    doctor,
+    export,
+    serve,
+    studio,
+):
     app.command()(with_database(verb))
 
 
@@ -68,7 +85,8 @@ def main(
         False,
         "--escape-formulas",
         callback=_escape,
-        help="In CSV files that are written, put an apostrophe before texts that a spreadsheet would calculate (=, +, -, @ first).",
+        help="In CSV files that are written, put an apostrophe before texts that a "
+        "spreadsheet would calculate (=, +, -, @ first).",
     ),
 ) -> None:
     pass
@@ -77,18 +95,32 @@ def main(
 main.__doc__ = ABOUT
 
 
-VALUES = {"int": "N", "integer": "N", "integer range": "N", "float": "X", "float range": "X", "Path": "FILE", "path": "FILE"}
-"""What stands for a value in the help, by the names that typer, older and newer, has for its kind."""
+VALUES = {
+    "int": "N",
+    "integer": "N",
+    "integer range": "N",
+    "float": "X",
+    "float range": "X",
+    "Path": "FILE",
+    "path": "FILE",
+}
+"""What stands for a value in the help, by the names that typer, older and newer, has for its
+kind."""
 
 
 def _without_types(command: Any) -> Any:
-    """The command with a help that names the values of options by what they are, and says no type of arguments and switches."""
+    """The command with a help that names the values of options by what they are, and says no type
+    of arguments and switches."""
     for part in (command, *getattr(command, "commands", {}).values()):
         for parameter in part.get_params(typer.Context(part)):
             if parameter.param_type_name == "argument" or getattr(parameter, "is_flag", False):
                 parameter.display_type_rich = lambda ctx: ""
             elif parameter.metavar is None:
-                kind = parameter.bare_type() if hasattr(parameter, "bare_type") else parameter.type.name
+                kind = (
+                    parameter.bare_type()
+                    if hasattr(parameter, "bare_type")
+                    else parameter.type.name
+                )
                 parameter.metavar = VALUES.get(kind, "TEXT")
     return command
 
@@ -102,7 +134,9 @@ def run() -> None:
     try:
         words, cluster = around(of_verb(sys.argv[1:]))
         with cluster:
-            code = _without_types(typer.main.get_command(app))(words or ["--help"], standalone_mode=False)
+            code = _without_types(typer.main.get_command(app))(
+                words or ["--help"], standalone_mode=False
+            )
         sys.exit(code if isinstance(code, int) else 0)
     except EckartError as error:
         _fail(str(error), 2)

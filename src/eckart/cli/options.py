@@ -1,4 +1,5 @@
-"""Options that several commands have, written once: single ones as annotated types, and groups of them as dataclasses that ``spread`` unfolds."""
+"""Options that several commands have, written once: single ones as annotated types, and groups of
+them as dataclasses that ``spread`` unfolds."""
 
 from __future__ import annotations
 
@@ -22,50 +23,75 @@ def option(*names: str, help: str, **more: Any) -> Any:
     return typer.Option(*names, help=help, **more)
 
 
-Out = Annotated[Path | None, option(help="Write the answer here (.parquet, .arrow, .csv, .xlsx, .npy).")]
-OutLists = Annotated[Path | None, option(help="Write the lists here (.parquet, .arrow, .csv, .xlsx) instead.")]
+Out = Annotated[
+    Path | None, option(help="Write the answer here (.parquet, .arrow, .csv, .xlsx, .npy).")
+]
+OutLists = Annotated[
+    Path | None, option(help="Write the lists here (.parquet, .arrow, .csv, .xlsx) instead.")
+]
 Report = Annotated[Path | None, option(help="Write a self-contained HTML report here.")]
 ModelFile = Annotated[Path | None, option(help="Save the model here (.safetensors).")]
 KindOrFile = Annotated[
     list[str] | None, option(metavar="FILE", help="Save the model here (.safetensors).")
 ]  # a kind is taken too: that was once its other meaning
 Threads = Annotated[
-    int | None, option(help="Most threads. The result does not depend on it, except in networks and skip-gram.")
+    int | None,
+    option(
+        help="Most threads. The result does not depend on it, except in networks and skip-gram."
+    ),
 ]
 Checkpoint = Annotated[
-    Path | None, option(help="Keep the state of a long fit here; the same command goes on from it after a crash.")
+    Path | None,
+    option(
+        help="Keep the state of a long fit here; the same command goes on from it after a crash."
+    ),
 ]
 HeldOut = Annotated[
     float | None,
-    option(help="Share of the entries or documents on which the error is measured; 0 for none.  [default: 0.1]"),
+    option(
+        help="Share of the entries or documents on which the error is measured; 0 for none.  "
+        "[default: 0.1]"
+    ),
 ]
-Steps = Annotated[int | None, option("--max-iter", "--epochs", help="Most iterations, sweeps or passes of the method.")]
+Steps = Annotated[
+    int | None,
+    option("--max-iter", "--epochs", help="Most iterations, sweeps or passes of the method."),
+]
 Image = Annotated[
     str | None,
     option(
         metavar="HxW",
-        help="Rows are images of this height and width, such as 28x28; a folder of images is brought to it.",
+        help="Rows are images of this height and width, such as 28x28; a folder of images is "
+        "brought to it.",
     ),
 ]
 Solver = Annotated[
     str | None,
     option(
-        help="pca: eigh, svd, power, randomized, lanczos or gradient; skipgram: stochastic or exact; glove: adagrad or als."
+        help="pca: eigh, svd, power, randomized, lanczos or gradient; skipgram: stochastic "
+        "or exact; glove: adagrad or als."
     ),
 ]
 Titles = Annotated[
     str | None,
-    option(metavar="FILE:ID:TITLE", help="A table of titles for the columns, such as movies.csv:movieId:title."),
+    option(
+        metavar="FILE:ID:TITLE",
+        help="A table of titles for the columns, such as movies.csv:movieId:title.",
+    ),
 ]
 Count = Annotated[int, option("-n", help="How many for each.")]
-Encoding = Annotated[str | None, option(help="Of text files, such as cp1252, latin-1 or utf-16.  [default: utf-8]")]
+Encoding = Annotated[
+    str | None, option(help="Of text files, such as cp1252, latin-1 or utf-16.  [default: utf-8]")
+]
 
 Engine = Annotated[
-    str, option(
-        help="What does the arithmetic: auto, cpu, cuda, plain (slow, for checking), dask (--workers N starts a cluster of processes here, --cluster "
+    str,
+    option(
+        help="What does the arithmetic: auto, cpu, cuda, plain (slow, for checking), dask "
+        "(--workers N starts a cluster of processes here, --cluster "
         "ADDRESS uses a running one), or one of another package."
     ),
-]  # fmt: skip
+]
 
 
 def engine_option(name: str) -> str | None:
@@ -85,7 +111,10 @@ class Arithmetic:
     engine: Engine = "auto"
     threads: Threads = None
     plan: Annotated[
-        bool, option("--plan", help="Only measure a part of the work, and say how long all of it would take.")
+        bool,
+        option(
+            "--plan", help="Only measure a part of the work, and say how long all of it would take."
+        ),
     ] = False
 
     def engine_option(self) -> str | None:
@@ -96,11 +125,18 @@ class Arithmetic:
 class CellOptions:
     """How the file is written"""
 
-    delimiter: Annotated[str | None, option(help="Between the cells of a text file, such as ';', '::' or tab.")] = None
-    no_header: Annotated[bool, option("--no-header", help="The first line of a text file is data.")] = False
+    delimiter: Annotated[
+        str | None, option(help="Between the cells of a text file, such as ';', '::' or tab.")
+    ] = None
+    no_header: Annotated[
+        bool, option("--no-header", help="The first line of a text file is data.")
+    ] = False
     missing: Annotated[
         list[str] | None,
-        option(help="What stands for a missing entry, such as 0, -999 or '?'; several with commas, or said again."),
+        option(
+            help="What stands for a missing entry, such as 0, -999 or '?'; several with "
+            "commas, or said again."
+        ),
     ] = None
     encoding: Encoding = None
 
@@ -110,11 +146,16 @@ class TableOptions:
     """Which columns"""
 
     only: Annotated[str | None, option(help="Use these columns only, separated by commas.")] = None
-    exclude: Annotated[str | None, option(help="Leave these columns out, separated by commas.")] = None
+    exclude: Annotated[str | None, option(help="Leave these columns out, separated by commas.")] = (
+        None
+    )
     index: Annotated[str | None, option(help="Column that names the rows.")] = None
     labels: Annotated[
         str | None,
-        option(help="Column of labels, shown in the report and written beside the answer; not part of the data."),
+        option(
+            help="Column of labels, shown in the report and written beside the answer; not "
+            "part of the data."
+        ),
     ] = None
     columns: Annotated[str | None, option(hidden=True, help="The older word for --only.")] = None
 
@@ -123,11 +164,16 @@ class TableOptions:
 class TripleOptions:
     """One observation a line"""
 
-    rows: Annotated[str | None, option(help="Column that holds the row ids, by name or position.")] = None
+    rows: Annotated[
+        str | None, option(help="Column that holds the row ids, by name or position.")
+    ] = None
     columns: Annotated[str | None, option(help="Column that holds the column ids.")] = None
-    values: Annotated[str | None, option(help="Column that holds the values; without it each is 1.")] = None
+    values: Annotated[
+        str | None, option(help="Column that holds the values; without it each is 1.")
+    ] = None
     duplicates: Annotated[
-        str | None, option(help="Several values of one cell: last, mean or sum. Without it they are an error.")
+        str | None,
+        option(help="Several values of one cell: last, mean or sum. Without it they are an error."),
     ] = None
 
 
@@ -135,24 +181,36 @@ class TripleOptions:
 class TextOptions:
     """How text is written"""
 
-    text: Annotated[str | None, option(help="Column that holds the text, by name or position.")] = None
+    text: Annotated[str | None, option(help="Column that holds the text, by name or position.")] = (
+        None
+    )
     lines: Annotated[
-        bool | None, option("--lines/--files", help="Each line of a text file is a document, or each file.")
+        bool | None,
+        option("--lines/--files", help="Each line of a text file is a document, or each file."),
     ] = None
     split_documents: Annotated[
-        str | None, option(help="Documents of a text file end at lines that begin with this, such as '</DOC>' or '%%'.")
+        str | None,
+        option(
+            help="Documents of a text file end at lines that begin with this, such as "
+            "'</DOC>' or '%%'."
+        ),
     ] = None
     encoding: Encoding = None
     undecodable: Annotated[
-        str | None, option(help="Bytes that are no text: error, or replace (and count).  [default: error]")
+        str | None,
+        option(help="Bytes that are no text: error, or replace (and count).  [default: error]"),
     ] = None
-    no_quotes: Annotated[bool, option("--no-quotes", help="Quotation marks are part of the text.")] = False
+    no_quotes: Annotated[
+        bool, option("--no-quotes", help="Quotation marks are part of the text.")
+    ] = False
 
 
 def spread(verb: Callable[..., None]) -> Callable[..., None]:
-    """A command for typer: parameters of ``verb`` that are groups become their options, and come back as a group.
+    """A command for typer: parameters of ``verb`` that are groups become their options, and come
+    back as a group.
 
-    An option that two groups have is one option, given to both. A group with ``around`` runs the verb: that is the shell.
+    An option that two groups have is one option, given to both. A group with ``around`` runs the
+    verb: that is the shell.
     """
     hints = get_type_hints(verb, include_extras=True)
     shown: dict[str, inspect.Parameter] = {}
@@ -167,7 +225,10 @@ def spread(verb: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(verb)
     def command(**given: Any) -> None:
-        made = {name: kind(**{own: given[own] for own, _, _ in _fields(kind)}) for name, kind in groups.items()}
+        made = {
+            name: kind(**{own: given[own] for own, _, _ in _fields(kind)})
+            for name, kind in groups.items()
+        }
         own = {name: value for name, value in given.items() if name in hints and name not in groups}
         around = next((group.around for group in made.values() if hasattr(group, "around")), None)
         if around is None:
@@ -195,8 +256,11 @@ def _panel(kind: Any) -> str | None:
     return vars(kind).get("panel", (kind.__doc__ or "").split(".")[0].split(";")[0].strip())
 
 
-def _parameter(name: str, annotation: Any, default: Any, panel: str | None = None) -> inspect.Parameter:
-    """A parameter whose help names its value by what it is (FILE, N), not by a type; switches have none."""
+def _parameter(
+    name: str, annotation: Any, default: Any, panel: str | None = None
+) -> inspect.Parameter:
+    """A parameter whose help names its value by what it is (FILE, N), not by a type; switches have
+    none."""
     kind, *marks = get_args(annotation) or (annotation,)
     for mark in marks:
         if isinstance(mark, OptionInfo) and panel:
@@ -208,4 +272,6 @@ def _parameter(name: str, annotation: Any, default: Any, panel: str | None = Non
             mark.show_default = default not in (None, False, "")
         elif isinstance(mark, ArgumentInfo) and mark.metavar is None:
             mark.metavar = name.upper()
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
+    )

@@ -23,13 +23,15 @@ def of_verb(words: list[str]) -> list[str]:
     >>> of_verb(["plan", "reduce", "x.npy"]), of_verb(["plan", "embed"])
     (['plan', 'x.npy'], ['plan', 'embed'])
     """
-    if len(words) < 3 or words[0] != "plan" or words[1] not in VERBS:  # two words: a file of this name
+    # two words: a file of this name
+    if len(words) < 3 or words[0] != "plan" or words[1] not in VERBS:
         return words
     return ["plan", *words[2:]] if words[1] == "reduce" else [*words[1:], "--plan"]
 
 
 FIXED = 0.5
-"""Seconds of a fit, at most, that belong to no pass over the data (checks, the certificate, Python itself): they are not multiplied for other solvers."""
+"""Seconds of a fit, at most, that belong to no pass over the data (checks, the certificate, Python
+itself): they are not multiplied for other solvers."""
 
 
 def _with_gaps(matrix: Any) -> Any:
@@ -48,15 +50,19 @@ def plan(
     ] = "auto",
     table: TableOptions,
     written: CellOptions,
-    solver: Annotated[str, option(help="Plan for this solver instead of the automatic choice.")] = "auto",
+    solver: Annotated[
+        str, option(help="Plan for this solver instead of the automatic choice.")
+    ] = "auto",
     engine: Engine = "auto",
     shell: Shell,
 ) -> None:
-    """Estimate passes, time and memory of a reduction before running it, and say what would be chosen and why.
+    """Estimate passes, time and memory of a reduction before running it, and say what would be
+    chosen and why.
 
-    The time is measured on a part of the rows. With the name of another verb before its own words, that verb is planned (the same as its --plan). With
-    --workers or --cluster the plan also says how many passes over the data there are, what goes through the network, and the memory of a worker and of
-    this process.
+    The time is measured on a part of the rows. With the name of another verb before its own words,
+    that verb is planned (the same as its --plan). With --workers or --cluster the plan also says
+    how many passes over the data there are, what goes through the network, and the memory of a
+    worker and of this process.
 
     Examples:
 
@@ -82,24 +88,35 @@ def plan(
     chosen = choose(matrix, k, solver)
     rows = "unknown" if matrix.shape[0] is None else f"{matrix.shape[0]:,}"
     shell.say(
-        "data", f"{rows} rows x {matrix.shape[1]:,} columns, {matrix.dtype.name}, {type(matrix).__name__.lower()}"
+        "data",
+        f"{rows} rows x {matrix.shape[1]:,} columns, {matrix.dtype.name}, "
+        f"{type(matrix).__name__.lower()}",
     )
     shell.say("chosen", f"{chosen.solver}: {chosen.reason}")
     speed = measured_speed()
     if matrix.shape[0] is not None:
-        found = tell_plan(shell, matrix, PCA(k, svd_solver=cast(Any, solver), random_state=0, engine=engine).fit)
+        found = tell_plan(
+            shell, matrix, PCA(k, svd_solver=cast(Any, solver), random_state=0, engine=engine).fit
+        )
         measured = found["seconds"] - found["loading"]
         beside = min(max(0.0, measured - chosen.seconds / speed), FIXED)
-        speed = chosen.seconds / max(measured - beside, 1e-6)  # the estimates beside it in the unit of what was measured
+        speed = chosen.seconds / max(
+            measured - beside, 1e-6
+        )  # the estimates beside it in the unit of what was measured
     shell.say(
         "",
-        f"{chosen.passes} passes, {chosen.memory / 2**20:,.0f} MiB beyond the data ({available_memory() / 2**30:.1f} GiB available)",
+        f"{chosen.passes} passes, {chosen.memory / 2**20:,.0f} MiB beyond the data "
+        f"({available_memory() / 2**30:.1f} GiB available)",
     )
     others = costs(matrix, k).items()
     shell.answer |= {
-        "solver": chosen.solver, "reason": chosen.reason, "solvers": {n: {"passes": p, "seconds": s / speed, "bytes": m} for n, (p, s, m) in others},
-    }  # fmt: skip
+        "solver": chosen.solver,
+        "reason": chosen.reason,
+        "solvers": {n: {"passes": p, "seconds": s / speed, "bytes": m} for n, (p, s, m) in others},
+    }
     if not shell.json:
         typer.echo("solver      passes     time        memory")
         for name, (passes, seconds, memory) in others:
-            typer.echo(f"{name:<11} {passes:<10} {lasting(seconds / speed):<11} {memory / 2**20:,.0f} MiB")
+            typer.echo(
+                f"{name:<11} {passes:<10} {lasting(seconds / speed):<11} {memory / 2**20:,.0f} MiB"
+            )

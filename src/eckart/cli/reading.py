@@ -1,4 +1,5 @@
-"""The one reading of data for every command: how a file is written, which part of it is wanted, and the same again for a saved model."""
+"""The one reading of data for every command: how a file is written, which part of it is wanted, and
+the same again for a saved model."""
 
 from __future__ import annotations
 
@@ -34,14 +35,16 @@ SAMPLE_ROWS = 5000
 
 @dataclass
 class Table:
-    """The data, the labels that colour its map, and the height and width of rows that are images."""
+    """The data, the labels that colour its map, and the height and width of rows that are
+    images."""
 
     matrix: Any
     labels: np.ndarray | None = None
     image: tuple[int, int] | None = None
 
     def sample(self) -> tuple[Any, Any]:
-        """Evenly spaced rows for pictures, with their labels (the first rows of a stream); None for sparse data too wide to show."""
+        """Evenly spaced rows for pictures, with their labels (the first rows of a stream); None for
+        sparse data too wide to show."""
         if self.matrix.shape[1] > 20_000:
             return None, None
         chosen = self._shown()
@@ -59,9 +62,14 @@ class Table:
         return values, None if self.labels is None else self.labels[chosen]
 
     def sample_names(self) -> list[str]:
-        """What the rows of ``sample`` are called: by their ids where they have some, else by where they stand in the data."""
+        """What the rows of ``sample`` are called: by their ids where they have some, else by where
+        they stand in the data."""
         chosen = self._shown()
-        return [f"row {at}" for at in chosen] if self.matrix.rows is None else list(map(str, self.matrix.rows[chosen]))
+        return (
+            [f"row {at}" for at in chosen]
+            if self.matrix.rows is None
+            else list(map(str, self.matrix.rows[chosen]))
+        )
 
     def _shown(self) -> np.ndarray:
         """Positions of the rows that pictures show: of a stream the first."""
@@ -73,7 +81,8 @@ class Table:
 
 @dataclass(frozen=True)
 class Reading:
-    """How a file is to be read: as triples (three columns by name or position), as a table of numbers, or as text."""
+    """How a file is to be read: as triples (three columns by name or position), as a table of
+    numbers, or as text."""
 
     rows: str | int | None = None
     columns: str | int | None = None
@@ -106,11 +115,18 @@ class Reading:
     def names(self) -> tuple[str, str, str]:
         """What rows, columns and values are called in tables that are written."""
         given = (self.rows if self.long else self.index, self.columns, self.values)
-        return tuple(g if isinstance(g, str) else d for g, d in zip(given, ("row", "column", "value")))  # type: ignore[return-value]
+        return tuple(
+            g if isinstance(g, str) else d for g, d in zip(given, ("row", "column", "value"))
+        )  # type: ignore[return-value]
 
     def observed(self, file: str, shell: Any = None) -> Observed:
         """The observed entries of a file: triples, or a wide table with gaps."""
-        how: dict[str, Any] = {"delimiter": self.delimiter, "header": self.header, "missing": self.missing, "encoding": self.of_tables}
+        how: dict[str, Any] = {
+            "delimiter": self.delimiter,
+            "header": self.header,
+            "missing": self.missing,
+            "encoding": self.of_tables,
+        }
         if self.long:
             try:
                 return self._triples(file, shell)
@@ -119,61 +135,108 @@ class Reading:
         return observed(file, columns=self.wanted(file, shell), index=self.index, **how)  # type: ignore[arg-type]
 
     def _triples(self, file: str, shell: Any = None) -> Observed:
-        """The observations of a file in long form; lines without an id or a value are left out, which is said, as are ids that look like none."""
+        """The observations of a file in long form; lines without an id or a value are left out,
+        which is said, as are ids that look like none."""
         marks, gone = Marks.of(self.missing), dict[str, int]()
-        counted = self.values is None and self.duplicates == "error"  # events have no values that could differ
+        # events have no values that could differ
+        counted = self.values is None and self.duplicates == "error"
         found = Long(
-            self.rows, self.columns, self.values, "sum" if counted else self.duplicates, self.delimiter, None, self.header, None, ("", *marks.words),
-            lambda count, first: gone.update({first: count}), self.of_tables,  # by place: a file beyond memory is read twice
-        ).read(file)  # fmt: skip
+            self.rows,
+            self.columns,
+            self.values,
+            "sum" if counted else self.duplicates,
+            self.delimiter,
+            None,
+            self.header,
+            None,
+            ("", *marks.words),
+            lambda count, first: gone.update({first: count}),
+            self.of_tables,  # by place: a file beyond memory is read twice
+        ).read(file)
         if gone and shell is not None:
             many = sum(gone.values())
             lines = "1 observation is" if many == 1 else f"{many:,} observations are"
-            shell.note(f"{lines} left out: an id or the value is missing, first at {next(iter(gone))}")
-        again = int(sum(of_each_part(found, _total))) - found.nnz if counted and shell is not None else 0
+            shell.note(
+                f"{lines} left out: an id or the value is missing, first at {next(iter(gone))}"
+            )
+        again = (
+            int(sum(of_each_part(found, _total))) - found.nnz
+            if counted and shell is not None
+            else 0
+        )
         if again:
             shell.note(f"{again:,} of {found.nnz + again:,} lines repeat a pair: they are counted")
-        for axis, labels, name in (("row", found.rows, self.names[0]), ("column", found.columns, self.names[1])):
+        for axis, labels, name in (
+            ("row", found.rows, self.names[0]),
+            ("column", found.columns, self.names[1]),
+        ):
             odd = next(
-                (word for word in NULLS if labels is not None and labels.dtype == object and word in labels), None
+                (
+                    word
+                    for word in NULLS
+                    if labels is not None and labels.dtype == object and word in labels
+                ),
+                None,
             )
             if odd is not None and shell is not None:
                 shell.note(
-                    f"the {axis} {odd!r} is taken for an id of {name}; say --missing {_quoted(odd)} if it stands for none"
+                    f"the {axis} {odd!r} is taken for an id of {name}; say --missing "
+                    f"{_quoted(odd)} if it stands for none"
                 )
         return unmark(found, marks.numbers)  # type: ignore[return-value]  # a matrix of the kind that came
 
     def table(
-        self, file: str, shell: Any = None, words: list[str] | None = None, image: tuple[int, int] | None = None
+        self,
+        file: str,
+        shell: Any = None,
+        words: list[str] | None = None,
+        image: tuple[int, int] | None = None,
     ) -> Table:
-        """Numbers as they are; ``words`` name the columns of a file that has no names. Columns that hold none are left out, which is said."""
+        """Numbers as they are; ``words`` name the columns of a file that has no names. Columns that
+        hold none are left out, which is said."""
         if Path(file).is_dir() and images_in(file):
             values, names, size = read_images(file, image, *([] if shell is None else [shell.note]))
             return Table(Dense(values, names), None, size)
         columns = self.wanted(file, shell)
-        how = {"delimiter": self.delimiter, "header": self.header, "missing": self.missing, "encoding": self.of_tables}
+        how = {
+            "delimiter": self.delimiter,
+            "header": self.header,
+            "missing": self.missing,
+            "encoding": self.of_tables,
+        }
         matrix = read(file, columns=columns, index=self.index, **how)  # type: ignore[arg-type]
         _tell_repeated(matrix.rows, self.index, shell)
         if words is not None:
             if len(words) != matrix.shape[1]:
-                raise wrong("--vocabulary", f"{len(words)} words", f"{matrix.shape[1]}, one for each column of {file}")
+                raise wrong(
+                    "--vocabulary",
+                    f"{len(words)} words",
+                    f"{matrix.shape[1]}, one for each column of {file}",
+                )
             matrix = replace(matrix, columns=titles(words))
         if self.labels is None:
             return Table(matrix)
         beside = read(file, columns=columns or _few(matrix), index=self.labels, **how).rows  # type: ignore[arg-type]
         if beside is None:
-            raise InputError(f"--labels {self.labels} came, wanted a table small enough to hold and with named columns")
+            raise InputError(
+                f"--labels {self.labels} came, wanted a table small enough to hold and "
+                "with named columns"
+            )
         return Table(matrix, beside)
 
     def wanted(self, file: str, shell: Any = None) -> list[str] | None:
-        """The columns to read: those of --only, or all that hold numbers but for --exclude, the index and the labels; None for all there are."""
+        """The columns to read: those of --only, or all that hold numbers but for --exclude, the
+        index and the labels; None for all there are."""
         if self.only is not None:
             return [name for name in self.only if name not in self.exclude]
-        head = head_of(file, self.delimiter, self.header, Marks.of(self.missing).words, encoding=self.of_tables)
+        head = head_of(
+            file, self.delimiter, self.header, Marks.of(self.missing).words, encoding=self.of_tables
+        )
         if head is None:
             if self.exclude:
                 raise InputError(
-                    f"--exclude {','.join(self.exclude)} came, but {file} has no column names; leave it out"
+                    f"--exclude {','.join(self.exclude)} came, but {file} has no column "
+                    "names; leave it out"
                 )
             return None
         names = [c.name for c in head.columns]
@@ -186,37 +249,67 @@ class Reading:
         odd = next((c for c in words if c.odd is not None), None)
         if odd is not None:
             raise InputError(
-                f"column {odd.name!r} of {file} holds {odd.odd!r} among numbers; say --missing {_quoted(str(odd.odd))} if that stands for a "
+                f"column {odd.name!r} of {file} holds {odd.odd!r} among numbers; say "
+                f"--missing {_quoted(str(odd.odd))} if that stands for a "
                 f"missing entry, or --exclude {_quoted(odd.name)}"
             )
         kept = [c.name for c in rest if c.kind == "number"]
         if not kept:
             if dressed := next((c for c in words if c.like is not None), None):
-                raise InputError(f"no column of {file} holds plain numbers ({_told(words)}); {_plainly(dressed.like)}")
-            prose = next((f" {_quoted(c.name)}" for c in words if is_prose(head.rows.column(c.name))), " for a column of text")
+                raise InputError(
+                    f"no column of {file} holds plain numbers ({_told(words)}); "
+                    f"{_plainly(dressed.like)}"
+                )
+            prose = next(
+                (f" {_quoted(c.name)}" for c in words if is_prose(head.rows.column(c.name))),
+                " for a column of text",
+            )
             raise InputError(
-                f"no column of {file} holds numbers ({_told(words)}); say eckart explain {file} --text{prose}, or --rows, --columns and --values for triples"
+                f"no column of {file} holds numbers ({_told(words)}); say eckart "
+                f"explain {file} --text{prose}, or --rows, --columns and --values for "
+                "triples"
             )
         if words and shell is not None:
             first = next((c.name for c in words if c.kind in ("text", "row number")), None)
             hint = (
-                f"; --index {_quoted(first)} or --labels {_quoted(first)} keeps a column beside the numbers"
+                f"; --index {_quoted(first)} or --labels {_quoted(first)} keeps a "
+                "column beside the numbers"
                 if first
                 else ""
             )
             shell.note(f"left out of {called(file)}: {_told(words)}{hint}")
             if prose := next((c.name for c in words if is_prose(head.rows.column(c.name))), None):
-                shell.note(f"{prose} holds texts: eckart explain {called(file)} --text {_quoted(prose)} explains them by topics")
+                shell.note(
+                    f"{prose} holds texts: eckart explain {called(file)} --text "
+                    f"{_quoted(prose)} explains them by topics"
+                )
             if dressed := next((c for c in words if c.like is not None), None):
-                shell.note(f"{dressed.name} would be read as numbers without their marks: {_plainly(dressed.like)}")
-        return kept if len(kept) < len(names) - (names[0] == "") - (self.index is not None) else None
+                shell.note(
+                    f"{dressed.name} would be read as numbers without their marks: "
+                    f"{_plainly(dressed.like)}"
+                )
+        return (
+            kept if len(kept) < len(names) - (names[0] == "") - (self.index is not None) else None
+        )
 
     def head(self, file: str) -> Head | None:
-        return head_of(file, self.delimiter, self.header, Marks.of(self.missing).words, encoding=self.of_tables)
+        return head_of(
+            file, self.delimiter, self.header, Marks.of(self.missing).words, encoding=self.of_tables
+        )
 
     def of_text(self) -> dict[str, Any]:
         """The arguments of ``corpus`` and ``Documents``."""
-        names = ("text", "index", "lines", "split", "encoding", "delimiter", "header", "quotes", "undecodable")
+        names = (
+            "text",
+            "index",
+            "lines",
+            "split",
+            "encoding",
+            "delimiter",
+            "header",
+            "quotes",
+            "undecodable",
+        )
         return {name: getattr(self, name) for name in names}
 
     def plan(self, x: Any) -> dict[str, Any]:
@@ -230,7 +323,10 @@ class Reading:
             if v != getattr(default, n) and n not in (*ids, "only", "exclude", "labels")
         }
         if isinstance(x, Observed):
-            names = {n: getattr(self, n) for n in (("rows", "columns", "values") if self.long else ("index",))}
+            names = {
+                n: getattr(self, n)
+                for n in (("rows", "columns", "values") if self.long else ("index",))
+            }
             told = names if self.long or self.index else {}
             return {"names": told} | ({"read": kept} if kept else {})
         if isinstance(x, Counts) and rules is not None:
@@ -243,27 +339,48 @@ def reading_of(*groups: Any, plan: dict[str, Any] | None = None, shell: Any = No
     kept: dict[str, Any] = {}
     for part in ("names", "read", "text"):
         told = (plan or {}).get(part)
-        kept |= {n: v for n, v in told.items() if n in Reading.__dataclass_fields__} if isinstance(told, dict) else {}
+        kept |= (
+            {n: v for n, v in told.items() if n in Reading.__dataclass_fields__}
+            if isinstance(told, dict)
+            else {}
+        )
     kept["missing"] = tuple(kept.get("missing", ()))
     given: dict[str, Any] = {}
     long = any(isinstance(g, TripleOptions) for g in groups)
     for group in groups:
         told = vars(group)
         if isinstance(group, CellOptions):
-            given["delimiter"] = {"tab": "\t", "\\t": "\t"}.get(group.delimiter or "", group.delimiter)
-            given["header"], given["encoding"] = (False if group.no_header else None), group.encoding
-            given["missing"] = tuple(m.strip() for part in group.missing or () for m in part.split(",")) or None
+            given["delimiter"] = {"tab": "\t", "\\t": "\t"}.get(
+                group.delimiter or "", group.delimiter
+            )
+            given["header"], given["encoding"] = (
+                (False if group.no_header else None),
+                group.encoding,
+            )
+            given["missing"] = (
+                tuple(m.strip() for part in group.missing or () for m in part.split(",")) or None
+            )
         elif isinstance(group, TableOptions):
             if group.columns is not None and not long and shell is not None:
-                shell.note(f"--columns {group.columns} is taken as --only {group.columns}, which is its name here")
+                shell.note(
+                    f"--columns {group.columns} is taken as --only {group.columns}, "
+                    "which is its name here"
+                )
             only = group.only if group.only is not None or long else group.columns
             given["only"], given["exclude"] = _list(only), tuple(_list(group.exclude) or ()) or None
             given["index"], given["labels"] = _place(group.index), group.labels
         elif isinstance(group, TripleOptions):
-            given |= {n: _place(told[n]) for n in ("rows", "columns", "values")} | {"duplicates": group.duplicates}
+            given |= {n: _place(told[n]) for n in ("rows", "columns", "values")} | {
+                "duplicates": group.duplicates
+            }
         elif isinstance(group, TextOptions):
-            given |= {n: told[n] for n in ("lines", "encoding", "undecodable")} | {"text": _place(group.text)}
-            given["quotes"], given["split"] = (False if group.no_quotes else None), group.split_documents
+            given |= {n: told[n] for n in ("lines", "encoding", "undecodable")} | {
+                "text": _place(group.text)
+            }
+            given["quotes"], given["split"] = (
+                (False if group.no_quotes else None),
+                group.split_documents,
+            )
     given = {name: value for name, value in given.items() if value is not None}
     if long:
         _check_triples(given, kept)
@@ -275,7 +392,8 @@ def _check_triples(given: dict[str, Any], kept: dict[str, Any]) -> None:
     names = ("rows", "columns", "values")
     if "index" in given and any(n in given for n in names):
         raise InputError(
-            f"--index {given['index']} came beside --rows, --columns or --values, wanted one of them: a wide table has an index, triples have rows"
+            f"--index {given['index']} came beside --rows, --columns or --values, "
+            "wanted one of them: a wide table has an index, triples have rows"
         )
     if given.get("duplicates", "error") not in ("error", "last", "mean", "sum"):
         raise wrong("--duplicates", given["duplicates"], "last, mean or sum")
@@ -286,12 +404,16 @@ def _check_triples(given: dict[str, Any], kept: dict[str, Any]) -> None:
     for name in ("rows", "columns"):
         if any(part is not None for part in told.values()) and told[name] is None:
             came = ", ".join(f"--{n} {v}" for n, v in told.items() if v is not None)
-            raise InputError(f"{came} came without --{name}, wanted the columns that hold row ids and column ids")
+            raise InputError(
+                f"{came} came without --{name}, wanted the columns that hold row ids and column ids"
+            )
     if told["rows"] is not None:
         kept.pop("index", None)
     elif given.get("duplicates", "error") != "error":
         raise wrong(
-            "--duplicates", given["duplicates"], "--rows and --columns beside it: only triples can repeat a cell"
+            "--duplicates",
+            given["duplicates"],
+            "--rows and --columns beside it: only triples can repeat a cell",
         )
 
 
@@ -303,13 +425,22 @@ STANDARD_INPUT = "standard input"
 
 
 def local(file: str, usual: str = ".csv") -> str:
-    """The path of the data; what comes from standard input (-) is kept in a file until the command ends."""
+    """The path of the data; what comes from standard input (-) is kept in a file until the command
+    ends."""
     if file != "-":
         return file
     data = sys.stdin.buffer.read()
     if not data:
-        raise FileError("standard input is empty, wanted data; write the name of a file instead of -")
-    magic = {b"PAR1": ".parquet", b"\x93NUMPY": ".npy", b"ARROW1": ".arrow", b"PK\x03\x04": ".npz", b"{": ".jsonl"}
+        raise FileError(
+            "standard input is empty, wanted data; write the name of a file instead of -"
+        )
+    magic = {
+        b"PAR1": ".parquet",
+        b"\x93NUMPY": ".npy",
+        b"ARROW1": ".arrow",
+        b"PK\x03\x04": ".npz",
+        b"{": ".jsonl",
+    }
     ending = next((end for start, end in magic.items() if data.startswith(start)), usual)
     folder = tempfile.mkdtemp(prefix="eckart-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -329,17 +460,25 @@ def described(file: str, x: Any) -> str:
     n = "unknown" if x.shape[0] is None else f"{x.shape[0]:,}"
     if hasattr(x, "words_read"):
         kept = x.words_read - x.words_dropped
-        return f"{file}: {n} documents, {x.shape[1]:,} words in the vocabulary, {kept:,} of {x.words_read:,} words of text kept"
+        return (
+            f"{file}: {n} documents, {x.shape[1]:,} words in the vocabulary, {kept:,} of "
+            f"{x.words_read:,} words of text kept"
+        )
     words = {Dense: "", Counts: f", {getattr(x, 'nnz', 0):,} counts"}.get(type(x))
     if words is None:
-        words = f", {x.nnz:,} observed ({100 * x.nnz / max(1, x.shape[0] * x.shape[1]):.3g}% of all cells)"
+        words = (
+            f", {x.nnz:,} observed ({100 * x.nnz / max(1, x.shape[0] * x.shape[1]):.3g}% of all "
+            "cells)"
+        )
     return f"{file}: {n} rows x {x.shape[1]:,} columns{words}"
 
 
 def facts(file: str, x: Any) -> dict[str, Any]:
     """The data for --json."""
     told = {"file": file, "rows": x.shape[0], "columns": x.shape[1], "kind": type(x).__name__}
-    return told | {n: getattr(x, n) for n in ("nnz", "words_read", "words_dropped") if hasattr(x, n)}
+    return told | {
+        n: getattr(x, n) for n in ("nnz", "words_read", "words_dropped") if hasattr(x, n)
+    }
 
 
 def fitting(fitted: Any, model: Any, data: str, reading: Reading) -> Matrix:
@@ -352,7 +491,8 @@ def fitting(fitted: Any, model: Any, data: str, reading: Reading) -> Matrix:
     matrix: Matrix = reading.table(data).matrix
     if matrix.shape[1] != fitted.n_features_in_:
         raise InputError(
-            f"{data} has {matrix.shape[1]} columns, wanted the {fitted.n_features_in_} of {model}; choose them with --only"
+            f"{data} has {matrix.shape[1]} columns, wanted the {fitted.n_features_in_} "
+            f"of {model}; choose them with --only"
         )
     return replace(matrix, columns=names) if named and matrix.columns is None else matrix
 
@@ -364,7 +504,10 @@ def _tell_repeated(ids: np.ndarray | None, name: Any, shell: Any) -> None:
     often = [(one, count) for one, count in Counter(ids.tolist()).most_common() if count > 1]
     if often:
         more = f" ({len(often):,} ids come more than once)" if len(often) > 1 else ""
-        shell.note(f"--index {name} names several rows alike: {often[0][0]} stands {often[0][1]} times{more}; each stays a row of its own")
+        shell.note(
+            f"--index {name} names several rows alike: {often[0][0]} stands "
+            f"{often[0][1]} times{more}; each stays a row of its own"
+        )
 
 
 def _few(matrix: Matrix) -> list[str] | None:
@@ -383,9 +526,15 @@ def _place(text: str | None) -> str | int | None:
 
 def _in_shell_words(line: str) -> str:
     """An error of a table in long form with what a person in the shell can do."""
-    line = re.sub(r"say duplicates=(.*)", lambda m: "say --duplicates " + m[1].replace("'", ""), line)
+    line = re.sub(
+        r"say duplicates=(.*)", lambda m: "say --duplicates " + m[1].replace("'", ""), line
+    )
     none = re.search(r"has '(\S+)' at .*wanted an id; (drop the entries that have none)", line)
-    return line if none is None else line.replace(none[2], f"say --missing {none[1]} to leave such lines out")
+    return (
+        line
+        if none is None
+        else line.replace(none[2], f"say --missing {none[1]} to leave such lines out")
+    )
 
 
 def _quoted(text: str) -> str:
@@ -395,7 +544,10 @@ def _quoted(text: str) -> str:
 def _plainly(like: str | None) -> str:
     """What to do about numbers with marks for the eye."""
     like = like or ""
-    return f"save the file with plain digits, {re.sub('[^0-9.-]', '', like.replace(',', ''))} for {like!r}"
+    return (
+        f"save the file with plain digits, {re.sub('[^0-9.-]', '', like.replace(',', ''))} for "
+        f"{like!r}"
+    )
 
 
 def _told(columns: list[Any]) -> str:

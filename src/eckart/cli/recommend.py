@@ -20,45 +20,64 @@ from eckart.errors import EckartError, FileError, InputError, wrong
 MOST_REASONS = 2**31 - 1
 """All entries of a row count for its score; those beyond -n are said together."""
 BLOCK_ROWS = 2**14
-"""Rows whose lists are made and written together: enough for all threads, and lists of a hundred take some 30 MB."""
+"""Rows whose lists are made and written together: enough for all threads, and lists of a hundred
+take some 30 MB."""
 
 
 @options.spread
 def recommend(
     model: Annotated[Path, typer.Argument(help="A model saved by eckart complete --model.")],
     *,
-    row: Annotated[list[str] | None, option(metavar="ID", help="Id of a row; may be said several times.")] = None,
-    column: Annotated[list[str] | None, option(metavar="ID", help="Id of a column, with --similar.")] = None,
+    row: Annotated[
+        list[str] | None, option(metavar="ID", help="Id of a row; may be said several times.")
+    ] = None,
+    column: Annotated[
+        list[str] | None, option(metavar="ID", help="Id of a column, with --similar.")
+    ] = None,
     n: options.Count = 10,
     everyone: Annotated[bool, option("--all", help="For all rows; needs --out.")] = False,
     rows_file: Annotated[
-        str | None, option(metavar="FILE", help="For the rows whose ids stand in this file, one a line.")
+        str | None,
+        option(metavar="FILE", help="For the rows whose ids stand in this file, one a line."),
     ] = None,
     new: Annotated[
         str | None,
         option(
-            metavar="FILE", help="For the new rows in this file, which is written like the data; nothing is refitted."
+            metavar="FILE",
+            help="For the new rows in this file, which is written like the data; nothing is "
+            "refitted.",
         ),
     ] = None,
     row_features: attribute_files.RowFeatures = None,
     column_features: attribute_files.ColumnFeatures = None,
-    similar: Annotated[bool, option("--similar", help="Rows (or columns) that are alike, with their cosine.")] = False,
+    similar: Annotated[
+        bool, option("--similar", help="Rows (or columns) that are alike, with their cosine.")
+    ] = False,
     explain: Annotated[
-        str | None, option(metavar="ID", help="Why the row gets this column: the entries that count most.")
+        str | None,
+        option(metavar="ID", help="Why the row gets this column: the entries that count most."),
     ] = None,
     include_seen: Annotated[
-        bool, option("--include-seen/--exclude-seen", help="Whether to list columns that the row has observed.")
+        bool,
+        option(
+            "--include-seen/--exclude-seen",
+            help="Whether to list columns that the row has observed.",
+        ),
     ] = False,
     candidates: Annotated[
-        str | None, option(metavar="FILE", help="Only columns whose ids stand in this file, one a line.")
+        str | None,
+        option(metavar="FILE", help="Only columns whose ids stand in this file, one a line."),
     ] = None,
     by: Annotated[
         str,
         option(
-            help="What best means: chance (of being taken up and liked), prediction (the largest value), or auto (the first where it can be learned)."
+            help="What best means: chance (of being taken up and liked), prediction (the "
+            "largest value), or auto (the first where it can be learned)."
         ),
     ] = "auto",
-    min_support: Annotated[int, option(help="Only columns with at least this many observations.")] = 0,
+    min_support: Annotated[
+        int, option(help="Only columns with at least this many observations.")
+    ] = 0,
     titles: options.Titles = None,
     out: options.OutLists = None,
     triples: TripleOptions,
@@ -69,7 +88,8 @@ def recommend(
 ) -> None:
     """The best columns for rows of a saved completion, rows or columns that are alike, and why.
 
-    Ids are those of the data: user 42, movie 'Alien', day 2024-05-01. Columns that a row has observed are left out unless --include-seen is said.
+    Ids are those of the data: user 42, movie 'Alien', day 2024-05-01. Columns that a row has
+    observed are left out unless --include-seen is said.
 
     Examples:
 
@@ -102,7 +122,9 @@ def recommend(
     fitted, cold = _with_attributes(fitted, row_features, column_features, source)
     names, called = source.names, _titles(titles, fitted, model, shell, source)
     if explain is not None and row:
-        found = fitted.explain(as_kind(row, fitted.row_ids)[0], as_kind([explain], fitted.column_ids)[0], MOST_REASONS)
+        found = fitted.explain(
+            as_kind(row, fitted.row_ids)[0], as_kind([explain], fitted.column_ids)[0], MOST_REASONS
+        )
         found, others = replace(found, shares=found.shares[:n]), found.shares[n:]
         shell.answer["explanation"] = vars(found) | {"others": others_of(others)}
         if not shell.json:
@@ -110,37 +132,69 @@ def recommend(
         return
     head: tuple[str, ...] = (names[0], "rank", names[1], "score")
     if similar:
-        side, labels, name = ("rows", fitted.row_ids, names[0]) if row else ("columns", fitted.column_ids, names[1])
+        side, labels, name = (
+            ("rows", fitted.row_ids, names[0]) if row else ("columns", fitted.column_ids, names[1])
+        )
         head = (name, "rank", f"similar_{name}", "cosine")
         called = None if row else called
         lists: Any = [fitted.similar(**{side: as_kind(row or column, labels)}, n=n)]
     else:
         chosen = None if candidates is None else ids_in(candidates, names[1], fitted.column_ids)
-        ask = {"n": n, "exclude_seen": not include_seen, "candidates": chosen, "by": by, "min_support": min_support}
+        ask = {
+            "n": n,
+            "exclude_seen": not include_seen,
+            "candidates": chosen,
+            "by": by,
+            "min_support": min_support,
+        }
         if new is not None:
-            lists = [fitted.recommend(X=for_model(source.observed(local(new)), None, fitted.column_ids), **ask)]
+            lists = [
+                fitted.recommend(
+                    X=for_model(source.observed(local(new)), None, fitted.column_ids), **ask
+                )
+            ]
         else:
-            listed = ids_in(rows_file, names[0], fitted.row_ids) if rows_file else None if everyone else cold
+            listed = (
+                ids_in(rows_file, names[0], fitted.row_ids)
+                if rows_file
+                else None
+                if everyone
+                else cold
+            )
             lists = _for_rows(fitted, row, listed, ask)
     _tell_lists(head, iter(lists), called, out, shell)
 
 
-def _tell_lists(head: tuple[str, ...], lists: Iterator[Any], called: Any, out: Path | None, shell: Shell) -> None:
-    """Lists as one table, with titles where ids are ``called`` something; a note says what they are ordered by."""
+def _tell_lists(
+    head: tuple[str, ...], lists: Iterator[Any], called: Any, out: Path | None, shell: Shell
+) -> None:
+    """Lists as one table, with titles where ids are ``called`` something; a note says what they are
+    ordered by."""
     first = next(lists)
     head = (*head, *list(first.to_table())[len(head) :])  # whatever else the lists tell
     tables: Any = (tuple(found.to_table().values()) for found in chain([first], lists))
     if called is not None:
-        head, tables = (*head[:3], "title", *head[3:]), ((*t[:3], called(t[2]), *t[3:]) for t in tables)
+        head, tables = (
+            (*head[:3], "title", *head[3:]),
+            ((*t[:3], called(t[2]), *t[3:]) for t in tables),
+        )
     if out is not None and len(set(head)) < len(head):
-        raise InputError(f"columns {', '.join(head)} came, wanted names that differ; fit with other column names")
+        raise InputError(
+            f"columns {', '.join(head)} came, wanted names that differ; fit with other column names"
+        )
     tell(head, tables, out, shell)
     shell.answer["ordered_by"] = first.by
     if first.by == "chance" and not shell.json:
-        typer.echo("ordered by the chance of being taken up and liked; the score is the expected value (--by prediction orders by it)", err=True)
+        typer.echo(
+            "ordered by the chance of being taken up and liked; the score is the "
+            "expected value (--by prediction orders by it)",
+            err=True,
+        )
 
 
-def _with_attributes(fitted: Any, rows: str | None, columns: str | None, source: Any) -> tuple[Any, Any]:
+def _with_attributes(
+    fitted: Any, rows: str | None, columns: str | None, source: Any
+) -> tuple[Any, Any]:
     """The model with the ids that only files of attributes have, and the row ids of such a file."""
     from eckart.cli.attribute_files import features_in
     from eckart.complete.featured import Featured
@@ -148,12 +202,18 @@ def _with_attributes(fitted: Any, rows: str | None, columns: str | None, source:
     if rows is None and columns is None:
         return fitted, None
     if not isinstance(fitted, Featured):
-        raise InputError(f"the model is a {type(fitted).__name__}, wanted one that was fitted with attributes")
+        raise InputError(
+            f"the model is a {type(fitted).__name__}, wanted one that was fitted with attributes"
+        )
     told: dict[str, Any] = {}
     if rows is not None:
-        told["row_features"] = features_in(rows, "--row-features", source.rows, fitted.row_ids, source)
+        told["row_features"] = features_in(
+            rows, "--row-features", source.rows, fitted.row_ids, source
+        )
     if columns is not None:
-        told["column_features"] = features_in(columns, "--column-features", source.columns, fitted.column_ids, source)
+        told["column_features"] = features_in(
+            columns, "--column-features", source.columns, fitted.column_ids, source
+        )
     fitted.update(**told)
     if rows is None:
         return fitted, None
@@ -162,7 +222,8 @@ def _with_attributes(fitted: Any, rows: str | None, columns: str | None, source:
 
 
 def _titles(spec: str | None, fitted: Any, model: Path, shell: Shell, source: Any) -> Any:
-    """Titles of columns: those asked for, or those that the model names where their file lies beside it.
+    """Titles of columns: those asked for, or those that the model names where their file lies
+    beside it.
 
     A model may come from a stranger: it names no file anywhere else.
     """
@@ -177,12 +238,18 @@ def _titles(spec: str | None, fitted: Any, model: Path, shell: Shell, source: An
     if name not in ("", ".", "..") and Path(name).name == name and "\\" not in name:
         with contextlib.suppress(EckartError):
             return Titles(str(model.parent / saved), fitted.column_ids, source)
-    shell.note(f"titles were fitted with --titles {saved}, which is not beside the model; ids are shown (say --titles)")
+    shell.note(
+        f"titles were fitted with --titles {saved}, which is not beside the model; ids "
+        "are shown (say --titles)"
+    )
     return None
 
 
-def _for_rows(fitted: Any, row: list[str] | None, listed: Any, options: dict[str, Any]) -> Iterator[Any]:
-    """Recommendations for the rows that were named, that stand in a file, or all of them, in blocks; an unknown id is refused before the first."""
+def _for_rows(
+    fitted: Any, row: list[str] | None, listed: Any, options: dict[str, Any]
+) -> Iterator[Any]:
+    """Recommendations for the rows that were named, that stand in a file, or all of them, in
+    blocks; an unknown id is refused before the first."""
     from eckart.cli.asked_ids import as_kind
 
     wanted = listed
@@ -191,10 +258,18 @@ def _for_rows(fitted: Any, row: list[str] | None, listed: Any, options: dict[str
     elif listed is None:
         wanted = fitted.row_ids.names(np.arange(fitted.row_ids.size))
     fitted.row_ids.indices_of(wanted)
-    return (fitted.recommend(wanted[a : a + BLOCK_ROWS], **options) for a in range(0, len(wanted), BLOCK_ROWS))
+    return (
+        fitted.recommend(wanted[a : a + BLOCK_ROWS], **options)
+        for a in range(0, len(wanted), BLOCK_ROWS)
+    )
 
 
-def tell(titles: tuple[str, ...], tables: Iterator[tuple[np.ndarray, ...]], out: Path | None, shell: Shell) -> None:
+def tell(
+    titles: tuple[str, ...],
+    tables: Iterator[tuple[np.ndarray, ...]],
+    out: Path | None,
+    shell: Shell,
+) -> None:
     """Lists on standard output, as text or in the object, or in a file."""
     from eckart.io.tables.write import write_long
 
@@ -202,7 +277,9 @@ def tell(titles: tuple[str, ...], tables: Iterator[tuple[np.ndarray, ...]], out:
         shell.say("out", f"{out} ({write_long(out, titles, tables):,} rows)")
         shell.answer["written"] = {"out": str(out)}
     elif shell.json:
-        lines = [line for table in tables for line in zip(*(_plain(column).tolist() for column in table))]
+        lines = [
+            line for table in tables for line in zip(*(_plain(column).tolist() for column in table))
+        ]
         shell.answer["list"] = [dict(zip(titles, line)) for line in lines]
     else:
         for line in printed(titles, tables):
@@ -216,7 +293,9 @@ def completion(path: Path) -> Any:
 
     fitted = load(path)
     if not isinstance(fitted.fit_.factors, (LowRank, ItemWeights)):
-        raise FileError(f"{path} holds a {type(fitted).__name__}, wanted a model saved by eckart complete")
+        raise FileError(
+            f"{path} holds a {type(fitted).__name__}, wanted a model saved by eckart complete"
+        )
     return fitted
 
 
@@ -232,13 +311,22 @@ def _check(
     out: Path | None,
 ) -> None:
     """Refuse half a question, or two at once."""
-    asked = {"--row": row, "--column": column, "--all": everyone, "--rows-file": rows_file, "--new": new}
+    asked = {
+        "--row": row,
+        "--column": column,
+        "--all": everyone,
+        "--rows-file": rows_file,
+        "--new": new,
+    }
     told = [name for name, value in asked.items() if value]
     if not told and row_features is not None and not similar:
         told = ["--row-features"]
     if len(told) != 1:
         came = " and ".join(told) or "no row"
-        raise InputError(f"{came} came, wanted one of --row, --rows-file, --all and --new (or --column with --similar)")
+        raise InputError(
+            f"{came} came, wanted one of --row, --rows-file, --all and --new (or "
+            "--column with --similar)"
+        )
     if column and not similar:
         raise InputError("--column came without --similar, wanted both: columns that are alike")
     if similar and told[0] not in ("--row", "--column"):
@@ -246,7 +334,9 @@ def _check(
     if explain is not None and (told[0] != "--row" or similar or len(row or ()) != 1):
         raise InputError(f"--explain {explain} came, wanted one --row beside it")
     if explain is not None and out is not None:
-        raise InputError(f"--explain {explain} came with --out, wanted one of them: the explanation is printed")
+        raise InputError(
+            f"--explain {explain} came with --out, wanted one of them: the explanation is printed"
+        )
     if everyone and out is None:
         raise InputError("--all came without --out, wanted a file for the lists of all rows")
 
@@ -255,13 +345,17 @@ def why(explanation: Any, names: tuple[str, str, str], titles: Any = None) -> li
     """An explanation in the words of the data, with titles where there are any."""
     e = explanation
     rows, columns, values = names
-    shown = (lambda c: c) if titles is None else (lambda c: f"{c} ({titles(np.array([c], object))[0]})")
+    shown = (
+        (lambda c: c) if titles is None else (lambda c: f"{c} ({titles(np.array([c], object))[0]})")
+    )
     lines = [
-        f"{rows} {e.row}, {columns} {shown(e.column)}: {e.prediction:.4g}, of which {e.base:.4g} from mean and biases"
-        + (", attributes and time" if e.parts else "")
+        f"{rows} {e.row}, {columns} {shown(e.column)}: {e.prediction:.4g}, of which "
+        f"{e.base:.4g} from mean and biases" + (", attributes and time" if e.parts else "")
     ]
     if e.parts:
-        lines.append("in parts: " + ", ".join(f"{name} {value:+.4f}" for name, value in e.parts.items()))
+        lines.append(
+            "in parts: " + ", ".join(f"{name} {value:+.4f}" for name, value in e.parts.items())
+        )
     width = max([len(str(shown(c))) for c, _, _ in e.shares], default=0)
     lines += [
         f"{share:+9.4f}  because {columns} {shown(c)!s:<{width}} has {values} {value:.4g}"
@@ -271,13 +365,28 @@ def why(explanation: Any, names: tuple[str, str, str], titles: Any = None) -> li
 
 
 def others_of(shares: list[tuple[Any, float, float]]) -> list[dict[str, float]]:
-    """The reasons that are not listed in two groups, what they add and what they take away, so that with those listed they are all of the score."""
+    """The reasons that are not listed in two groups, what they add and what they take away, so that
+    with those listed they are all of the score."""
     groups = ([s for s in shares if s[2] > 0], [s for s in shares if s[2] < 0])
-    return [{"count": len(g), "value": sum(v for _, v, _ in g) / len(g), "share": sum(s for _, _, s in g)} for g in groups if g]
+    return [
+        {
+            "count": len(g),
+            "value": sum(v for _, v, _ in g) / len(g),
+            "share": sum(s for _, _, s in g),
+        }
+        for g in groups
+        if g
+    ]
 
 
-def others_in_words(shares: list[tuple[Any, float, float]], names: tuple[str, str, str]) -> list[str]:
-    return [f"{g['share']:+9.4f}  because of {g['count']:,} more, {names[2]} {g['value']:.4g} on average" for g in others_of(shares)]
+def others_in_words(
+    shares: list[tuple[Any, float, float]], names: tuple[str, str, str]
+) -> list[str]:
+    return [
+        f"{g['share']:+9.4f}  because of {g['count']:,} more, {names[2]} "
+        f"{g['value']:.4g} on average"
+        for g in others_of(shares)
+    ]
 
 
 def printed(titles: tuple[str, ...], tables: Iterator[tuple[np.ndarray, ...]]) -> Iterator[str]:
@@ -285,7 +394,8 @@ def printed(titles: tuple[str, ...], tables: Iterator[tuple[np.ndarray, ...]]) -
     widths = None
     for table in tables:
         cells = [
-            [f"{v:.4f}" if isinstance(v, float) else harmless(str(v)) for v in column.tolist()] for column in map(_plain, table)
+            [f"{v:.4f}" if isinstance(v, float) else harmless(str(v)) for v in column.tolist()]
+            for column in map(_plain, table)
         ]
         right = [np.asarray(column).dtype.kind in "iuf" for column in table]
         if widths is None:
@@ -300,4 +410,6 @@ def _plain(column: np.ndarray) -> np.ndarray:
 
 
 def _line(cells: Any, widths: list[int], right: list[bool]) -> str:
-    return "  ".join(c.rjust(w) if r else c.ljust(w) for c, w, r in zip(cells, widths, right)).rstrip()
+    return "  ".join(
+        c.rjust(w) if r else c.ljust(w) for c, w, r in zip(cells, widths, right)
+    ).rstrip()

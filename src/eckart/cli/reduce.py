@@ -20,13 +20,23 @@ METHODS = {"pca": "PCA", "autoencoder": "Autoencoder", "conv_autoencoder": "Conv
 def reduce(
     file: Annotated[str, typer.Argument(help="The data: one row for each point.")],
     *,
-    method: Annotated[str | None, option(help="pca, autoencoder or conv_autoencoder.  [default: pca]")] = None,
+    method: Annotated[
+        str | None, option(help="pca, autoencoder or conv_autoencoder.  [default: pca]")
+    ] = None,
     components: Annotated[
-        str, option("--components", "-k", help="How many: a number, a share of variance such as 0.9, or auto.")
+        str,
+        option(
+            "--components",
+            "-k",
+            help="How many: a number, a share of variance such as 0.9, or auto.",
+        ),
     ] = "auto",
     scale: Annotated[
         bool | None,
-        option("--scale/--no-scale", help="Divide each column by its standard deviation, so that units do not count."),
+        option(
+            "--scale/--no-scale",
+            help="Divide each column by its standard deviation, so that units do not count.",
+        ),
     ] = None,
     out: options.Out = None,
     model: options.KindOrFile = None,
@@ -37,31 +47,40 @@ def reduce(
     solver: options.Solver = None,
     whiten: Annotated[bool, option("--whiten", help="Codes of unit variance.")] = False,
     center: Annotated[
-        bool, option("--center/--no-center", help="Subtract the mean; without it this is a truncated SVD.")
+        bool,
+        option(
+            "--center/--no-center", help="Subtract the mean; without it this is a truncated SVD."
+        ),
     ] = True,
     rotation: Annotated[str | None, option(help="varimax or promax.")] = None,
     hidden: Annotated[
         str | None, option(help="Of an autoencoder: widths of the hidden layers, such as 512,256.")
     ] = None,
     max_iter: options.Steps = None,
-    device: Annotated[str | None, option(help="Of an autoencoder: cpu, cuda or one of several, such as cuda:1.")] = None,
+    device: Annotated[
+        str | None, option(help="Of an autoencoder: cpu, cuda or one of several, such as cuda:1.")
+    ] = None,
     checkpoint: options.Checkpoint = None,
     how: Arithmetic,
     shell: Shell,
 ) -> None:
     """Reduce a table to a few components (PCA, or an autoencoder) and show how good the answer is.
 
-    Reads .npy, .npz, .csv, .tsv, .parquet, .arrow, .xlsx, .jsonl, a folder of images, or standard input (-); quote a pattern such as 'part-*.parquet' to
-    chain files. Columns of text and dates are left out. Empty cells are missing entries: the model is then fitted to what is there. Columns in different
-    units need --scale. Files larger than memory are read once, in blocks (by PCA; an autoencoder holds its rows in memory).
+    Reads .npy, .npz, .csv, .tsv, .parquet, .arrow, .xlsx, .jsonl, a folder of images, or standard
+    input (-); quote a pattern such as 'part-*.parquet' to chain files. Columns of text and dates
+    are left out. Empty cells are missing entries: the model is then fitted to what is there.
+    Columns in different units need --scale. Files larger than memory are read once, in blocks (by
+    PCA; an autoencoder holds its rows in memory).
 
     Examples:
 
         eckart reduce wine.csv --scale --components 2 --labels kind --report wine.html
 
-        eckart reduce data.parquet -k auto --out codes.parquet --model m.safetensors --report report.html
+        eckart reduce data.parquet -k auto --out codes.parquet --model m.safetensors --report
+        report.html
 
-        eckart reduce survey.csv -k 0.9 --index id --missing -9 --rotation varimax --report report.html
+        eckart reduce survey.csv -k 0.9 --index id --missing -9 --rotation varimax --report
+        report.html
 
         eckart reduce digits.npy -k 30 --image 8x8 --report digits.html
 
@@ -75,13 +94,22 @@ def reduce(
     method, to = method or "pca", Targets(out, kept, report).check(file)
     k, shape, pca = _components(components), building.parse_image(image), method == "pca"
     told = {
-        "svd_solver": solver, "whiten": whiten or None, "center": None if center else False, "rotation": rotation, "scale": scale or None,
-        "hidden": _widths(hidden), "epochs" if pca else "max_iter": max_iter, "device": device, "engine": how.engine_option(),
-    }  # fmt: skip
+        "svd_solver": solver,
+        "whiten": whiten or None,
+        "center": None if center else False,
+        "rotation": rotation,
+        "scale": scale or None,
+        "hidden": _widths(hidden),
+        "epochs" if pca else "max_iter": max_iter,
+        "device": device,
+        "engine": how.engine_option(),
+    }
     always: dict[str, Any] = {
         "random_state": how.seed,
         "n_threads": how.threads,
-        "checkpoint": None if how.plan else checkpoint,  # a plan fits parts of the data, which are no work to go on with
+        "checkpoint": None
+        if how.plan
+        else checkpoint,  # a plan fits parts of the data, which are no work to go on with
         "verbose": shell.bars,
     }
     build = building.builder(method, METHODS, told, init="pca", **always)
@@ -117,11 +145,17 @@ def reduce(
 
         sample, marks = data.sample()
         about: dict[str, Any] = {"name": Path(file).name, "labels": marks, "image": shape}
-        return reduce_report(fitted, sample, names=data.sample_names(), **about) if pca else network_report(fitted, sample, **about)
+        return (
+            reduce_report(fitted, sample, names=data.sample_names(), **about)
+            if pca
+            else network_report(fitted, sample, **about)
+        )
 
     def write(path: Path) -> int:
         beside = None if data.labels is None else (str(reading.labels), data.labels)
-        return building.write_codes(fitted.transform, building.numbered("component", fitted), x, path, reading.index, beside)
+        return building.write_codes(
+            fitted.transform, building.numbered("component", fitted), x, path, reading.index, beside
+        )
 
     shell.finish(fitted, to, write, page, "codes")
 
@@ -137,11 +171,15 @@ def _components(text: str) -> int | float | str:
 
 
 def _few_instead_of_none(basis: Any, k: Any, shell: Shell) -> int:
-    """How many components to keep where "auto" kept none of data that vary, with a note; 0 elsewhere."""
+    """How many components to keep where "auto" kept none of data that vary, with a note; 0
+    elsewhere."""
     if not _varies(basis, shell) or basis.k or k != "auto":
         return 0
     few = min(2, basis.rows, basis.n)
-    shell.note(f"no component stands out from the others; {f'the first {few} are kept, and -k says another number' if few > 1 else 'one is kept'}")
+    shell.note(
+        "no component stands out from the others; "
+        f"{f'the first {few} are kept, and -k says another number' if few > 1 else 'one is kept'}"
+    )
     return few
 
 
@@ -160,8 +198,10 @@ def _note_units(units: dict[str, Any], shell: Shell) -> None:
     """Columns whose standard deviations are far apart decide the components by their unit."""
     if units.get("differ"):
         shell.note(
-            f"the standard deviation of {units['largest']} is {units['ratio']:,.0f} times that of {units['smallest']}, so the components are mostly about "
-            f"{units['largest']}; say --scale if the columns are in different units, --no-scale if they are not"
+            f"the standard deviation of {units['largest']} is {units['ratio']:,.0f} "
+            f"times that of {units['smallest']}, so the components are mostly about "
+            f"{units['largest']}; say --scale if the columns are in different units, "
+            "--no-scale if they are not"
         )
 
 
@@ -194,19 +234,31 @@ def _summary(model: Any, file: str, seconds: float, shell: Shell) -> None:
     f, c, plan = model.fit_.factors, model.certificate_, model.fit_.plan
     from eckart.cli.reading import called
 
-    gaps = f", {plan['gaps']:,} entr{'y' if plan['gaps'] == 1 else 'ies'} missing" if "gaps" in plan else ""
+    gaps = (
+        f", {plan['gaps']:,} entr{'y' if plan['gaps'] == 1 else 'ies'} missing"
+        if "gaps" in plan
+        else ""
+    )
     shell.say("data", f"{called(file)}: {f.rows:,} rows x {f.n:,} columns{gaps}")
     if "layers" in plan:
         from eckart.report.networks import in_one_sentence
 
         shell.say("reduced", f"to {f.k} numbers by {plan['layers']} ({f.size:,} weights)")
         shell.say("risk", in_one_sentence(c, f.k)[0])
-        shell.say("trained", f"{plan['solver']}, {plan['epochs']} epochs, {plan['device']}: {c['stopped']}")
+        shell.say(
+            "trained",
+            f"{plan['solver']}, {plan['epochs']} epochs, {plan['device']}: {c['stopped']}",
+        )
         shell.outcome(model, seconds)
         return
     ratio = model.explained_variance_ratio_
-    took = "" if len(model.fit_.trace) else f", in {lasting(shell.times['fit'])}"  # else the line about the fit says it
-    shell.say("reduced", f"to {f.k} component{' that keeps' if f.k == 1 else 's that keep'} {float(ratio.sum()):.2%} of the variance{took}")
+    # else the line about the fit says it
+    took = "" if len(model.fit_.trace) else f", in {lasting(shell.times['fit'])}"
+    shell.say(
+        "reduced",
+        f"to {f.k} component{' that keeps' if f.k == 1 else 's that keep'} "
+        f"{float(ratio.sum()):.2%} of the variance{took}",
+    )
     shell.say("solver", f"{plan['solver']}: {plan['reason']}")
     shell.outcome(model, seconds)
     for i, top in enumerate(model.top_features(3)[:5]):

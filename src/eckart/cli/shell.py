@@ -1,4 +1,5 @@
-"""The manners of every command: what is said and where, notes, one JSON object, a log, the files at the end, and the exit code."""
+"""The manners of every command: what is said and where, notes, one JSON object, a log, the files at
+the end, and the exit code."""
 
 from __future__ import annotations
 
@@ -33,17 +34,26 @@ TELLING_SECONDS = 0.1
 """Work beside a fit that takes less is not said: nobody waits for it."""
 
 OTHER_NAMES = {
-    "n_components": "components", "learning_method": "learning", "covariance_type": "covariance", "beta_loss": "loss", "svd_solver": "solver",
-    "n_threads": "threads", "random_state": "seed",
-}  # fmt: skip
+    "n_components": "components",
+    "learning_method": "learning",
+    "covariance_type": "covariance",
+    "beta_loss": "loss",
+    "svd_solver": "solver",
+    "n_threads": "threads",
+    "random_state": "seed",
+}
 """Arguments that have another name in the shell."""
 
-CONTROL = re.compile("\x1b(?!\\[[0-9;]*m)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-"""Characters that move the cursor, clear the screen or turn the order of letters around; colours are left."""
+CONTROL = re.compile(
+    "\x1b(?!\\[[0-9;]*m)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
+)
+"""Characters that move the cursor, clear the screen or turn the order of letters around; colours
+are left."""
 
 
 def harmless(words: str) -> str:
-    """Text out of data as a terminal may be given it: control characters are written, not carried out.
+    """Text out of data as a terminal may be given it: control characters are written, not carried
+    out.
 
     >>> harmless("a\\x1b[2Jb")
     'a\\\\x1b[2Jb'
@@ -52,22 +62,31 @@ def harmless(words: str) -> str:
 
 
 def in_options(line: str, options: Collection[str]) -> str:
-    """A line with arguments of Python as a person says them in the shell, where the command has such ``options``.
+    """A line with arguments of Python as a person says them in the shell, where the command has
+    such ``options``.
 
     >>> in_options("no word is left; lower min_count=5, or n_components='auto'; say columns=", ["min_count", "components", "only"])
     'no word is left; lower --min-count 5, or --components auto; say --only'
     """
-    names = {name: name for name in options} | {name: said for name, said in OTHER_NAMES.items() if said in options}
-    if "only" in options and "rows" not in options:  # of a table; of triples the option has the same name
+    names = {name: name for name in options} | {
+        name: said for name, said in OTHER_NAMES.items() if said in options
+    }
+    # of a table; of triples the option has the same name
+    if "only" in options and "rows" not in options:
         names["columns"] = "only"
     if not names:
         return line
-    long = "|".join(name for name in names if "_" in name) or "(?!)"  # a name of two words is no word of a sentence
+    # a name of two words is no word of a sentence
+    long = "|".join(name for name in names if "_" in name) or "(?!)"
     found = re.compile(rf"(?<![\w./-])(?:({'|'.join(names)})=('[^']*'|[^\s,;)]*)|({long})\b)")
 
     def said(m: re.Match[str]) -> str:
         value = m[2] or ""
-        value = value[1:-1] if value[:1] == "'" and value[1:-1].replace("_", "").replace("-", "").isalnum() else value
+        value = (
+            value[1:-1]
+            if value[:1] == "'" and value[1:-1].replace("_", "").replace("-", "").isalnum()
+            else value
+        )
         return f"--{names[m[1] or m[3]].replace('_', '-')}" + (f" {value}" if value else "")
 
     return found.sub(said, line)
@@ -80,13 +99,24 @@ class Shell:
     quiet: Annotated[bool, option("--quiet", "-q", help="No progress bars, no summary.")] = False
     verbose: Annotated[
         bool,
-        option("--verbose", "-v", help="Say more: every choice with its reason, and each step, on standard error."),
+        option(
+            "--verbose",
+            "-v",
+            help="Say more: every choice with its reason, and each step, on standard error.",
+        ),
     ] = False
-    log: Annotated[Path | None, option(help="Append everything that is said, with the time, to this file.")] = None
-    json: Annotated[bool, option("--json", help="Print one JSON object instead of the summary.")] = False
+    log: Annotated[
+        Path | None, option(help="Append everything that is said, with the time, to this file.")
+    ] = None
+    json: Annotated[
+        bool, option("--json", help="Print one JSON object instead of the summary.")
+    ] = False
     strict: Annotated[
         bool,
-        option("--strict", help="Notes are errors, and nothing is written unless the certificate holds."),
+        option(
+            "--strict",
+            help="Notes are errors, and nothing is written unless the certificate holds.",
+        ),
     ] = False
     answer: dict[str, Any] = field(init=False, default_factory=dict)
     notes: list[str] = field(init=False, default_factory=list)
@@ -104,7 +134,8 @@ class Shell:
         return not self.silent and sys.stderr.isatty()
 
     def around(self, name: str, verb: Callable[[], None], options: Collection[str] = ()) -> None:
-        """Run a command that has these options: the log before it, the object and the exit code after it."""
+        """Run a command that has these options: the log before it, the object and the exit code
+        after it."""
         self.options = options
         self.answer |= {"eckart": __version__, "command": name}
         with self._logging():
@@ -137,7 +168,8 @@ class Shell:
             handlers[-1].setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
         if self.verbose:
             handlers.append(logging.StreamHandler(sys.stderr))
-            handlers[-1].addFilter(lambda record: record.levelno == logging.DEBUG)  # the rest is printed anyway
+            # the rest is printed anyway
+            handlers[-1].addFilter(lambda record: record.levelno == logging.DEBUG)
         before = LOG.level, LOG.propagate
         for handler in handlers:
             LOG.addHandler(handler)
@@ -163,7 +195,8 @@ class Shell:
         LOG.debug("%s", words)
 
     def note(self, words: str) -> None:
-        """Something that the person should know and did not ask for, on standard error; an error with --strict."""
+        """Something that the person should know and did not ask for, on standard error; an error
+        with --strict."""
         if self.strict:
             raise InputError(f"{words} (an error because of --strict)")
         self.notes.append(words)
@@ -173,7 +206,8 @@ class Shell:
 
     @contextlib.contextmanager
     def phase(self, words: str) -> Iterator[None]:
-        """Names what is going on, from the first moment, where someone is there to see or hear it."""
+        """Names what is going on, from the first moment, where someone is there to see or hear
+        it."""
         LOG.debug("%s", words)
         if not (self.bars or is_told()):
             yield
@@ -184,25 +218,40 @@ class Shell:
 
     @contextlib.contextmanager
     def fitting(self) -> Iterator[None]:
-        """Around the fit that is the answer: its own time, and that of the kernels that were compiled for it."""
+        """Around the fit that is the answer: its own time, and that of the kernels that were
+        compiled for it."""
         compiled, begin = _compiling_seconds(), time.perf_counter()
         yield
         took, compiling = time.perf_counter() - begin, _compiling_seconds() - compiled
         self.times = {"fit": took - compiling, "compiling": compiling}
 
     def outcome(self, model: Any, seconds: float, limit: str | None = None) -> None:
-        """How the fit went and what its evidence is; ``seconds`` is all the work since the data were read, of which the fit may be a part, and ``limit``
-        says what to do where the steps ended before the method was done."""
-        c, trace, times = model.certificate_, model.fit_.trace, self.times or {"fit": seconds, "compiling": 0.0}
-        times = {name: round(value, 4) for name, value in (times | {"choosing": max(0.0, seconds - sum(times.values()))}).items()}
+        """How the fit went and what its evidence is; ``seconds`` is all the work since the data
+        were read, of which the fit may be a part, and ``limit`` says what to do where the steps
+        ended before the method was done."""
+        c, trace, times = (
+            model.certificate_,
+            model.fit_.trace,
+            self.times or {"fit": seconds, "compiling": 0.0},
+        )
+        times = {
+            name: round(value, 4)
+            for name, value in (
+                times | {"choosing": max(0.0, seconds - sum(times.values()))}
+            ).items()
+        }
         model.fit_.plan["seconds"] = times
         if len(trace):
             steps = f"{len(trace)} steps; stopped: {trace.reason.value}"
             self.say("fitted", f"{type(model).__name__} in {lasting(times['fit'])}, {steps}")
         beside = [
-            f"{what} took {lasting(times[name])}" for name, what in (("choosing", "choosing and measuring"), ("compiling", "compiling, once on this machine,"))
+            f"{what} took {lasting(times[name])}"
+            for name, what in (
+                ("choosing", "choosing and measuring"),
+                ("compiling", "compiling, once on this machine,"),
+            )
             if times[name] >= max(TELLING_SECONDS, times["fit"] / 10)
-        ]  # fmt: skip
+        ]
         if beside:
             self.say("", "; ".join(beside))
         self.certified(c)
@@ -214,9 +263,14 @@ class Shell:
             if "--scale" not in note:  # that is a note on standard error already
                 self.say("", in_options(note, self.options))
         self.answer |= {
-            "model": type(model).__name__, "parameters": model.get_params(deep=False), "seconds": times["fit"], "times": times, "steps": len(trace),
-            "stopped": trace.reason.value, "plan": model.fit_.plan,
-        }  # fmt: skip
+            "model": type(model).__name__,
+            "parameters": model.get_params(deep=False),
+            "seconds": times["fit"],
+            "times": times,
+            "steps": len(trace),
+            "stopped": trace.reason.value,
+            "plan": model.fit_.plan,
+        }
 
     def certified(self, c: Any) -> None:
         """The verdict, in colour where the terminal has it, and in the exit code."""
@@ -233,7 +287,8 @@ class Shell:
         what: str = "out",
         of: str = "rows",
     ) -> None:
-        """The tail of every verb that fits: write what was asked for, and say so. ``write`` gives the number of rows, ``page`` makes the report."""
+        """The tail of every verb that fits: write what was asked for, and say so. ``write`` gives
+        the number of rows, ``page`` makes the report."""
         written = self.answer["written"] = {}
         if self.strict and not self.holds:
             if any(to):
@@ -267,7 +322,8 @@ class Targets(NamedTuple):
     report: Path | None = None
 
     def check(self, data: str, check: Callable[[Path], Any] | None = None) -> Targets:
-        """Refuse targets that cannot be written, or that would replace the data, before any work is done; ``check`` is for ``out``, usually a table."""
+        """Refuse targets that cannot be written, or that would replace the data, before any work is
+        done; ``check`` is for ``out``, usually a table."""
         from eckart.io.models.whole_files import check_place
         from eckart.io.tables.write import check_target
 
@@ -290,7 +346,8 @@ def verdict(c: Any) -> str:
     words = f"certificate {'holds' if c.holds else 'DOES NOT HOLD: ' + c.reason} ({c.kind})"
     if os.environ.get("NO_COLOR"):
         return words
-    return typer.style(words, fg="green" if c.holds else "red")  # echo takes the colour out where it is no terminal
+    # echo takes the colour out where it is no terminal
+    return typer.style(words, fg="green" if c.holds else "red")
 
 
 def _compiling_seconds() -> float:
@@ -305,7 +362,8 @@ def lasting(seconds: float) -> str:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it: NumPy's numbers as numbers, what is not finite as null, all else as text."""
+    """A value as JSON has it: NumPy's numbers as numbers, what is not finite as null, all else as
+    text."""
     if isinstance(value, dict):
         return {str(key): plain(part) for key, part in value.items()}
     if isinstance(value, (list, tuple, set)):

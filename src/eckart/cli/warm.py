@@ -19,7 +19,8 @@ from eckart.errors import wrong
 
 
 def small_table(dtype: str = "float64", gaps: float = 0.0) -> Any:
-    """Sixty rows of rank three with a little noise, ``gaps`` of the entries missing: a fit of them is its compiling."""
+    """Sixty rows of rank three with a little noise, ``gaps`` of the entries missing: a fit of them
+    is its compiling."""
     rng = np.random.default_rng(0)
     x = (rng.random((60, 3)) @ rng.random((3, 12)) + 0.01 * rng.random((60, 12))).astype(dtype)
     x[rng.random(x.shape) < gaps] = np.nan
@@ -61,7 +62,8 @@ def _reduce() -> None:
 
 
 def _short_rows() -> None:
-    """Enough rows with fewer entries than components: they have a kernel of their own, which smaller data does without."""
+    """Enough rows with fewer entries than components: they have a kernel of their own, which
+    smaller data does without."""
     x = np.random.default_rng(0).random((1200, 60))
     x[x < 0.7] = np.nan
     for dtype in ("float64", "float32"):
@@ -69,7 +71,11 @@ def _short_rows() -> None:
 
 
 def _items() -> None:
-    for name, params in (("EASE", {}), ("SLIM", {}), ("SpectralFilter", {"n_components": 2, "random_state": 0})):
+    for name, params in (
+        ("EASE", {}),
+        ("SLIM", {}),
+        ("SpectralFilter", {"n_components": 2, "random_state": 0}),
+    ):
         getattr(eckart, name)(**params).fit(small_table(gaps=0.4)).recommend([0], 2)
 
 
@@ -108,12 +114,15 @@ CASES: dict[str, Callable[[], None]] = {
 @options.spread
 def warm(
     *,
-    jobs: Annotated[int | None, option(help="Processes side by side.  [default: one for each core]")] = None,
+    jobs: Annotated[
+        int | None, option(help="Processes side by side.  [default: one for each core]")
+    ] = None,
     shell: Shell,
 ) -> None:
     """Compile all kernels now, side by side, so that no first fit has to wait.
 
-    Compiled kernels are kept beside the package (or where NUMBA_CACHE_DIR says) and serve all later runs of this version on this machine.
+    Compiled kernels are kept beside the package (or where NUMBA_CACHE_DIR says) and serve all later
+    runs of this version on this machine.
 
     Example:
 
@@ -139,7 +148,9 @@ def warm(
                         failed[name] = (job.communicate()[1] or "").strip().splitlines()[-1:]
                     shell.say(
                         name,
-                        f"failed: {' '.join(failed[name])}" if name in failed else f"ready in {lasting(done[name])}",
+                        f"failed: {' '.join(failed[name])}"
+                        if name in failed
+                        else f"ready in {lasting(done[name])}",
                     )
         finally:
             for job, _ in running.values():

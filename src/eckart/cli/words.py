@@ -13,9 +13,16 @@ from eckart.cli.options import option
 from eckart.cli.shell import Shell, Targets
 from eckart.errors import wrong
 
-File = Annotated[str, typer.Argument(metavar="VECTORS", help="A file of vectors, or a saved embedding model.")]
-Limit = Annotated[int | None, option(help="Read so many words from the first on (usually the most frequent).")]
-Format = Annotated[str | None, option(help="text, glove, binary or safetensors; found out from the file unless said.")]
+File = Annotated[
+    str, typer.Argument(metavar="VECTORS", help="A file of vectors, or a saved embedding model.")
+]
+Limit = Annotated[
+    int | None, option(help="Read so many words from the first on (usually the most frequent).")
+]
+Format = Annotated[
+    str | None,
+    option(help="text, glove, binary or safetensors; found out from the file unless said."),
+]
 
 
 @options.spread
@@ -24,7 +31,9 @@ def neighbours(
     words: Annotated[list[str], typer.Argument(help="One or more words or ids.")],
     *,
     n: options.Count = 10,
-    without: Annotated[list[str] | None, option(help="A word to leave out; may be said several times.")] = None,
+    without: Annotated[
+        list[str] | None, option(help="A word to leave out; may be said several times.")
+    ] = None,
     limit: Limit = None,
     out: options.OutLists = None,
     format: Format = None,
@@ -34,7 +43,8 @@ def neighbours(
 ) -> None:
     """The words whose vectors point in the most similar direction, with their cosine.
 
-    VECTORS is a file of word2vec (text or binary), GloVe, fastText (.vec) or eckart, compressed (.gz) or not, or a saved embedding model (.safetensors).
+    VECTORS is a file of word2vec (text or binary), GloVe, fastText (.vec) or eckart, compressed
+    (.gz) or not, or a saved embedding model (.safetensors).
 
     Examples:
 
@@ -73,8 +83,8 @@ def analogy(
 ) -> None:
     """A is to B as C is to which word?
 
-    The answers are the words nearest to B - A + C (3CosAdd), or those of the best product of likenesses (--method multiply, 3CosMul); A, B and C are no
-    answers.
+    The answers are the words nearest to B - A + C (3CosAdd), or those of the best product of
+    likenesses (--method multiply, 3CosMul); A, B and C are no answers.
 
     Examples:
 
@@ -89,7 +99,12 @@ def analogy(
     asked = [_ids(v, [word]) for word in (a, b, c)]
     table = v.analogy(*asked, n=n, method=method).to_table()
     del table["word"]
-    _tell({"neighbour": "answer", "score": "cosine" if method == "add" else "score"}, table, out, shell)
+    _tell(
+        {"neighbour": "answer", "score": "cosine" if method == "add" else "score"},
+        table,
+        out,
+        shell,
+    )
 
 
 def _check(n: int, out: Path | None, data: str) -> None:
@@ -101,7 +116,9 @@ def _check(n: int, out: Path | None, data: str) -> None:
     Targets(out).check(data, lambda path: check_target(path, long=True))
 
 
-def _read(file: str, format: str | None, limit: int | None, encoding: str | None, shell: Shell) -> Any:
+def _read(
+    file: str, format: str | None, limit: int | None, encoding: str | None, shell: Shell
+) -> Any:
     """The vectors; what a file makes the reader say stands on standard error."""
     from eckart.embed.reading import read_vectors
 

@@ -1,6 +1,8 @@
-"""Seconds of work, wherever it is done: the processor time of this process, and the time for which it waits for a cluster and does nothing itself.
+"""Seconds of work, wherever it is done: the processor time of this process, and the time for which
+it waits for a cluster and does nothing itself.
 
-Processor time alone would call a fit on a cluster free, and what else the machine does has no say in it; of the workers' time only what was waited for counts.
+Processor time alone would call a fit on a cluster free, and what else the machine does has no say
+in it; of the workers' time only what was waited for counts.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ def spent() -> float:
 
 @contextmanager
 def waiting() -> Iterator[None]:
-    """Around work that a cluster does. Workers may be threads of this process: what they work is counted by the processor already."""
+    """Around work that a cluster does. Workers may be threads of this process: what they work is
+    counted by the processor already."""
     begin, own = time.monotonic(), time.process_time()
     try:
         yield

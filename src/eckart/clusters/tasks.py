@@ -1,4 +1,5 @@
-"""Tasks: made under a name of their own, run until their values are there, or until it is clear that they will not be."""
+"""Tasks: made under a name of their own, run until their values are there, or until it is clear
+that they will not be."""
 
 from __future__ import annotations
 
@@ -14,15 +15,19 @@ from eckart.clusters.client import ClusterError, least_memory, load_dask
 from eckart.clusters.clock import waiting
 
 ROUNDS = 6
-"""How often tasks are sent anew after workers died under them; Dask itself runs a task four times before it gives up on it."""
+"""How often tasks are sent anew after workers died under them; Dask itself runs a task four times
+before it gives up on it."""
 TIMES_OVER = 3.0
 """A task holds its block as it came, in working precision, and what it makes of it."""
 RESPITE = 1.0
-"""Seconds before tasks of the same name are sent again, so that the scheduler has let go of those that failed."""
+"""Seconds before tasks of the same name are sent again, so that the scheduler has let go of those
+that failed."""
 RECONNECT = 10.0
-"""Seconds in which a client that was cut off may be connected again, which Dask tries by itself; one whose scheduler died never is."""
+"""Seconds in which a client that was cut off may be connected again, which Dask tries by itself;
+one whose scheduler died never is."""
 PATIENCE = 300.0
-"""Seconds without a single worker after which the cluster counts as gone: a nanny starts a worker again within some seconds, a batch system within minutes."""
+"""Seconds without a single worker after which the cluster counts as gone: a nanny starts a worker
+again within some seconds, a batch system within minutes."""
 
 
 def later(do: Callable[..., Any], key: str, *args: Any) -> Any:
@@ -58,14 +63,23 @@ class Held:
 
     @staticmethod
     def dropped(client: Any) -> None:
-        """All that a client holds is forgotten by the scheduler, failures included: it answers for a task that it gave up with the old failure while anybody,
-        an earlier model say, wants something that is made of it."""
-        client.cancel([future for held in Held.all_of(client) for future in load_dask().futures_of(held.values)], force=True)
+        """All that a client holds is forgotten by the scheduler, failures included: it answers for
+        a task that it gave up with the old failure while anybody, an earlier model say, wants
+        something that is made of it."""
+        client.cancel(
+            [
+                future
+                for held in Held.all_of(client)
+                for future in load_dask().futures_of(held.values)
+            ],
+            force=True,
+        )
 
     @staticmethod
     def again(client: Any) -> None:
-        """All that a client held: under the same names, which other tasks know them by, and one after another, since the later ones may be made of the earlier.
-        One that cannot be made, since nobody has what it is made of, is no longer needed either."""
+        """All that a client held: under the same names, which other tasks know them by, and one
+        after another, since the later ones may be made of the earlier. One that cannot be made,
+        since nobody has what it is made of, is no longer needed either."""
         distributed = load_dask()
         for held in Held.all_of(client):
             held.values = held._sent()
@@ -77,9 +91,12 @@ _held: WeakSet[Held] = WeakSet()
 _numbers = itertools.count()
 
 
-def computed(client: Any, build: Callable[[str], list[Any]], name: Callable[[], str], needs: float = 0.0) -> list[Any]:
-    """The values of the tasks that ``build`` makes; made anew, under another name, when workers died under them or the client was cut off for a moment, after
-    what they are made of. ``needs`` is about what the largest of them takes, in bytes, where that is known."""
+def computed(
+    client: Any, build: Callable[[str], list[Any]], name: Callable[[], str], needs: float = 0.0
+) -> list[Any]:
+    """The values of the tasks that ``build`` makes; made anew, under another name, when workers
+    died under them or the client was cut off for a moment, after what they are made of. ``needs``
+    is about what the largest of them takes, in bytes, where that is known."""
     distributed = load_dask()
     lost: BaseException | None = None
     away = False
@@ -107,7 +124,11 @@ def computed(client: Any, build: Callable[[str], list[Any]], name: Callable[[], 
         except KeyboardInterrupt:
             client.cancel(futures, force=True)
             raise
-        except (distributed.client.FuturesCancelledError, distributed.CancelledError, OSError) as error:
+        except (
+            distributed.client.FuturesCancelledError,
+            distributed.CancelledError,
+            OSError,
+        ) as error:
             lost = error.with_traceback(None)
             if not _connected(client):
                 raise _gone(client) from None
@@ -116,12 +137,21 @@ def computed(client: Any, build: Callable[[str], list[Any]], name: Callable[[], 
             time.sleep(RESPITE)
     if not isinstance(lost, distributed.KilledWorker):
         raise _gone(client) from None
-    # a task holds the partition, a copy in working precision and what it makes of it; a quarter of the memory is for all else
-    most = f". The largest takes about {needs / 2**20:.0f} MiB while it is worked on" if needs else ""
-    most += f". A worker has {limit / 2**30:.2f} GiB: partitions of at most {limit / 2**20 / 4:.0f} MiB would do" if limit < float("inf") else ""
+    # a task holds the partition, a copy in working precision and what it makes of it; a quarter of
+    # the memory is for all else
+    most = (
+        f". The largest takes about {needs / 2**20:.0f} MiB while it is worked on" if needs else ""
+    )
+    most += (
+        f". A worker has {limit / 2**30:.2f} GiB: partitions of at most "
+        f"{limit / 2**20 / 4:.0f} MiB would do"
+        if limit < float("inf")
+        else ""
+    )
     why = str(lost).split(". ")[0]
     raise ClusterError(
-        f"tasks on blocks of the data ended their workers again and again ({why}); most often a partition is too large for a worker's memory{most}"
+        f"tasks on blocks of the data ended their workers again and again ({why}); most "
+        f"often a partition is too large for a worker's memory{most}"
     ) from None
 
 
@@ -140,7 +170,9 @@ def wait(client: Any, futures: list[Any]) -> None:
                 raise _gone(client) from None
             before, unheard = unheard, not _heard(client)
             if before and unheard:  # twice: it may just be about to be known
-                client.loop.add_callback(client.scheduler_comm.comm.abort)  # so that it connects anew, and tasks are sent again
+                client.loop.add_callback(
+                    client.scheduler_comm.comm.abort
+                )  # so that it connects anew, and tasks are sent again
             if client.scheduler_info(n_workers=-1)["workers"]:
                 alone_since = None
                 continue
@@ -148,7 +180,8 @@ def wait(client: Any, futures: list[Any]) -> None:
             if time.monotonic() - alone_since > PATIENCE:
                 client.cancel(futures, force=True)
                 raise ClusterError(
-                    f"the cluster at {client.scheduler.address} has had no worker for {PATIENCE:.0f} seconds; start workers and call again"
+                    f"the cluster at {client.scheduler.address} has had no worker for "
+                    f"{PATIENCE:.0f} seconds; start workers and call again"
                 ) from None
 
 
@@ -161,8 +194,10 @@ def _connected(client: Any) -> bool:
 
 
 def _heard(client: Any) -> bool:
-    """Whether the scheduler knows the client, and how to tell it what is done. One that was cut off and came back at once may be forgotten with the connection
-    it had: the scheduler takes its time to clear that away, by the client's name, which is the new one's, too. Such a client would wait for ever."""
+    """Whether the scheduler knows the client, and how to tell it what is done. One that was cut off
+    and came back at once may be forgotten with the connection it had: the scheduler takes its time
+    to clear that away, by the client's name, which is the new one's, too. Such a client would wait
+    for ever."""
     name = client.id
 
     def known(dask_scheduler: Any) -> bool:  # sent by value: a scheduler needs no eckart
@@ -177,6 +212,7 @@ def _heard(client: Any) -> bool:
 def _gone(client: Any) -> ClusterError:
     address = getattr(getattr(client, "scheduler", None), "address", "its address")
     return ClusterError(
-        f"the connection to the Dask scheduler at {address} was lost; start the cluster again and repeat the call (with checkpoint= it goes on from the "
+        f"the connection to the Dask scheduler at {address} was lost; start the cluster "
+        "again and repeat the call (with checkpoint= it goes on from the "
         "last state it kept)"
     )

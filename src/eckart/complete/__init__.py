@@ -1,1 +1,2 @@
-"""From a few observed entries to the whole matrix: normalise, factorise, fold in, recommend, evaluate."""
+"""From a few observed entries to the whole matrix: normalise, factorise, fold in, recommend,
+evaluate."""

@@ -1,15 +1,19 @@
-"""Biases of rows and columns together: the minimiser of  sum (a_ij - mean - b_i - c_j)^2 + l2 (sum b_i^2 + sum c_j^2),
+"""Biases of rows and columns together: the minimiser of  sum (a_ij - mean - b_i - c_j)^2 + l2 (sum
+b_i^2 + sum c_j^2),
 
-    (D_r + R) b + P c   = f,   f = row sums of a - mean,      D_r, D_c: counts, P: 1 where observed, R: the ridge
+    (D_r + R) b + P c   = f,   f = row sums of a - mean,      D_r, D_c: counts, P: 1 where observed,
+    R: the ridge
     P^T b + (D_c + R) c = g,   g = column sums
 
-With c given, b_i = sum_j (a_ij - mean - c_j) / (count_i + l2), and so for c with b given. Alternating these two steps converges, but creeps along the direction
-that raises all b and lowers all c. Conjugate gradients on the equations left for c when b is eliminated,
+With c given, b_i = sum_j (a_ij - mean - c_j) / (count_i + l2), and so for c with b given.
+Alternating these two steps converges, but creeps along the direction that raises all b and lowers
+all c. Conjugate gradients on the equations left for c when b is eliminated,
 
-    S c = g - P^T (D_r + R)^-1 f,  S = D_c + R - P^T (D_r + R)^-1 P,  with D_c + R as preconditioner,
+    S c = g - P^T (D_r + R)^-1 f,  S = D_c + R - P^T (D_r + R)^-1 P,  with D_c + R as
+    preconditioner,
 
-make one such pair of steps an iteration and have no slow direction. The residual is measured at the returned point: the largest |gradient| relative to that at
-b = c = 0.
+make one such pair of steps an iteration and have no slow direction. The residual is measured at the
+returned point: the largest |gradient| relative to that at b = c = 0.
 """
 
 from __future__ import annotations
@@ -38,14 +42,22 @@ class BiasSums(NamedTuple):
     g: np.ndarray
 
     @classmethod
-    def of(cls, rows: np.ndarray, columns: np.ndarray, values: np.ndarray, shape: tuple[int, int]) -> BiasSums:
+    def of(
+        cls, rows: np.ndarray, columns: np.ndarray, values: np.ndarray, shape: tuple[int, int]
+    ) -> BiasSums:
         """Of entries in memory."""
         n, m = shape
         both = np.bincount(rows, values, n), np.bincount(columns, values, m)
-        return cls(lambda c: np.bincount(rows, c[columns], n), lambda b: np.bincount(columns, b[rows], m), *both)
+        return cls(
+            lambda c: np.bincount(rows, c[columns], n),
+            lambda b: np.bincount(columns, b[rows], m),
+            *both,
+        )
 
 
-def balanced(sums: BiasSums, of_rows: np.ndarray, of_columns: np.ndarray, iterations: int) -> tuple[np.ndarray, np.ndarray, float]:
+def balanced(
+    sums: BiasSums, of_rows: np.ndarray, of_columns: np.ndarray, iterations: int
+) -> tuple[np.ndarray, np.ndarray, float]:
     """b, c and the residual, by conjugate gradients."""
     row_sums, column_sums, f, g = sums
     m = len(g)

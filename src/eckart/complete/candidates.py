@@ -22,8 +22,12 @@ def base_of(model: Any, n_threads: int | None) -> Any:
         if model != "ALS":
             raise wrong("model", model, "'ALS' or an estimator such as ALS(biases=False)")
         model = ALS()
-    if not hasattr(model, "get_params") or not {"n_components", "l2"} & set(model.get_params(deep=False)):
-        raise InputTypeError(f"model={written(model)} came, wanted 'ALS' or an estimator with n_components or l2")
+    if not hasattr(model, "get_params") or not {"n_components", "l2"} & set(
+        model.get_params(deep=False)
+    ):
+        raise InputTypeError(
+            f"model={written(model)} came, wanted 'ALS' or an estimator with n_components or l2"
+        )
     base = clone(model)
     params = base.get_params(deep=False)
     if n_threads is not None and "n_threads" in params:
@@ -38,7 +42,13 @@ def seeded(base: Any, seed: int) -> dict[str, Any]:
 def yes_no(x: Observed) -> bool:
     """Whether the entries are 0 and 1, and both came."""
     facts = facts_of(x)
-    return facts.values is not None and np.array_equal(facts.values, [0.0, 1.0]) and facts.whole and facts.least == 0 and facts.most == 1
+    return (
+        facts.values is not None
+        and np.array_equal(facts.values, [0.0, 1.0])
+        and facts.whole
+        and facts.least == 0
+        and facts.most == 1
+    )
 
 
 def metric_of(metric: str, at: int, base: Any) -> str:
@@ -48,7 +58,9 @@ def metric_of(metric: str, at: int, base: Any) -> str:
         raise wrong("metric", metric, f"'auto', {', '.join(map(repr, METRICS))}")
     if metric in ("rmse", "mae") and getattr(base, "feedback", "explicit") == "implicit":
         raise wrong(
-            "metric", metric, "'ndcg' or 'recall' with feedback='implicit': scores are no predictions of strengths"
+            "metric",
+            metric,
+            "'ndcg' or 'recall' with feedback='implicit': scores are no predictions of strengths",
         )
     if isinstance(at, bool) or not isinstance(at, (int, np.integer)) or at < 1:
         raise wrong("at", at, "an int >= 1")
@@ -58,9 +70,16 @@ def metric_of(metric: str, at: int, base: Any) -> str:
 def ranks_of(base: Any, n_components: Any, strategy: str, shape: tuple[int, int]) -> list[int]:
     """The ranks to try; [0] for a model that has none."""
     if "n_components" in base.get_params(deep=False):
-        return _rising((4, 8, 16, 32) if n_components is None else n_components, strategy, shape, n_components is None)
+        return _rising(
+            (4, 8, 16, 32) if n_components is None else n_components,
+            strategy,
+            shape,
+            n_components is None,
+        )
     if n_components is not None:
-        raise wrong("n_components", n_components, f"None: {type(base).__name__} has no n_components")
+        raise wrong(
+            "n_components", n_components, f"None: {type(base).__name__} has no n_components"
+        )
     return [0]
 
 
@@ -72,7 +91,9 @@ def rank_parameter(k: int) -> dict[str, int]:
 def _rising(n_components: Any, strategy: str, shape: tuple[int, int], usual: bool) -> list[int]:
     """Rising ranks."""
     given = [n_components] if np.ndim(n_components) == 0 else list(n_components)
-    if not given or any(isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1 for k in given):
+    if not given or any(
+        isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1 for k in given
+    ):
         raise wrong("n_components", n_components, "an int >= 1 or several")
     if strategy == "grid":
         ranks = sorted({int(k) for k in given})
@@ -86,9 +107,12 @@ def _rising(n_components: Any, strategy: str, shape: tuple[int, int], usual: boo
     return ranks
 
 
-def ridges_of(l2: Any, base: Any, x: Observed) -> tuple[list[float | None], Callable[[float | None], dict[str, Any]]]:
-    """Falling ridges, [None] where the model has none; and from a ridge to parameters: where the model chooses its ridge by the entries, the powers and the
-    ridge of biases stay as it chooses them."""
+def ridges_of(
+    l2: Any, base: Any, x: Observed
+) -> tuple[list[float | None], Callable[[float | None], dict[str, Any]]]:
+    """Falling ridges, [None] where the model has none; and from a ridge to parameters: where the
+    model chooses its ridge by the entries, the powers and the ridge of biases stay as it chooses
+    them."""
 
     def plain(ridge: float | None) -> dict[str, Any]:
         return {} if ridge is None else {"l2": ridge}
@@ -99,17 +123,30 @@ def ridges_of(l2: Any, base: Any, x: Observed) -> tuple[list[float | None], Call
         return [None], plain
     if l2 is None:
         own = base.ridge_for(x)._asdict() if hasattr(base, "ridge_for") else {"l2": base.l2}
-        beside = {} if base.l2 is not None else {name: value for name, value in own.items() if name != "l2" and value is not None}
-        return [own["l2"] * f for f in (4.0, 2.0, 1.0, 0.5)] if own["l2"] else [own["l2"]], lambda ridge: plain(ridge) | beside
+        beside = (
+            {}
+            if base.l2 is not None
+            else {name: value for name, value in own.items() if name != "l2" and value is not None}
+        )
+        return [own["l2"] * f for f in (4.0, 2.0, 1.0, 0.5)] if own["l2"] else [
+            own["l2"]
+        ], lambda ridge: plain(ridge) | beside
     return sorted(_numbers("l2", l2), reverse=True), plain  # type: ignore[return-value]
 
 
 def weights_of(unobserved_weight: Any, base: Any) -> list[float | None]:
-    """Weights of what was not observed, [None] where none are given; the ridges are those of the first."""
+    """Weights of what was not observed, [None] where none are given; the ridges are those of the
+    first."""
     if unobserved_weight is None:
         return [None]
-    if getattr(base, "feedback", "explicit") != "implicit" or "unobserved_weight" not in base.get_params(deep=False):
-        raise wrong("unobserved_weight", unobserved_weight, "None unless the model is ALS(feedback='implicit')")
+    if getattr(
+        base, "feedback", "explicit"
+    ) != "implicit" or "unobserved_weight" not in base.get_params(deep=False):
+        raise wrong(
+            "unobserved_weight",
+            unobserved_weight,
+            "None unless the model is ALS(feedback='implicit')",
+        )
     weights = _numbers("unobserved_weight", unobserved_weight)
     base.set_params(unobserved_weight=weights[0])
     return list(weights)
@@ -123,6 +160,11 @@ def weight_parameter(weight: float | None) -> dict[str, float]:
 def _numbers(name: str, given: Any) -> list[float]:
     """Different numbers of 0 or more."""
     numbers = [given] if np.ndim(given) == 0 else list(given)
-    if not numbers or any(isinstance(v, bool) or not isinstance(v, (int, float, np.integer, np.floating)) or not 0 <= v < np.inf for v in numbers):
+    if not numbers or any(
+        isinstance(v, bool)
+        or not isinstance(v, (int, float, np.integer, np.floating))
+        or not 0 <= v < np.inf
+        for v in numbers
+    ):
         raise wrong(name, given, "a number >= 0 or several")
     return sorted({float(v) for v in numbers})

@@ -1,9 +1,12 @@
-"""Which recommender for these clicks: ALS, EASE, SLIM, the spectral filter and a blend, judged by their lists on the same unseen entries within a budget.
+"""Which recommender for these clicks: ALS, EASE, SLIM, the spectral filter and a blend, judged by
+their lists on the same unseen entries within a budget.
 
-A tenth of the entries is hidden; every method is fitted to the same rest and judged by the mean NDCG of its lists of twenty. The cheapest comes first: where
-there are many columns, each method is fitted to the rows and their ``FEW`` most frequent columns, and its time there grows with a power of the size. A method
-that would take longer than what is left of the budget is left out and named, and so is one whose weights do not fit in memory. The blend mixes those judged.
-A comparison that was killed goes on as that of ``complete.compare``.
+A tenth of the entries is hidden; every method is fitted to the same rest and judged by the mean
+NDCG of its lists of twenty. The cheapest comes first: where there are many columns, each method is
+fitted to the rows and their ``FEW`` most frequent columns, and its time there grows with a power of
+the size. A method that would take longer than what is left of the budget is left out and named, and
+so is one whose weights do not fit in memory. The blend mixes those judged. A comparison that was
+killed goes on as that of ``complete.compare``.
 """
 
 from __future__ import annotations
@@ -25,26 +28,40 @@ from eckart.metrics import ranking
 BUDGET = 60.0
 """Seconds of processor time for the comparison, as that of predictions."""
 POWERS = {"ease": 3.0, "gf-cf": None, "als": None, "slim": 2.5}
-"""How the time of a fit grows with the number of columns: an inverse, a descent for each column. None: it grows with the entries."""
+"""How the time of a fit grows with the number of columns: an inverse, a descent for each column.
+None: it grows with the entries."""
 METHODS = (*POWERS, "blend")
 FEW, SOME = 1000, 100_000
-"""Columns of the fits that tell the time, and about their entries; of fewer columns nothing takes long."""
+"""Columns of the fits that tell the time, and about their entries; of fewer columns nothing takes
+long."""
 AT, ROWS = 20, 5000
 """Length of the lists, and the most rows that are asked."""
 AGAIN = 2.5
 """So many times that of its members a blend takes: it fits them to a part and to all."""
 
 
-def choose(x: Observed, build: Callable[..., Any], *, seed: int = 0, budget: float = BUDGET, steps: Steps | None = None) -> Comparison:
-    """The method of the best lists, its error being 1 - NDCG. ``build(method, part, **parameters)`` makes an estimator, as for ``complete.compare``, of a
-    blend with its ``members`` by name; every candidate, and every decision about time, is one of the ``steps``."""
+def choose(
+    x: Observed,
+    build: Callable[..., Any],
+    *,
+    seed: int = 0,
+    budget: float = BUDGET,
+    steps: Steps | None = None,
+) -> Comparison:
+    """The method of the best lists, its error being 1 - NDCG. ``build(method, part, **parameters)``
+    makes an estimator, as for ``complete.compare``, of a blend with its ``members`` by name; every
+    candidate, and every decision about time, is one of the ``steps``."""
     steps = steps or Steps()
     parts = split(x, 0.1, random_state=seed)
     train = parts.train
     rows = np.flatnonzero(parts.test.row_counts())
     if len(rows) > ROWS:
         rows = np.sort(np.random.default_rng(seed).choice(rows, ROWS, replace=False))
-    relevant, at, ids = parts.test.to_scipy()[rows], min(AT, x.n_columns), train.row_index.names(rows)
+    relevant, at, ids = (
+        parts.test.to_scipy()[rows],
+        min(AT, x.n_columns),
+        train.row_index.names(rows),
+    )
 
     def measured(method: str, lists: np.ndarray, seconds: float) -> Judged:
         found = ranking(lists, relevant, at, ("ndcg",))
@@ -55,7 +72,9 @@ def choose(x: Observed, build: Callable[..., Any], *, seed: int = 0, budget: flo
 
         def work() -> Judged:
             if guess > budget - (steps.spent - began):
-                return Judged(method, None, None, 0.0, f"left out: it would take about {guess:.0f} s")
+                return Judged(
+                    method, None, None, 0.0, f"left out: it would take about {guess:.0f} s"
+                )
             start = steps.spent
             try:
                 whole(model.fit(train))
@@ -67,15 +86,26 @@ def choose(x: Observed, build: Callable[..., Any], *, seed: int = 0, budget: flo
 
     guesses = steps.take("guesses", lambda: _guesses(train, build, steps))
     began = float(steps.take("began", lambda: steps.spent))  # kernels are compiled by now
-    table = [judged(method, guesses[method]) for method in sorted(guesses, key=lambda name: guesses[name])]
+    table = [
+        judged(method, guesses[method])
+        for method in sorted(guesses, key=lambda name: guesses[name])
+    ]
     members = [row for row in table if row.error is not None]
     names = [row.method for row in members]
     if len(members) > 1:
         table.append(judged("blend", AGAIN * sum(row.seconds for row in members), members=names))
     able = [row for row in table if row.error is not None]
-    best = min(able, key=lambda row: row.error or 0.0).method if able else "als"  # where nothing fits in the budget: the method whose time grows least
+    best = (
+        min(able, key=lambda row: row.error or 0.0).method if able else "als"
+    )  # where nothing fits in the budget: the method whose time grows least
     table.append(measured("popularity", _popular(train, rows, at), 0.0))
-    return Comparison(best, {"members": names} if best == "blend" else {}, table, None, _sentence(best, table, parts.test.nnz, budget, at))
+    return Comparison(
+        best,
+        {"members": names} if best == "blend" else {},
+        table,
+        None,
+        _sentence(best, table, parts.test.nnz, budget, at),
+    )
 
 
 def _guesses(train: Observed, build: Callable[..., Any], steps: Steps) -> dict[str, float]:
@@ -88,7 +118,8 @@ def _guesses(train: Observed, build: Callable[..., Any], steps: Steps) -> dict[s
     few = Observed.from_scipy(part[: max(1, part.shape[0] * SOME // max(part.nnz, SOME))])
     found = {}
     for method, power in POWERS.items():
-        given = {"l2": USUAL} if method == "ease" else {}  # what the choice of its ridge takes does not grow
+        # what the choice of its ridge takes does not grow
+        given = {"l2": USUAL} if method == "ease" else {}
         whole(build(method, "", **given).fit(few))  # the first fit compiles
         start = steps.spent
         whole(build(method, "", **given).fit(few))
@@ -98,7 +129,9 @@ def _guesses(train: Observed, build: Callable[..., Any], steps: Steps) -> dict[s
 
 
 def _sentence(method: str, table: list[Judged], hidden: int, budget: float, at: int) -> str:
-    told = {row.method: f"{1 - row.error:.3g}" if row.error is not None else row.words for row in table}
+    told = {
+        row.method: f"{1 - row.error:.3g}" if row.error is not None else row.words for row in table
+    }
     others = ", ".join(f"{name} {words}" for name, words in told.items() if name != method)
     if method not in told or told[method].startswith("left out"):
         return f"als: every comparison would take longer than {budget:.0f} s of processor time"

@@ -1,20 +1,27 @@
-"""Which method for these entries: biases, ALS and BayesianMF judged on the same unseen entries, within a budget of time.
+"""Which method for these entries: biases, ALS and BayesianMF judged on the same unseen entries,
+within a budget of time.
 
-A tenth of the entries is hidden. Every method is fitted to the same rest and judged alike, by the root mean squared error of its predictions of what is
-hidden, with the standard error std(e^2) / (2 rmse sqrt(N)). Where a tenth is few entries this is done up to four times, with other entries hidden. What would
-take longer than the budget leaves is left out and named: ``BayesianMF`` by the time of a few draws, the tuning of ``ALS`` by that of one fit, further rounds by
-that of the first.
+A tenth of the entries is hidden. Every method is fitted to the same rest and judged alike, by the
+root mean squared error of its predictions of what is hidden, with the standard error std(e^2) / (2
+rmse sqrt(N)). Where a tenth is few entries this is done up to four times, with other entries
+hidden. What would take longer than the budget leaves is left out and named: ``BayesianMF`` by the
+time of a few draws, the tuning of ``ALS`` by that of one fit, further rounds by that of the first.
 
-Methods are compared entry by entry. With d_p = e_p^2 - f_p^2, e being the errors of biases alone and f those of the method of least error, biases are taken
-where  mean(d) <= std(d) / sqrt(N):  what factors gain cannot be told from the luck of the split. Else the method of least error is taken: als and bayes have
+Methods are compared entry by entry. With d_p = e_p^2 - f_p^2, e being the errors of biases alone
+and f those of the method of least error, biases are taken
+where  mean(d) <= std(d) / sqrt(N):  what factors gain cannot be told from the luck of the split.
+Else the method of least error is taken: als and bayes have
 the same form, and neither is the simpler one.
 
-A comparison that was killed goes on (see ``io.models.steps``): candidates that were judged are not fitted again, the one at work goes on from its checkpoint,
-and what was decided by the time stays decided, so that method, reason and bits are those of the run that was killed.
+A comparison that was killed goes on (see ``io.models.steps``): candidates that were judged are not
+fitted again, the one at work goes on from its checkpoint, and what was decided by the time stays
+decided, so that method, reason and bits are those of the run that was killed.
 
 biases     mean + b_i + c_j alone: what every model has to beat
-als        ``ALS`` at the rank and ridge that ``tune`` finds on entries hidden from it in turn; with its default ridge where that is far behind bayes
-logistic   ``ALS(loss="logistic")``, where entries are 0 and 1: the error of a probability of yes is that of any other guess
+als        ``ALS`` at the rank and ridge that ``tune`` finds on entries hidden from it in turn; with
+its default ridge where that is far behind bayes
+logistic   ``ALS(loss="logistic")``, where entries are 0 and 1: the error of a probability of yes is
+that of any other guess
 bayes      ``BayesianMF``, for the comparison with fewer draws than for the answer
 """
 
@@ -40,18 +47,22 @@ from eckart.matrix import Observed
 from eckart.trace import StopReason
 
 BUDGET = 60.0
-"""Seconds of processor time, and of waiting for a cluster, for the comparison: what else the machine does has no say in the choice."""
+"""Seconds of processor time, and of waiting for a cluster, for the comparison: what else the
+machine does has no say in the choice."""
 DRAWS = {"n_samples": 40, "burn_in": 60, "thin": 2}
 """Draws of ``BayesianMF`` for the comparison: enough for the third digit of its error."""
 FEW = {"n_samples": 2, "burn_in": 2, "thin": 1}
 """Draws from which the time of all of them is known."""
 ENOUGH, ROUNDS = 600, 4
-"""Hidden entries from which one round is enough, and the most rounds. On 47 samples of 230 to 1,500 entries of four sets of ratings the error of the choice was
-0.65 % above that of the best of the three, and 0.92 % where the least error of one round was taken (0.62 % of four)."""
+"""Hidden entries from which one round is enough, and the most rounds. On 47 samples of 230 to 1,500
+entries of four sets of ratings the error of the choice was 0.65 % above that of the best of the
+three, and 0.92 % where the least error of one round was taken (0.62 % of four)."""
 SMALL_SHARE = 0.25
-"""Share of the budget that all rounds together may take where there is more than one: small data are to be answered soon."""
+"""Share of the budget that all rounds together may take where there is more than one: small data
+are to be answered soon."""
 FAR = 2.0
-"""Standard errors, entry by entry, behind ``BayesianMF`` from which ``ALS`` is not tuned: its default ridge is chosen on hidden entries already."""
+"""Standard errors, entry by entry, behind ``BayesianMF`` from which ``ALS`` is not tuned: its
+default ridge is chosen on hidden entries already."""
 SHARE, CANDIDATES = 0.7, 12
 """Share of the time left that ``BayesianMF`` may take; fits of ALS that tuning makes."""
 
@@ -74,7 +85,8 @@ class Judged(NamedTuple):
 
 
 class Tried(NamedTuple):
-    """A method in one round: its squared errors at the hidden entries (none where it was left out)."""
+    """A method in one round: its squared errors at the hidden entries (none where it was left
+    out)."""
 
     method: str
     squares: np.ndarray
@@ -89,8 +101,8 @@ class Tried(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """``method`` and the parameters it is to be fitted with; ``table``: what was tried; ``tuning`` of ALS (None where there was no
-    time for it); ``reason``: one sentence."""
+    """``method`` and the parameters it is to be fitted with; ``table``: what was tried; ``tuning``
+    of ALS (None where there was no time for it); ``reason``: one sentence."""
 
     method: str
     parameters: dict[str, Any]
@@ -100,7 +112,8 @@ class Comparison(NamedTuple):
 
 
 def biases_only(**more: Any) -> ALS:
-    """mean + b_i + c_j as a model: codes that a huge ridge keeps at zero, and biases with the ridge 5 (a row of five entries is believed by half)."""
+    """mean + b_i + c_j as a model: codes that a huge ridge keeps at zero, and biases with the ridge
+    5 (a row of five entries is believed by half)."""
     return ALS(1, l2=NO_CODES, l2_power=0.0, l2_bias=5.0, **more)
 
 
@@ -114,9 +127,10 @@ def compare(
     verbose: bool = False,
     steps: Steps | None = None,
 ) -> Comparison:
-    """The method of least error on unseen entries, or biases alone where they cannot be told from it. ``build(method, part, **parameters)`` makes an estimator,
-    with a checkpoint for that part of the work where there is one at all ("": none); ``k`` is the rank, None where it is open. Every candidate, and
-    every decision about time, is one of the ``steps``."""
+    """The method of least error on unseen entries, or biases alone where they cannot be told from
+    it. ``build(method, part, **parameters)`` makes an estimator, with a checkpoint for that part of
+    the work where there is one at all ("": none); ``k`` is the rank, None where it is open. Every
+    candidate, and every decision about time, is one of the ``steps``."""
     steps = steps or Steps()
     rank = max(1, min(16, *x.shape)) if k is None else k
     first = _Round(x, build, seed, "", steps)
@@ -131,7 +145,9 @@ def compare(
     if steps.take("draws", lambda: guess <= SHARE * left()):
         tried[0].append(first.bayes(rank))
     else:
-        tried[0].append(Tried("bayes", np.zeros(0), 0.0, f"left out: it would take about {guess:.0f} s"))
+        tried[0].append(
+            Tried("bayes", np.zeros(0), 0.0, f"left out: it would take about {guess:.0f} s")
+        )
     als, tuning = first.als(k, rank, left, verbose, tried[0][1].squares)
     tried[0].append(als)
     if yes_no(x):
@@ -145,7 +161,10 @@ def compare(
     for number in range(1, int(steps.take("rounds", rounds))):
         try:
             more = _Round(x, build, seed + number, f"-{number + 1}", steps)
-            again = [more.biases(), *([more.bayes(rank)] if len(tried[0][1].squares) else [tried[0][1]])]
+            again = [
+                more.biases(),
+                *([more.bayes(rank)] if len(tried[0][1].squares) else [tried[0][1]]),
+            ]
             again.append(more.als(k, rank, None if tuning is None else left, verbose)[0])
             again += [more.logistic(rank)] if yes_no(x) else []
         except InputError as error:
@@ -153,17 +172,29 @@ def compare(
                 raise
             break  # the entries that must stay, so that every row has one, leave none to hide
         tried.append(again)
-    squares = {row.method: np.concatenate([again[at].squares for again in tried]) for at, row in enumerate(tried[0])}
+    squares = {
+        row.method: np.concatenate([again[at].squares for again in tried])
+        for at, row in enumerate(tried[0])
+    }
     table = [_judged([again[at] for again in tried]) for at in range(len(tried[0]))]
     best = choose(squares)
     found = {"n_components": rank} if tuning is None else dict(tuning.best)
     logits = {"n_components": rank, "loss": "logistic"}
-    parameters = {"als": found, "logistic": logits, "bayes": {"n_components": rank}, "biases": {}}[best]
-    return Comparison("als" if best == "logistic" else best, parameters, table, tuning, _sentence(best, table, len(squares[best]), budget))
+    parameters = {"als": found, "logistic": logits, "bayes": {"n_components": rank}, "biases": {}}[
+        best
+    ]
+    return Comparison(
+        "als" if best == "logistic" else best,
+        parameters,
+        table,
+        tuning,
+        _sentence(best, table, len(squares[best]), budget),
+    )
 
 
 def choose(squares: dict[str, np.ndarray]) -> str:
-    """The method of least error; biases alone where their squared errors, less those of that method, have a mean within one standard error of 0.
+    """The method of least error; biases alone where their squared errors, less those of that
+    method, have a mean within one standard error of 0.
 
     >>> even = np.ones(100)
     >>> choose({"biases": even + np.tile([0.5, -0.45], 50), "bayes": even}), choose({"biases": even + 0.05, "bayes": even})
@@ -172,18 +203,28 @@ def choose(squares: dict[str, np.ndarray]) -> str:
     seen = {name: own for name, own in squares.items() if len(own)}
     least = min(seen, key=lambda name: float(seen[name].mean()))
     away = seen["biases"] - seen[least]
-    return "biases" if len(away) > 1 and away.mean() <= away.std(ddof=1) / np.sqrt(len(away)) else least
+    return (
+        "biases"
+        if len(away) > 1 and away.mean() <= away.std(ddof=1) / np.sqrt(len(away))
+        else least
+    )
 
 
 class _Round:
-    """One split, and every method judged on what it hides; ``suffix`` tells its steps and checkpoints from those of other rounds."""
+    """One split, and every method judged on what it hides; ``suffix`` tells its steps and
+    checkpoints from those of other rounds."""
 
-    def __init__(self, x: Observed, build: Callable[..., Any], seed: int, suffix: str, steps: Steps):
+    def __init__(
+        self, x: Observed, build: Callable[..., Any], seed: int, suffix: str, steps: Steps
+    ):
         parts = split(x, 0.1, random_state=seed)
         self.train, self.test = parts.train, parts.test
         self._build, self._seed, self._suffix, self._steps = build, seed, suffix, steps
         rows = np.repeat(np.arange(self.test.shape[0]), self.test.row_counts())
-        self._cells = self.test.row_index.names(rows), self.test.column_index.names(self.test.indices)
+        self._cells = (
+            self.test.row_index.names(rows),
+            self.test.column_index.names(self.test.indices),
+        )
 
     def biases(self) -> Tried:
         return self._fitted("biases", "mean and biases alone")
@@ -193,36 +234,70 @@ class _Round:
 
     def logistic(self, rank: int) -> Tried:
         def work() -> Tried:
-            model = self._build("als", f"logistic{self._suffix}", n_components=rank, loss="logistic")
-            return self._judge("logistic", *self._timed(model), f"als under the logistic loss, rank {rank}")
+            model = self._build(
+                "als", f"logistic{self._suffix}", n_components=rank, loss="logistic"
+            )
+            return self._judge(
+                "logistic", *self._timed(model), f"als under the logistic loss, rank {rank}"
+            )
 
         return Tried.resumed(self._step("logistic", work, "logistic", "als"))
 
     def als(
-        self, k: int | None, rank: int, left: Callable[[], float] | None, verbose: bool, rival: np.ndarray | None = None
+        self,
+        k: int | None,
+        rank: int,
+        left: Callable[[], float] | None,
+        verbose: bool,
+        rival: np.ndarray | None = None,
     ) -> tuple[Tried, Tuning | None]:
-        """Tuned, or as it is where there is no time to tune it: ``left()`` tells how much there is (None: it was left out in the first round); or where it is
-        too far behind the squared errors of a ``rival``."""
+        """Tuned, or as it is where there is no time to tune it: ``left()`` tells how much there is
+        (None: it was left out in the first round); or where it is too far behind the squared errors
+        of a ``rival``."""
 
         def once() -> dict[str, Any]:
-            model, seconds = self._timed(self._build("als", f"als{self._suffix}", n_components=rank))
+            model, seconds = self._timed(
+                self._build("als", f"als{self._suffix}", n_components=rank)
+            )
             if rival is not None and len(rival):
-                row = self._judge("als", model, seconds, f"rank {rank} and its default ridge: more than {FAR:g} standard errors behind, too far to be tuned")
+                row = self._judge(
+                    "als",
+                    model,
+                    seconds,
+                    f"rank {rank} and its default ridge: more than {FAR:g} standard "
+                    "errors behind, too far to be tuned",
+                )
                 away = row.squares - rival
                 if len(away) > 1 and away.mean() > FAR * away.std(ddof=1) / np.sqrt(len(away)):
                     return {"tune": False, "row": row}
             if left is not None and seconds * CANDIDATES < left():
                 return {"tune": True, "row": None}
-            words = f"rank {rank} and its default ridge: to tune them would take about {seconds * CANDIDATES:.0f} s"
+            words = (
+                f"rank {rank} and its default ridge: to tune them would take about "
+                f"{seconds * CANDIDATES:.0f} s"
+            )
             return {"tune": False, "row": self._judge("als", model, seconds, words)}
 
         def tuned() -> dict[str, Any]:
             base = self._build("als", f"tune{self._suffix}")
             start = self._steps.spent - spent_in(base.checkpoint)
-            found = tune(self.train, n_components=k, model=base, random_state=self._seed, verbose=verbose, checkpoint=base.checkpoint)
+            found = tune(
+                self.train,
+                n_components=k,
+                model=base,
+                random_state=self._seed,
+                verbose=verbose,
+                checkpoint=base.checkpoint,
+            )
             chosen = found.table[found.chosen]
-            words = f"rank {chosen.n_components}, ridge {chosen.l2:.3g}, of {len(found.table)} candidates"
-            return {"row": self._judge("als", whole(found.model), self._steps.spent - start, words), "tuning": found.kept()}
+            words = (
+                f"rank {chosen.n_components}, ridge {chosen.l2:.3g}, of {len(found.table)} "
+                "candidates"
+            )
+            return {
+                "row": self._judge("als", whole(found.model), self._steps.spent - start, words),
+                "tuning": found.kept(),
+            }
 
         first = self._step("als", once, "als")
         if not first["tune"]:
@@ -237,7 +312,9 @@ class _Round:
 
         return Tried.resumed(self._step(method, work, method))
 
-    def _step(self, name: str, work: Callable[[], Any], part: str, method: str | None = None) -> Any:
+    def _step(
+        self, name: str, work: Callable[[], Any], part: str, method: str | None = None
+    ) -> Any:
         file = self._build(method or part, f"{part}{self._suffix}").checkpoint
         return self._steps.take(f"{name}{self._suffix}", work, file)
 
@@ -257,19 +334,25 @@ def _judged(rounds: list[Tried]) -> Judged:
     if not len(squares):
         return Judged(first.method, None, None, 0.0, first.words)
     error = float(np.sqrt(squares.mean()))
-    spread = float(np.std(squares, ddof=1) / (2 * error * np.sqrt(len(squares)))) if len(squares) > 1 and error > 0 else None
+    spread = (
+        float(np.std(squares, ddof=1) / (2 * error * np.sqrt(len(squares))))
+        if len(squares) > 1 and error > 0
+        else None
+    )
     return Judged(first.method, error, spread, sum(one.seconds for one in rounds), first.words)
 
 
 def whole(model: Any) -> Any:
-    """A model whose fit has come to its end: nothing is judged by half a fit, an interrupt is raised again."""
+    """A model whose fit has come to its end: nothing is judged by half a fit, an interrupt is
+    raised again."""
     if model.fit_.trace.reason is StopReason.INTERRUPTED:
         raise KeyboardInterrupt
     return model
 
 
 def _seconds_of_draws(few: Any, many: Any, train: Observed) -> float:
-    """The time of all sweeps of ``many``, from that of a few; the first fit compiles, so the second is timed."""
+    """The time of all sweeps of ``many``, from that of a few; the first fit compiles, so the second
+    is timed."""
     whole(few.fit(train))
     start = spent()
     whole(few.fit(train))
@@ -288,17 +371,29 @@ def sweeps_of(model: Any) -> int:
     >>> sweeps_of(BayesianMF(n_samples=10, burn_in=20, thin=3, n_chains=2)), sweeps_of(BayesianMF())
     (70, 800)
     """
-    return model.n_chains * ((BURN_IN if model.burn_in is None else model.burn_in) + model.thin * -(-model.n_samples // model.n_chains))
+    return model.n_chains * (
+        (BURN_IN if model.burn_in is None else model.burn_in)
+        + model.thin * -(-model.n_samples // model.n_chains)
+    )
 
 
 def _sentence(method: str, table: list[Judged], hidden: int, budget: float) -> str:
     chosen = next(row for row in table if row.method == method)
-    others = [f"{row.method} {row.error:.4g}" if row.error is not None else f"{row.method} {row.words}" for row in table if row is not chosen]
-    told = f"RMSE {chosen.error:.4g}" + ("" if chosen.standard_error is None else f" (± {chosen.standard_error:.2g})")
+    others = [
+        f"{row.method} {row.error:.4g}" if row.error is not None else f"{row.method} {row.words}"
+        for row in table
+        if row is not chosen
+    ]
+    told = f"RMSE {chosen.error:.4g}" + (
+        "" if chosen.standard_error is None else f" (± {chosen.standard_error:.2g})"
+    )
     least = min(row.error for row in table if row.error is not None)
     told = (
         f"{method} had the least error on {hidden:,} unseen entries, {told}"
         if chosen.error == least
-        else f"{method} alone have an error on {hidden:,} unseen entries, {told}, within one standard error of the least"
+        else f"{method} alone have an error on {hidden:,} unseen entries, {told}, within one "
+        "standard error of the least"
     )
-    return f"{told}; {', '.join(others)}; compared within a budget of {budget:.0f} s of processor time"
+    return (
+        f"{told}; {', '.join(others)}; compared within a budget of {budget:.0f} s of processor time"
+    )

@@ -1,8 +1,9 @@
 """compare: all recommenders on one split, in one table, popularity among them.
 
-A share of the entries is hidden (where times are given the last entries of every row); every model is fitted to the same rest, answers with the ``at`` best
-columns that a row has not seen, and is judged by the hidden ones. Means over rows with standard errors; the difference of a model from the best is judged row
-by row, since all answer for the same rows.
+A share of the entries is hidden (where times are given the last entries of every row); every model
+is fitted to the same rest, answers with the ``at`` best columns that a row has not seen, and is
+judged by the hidden ones. Means over rows with standard errors; the difference of a model from the
+best is judged row by row, since all answer for the same rows.
 """
 
 from __future__ import annotations
@@ -39,8 +40,10 @@ LATEST = 0.1
 
 
 class Compared(NamedTuple):
-    """One model: ndcg and recall with their standard errors, share of the columns that its lists show, seconds to fit and to make all lists; ``behind``: how
-    many standard errors its ndcg is below the best one's, row by row (0 for the best); ``certified``: whether its certificate holds (None without one)."""
+    """One model: ndcg and recall with their standard errors, share of the columns that its lists
+    show, seconds to fit and to make all lists; ``behind``: how many standard errors its ndcg is
+    below the best one's, row by row (0 for the best); ``certified``: whether its certificate holds
+    (None without one)."""
 
     model: str
     ndcg: float
@@ -56,8 +59,9 @@ class Compared(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ComparedLists:
-    """What ``compare`` found: ``table`` (by falling ndcg), ``models`` (fitted to the part that was not hidden), ``rows`` judged, ``hidden`` entries, ``at``,
-    and the error of every model that could not take the data, by name."""
+    """What ``compare`` found: ``table`` (by falling ndcg), ``models`` (fitted to the part that was
+    not hidden), ``rows`` judged, ``hidden`` entries, ``at``, and the error of every model that
+    could not take the data, by name."""
 
     table: tuple[Compared, ...]
     models: dict[str, Any]
@@ -73,12 +77,15 @@ class ComparedLists:
 
     def to_table(self) -> dict[str, np.ndarray]:
         """The lines as columns."""
-        return {name: np.array([getattr(row, name) for row in self.table]) for name in Compared._fields}
+        return {
+            name: np.array([getattr(row, name) for row in self.table]) for name in Compared._fields
+        }
 
     def __str__(self) -> str:
         ndcg, recall = f"ndcg@{self.at}", f"recall@{self.at}"
         lines = [
-            f"{'model':<14} {ndcg:>20} {recall:>20} {'coverage':>9} {'behind':>8} {'fit s':>8} {'lists s':>8}  certificate"
+            f"{'model':<14} {ndcg:>20} {recall:>20} {'coverage':>9} {'behind':>8} "
+            f"{'fit s':>8} {'lists s':>8}  certificate"
         ]
         for row in self.table:
             values = [
@@ -87,12 +94,14 @@ class ComparedLists:
             ]
             word = {None: "none", True: "holds", False: "does not hold"}[row.certified]
             lines.append(
-                f"{row.model:<14} {values[0]:>20} {values[1]:>20} {row.coverage:>9.1%} {row.behind:>8.1f} "
+                f"{row.model:<14} {values[0]:>20} {values[1]:>20} {row.coverage:>9.1%} "
+                f"{row.behind:>8.1f} "
                 f"{row.fit_seconds:>8.2f} {row.list_seconds:>8.2f}  {word}"
             )
         lines += [f"{name} is left out: {why}" for name, why in self.left_out.items()]
         lines.append(
-            f"{self.hidden:,} hidden entries of {self.rows:,} rows; behind: standard errors of the difference from the first, row by row"
+            f"{self.hidden:,} hidden entries of {self.rows:,} rows; behind: standard "
+            "errors of the difference from the first, row by row"
         )
         return "\n".join(lines)
 
@@ -118,17 +127,19 @@ def compare(
 
     Parameters
     ----------
-    X, rows, columns, values, duplicates : the data, as for ``fit``.
-    models : estimators by name (they are not changed); None takes ALS for implicit feedback, EASE, SLIM, the spectral filter and a blend, with their
-        defaults.
-        Popularity, the columns that most rows have, is always among them. A model that cannot take the data is left out and named.
-    test : entries to judge by, of the same shape and ids as X, where there is a split already; None hides ``held_out`` of X.
-    held_out : share or number of entries to hide.
-    times : a time for each entry of X, as for ``split``: the last entries of every row are hidden then (``held_out=1``: the last one), and what has been
+    X, rows, columns, values, duplicates : the data, as for ``fit``. models : estimators by name
+    (they are not changed); None takes ALS for implicit feedback, EASE, SLIM, the spectral filter
+    and a blend, with their
+        defaults. Popularity, the columns that most rows have, is always among them. A model that
+        cannot take the data is left out and named.
+    test : entries to judge by, of the same shape and ids as X, where there is a split already; None
+    hides ``held_out`` of X. held_out : share or number of entries to hide. times : a time for each
+    entry of X, as for ``split``: the last entries of every row are hidden then (``held_out=1``: the
+    last one), and what has been
         popular of late, by the latest tenth of the training entries, is in the table, too.
-    at : length of the lists.
-    random_state, n_threads : seed of the split and of models that have none; most threads.
-    checkpoint : file in which the lists of fitted models are kept (these models, and the fit at work, in files beside it); the same call resumes from them
+    at : length of the lists. random_state, n_threads : seed of the split and of models that have
+    none; most threads. checkpoint : file in which the lists of fitted models are kept (these
+    models, and the fit at work, in files beside it); the same call resumes from them
         after a crash, with the same lists and models. It wants a seed.
 
     >>> rng = np.random.default_rng(0)
@@ -141,8 +152,12 @@ def compare(
     x = observed(X, rows=rows, columns=columns, values=values, duplicates=duplicates)
     if isinstance(at, bool) or not isinstance(at, (int, np.integer)) or at < 1:
         raise wrong("at", at, "an int >= 1")
-    if checkpoint is not None and (isinstance(random_state, bool) or not isinstance(random_state, (int, np.integer))):
-        raise wrong("random_state", random_state, "an int with checkpoint: the split is made again by it")
+    if checkpoint is not None and (
+        isinstance(random_state, bool) or not isinstance(random_state, (int, np.integer))
+    ):
+        raise wrong(
+            "random_state", random_state, "an int with checkpoint: the split is made again by it"
+        )
     chosen = _chosen(models, x, random_state, n_threads)
     train, hidden, recent = _parts(x, test, held_out, times, random_state)
     relevant = hidden.to_scipy()
@@ -155,20 +170,32 @@ def compare(
         lists[RECENT] = _popular(train, asked, k, recent)
     seconds = dict.fromkeys(lists, (0.0, 0.0))
     about: dict[str, Any] = {"at": k, "seed": random_state, "hidden": digest(*contents(hidden))}
-    about |= {f"model {name}": {"kind": type(model).__name__} | parameters_of(model) for name, model in chosen.items()}
+    about |= {
+        f"model {name}": {"kind": type(model).__name__} | parameters_of(model)
+        for name, model in chosen.items()
+    }
     with steps_in(checkpoint, "compare", train, about) as steps:
-        ones = {name: _Candidate(model, checkpoint, i) for i, (name, model) in enumerate(chosen.items())}
+        ones = {
+            name: _Candidate(model, checkpoint, i) for i, (name, model) in enumerate(chosen.items())
+        }
         for name, one in ones.items():
             try:
                 kept = one.judged(train, asked, k, steps)
             except InputError as error:
                 left_out[name] = str(error)
                 continue
-            fitted[name], lists[name], seconds[name] = one.fitted, kept["lists"], tuple(kept["seconds"])
+            fitted[name], lists[name], seconds[name] = (
+                one.fitted,
+                kept["lists"],
+                tuple(kept["seconds"]),
+            )
     for one in ones.values():
         one.forget()
     steps.end()
-    judged = {name: ranking(found, relevant, k, ("ndcg", "recall"), per_row=True) for name, found in lists.items()}
+    judged = {
+        name: ranking(found, relevant, k, ("ndcg", "recall"), per_row=True)
+        for name, found in lists.items()
+    }
     order = sorted(judged, key=lambda name: -judged[name].mean["ndcg"])
     table = []
     for name in order:
@@ -176,20 +203,31 @@ def compare(
         certificate = getattr(fitted.get(name), "certificate_", None)
         table.append(
             Compared(
-                name, r.mean["ndcg"], r.standard_error["ndcg"], r.mean["recall"], r.standard_error["recall"],
-                coverage_at_k(lists[name], x.n_columns, k), _behind(judged[order[0]], r), *seconds[name],
+                name,
+                r.mean["ndcg"],
+                r.standard_error["ndcg"],
+                r.mean["recall"],
+                r.standard_error["recall"],
+                coverage_at_k(lists[name], x.n_columns, k),
+                _behind(judged[order[0]], r),
+                *seconds[name],
                 None if certificate is None else certificate.holds,
             )
-        )  # fmt: skip
+        )
     return ComparedLists(tuple(table), fitted, len(asked), hidden.nnz, k, left_out)
 
 
-def _parts(x: Observed, test: Any, held_out: Any, times: Any, seed: Any) -> tuple[Observed, Observed, np.ndarray | None]:
-    """Training and hidden entries, and, where times are given, how often each column stands among the latest training entries."""
+def _parts(
+    x: Observed, test: Any, held_out: Any, times: Any, seed: Any
+) -> tuple[Observed, Observed, np.ndarray | None]:
+    """Training and hidden entries, and, where times are given, how often each column stands among
+    the latest training entries."""
     if times is None:
         return *train_and_hidden(x, test, held_out, seed), None
     if test is not None:
-        raise InputError("times= and test= came, wanted one of them: times say which entries are hidden")
+        raise InputError(
+            "times= and test= came, wanted one of them: times say which entries are hidden"
+        )
     parts = split(x, held_out, by="time", per_row=True, times=times)
     when = times.data if isinstance(times, Observed) else np.asarray(times)
     order = np.empty(x.nnz)
@@ -200,14 +238,19 @@ def _parts(x: Observed, test: Any, held_out: Any, times: Any, seed: Any) -> tupl
 
 
 class _Candidate:
-    """One model: its fit, with a checkpoint of its own, and the fitted model in a file beside that of the comparison until all is complete."""
+    """One model: its fit, with a checkpoint of its own, and the fitted model in a file beside that
+    of the comparison until all is complete."""
 
     def __init__(self, model: Any, path: Any, number: int):
         keeps = path is not None and hasattr(model, "save")
         self._model, self._name = clone(model), f"model {number}"
         self.fitted: Any = None
         self._file = Path(f"{os.fspath(path)}.model-{number}.safetensors") if keeps else None
-        self._own = {"checkpoint": f"{os.fspath(path)}.fit-{number}"} if keeps and hasattr(model, "checkpoint") else {}
+        self._own = (
+            {"checkpoint": f"{os.fspath(path)}.fit-{number}"}
+            if keeps and hasattr(model, "checkpoint")
+            else {}
+        )
 
     def judged(self, train: Observed, asked: np.ndarray, k: int, steps: Steps) -> Any:
         """The lists and the seconds of the fit and of the lists."""
@@ -216,7 +259,8 @@ class _Candidate:
             begin = time.perf_counter()
             self.fitted = self._model.set_params(**self._own).fit(train)
             fit = getattr(self.fitted, "fit_", None)
-            if fit is not None and fit.trace.reason is StopReason.INTERRUPTED:  # no model is judged by half a fit
+            # no model is judged by half a fit
+            if fit is not None and fit.trace.reason is StopReason.INTERRUPTED:
                 raise KeyboardInterrupt
             self.fitted.set_params(**dict.fromkeys(self._own))
             middle = time.perf_counter()
@@ -237,18 +281,28 @@ class _Candidate:
             self._file.unlink(missing_ok=True)
 
 
-def _chosen(models: Mapping[str, Any] | None, x: Observed, seed: Any, threads: int | None) -> dict[str, Any]:
+def _chosen(
+    models: Mapping[str, Any] | None, x: Observed, seed: Any, threads: int | None
+) -> dict[str, Any]:
     """Fresh estimators by name."""
     if models is None:
         k = max(1, min(RANK, *x.shape))
-        models = {"als": ALS(k, feedback="implicit"), "ease": EASE(), "slim": SLIM(), "gf-cf": SpectralFilter(), "blend": Blend()}
+        models = {
+            "als": ALS(k, feedback="implicit"),
+            "ease": EASE(),
+            "slim": SLIM(),
+            "gf-cf": SpectralFilter(),
+            "blend": Blend(),
+        }
     if not isinstance(models, Mapping):
         raise wrong("models", models, "estimators by name, such as {'ease': EASE()}")
     found = {}
     for name, model in models.items():
         if not hasattr(model, "recommend") or not hasattr(model, "get_params"):
             raise wrong(
-                "models", f"{name}: {type(model).__name__}", "estimators that recommend, such as EASE() or ALS()"
+                "models",
+                f"{name}: {type(model).__name__}",
+                "estimators that recommend, such as EASE() or ALS()",
             )
         if name in (POPULARITY, RECENT):
             raise wrong("models", name, "another name: popularity is always among them")
@@ -261,8 +315,11 @@ def _chosen(models: Mapping[str, Any] | None, x: Observed, seed: Any, threads: i
     return found
 
 
-def _popular(train: Observed, asked: np.ndarray, n: int, recent: np.ndarray | None = None) -> np.ndarray:
-    """For each row the columns that most rows have and it has not; by ``recent`` counts first, where there are some."""
+def _popular(
+    train: Observed, asked: np.ndarray, n: int, recent: np.ndarray | None = None
+) -> np.ndarray:
+    """For each row the columns that most rows have and it has not; by ``recent`` counts first,
+    where there are some."""
     counts = -train.column_counts()
     order = np.lexsort((counts,) if recent is None else (counts, -recent))
     longest = int(train.row_counts().max(initial=0))

@@ -1,12 +1,15 @@
 """Completer: what every completion model can do once it is fitted.
 
-A model answers with B_ij = mean + c_j + t_j (b_i + s_i u_i^T v_j) (``factors.LowRank``) and keeps the observed entries. Real ids are used
-throughout: labels of the data where it has them, positions where it has none; an unknown id is refused, or answered by the mean when asked.
+A model answers with B_ij = mean + c_j + t_j (b_i + s_i u_i^T v_j) (``factors.LowRank``) and keeps
+the observed entries. Real ids are used throughout: labels of the data where it has them, positions
+where it has none; an unknown id is refused, or answered by the mean when asked.
 
 A subclass provides
 
-    _solve(x: Observed, weights) -> Fit      the fit: LowRank factors of the shape and with the labels of x, in the units of x
-    _fold_rule() -> RidgeRule                the penalty under which a new row is solved while the columns stay
+    _solve(x: Observed, weights) -> Fit      the fit: LowRank factors of the shape and with the
+    labels of x, in the units of x
+    _fold_rule() -> RidgeRule                the penalty under which a new row is solved while the
+    columns stay
     certify(X) -> Certificate                evidence measured from model and data alone
 """
 
@@ -44,16 +47,23 @@ LEVELLED = ("logistic", "ordered", "ordered_probit")
 
 def of_levels(model: Any) -> bool:
     """Whether the model is of yes/no or of grades: other models have no ``predict_proba``."""
-    if getattr(model, "loss", "squared") in LEVELLED or getattr(model, "likelihood", "gaussian") in ("probit", "ordinal"):
+    if getattr(model, "loss", "squared") in LEVELLED or getattr(
+        model, "likelihood", "gaussian"
+    ) in (
+        "probit",
+        "ordinal",
+    ):
         return True
     raise AttributeError(
-        f"{type(model).__name__} has no predict_proba: it predicts numbers; ALS and SoftImpute with loss='logistic' or 'ordered' and BayesianMF with "
+        f"{type(model).__name__} has no predict_proba: it predicts numbers; ALS and "
+        "SoftImpute with loss='logistic' or 'ordered' and BayesianMF with "
         "likelihood='probit' or 'ordinal' have probabilities"
     )
 
 
 class Completer(NewRows, Recommender, TransformerMixin, KeptEntries, ABC):
-    """Shared verbs of ``ALS``, ``BayesianMF``, ``SVP``, ``SVT``, ``SoftImpute``, ``ExactRecovery`` and the item models; see each of them."""
+    """Shared verbs of ``ALS``, ``BayesianMF``, ``SVP``, ``SVT``, ``SoftImpute``, ``ExactRecovery``
+    and the item models; see each of them."""
 
     normaliser_: Normaliser | None = None
     _solve: Callable[..., Fit]
@@ -75,14 +85,27 @@ class Completer(NewRows, Recommender, TransformerMixin, KeptEntries, ABC):
     ) -> Self:
         """Fit to the observed entries of X.
 
-        X is an ``Observed``, a dense array or frame with NaN where nothing was seen, a sparse matrix whose stored entries are the observations, or a
-        table or file of triples with the names of its columns in ``rows=``, ``columns=`` and ``values=``. With ``sql=`` X is a database (see
-        ``eckart.read``), and the answer of the query is such a table. ``weights`` (>= 0, one for each entry: an array of the shape of X, or one number for
-        each stored entry in row order) say how much each observation counts. ``memory`` (such as ``"4GB"``; None: most of what is free) is what the
-        observations of a file may take: more than that is sorted into shards on the disk first.
+        X is an ``Observed``, a dense array or frame with NaN where nothing was seen, a sparse
+        matrix whose stored entries are the observations, or a table or file of triples with the
+        names of its columns in ``rows=``, ``columns=`` and ``values=``. With ``sql=`` X is a
+        database (see ``eckart.read``), and the answer of the query is such a table. ``weights`` (>=
+        0, one for each entry: an array of the shape of X, or one number for each stored entry in
+        row order) say how much each observation counts. ``memory`` (such as ``"4GB"``; None: most
+        of what is free) is what the observations of a file may take: more than that is sorted into
+        shards on the disk first.
         """
         check(self)
-        x = self._entries(observed(X, sql, rows=rows, columns=columns, values=values, duplicates=duplicates, memory=memory))
+        x = self._entries(
+            observed(
+                X,
+                sql,
+                rows=rows,
+                columns=columns,
+                values=values,
+                duplicates=duplicates,
+                memory=memory,
+            )
+        )
         self._name_table(rows, columns, values)
         self._keep(self._solve(squarable(x), entry_weights(weights, x)), x)  # type: ignore[arg-type]
         return self
@@ -106,7 +129,8 @@ class Completer(NewRows, Recommender, TransformerMixin, KeptEntries, ABC):
 
     @fitted
     def certificate_(self) -> Certificate:
-        """Evidence of the fit, with its error beside those of biases and of the mean: on hidden entries where the fit hid some, else on its own."""
+        """Evidence of the fit, with its error beside those of biases and of the mean: on hidden
+        entries where the fit hid some, else on its own."""
         fit = self._fitted("certificate_")
         for name, what in (("hidden entries", "hidden"), ("own entries", "fitted")):
             errors = fit.plan.get(name)
@@ -115,7 +139,8 @@ class Completer(NewRows, Recommender, TransformerMixin, KeptEntries, ABC):
         return fit.certificate
 
     def demand(self) -> Any:
-        """What rows are likely to take up (``complete.demand.Demand``), learned from the observed entries once; ``recommend`` orders by it."""
+        """What rows are likely to take up (``complete.demand.Demand``), learned from the observed
+        entries once; ``recommend`` orders by it."""
         if self._demand is None:
             from eckart.complete.demand import Demand
 
@@ -145,10 +170,12 @@ class Completer(NewRows, Recommender, TransformerMixin, KeptEntries, ABC):
         return factors
 
     def predict(self, rows: Any, columns: Any = None, *, unknown: str = "raise") -> np.ndarray:
-        """The model's values at the cells (rows[p], columns[p]), by id; one id on either side stands for all.
+        """The model's values at the cells (rows[p], columns[p]), by id; one id on either side
+        stands for all.
 
-        ``unknown`` ids: ``"raise"`` (the default), ``"mean"`` (a new row gets mean + c_j, a new column mean + b_i, both new: the mean) or ``"nan"``.
-        With a matrix of new rows instead of ids, every cell of these rows (see ``transform``, which keeps what was observed).
+        ``unknown`` ids: ``"raise"`` (the default), ``"mean"`` (a new row gets mean + c_j, a new
+        column mean + b_i, both new: the mean) or ``"nan"``. With a matrix of new rows instead of
+        ids, every cell of these rows (see ``transform``, which keeps what was observed).
         """
         if columns is None:
             if not is_matrix(rows):
@@ -183,11 +210,15 @@ class Completer(NewRows, Recommender, TransformerMixin, KeptEntries, ABC):
 
     @available_if(of_levels)
     def predict_proba(self, rows: Any, columns: Any, *, unknown: str = "raise") -> np.ndarray:
-        """The probability of every level (``levels_``) at the cells (rows[p], columns[p]), cells x levels; for losses of yes/no and of grades."""
+        """The probability of every level (``levels_``) at the cells (rows[p], columns[p]), cells x
+        levels; for losses of yes/no and of grades."""
         self._lowrank()
         loss = self._loss()
         if loss is None or not loss.discrete:  # set_params after the fit
-            raise InputError("predict_proba came for a model that was fitted to numbers, wanted one of yes/no or of grades; fit it again")
+            raise InputError(
+                "predict_proba came for a model that was fitted to numbers, wanted one "
+                "of yes/no or of grades; fit it again"
+            )
         return loss.probabilities(self._natural(rows, columns, unknown).astype(np.float64))
 
     @fitted
@@ -218,12 +249,15 @@ class Completer(NewRows, Recommender, TransformerMixin, KeptEntries, ABC):
         except InputError as error:
             if ids.dtype.kind != "f":
                 raise
-            raise InputError(f"{error}. Reshape your data with X.reshape(1, -1) if it is one new row") from None
+            raise InputError(
+                f"{error}. Reshape your data with X.reshape(1, -1) if it is one new row"
+            ) from None
 
     def complete(
         self, rows: Any = None, *, keep: bool = True, block_bytes: int = 2**25
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """The completed matrix as blocks ``(row ids, values)``, so that n x m numbers are never held at once.
+        """The completed matrix as blocks ``(row ids, values)``, so that n x m numbers are never
+        held at once.
 
         ``keep`` puts observed entries in place of the model's values; ``rows`` chooses rows by id.
         """
@@ -238,15 +272,22 @@ class Completer(NewRows, Recommender, TransformerMixin, KeptEntries, ABC):
             yield self.row_ids.names(part), block
 
     def impute(self, X: Any = None) -> np.ndarray:
-        """The data of the fit with their unknown entries filled in, rows x columns; of new rows X the same as ``transform``. ``complete`` gives blocks."""
+        """The data of the fit with their unknown entries filled in, rows x columns; of new rows X
+        the same as ``transform``. ``complete`` gives blocks."""
         if X is not None:
             return np.asarray(self.transform(X))
         n, m = self._lowrank().shape
-        require_room("X", f"data of {n:,} x {m:,}", float(n) * m, instead="read complete(), which gives blocks")
+        require_room(
+            "X",
+            f"data of {n:,} x {m:,}",
+            float(n) * m,
+            instead="read complete(), which gives blocks",
+        )
         return np.concatenate([block for _, block in self.complete()])
 
     def transform(self, X: Any) -> np.ndarray:
-        """New rows with their unknown entries filled in: each row is solved while the columns stay (fold-in); what was observed is kept."""
+        """New rows with their unknown entries filled in: each row is solved while the columns stay
+        (fold-in); what was observed is kept."""
         folded, x = self._folded(X)
         filled = self._values(folded, np.arange(x.shape[0]))
         put_observed(filled, x, np.arange(x.shape[0]))
@@ -257,7 +298,9 @@ class Completer(NewRows, Recommender, TransformerMixin, KeptEntries, ABC):
         f = self._lowrank()
         if f.columns is not None:
             return np.asarray([str(c) for c in f.columns], object)
-        return np.asarray([f"x{j}" for j in range(f.n)] if input_features is None else input_features, object)
+        return np.asarray(
+            [f"x{j}" for j in range(f.n)] if input_features is None else input_features, object
+        )
 
     def extra_state(self) -> dict[str, np.ndarray]:
         """The observed entries and the normaliser, for the model file."""
@@ -280,7 +323,10 @@ class Completer(NewRows, Recommender, TransformerMixin, KeptEntries, ABC):
         kept = {name[len(prefix) :]: a for name, a in arrays.items() if name.startswith(prefix)}
         for name, a in kept.items():
             if a.shape != ((f.shape[0] if name.startswith("row") else f.n),) or a.dtype.kind != "f":
-                raise FileError(f"a normaliser whose {name} has shape {a.shape} came with factors of shape {f.shape}")
+                raise FileError(
+                    f"a normaliser whose {name} has shape {a.shape} came with factors "
+                    f"of shape {f.shape}"
+                )
         values = fit.plan.get("normaliser")
         self.normaliser_ = None if values is None else Normaliser.from_state(kept, values)
         self._take(fit, x)

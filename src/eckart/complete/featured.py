@@ -1,10 +1,14 @@
-"""Completion with attributes by id (6.5): what ``ALS`` and ``BayesianMF`` can do with rows and columns of which little or nothing was observed.
+"""Completion with attributes by id (6.5): what ``ALS`` and ``BayesianMF`` can do with rows and
+columns of which little or nothing was observed.
 
-Attributes come as frames keyed by id (``io.tables.attributes``). Ids that only a frame has become rows and columns of the model at the end of the fit, with the
-factors that their attributes speak for: every verb takes them as it takes others. Ids that come later are given with ``row_features=`` or ``column_features=``
-to the verb itself, which answers as if they had been there, or to ``update``, which keeps them.
+Attributes come as frames keyed by id (``io.tables.attributes``). Ids that only a frame has become
+rows and columns of the model at the end of the fit, with the factors that their attributes speak
+for: every verb takes them as it takes others. Ids that come later are given with ``row_features=``
+or ``column_features=`` to the verb itself, which answers as if they had been there, or to
+``update``, which keeps them.
 
-A subclass provides ``_solve(x, weights, beside)`` and, in ``_folded``, solves rows around the prior means that ``_numbers`` speak for.
+A subclass provides ``_solve(x, weights, beside)`` and, in ``_folded``, solves rows around the prior
+means that ``_numbers`` speak for.
 """
 
 from __future__ import annotations
@@ -31,7 +35,8 @@ from eckart.parameters import check
 
 
 class Features(NamedTuple):
-    """The attributes that a model was fitted with, one row of numbers for each row and column of the model."""
+    """The attributes that a model was fitted with, one row of numbers for each row and column of
+    the model."""
 
     rows: Known | None = None
     columns: Known | None = None
@@ -41,7 +46,8 @@ class Features(NamedTuple):
 
 
 class Featured(Completer, auto_wrap_output_keys=None):
-    """A completer that knows attributes of rows and columns; ``transform`` is wrapped for scikit-learn's set_output in ``Completer``."""
+    """A completer that knows attributes of rows and columns; ``transform`` is wrapped for
+    scikit-learn's set_output in ``Completer``."""
 
     features_: Features | None = None
     _fresh: Cold | None = None
@@ -64,22 +70,35 @@ class Featured(Completer, auto_wrap_output_keys=None):
     ) -> Self:
         """Fit to the observed entries of X.
 
-        X is an ``Observed``, a dense array or frame with NaN where nothing was seen, a sparse matrix whose stored entries are the observations, or a
-        table or file of triples with the names of its columns in ``rows=``, ``columns=`` and ``values=``. With ``sql=`` X is a database (see
-        ``eckart.read``), and the answer of the query is such a table. ``weights`` (>= 0, one for each entry: an array of the shape of X, or one number for
-        each stored entry in row order) say how much each observation counts. ``memory`` (such as ``"4GB"``; None: most of what is free) is what the
-        observations of a file may take: more than that is sorted into shards on the disk first.
+        X is an ``Observed``, a dense array or frame with NaN where nothing was seen, a sparse
+        matrix whose stored entries are the observations, or a table or file of triples with the
+        names of its columns in ``rows=``, ``columns=`` and ``values=``. With ``sql=`` X is a
+        database (see ``eckart.read``), and the answer of the query is such a table. ``weights`` (>=
+        0, one for each entry: an array of the shape of X, or one number for each stored entry in
+        row order) say how much each observation counts. ``memory`` (such as ``"4GB"``; None: most
+        of what is free) is what the observations of a file may take: more than that is sorted into
+        shards on the disk first.
 
-        ``row_features`` and ``column_features`` are frames (pandas, polars, Arrow), mappings of columns or files with one row for each id: the ids stand in
-        the column of the same name as in X (``rows=``, ``columns=``), else in the index of a pandas frame; ``(frame, "name")`` names another column. The kind
-        of a column decides how it is written: numbers and dates standardised with gaps at the mean, booleans (and numbers that are only 0 and 1) as flags,
-        categories and texts as one number for each level that stands at least twice, lists of texts the same. A level that comes up later counts as not known.
-        Ids that a frame lacks are named in a note of the certificate: they have their entries only. Ids that only a frame has become rows or columns of the
-        model. ``time`` is the name of the column of X that says when an entry was observed, numbers or dates, or an array of times in the order of the stored
+        ``row_features`` and ``column_features`` are frames (pandas, polars, Arrow), mappings of
+        columns or files with one row for each id: the ids stand in the column of the same name as
+        in X (``rows=``, ``columns=``), else in the index of a pandas frame; ``(frame, "name")``
+        names another column. The kind of a column decides how it is written: numbers and dates
+        standardised with gaps at the mean, booleans (and numbers that are only 0 and 1) as flags,
+        categories and texts as one number for each level that stands at least twice, lists of texts
+        the same. A level that comes up later counts as not known. Ids that a frame lacks are named
+        in a note of the certificate: they have their entries only. Ids that only a frame has become
+        rows or columns of the model. ``time`` is the name of the column of X that says when an
+        entry was observed, numbers or dates, or an array of times in the order of the stored
         entries (``BayesianMF``).
         """
         check(self)
-        table = {"rows": rows, "columns": columns, "values": values, "duplicates": duplicates, "memory": memory}
+        table = {
+            "rows": rows,
+            "columns": columns,
+            "values": values,
+            "duplicates": duplicates,
+            "memory": memory,
+        }
         if time is None:
             x, when = self._entries(observed(X, sql, **table)), None
         else:
@@ -87,7 +106,10 @@ class Featured(Completer, auto_wrap_output_keys=None):
         self._name_table(rows, columns, values)
         parts = parts_of(x) is not None
         if parts and time is not None:
-            raise InputError("time= came with data in parts, wanted data in memory; leave it out to fit the ids alone")
+            raise InputError(
+                "time= came with data in parts, wanted data in memory; leave it out to "
+                "fit the ids alone"
+            )
         notes, cold = list[str](), list[tuple[bool, Cold]]()
         sides: list[Known | None] = []
         for source, key, labels, where in (
@@ -123,22 +145,34 @@ class Featured(Completer, auto_wrap_output_keys=None):
         row_features: Any = None,
         column_features: Any = None,
     ) -> np.ndarray:
-        """The model's values at the cells (rows[p], columns[p]), by id; one id on either side stands for all.
+        """The model's values at the cells (rows[p], columns[p]), by id; one id on either side
+        stands for all.
 
-        ``unknown`` ids: ``"raise"`` (the default), ``"mean"`` (a new row gets mean + c_j, a new column mean + b_i, both new: the mean) or ``"nan"``.
-        With a matrix of new rows instead of ids, every cell of these rows (see ``transform``, which keeps what was observed). Ids that the fit did not know are
-        predicted from their attributes where a frame in ``row_features`` or ``column_features`` has them.
+        ``unknown`` ids: ``"raise"`` (the default), ``"mean"`` (a new row gets mean + c_j, a new
+        column mean + b_i, both new: the mean) or ``"nan"``. With a matrix of new rows instead of
+        ids, every cell of these rows (see ``transform``, which keeps what was observed). Ids that
+        the fit did not know are predicted from their attributes where a frame in ``row_features``
+        or ``column_features`` has them.
         """
         if row_features is not None or column_features is not None:
-            return self._extended(row_features, column_features).predict(rows, columns, unknown=unknown)
+            return self._extended(row_features, column_features).predict(
+                rows, columns, unknown=unknown
+            )
         return super().predict(rows, columns, unknown=unknown)
 
     def recommend(
-        self, rows: Any = None, n: int = 10, *, row_features: Any = None, column_features: Any = None, **more: Any
+        self,
+        rows: Any = None,
+        n: int = 10,
+        *,
+        row_features: Any = None,
+        column_features: Any = None,
+        **more: Any,
     ) -> Recommendations:
         """The ``n`` best columns for rows; see ``Recommender.recommend`` for all that may be asked.
 
-        ``row_features`` alone asks for the ids of that frame, known or not; columns of ``column_features`` are recommended beside those of the fit.
+        ``row_features`` alone asks for the ids of that frame, known or not; columns of
+        ``column_features`` are recommended beside those of the fit.
         """
         if row_features is None and column_features is None:
             return super().recommend(rows, n, **more)
@@ -156,7 +190,8 @@ class Featured(Completer, auto_wrap_output_keys=None):
         row_features: Any = None,
         column_features: Any = None,
     ) -> Recommendations:
-        """The ``n`` rows (or columns) whose codes point in the most similar direction: cosines of u (or v), itself left out.
+        """The ``n`` rows (or columns) whose codes point in the most similar direction: cosines of u
+        (or v), itself left out.
 
         ``row_features`` or ``column_features`` alone ask for the ids of that frame, known or not.
         """
@@ -165,26 +200,41 @@ class Featured(Completer, auto_wrap_output_keys=None):
         if rows is None and columns is None and (row_features is None or column_features is None):
             rows = None if row_features is None else self._ids_of(row_features, "rows")
             columns = None if column_features is None else self._ids_of(column_features, "columns")
-        return self._extended(row_features, column_features).similar(rows=rows, columns=columns, n=n)
+        return self._extended(row_features, column_features).similar(
+            rows=rows, columns=columns, n=n
+        )
 
     def explain(
-        self, row: Any, column: Any, n: int = 10, *, row_features: Any = None, column_features: Any = None, **more: Any
+        self,
+        row: Any,
+        column: Any,
+        n: int = 10,
+        *,
+        row_features: Any = None,
+        column_features: Any = None,
+        **more: Any,
     ) -> Explanation:
-        """The observed entries of the row that contributed most to the value predicted at (row, column), and what its other parts are: the mean, biases,
-        attributes and, where the model has it, time."""
+        """The observed entries of the row that contributed most to the value predicted at (row,
+        column), and what its other parts are: the mean, biases, attributes and, where the model has
+        it, time."""
         if row_features is not None or column_features is not None:
             return self._extended(row_features, column_features).explain(row, column, n, **more)
         return super().explain(row, column, n, **more)
 
     def transform(self, X: Any = None, *, row_features: Any = None) -> np.ndarray:
-        """New rows with their unknown entries filled in: each row is solved while the columns stay (fold-in); what was observed is kept.
+        """New rows with their unknown entries filled in: each row is solved while the columns stay
+        (fold-in); what was observed is kept.
 
-        ``row_features`` has attributes of these rows, by the row ids of X (by position where X has none). Without X every id of the frame is answered: from its
-        attributes, and from its entries where it was in the fit.
+        ``row_features`` has attributes of these rows, by the row ids of X (by position where X has
+        none). Without X every id of the frame is answered: from its attributes, and from its
+        entries where it was in the fit.
         """
         if row_features is None:
             if X is None:
-                raise InputError("X=None came without row_features=, wanted new rows, attributes of rows, or both")
+                raise InputError(
+                    "X=None came without row_features=, wanted new rows, attributes of "
+                    "rows, or both"
+                )
             return super().transform(X)
         side = self._known("rows", "row_features")
         if X is None:
@@ -195,15 +245,24 @@ class Featured(Completer, auto_wrap_output_keys=None):
         model._fresh = Cold(*side.encoding.read(row_features, "row_features"))
         x = model._aligned(X)
         ids = np.arange(x.shape[0]) if x.rows is None else x.rows
-        self._refuse_lacking(ids, model._fresh, "row_features", known=None if x.rows is None else self.row_ids)
+        self._refuse_lacking(
+            ids, model._fresh, "row_features", known=None if x.rows is None else self.row_ids
+        )
         return Completer.transform(model, x)
 
     def update(
-        self, X: Any = None, *, axis: str = "rows", row_features: Any = None, column_features: Any = None
+        self,
+        X: Any = None,
+        *,
+        axis: str = "rows",
+        row_features: Any = None,
+        column_features: Any = None,
     ) -> Self:
-        """Take in the full history of some rows (or columns): known ids are solved anew, new ids are added; all else stays as it is.
+        """Take in the full history of some rows (or columns): known ids are solved anew, new ids
+        are added; all else stays as it is.
 
-        Frames give attributes of new ids; without X their ids are added with what their attributes speak for.
+        Frames give attributes of new ids; without X their ids are added with what their attributes
+        speak for.
         """
         if row_features is None and column_features is None:
             return super().update(X, axis=axis)
@@ -229,13 +288,19 @@ class Featured(Completer, auto_wrap_output_keys=None):
         """Ids that are not known yet become rows (``turned``: columns) without entries."""
         seen = self.observed_
         if parts_of(seen) is not None:
-            none = np.zeros(seen.shape[0] + 1, np.int64), np.zeros(0, np.int32), np.zeros(0, seen.dtype)
+            none = (
+                np.zeros(seen.shape[0] + 1, np.int64),
+                np.zeros(0, np.int32),
+                np.zeros(0, seen.dtype),
+            )
             self.observed_ = Observed(*none, seen.n_columns, seen.rows, seen.columns)
             try:
                 self._add(cold, turned)
             finally:  # no entry is new: those that there are stay where they are
                 f = self._lowrank()
-                self.observed_ = seen if f.shape == seen.shape else larger(seen, f.shape, f.rows, f.columns)
+                self.observed_ = (
+                    seen if f.shape == seen.shape else larger(seen, f.shape, f.rows, f.columns)
+                )
             return
         model = self._turned() if turned else self
         f, fresh = model._lowrank(), model.row_ids.find(cold.ids) < 0
@@ -244,7 +309,9 @@ class Featured(Completer, auto_wrap_output_keys=None):
             return
         if f.rows is None:
             raise InputError(
-                f"the id {shown(ids[0])} came for a model whose {f.shape[0]} {'columns' if turned else 'rows'} have none, wanted a position; fit with ids"
+                f"the id {shown(ids[0])} came for a model whose {f.shape[0]} "
+                f"{'columns' if turned else 'rows'} have none, wanted a position; fit "
+                "with ids"
             )
         empty = np.zeros(len(ids) + 1, np.int64)
         x = Observed(empty, np.zeros(0, np.int32), np.zeros(0, f.dtype), f.n, ids, f.columns)
@@ -267,7 +334,8 @@ class Featured(Completer, auto_wrap_output_keys=None):
         self.features_ = self.features_._replace(**{"columns" if turned else "rows": side})
 
     def _numbers(self, x: Observed) -> np.ndarray | None:
-        """Attributes of the rows of x: those of the fit for known ids, those that came with the call for others, zeros where there are none."""
+        """Attributes of the rows of x: those of the fit for known ids, those that came with the
+        call for others, zeros where there are none."""
         side = None if self.features_ is None else self.features_.rows
         if side is None:
             return None
@@ -283,7 +351,8 @@ class Featured(Completer, auto_wrap_output_keys=None):
         return out
 
     def _aligned(self, X: Any) -> Observed:
-        if isinstance(X, Observed) and X.nnz == 0 and self._fresh is not None:  # rows without entries, made here
+        # rows without entries, made here
+        if isinstance(X, Observed) and X.nnz == 0 and self._fresh is not None:
             return X
         return super()._aligned(X)
 
@@ -292,7 +361,8 @@ class Featured(Completer, auto_wrap_output_keys=None):
         found = None if self.features_ is None else getattr(self.features_, side)
         if found is None:
             raise InputError(
-                f"{where}= came for a model that was fitted without, wanted a model of fit(..., {where}=frame)"
+                f"{where}= came for a model that was fitted without, wanted a model of "
+                f"fit(..., {where}=frame)"
             )
         return found
 
@@ -307,7 +377,9 @@ class Featured(Completer, auto_wrap_output_keys=None):
             found |= known.find(ids) >= 0
         if not found.all():
             raise wrong(
-                where, f"a frame without the id {shown(np.asarray(ids)[~found][0])}", "one row for each new row of X"
+                where,
+                f"a frame without the id {shown(np.asarray(ids)[~found][0])}",
+                "one row for each new row of X",
             )
 
     def _turned(self) -> Featured:
@@ -327,7 +399,8 @@ class Featured(Completer, auto_wrap_output_keys=None):
         return Observed.from_codes(rows, x.indices, x.data, f.shape, f.rows, f.columns)
 
     def extra_state(self) -> dict[str, np.ndarray]:
-        """What completers keep, and the attributes with how they are written, for the model file."""
+        """What completers keep, and the attributes with how they are written, for the model
+        file."""
         state = super().extra_state()
         self.fit_.plan.pop("features", None)
         if self.features_ is not None:
@@ -341,15 +414,22 @@ class Featured(Completer, auto_wrap_output_keys=None):
     def _store(self, fit: Fit, arrays: dict[str, np.ndarray]) -> None:
         kept, sides = fit.plan.get("features"), list[Known | None]()
         if kept is not None and not isinstance(kept, dict):
-            raise FileError(f"features={kept!r} came, wanted how the attributes of rows and columns are written")
+            raise FileError(
+                f"features={kept!r} came, wanted how the attributes of rows and columns are written"
+            )
         for name, size in zip(Features._fields, fit.factors.shape):
             if kept is None or name not in kept:
                 sides.append(None)
                 continue
             encoding, numbers = Encoding.from_dict(kept[name]), arrays.get(f"features.{name}")
-            if numbers is None or numbers.shape != (size, encoding.width) or numbers.dtype.kind != "f":
+            if (
+                numbers is None
+                or numbers.shape != (size, encoding.width)
+                or numbers.dtype.kind != "f"
+            ):
                 raise FileError(
-                    f"attributes of {name} came that do not fit their encoding and the {size} {name} of the model"
+                    f"attributes of {name} came that do not fit their encoding and the "
+                    f"{size} {name} of the model"
                 )
             sides.append(Known(encoding, numbers))
         super()._store(fit, arrays)

@@ -1,4 +1,5 @@
-"""New rows and columns beside a fitted model: ids matched, entries merged, sides exchanged. Pure functions used by ``Completer``."""
+"""New rows and columns beside a fitted model: ids matched, entries merged, sides exchanged. Pure
+functions used by ``Completer``."""
 
 from __future__ import annotations
 
@@ -23,9 +24,15 @@ def entry_weights(weights: Any, x: Observed) -> np.ndarray | None:
     if weights is None:
         return None
     if isinstance(weights, Observed):
-        same = np.array_equal(weights.indptr, x.indptr) and np.array_equal(weights.indices, x.indices)
+        same = np.array_equal(weights.indptr, x.indptr) and np.array_equal(
+            weights.indices, x.indices
+        )
         if weights.shape != x.shape or not same:
-            raise wrong("weights", f"an Observed of shape {weights.shape}", "one that has the same entries as X")
+            raise wrong(
+                "weights",
+                f"an Observed of shape {weights.shape}",
+                "one that has the same entries as X",
+            )
         w = np.asarray(weights.data, np.float64)
     else:
         w = numbers("weights", weights, "numbers, one for each entry of X")
@@ -34,13 +41,16 @@ def entry_weights(weights: Any, x: Observed) -> np.ndarray | None:
             w = w[rows, x.indices]
     if w.shape != (x.nnz,):
         raise wrong(
-            "weights", f"an array of shape {w.shape}", f"{x.shape}, or one number for each of the {x.nnz} entries"
+            "weights",
+            f"an array of shape {w.shape}",
+            f"{x.shape}, or one number for each of the {x.nnz} entries",
         )
     bad = np.flatnonzero(~(np.isfinite(w) & (w >= 0)))
     if len(bad):
         row = int(np.searchsorted(x.indptr, bad[0], side="right")) - 1
         raise InputError(
-            f"weights hold {w[bad[0]]} at row {row}, column {x.indices[bad[0]]}, wanted a finite number >= 0"
+            f"weights hold {w[bad[0]]} at row {row}, column {x.indices[bad[0]]}, wanted "
+            "a finite number >= 0"
         )
     if not w.any():
         raise InputError("weights are zero for every entry, wanted at least one positive weight")
@@ -48,8 +58,9 @@ def entry_weights(weights: Any, x: Observed) -> np.ndarray | None:
 
 
 def taken_up(x: Observed) -> Observed:
-    """What rows took up. A row that stores every column comes from a table of 0 and 1 and says by its zeros what was not taken up: they are no entries, neither
-    for the ridge, which counts them, nor for lists, which would have nothing left."""
+    """What rows took up. A row that stores every column comes from a table of 0 and 1 and says by
+    its zeros what was not taken up: they are no entries, neither for the ridge, which counts them,
+    nor for lists, which would have nothing left."""
     if parts_of(x) is not None:
         return x
     n, counts = x.n_columns, x.row_counts()
@@ -79,12 +90,18 @@ def merge_rows(old: LowRank, new: LowRank, labels: np.ndarray, ids: Labels) -> L
         b = np.full(len(new.left), absent, left.dtype) if b is None else b
         return put_rows(a, b, at)
 
-    rows = None if old.rows is None else np.concatenate([np.asarray(old.rows), np.asarray(labels)[at < 0]])
+    rows = (
+        None
+        if old.rows is None
+        else np.concatenate([np.asarray(old.rows), np.asarray(labels)[at < 0]])
+    )
     bias, scale = joined(old.row_bias, new.row_bias, 0.0), joined(old.row_scale, new.row_scale, 1.0)
     return old.with_rows(left, bias, scale, rows)
 
 
-def merge_entries(old: Observed, new: Observed, labels: np.ndarray, ids: Labels, rows: np.ndarray | None) -> Observed:
+def merge_entries(
+    old: Observed, new: Observed, labels: np.ndarray, ids: Labels, rows: np.ndarray | None
+) -> Observed:
     """The observed entries after the update: the rows of ``new`` replace those with the same id."""
     at = ids.find(labels)
     place = np.where(at >= 0, at, 0)
@@ -93,7 +110,9 @@ def merge_entries(old: Observed, new: Observed, labels: np.ndarray, ids: Labels,
     stay[at[at >= 0]] = False
     old_rows = np.repeat(np.arange(old.shape[0]), old.row_counts())
     kept = stay[old_rows]
-    i = np.concatenate([old_rows[kept], place[np.repeat(np.arange(new.shape[0]), new.row_counts())]])
+    i = np.concatenate(
+        [old_rows[kept], place[np.repeat(np.arange(new.shape[0]), new.row_counts())]]
+    )
     j = np.concatenate([old.indices[kept], new.indices])
     values = np.concatenate([old.data[kept], new.data.astype(old.data.dtype, copy=False)])
     size = ids.size + int((at < 0).sum())
@@ -102,17 +121,28 @@ def merge_entries(old: Observed, new: Observed, labels: np.ndarray, ids: Labels,
 
 def on_columns(x: Observed, ids: Labels) -> Observed:
     """The same rows on the columns of a model, matched by id."""
-    if ids.labels is not None and len(ids.labels) == x.n_columns and bool(np.all(np.asarray(x.columns) == ids.labels)):
+    if (
+        ids.labels is not None
+        and len(ids.labels) == x.n_columns
+        and bool(np.all(np.asarray(x.columns) == ids.labels))
+    ):
         return x
-    if parts_of(x) is not None and ids.labels is not None and np.array_equal(ids.labels[: x.n_columns], np.asarray(x.columns)):
+    if (
+        parts_of(x) is not None
+        and ids.labels is not None
+        and np.array_equal(ids.labels[: x.n_columns], np.asarray(x.columns))
+    ):
         return larger(x, (x.shape[0], ids.size), x.rows, ids.labels)  # without reading it
     to = ids.indices_of(x.columns)
     rows = np.repeat(np.arange(x.shape[0]), x.row_counts())
-    return Observed.from_codes(rows, to[x.indices], x.data, (x.shape[0], ids.size), x.rows, ids.labels)
+    return Observed.from_codes(
+        rows, to[x.indices], x.data, (x.shape[0], ids.size), x.rows, ids.labels
+    )
 
 
 def learned_columns(f: LowRank, norm: Normaliser) -> np.ndarray | None:
-    """Mean and column biases that the model learned itself (the normaliser does not take them away), as an offset of the targets."""
+    """Mean and column biases that the model learned itself (the normaliser does not take them
+    away), as an offset of the targets."""
     if norm.by is not None or (f.column_bias is None and f.mean == 0):
         return None
     return np.full(f.n, f.mean) if f.column_bias is None else f.column_bias + f.mean
@@ -122,9 +152,20 @@ def flipped(f: LowRank) -> LowRank:
     """B^T; refused where the offsets of one side are multiplied by the scales of the other."""
     if f.column_scale is not None and f.row_bias is not None:
         raise InputError(
-            "axis='columns' came for a model normalised with scale=True and row offsets, wanted scale=False"
+            "axis='columns' came for a model normalised with scale=True and row "
+            "offsets, wanted scale=False"
         )
-    return LowRank(f.right, f.left, f.mean, f.column_bias, f.row_bias, f.column_scale, f.row_scale, f.columns, f.rows)
+    return LowRank(
+        f.right,
+        f.left,
+        f.mean,
+        f.column_bias,
+        f.row_bias,
+        f.column_scale,
+        f.row_scale,
+        f.columns,
+        f.rows,
+    )
 
 
 def flipped_normaliser(norm: Normaliser | None) -> Normaliser | None:
@@ -209,17 +250,28 @@ def _refuse_negative(where: str, x: Observed) -> None:
     if (x.data < 0).any():
         at = int(np.argmax(x.data < 0))
         row = int(np.searchsorted(x.indptr, at, side="right")) - 1
-        raise InputError(f"Negative values in data: X holds {x.data[at]} at row {row}, column {x.indices[at]}, wanted strengths >= 0 {where}")
+        raise InputError(
+            f"Negative values in data: X holds {x.data[at]} at row {row}, column "
+            f"{x.indices[at]}, wanted strengths >= 0 {where}"
+        )
 
 
 def limits(clip: Any, x: Observed, rates: bool = False) -> list[float] | None:
-    """Where predictions are clipped: (low, high), True for the observed range, False for nowhere, "auto" for the range of a rating scale.
+    """Where predictions are clipped: (low, high), True for the observed range, False for nowhere,
+    "auto" for the range of a rating scale.
 
-    A rating scale has few values, each many times: at most 64 among the first 10,000 entries, and ten entries for each. ``rates`` are means of counts,
-    exponentials of what was fitted, which a cell beside the data can raise tenfold: "auto" lets none exceed the largest count. Of n counts and one more,
-    exchangeable with them, the last is the largest with probability 1 / (n + 1), and its mean exceeds them all more rarely still.
+    A rating scale has few values, each many times: at most 64 among the first 10,000 entries, and
+    ten entries for each. ``rates`` are means of counts, exponentials of what was fitted, which a
+    cell beside the data can raise tenfold: "auto" lets none exceed the largest count. Of n counts
+    and one more, exchangeable with them, the last is the largest with probability 1 / (n + 1), and
+    its mean exceeds them all more rarely still.
     """
-    if isinstance(clip, (tuple, list)) and len(clip) == 2 and all(map(number().fits, clip)) and clip[0] <= clip[1]:
+    if (
+        isinstance(clip, (tuple, list))
+        and len(clip) == 2
+        and all(map(number().fits, clip))
+        and clip[0] <= clip[1]
+    ):
         return [float(clip[0]), float(clip[1])]
     if clip is False or clip is None:
         return None

@@ -1,6 +1,8 @@
-"""Lists of the best columns for rows whose entries are parts: made where the parts are, so that nobody holds more than one.
+"""Lists of the best columns for rows whose entries are parts: made where the parts are, so that
+nobody holds more than one.
 
-A part is worked on by a copy of the model without entries and rows (``OnParts._lean``), which is given the part and its rows of the factors.
+A part is worked on by a copy of the model without entries and rows (``OnParts._lean``), which is
+given the part and its rows of the factors.
 """
 
 from __future__ import annotations
@@ -41,14 +43,25 @@ class OnParts:
 
 def _of_rows(f: Any) -> dict[str, np.ndarray]:
     """The fields of factors with a row for each row; weights between columns have none."""
-    held = {name: getattr(f, name) for name in ("left", "row_bias", "row_scale")} if isinstance(f, LowRank) else {}
+    held = (
+        {name: getattr(f, name) for name in ("left", "row_bias", "row_scale")}
+        if isinstance(f, LowRank)
+        else {}
+    )
     return {name: a for name, a in held.items() if a is not None}
 
 
 def best_by_parts(
-    model: Any, at: np.ndarray, n: int, columns: np.ndarray, exclude_seen: bool, chance: Any, dtype: np.dtype
+    model: Any,
+    at: np.ndarray,
+    n: int,
+    columns: np.ndarray,
+    exclude_seen: bool,
+    chance: Any,
+    dtype: np.dtype,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Positions (-1 where there are fewer) and scores of the n best of ``columns`` for the rows ``at``; as ``Recommender._best``."""
+    """Positions (-1 where there are fewer) and scores of the n best of ``columns`` for the rows
+    ``at``; as ``Recommender._best``."""
     x = model.observed_
     ends = np.cumsum(x.parts.lengths)
     owner = np.searchsorted(ends, at, side="right")
@@ -65,7 +78,14 @@ def best_by_parts(
 
 
 def _lists(
-    part: Any, rows: np.ndarray, own: Any, chance: Any, lean: Any, n: int, columns: np.ndarray, exclude_seen: bool
+    part: Any,
+    rows: np.ndarray,
+    own: Any,
+    chance: Any,
+    lean: Any,
+    n: int,
+    columns: np.ndarray,
+    exclude_seen: bool,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Positions and scores for some rows of a part."""
     if not len(rows):

@@ -1,4 +1,5 @@
-"""Rows and columns that come after the fit: solved while the other side stays (``fold_in``), taken into the model (``update``)."""
+"""Rows and columns that come after the fit: solved while the other side stays (``fold_in``), taken
+into the model (``update``)."""
 
 from __future__ import annotations
 
@@ -32,34 +33,42 @@ UPDATED = "measured before the last update; certify(X) measures the present mode
 
 
 class NewRows:
-    """fold_in and update of a ``Completer``, and the door for the rows that its other verbs are given."""
+    """fold_in and update of a ``Completer``, and the door for the rows that its other verbs are
+    given."""
 
     def fold_in(self: Any, X: Any, *, axis: str = "rows") -> np.ndarray:
-        """The codes u of new rows (or, with ``axis="columns"``, v of new columns of X) given the fitted model, without refitting."""
+        """The codes u of new rows (or, with ``axis="columns"``, v of new columns of X) given the
+        fitted model, without refitting."""
         if _of_columns(axis):
             return self._turned()._folded(observed(X).transposed())[0].left
         return self._folded(X)[0].left
 
     def update(self: T, X: Any, *, axis: str = "rows") -> T:
-        """Take in the full history of some rows (or columns): known ids are solved anew, new ids are added; all else stays as it is."""
+        """Take in the full history of some rows (or columns): known ids are solved anew, new ids
+        are added; all else stays as it is."""
         turned = _of_columns(axis)
         model = self._turned() if turned else self
-        self._take_in(model, model._aligned(observed(X).transposed() if turned else observed(X)), turned)
+        self._take_in(
+            model, model._aligned(observed(X).transposed() if turned else observed(X)), turned
+        )
         return self
 
     def _take_in(self: Any, model: Any, x: Observed, turned: bool) -> None:
-        """Rows of ``model`` (this one, or with rows and columns exchanged) solved anew or added, as ``update`` says."""
+        """Rows of ``model`` (this one, or with rows and columns exchanged) solved anew or added, as
+        ``update`` says."""
         new, _ = model._folded(x)
         ids = model.row_ids
         labels = np.arange(ids.size, ids.size + x.shape[0]) if x.rows is None else x.rows
         if x.rows is None and ids.labels is not None:
             raise InputError(
-                "X has no row ids while the model has, wanted the ids of the rows to update; read it with rows="
+                "X has no row ids while the model has, wanted the ids of the rows to "
+                "update; read it with rows="
             )
         fresh = np.asarray(labels)[ids.find(labels) < 0]
         if ids.labels is None and list(fresh) != list(range(ids.size, ids.size + len(fresh))):
             raise InputError(
-                f"row ids {list(fresh[:3])} came for a model whose {ids.size} rows have none, wanted positions up to {ids.size - 1}, or {ids.size}, ... "
+                f"row ids {list(fresh[:3])} came for a model whose {ids.size} rows have "
+                f"none, wanted positions up to {ids.size - 1}, or {ids.size}, ... "
                 "for new rows; fit with row ids to add any"
             )
         merged = merge_rows(model._lowrank(), new, labels, ids)
@@ -69,7 +78,9 @@ class NewRows:
             replace(
                 self.fit_,
                 factors=flipped(merged) if turned else merged,
-                certificate=replace(self.fit_.certificate, notes=(*self.fit_.certificate.notes, UPDATED)),
+                certificate=replace(
+                    self.fit_.certificate, notes=(*self.fit_.certificate.notes, UPDATED)
+                ),
             ),
             entries.transposed() if turned else entries,
         )
@@ -78,7 +89,9 @@ class NewRows:
     def _turned(self: Any) -> Any:
         """The same model with rows and columns exchanged."""
         other = self.__class__(**self.get_params(deep=False))
-        other._take(replace(self.fit_, factors=flipped(self._lowrank())), self.observed_.transposed())
+        other._take(
+            replace(self.fit_, factors=flipped(self._lowrank())), self.observed_.transposed()
+        )
         other.normaliser_ = flipped_normaliser(self.normaliser_)
         return other
 
@@ -96,14 +109,28 @@ class NewRows:
             bias = norm.row_offset if found.bias is None else engine.get(found.bias)
         return f.with_rows(left, cast(bias, left), cast(norm.row_scale, left), x.rows), x
 
-    def _folded_rows(self: Any, y: Observed, f: LowRank, norm: Normaliser, engine: Any) -> RowSolution:
+    def _folded_rows(
+        self: Any, y: Observed, f: LowRank, norm: Normaliser, engine: Any
+    ) -> RowSolution:
         """Codes and biases of new rows, given the columns."""
         offset, loss = learned_columns(f, norm), self._loss()
         beside = None if offset is None else engine.take(offset, y.dtype)
         if loss is not None:
-            return folded(engine, engine.put(y), loss, engine.take(f.right, y.dtype), self._fold_rule(), beside, f.k)
+            return folded(
+                engine,
+                engine.put(y),
+                loss,
+                engine.take(f.right, y.dtype),
+                self._fold_rule(),
+                beside,
+                f.k,
+            )
         return engine.ridge_rows(
-            engine.put(y), engine.take(f.right), self._fold_rule(), offset=beside, base=self._fold_base(f)
+            engine.put(y),
+            engine.take(f.right),
+            self._fold_rule(),
+            offset=beside,
+            base=self._fold_base(f),
         )
 
     def _entries(self: Any, x: Observed) -> Observed:
@@ -133,12 +160,14 @@ class NewRows:
             return on_columns(x, self.column_ids)
         if x.n_columns != f.n:
             raise InputError(
-                f"X has {x.n_columns} features, but {type(self).__name__} is expecting {f.n} features as input"
+                f"X has {x.n_columns} features, but {type(self).__name__} is expecting "
+                f"{f.n} features as input"
             )
         return x
 
     def _judged(self: Any, X: Any) -> Observed:
-        """The same for a certificate, whose sums must not leave the range of numbers: refused in words, as in ``fit``."""
+        """The same for a certificate, whose sums must not leave the range of numbers: refused in
+        words, as in ``fit``."""
         return squarable(self._aligned(X))
 
 

@@ -1,20 +1,25 @@
-"""Take out of the observed entries what rows and columns explain alone, and put it back into every prediction.
+"""Take out of the observed entries what rows and columns explain alone, and put it back into every
+prediction.
 
 The normalised matrix x and the matrix a are related, entry by entry, by
 
     a_ij = mean + c_j + t_j (b_i + s_i x_ij)
 
-c, t: column offsets and scales; b, s: row offsets and scales; what is absent counts as 0 or 1. All sums run over observed entries only.
+c, t: column offsets and scales; b, s: row offsets and scales; what is absent counts as 0 or 1. All
+sums run over observed entries only.
 
 by="global"  mean = the mean of all entries
-by="column"  mean, and c_j = sum_i (a_ij - mean) / max(1, count_j): mean + c_j is the column's mean                 (the default for ratings)
+by="column"  mean, and c_j = sum_i (a_ij - mean) / max(1, count_j): mean + c_j is the column's mean
+(the default for ratings)
 by="row"     mean, and b_i the same for rows
 by="both"    columns first, then rows of what is left
-by="bias"    mean, and b, c together: the minimiser of  sum (a_ij - mean - b_i - c_j)^2 + l2 (sum b_i^2 + sum c_j^2)
+by="bias"    mean, and b, c together: the minimiser of  sum (a_ij - mean - b_i - c_j)^2 + l2 (sum
+b_i^2 + sum c_j^2)
 by=None      nothing
 
-``scale=True`` also divides by the standard deviation (divisor: the count) of each column, each row, or all entries; a column or row without spread, or
-with fewer than two entries, has scale 1. An empty row or column has offset 0 and scale 1, so it is predicted by the mean of what is known.
+``scale=True`` also divides by the standard deviation (divisor: the count) of each column, each row,
+or all entries; a column or row without spread, or with fewer than two entries, has scale 1. An
+empty row or column has offset 0 and scale 1, so it is predicted by the mean of what is known.
 """
 
 from __future__ import annotations
@@ -38,7 +43,8 @@ KINDS = ("column", "row", "both", "bias", "global", None)
 
 @dataclass(frozen=True, eq=False)
 class Normaliser:
-    """The numbers in  a_ij = mean + c_j + t_j (b_i + s_i x_ij): ``column_offset`` c, ``column_scale`` t, ``row_offset`` b, ``row_scale`` s, in
+    """The numbers in  a_ij = mean + c_j + t_j (b_i + s_i x_ij): ``column_offset`` c,
+    ``column_scale`` t, ``row_offset`` b, ``row_scale`` s, in
     double precision; None = absent. ``l2``, ``l2_by_count`` and ``residual`` belong to by="bias".
 
     >>> normaliser, x = normalise(Observed.from_nan(np.array([[1.0, 4.0], [3.0, np.nan]])), "column")
@@ -60,9 +66,12 @@ class Normaliser:
     residual: float | None = None
 
     def apply(self, observed: Observed) -> Observed:
-        """x = ((a - mean - c_j) / t_j - b_i) / s_i at the observed entries, for the rows that the normaliser was fitted to."""
+        """x = ((a - mean - c_j) / t_j - b_i) / s_i at the observed entries, for the rows that the
+        normaliser was fitted to."""
         _check(observed, self.shape[1])
-        if (self.row_offset is not None or self.row_scale is not None) and observed.shape[0] != self.shape[0]:
+        if (self.row_offset is not None or self.row_scale is not None) and observed.shape[
+            0
+        ] != self.shape[0]:
             raise wrong(
                 "observed",
                 f"{observed.shape[0]} rows",
@@ -73,7 +82,9 @@ class Normaliser:
         none = np.zeros(observed.shape[0]), np.ones(observed.shape[0])
         known = [absent if a is None else a for a, absent in zip(rows, none)]
         own = None if all(a is None for a in rows) else np.column_stack(known)
-        return with_values(observed, partial(_applied, replace(self, row_offset=None, row_scale=None)), rows=own)
+        return with_values(
+            observed, partial(_applied, replace(self, row_offset=None, row_scale=None)), rows=own
+        )
 
     def apply_columns(self, observed: Observed) -> Observed:
         """The part that needs no row, (a - mean - c_j) / t_j, for any rows."""
@@ -81,7 +92,8 @@ class Normaliser:
         return _with(observed, self._less_columns(observed))
 
     def new_rows(self, observed: Observed) -> tuple[np.ndarray | None, np.ndarray | None]:
-        """Offsets and scales for rows that the fit has not seen, columns as they are: for the rows of the fit, those of the fit."""
+        """Offsets and scales for rows that the fit has not seen, columns as they are: for the rows
+        of the fit, those of the fit."""
         _check(observed, self.shape[1])
         if self.row_offset is None:
             return None, None
@@ -90,29 +102,37 @@ class Normaliser:
         if self.by == "bias":
             ridge = ridged(counts, self.l2, self.l2_by_count)
             return np.bincount(rows, values, len(counts)) / ridge, None
-        size = np.abs(observed.data) / (1.0 if self.column_scale is None else self.column_scale[observed.indices])
+        size = np.abs(observed.data) / (
+            1.0 if self.column_scale is None else self.column_scale[observed.indices]
+        )
         return _moments(values, rows, counts, self.row_scale is not None, size, observed.dtype)
 
     def for_rows(self, observed: Observed) -> Normaliser:
-        """The normaliser of these new rows: same columns, row offsets and scales by ``new_rows``."""
+        """The normaliser of these new rows: same columns, row offsets and scales by
+        ``new_rows``."""
         offset, scale = self.new_rows(observed)
         return replace(self, shape=observed.shape, row_offset=offset, row_scale=scale)
 
     def invert(self, values: Any, rows: Any, columns: Any) -> np.ndarray:
         """mean + c_j + t_j (b_i + s_i values), in the precision of the values.
 
-        ``rows`` and ``columns`` are positions that broadcast with ``values``: one of each for a list of entries, ``rows[:, None]`` and
-        ``columns`` for a block.
+        ``rows`` and ``columns`` are positions that broadcast with ``values``: one of each for a
+        list of entries, ``rows[:, None]`` and ``columns`` for a block.
         """
         values = np.asarray(values)
         precision = values.dtype if values.dtype.kind == "f" else np.dtype(np.float64)
-        rows, columns = _positions("rows", rows, self.shape[0]), _positions("columns", columns, self.shape[1])
+        rows, columns = (
+            _positions("rows", rows, self.shape[0]),
+            _positions("columns", columns, self.shape[1]),
+        )
         try:
             shape = np.broadcast_shapes(values.shape, rows.shape, columns.shape)
         except ValueError:
             came = f"shapes {rows.shape} and {columns.shape}"
             raise wrong(
-                "rows, columns", came, f"positions that broadcast with values of shape {values.shape}"
+                "rows, columns",
+                came,
+                f"positions that broadcast with values of shape {values.shape}",
             ) from None
         out = np.array(np.broadcast_to(values, shape), dtype=np.float64)
         for array, at, apply in (
@@ -130,7 +150,9 @@ class Normaliser:
         """Arrays and plain values, from which ``from_state`` makes the same normaliser."""
         state = {name: getattr(self, name) for name in self.__dataclass_fields__}
         arrays = {name: value for name, value in state.items() if isinstance(value, np.ndarray)}
-        return arrays, {name: value for name, value in state.items() if name not in arrays and value is not None}
+        return arrays, {
+            name: value for name, value in state.items() if name not in arrays and value is not None
+        }
 
     @classmethod
     def from_state(cls, arrays: dict[str, np.ndarray], values: dict[str, Any]) -> Normaliser:
@@ -149,7 +171,8 @@ class Normaliser:
 
 
 def _applied(columns: Normaliser, observed: Observed, rows: np.ndarray | None = None) -> Observed:
-    """x of some rows by the part that needs none, ``columns``, and the offsets and scales of ``rows``."""
+    """x of some rows by the part that needs none, ``columns``, and the offsets and scales of
+    ``rows``."""
     values = columns._less_columns(observed)
     if rows is not None:
         offset, scale = np.repeat(rows, observed.row_counts(), axis=0).T
@@ -168,16 +191,16 @@ def normalise(
     iterations: int = 1000,
     engine: Any = None,
 ) -> tuple[Normaliser, Observed]:
-    """Fit a Normaliser to the observed entries; return it and the normalised matrix (same entries, labels and precision).
+    """Fit a Normaliser to the observed entries; return it and the normalised matrix (same entries,
+    labels and precision).
 
     Parameters
     ----------
-    by : "column" (default), "row", "both", "bias", "global" or None; the module's docstring defines them
-    scale : divide by standard deviations too; not for "bias" and None
-    l2 : ridge of by="bias"; pulls the offsets of rows and columns with few entries towards 0
-    l2_by_count : multiply l2 by each row's and column's count
-    iterations : limit for by="bias"; ``Normaliser.residual`` says how far it came
-    engine : works on a matrix in parts, whose columns or rows cannot be scaled
+    by : "column" (default), "row", "both", "bias", "global" or None; the module's docstring defines
+    them scale : divide by standard deviations too; not for "bias" and None l2 : ridge of by="bias";
+    pulls the offsets of rows and columns with few entries towards 0 l2_by_count : multiply l2 by
+    each row's and column's count iterations : limit for by="bias"; ``Normaliser.residual`` says how
+    far it came engine : works on a matrix in parts, whose columns or rows cannot be scaled
 
     >>> a = Observed.from_nan(np.array([[5.0, 3.0, np.nan], [4.0, np.nan, 1.0]]))
     >>> normaliser, x = normalise(a, "bias", l2=1.0)
@@ -188,17 +211,35 @@ def normalise(
     if by not in KINDS:
         raise wrong("by", by, ", ".join(map(repr, KINDS)))
     if scale and by in ("bias", None):
-        raise wrong("scale", scale, f"False with by={by!r}", "choose 'column', 'row', 'both' or 'global'")
+        raise wrong(
+            "scale", scale, f"False with by={by!r}", "choose 'column', 'row', 'both' or 'global'"
+        )
     if not (isinstance(l2, (int, float, np.number)) and 0 <= l2 < np.inf):
         raise wrong("l2", l2, "a number >= 0")
-    if isinstance(iterations, bool) or not isinstance(iterations, (int, np.integer)) or iterations < 1:
+    if (
+        isinstance(iterations, bool)
+        or not isinstance(iterations, (int, np.integer))
+        or iterations < 1
+    ):
         raise wrong("iterations", iterations, "an int >= 1")
     if by is None:
         return Normaliser(None, observed.shape), observed
     if parts_of(observed) is not None:
         if scale:
-            raise wrong("scale", scale, "False for data in parts (shards or a Dask collection)", "divide the values by their deviations before they are read")
-        fitted = _of_parts(observed, by, engine_named() if engine is None else engine, float(l2), l2_by_count, iterations)
+            raise wrong(
+                "scale",
+                scale,
+                "False for data in parts (shards or a Dask collection)",
+                "divide the values by their deviations before they are read",
+            )
+        fitted = _of_parts(
+            observed,
+            by,
+            engine_named() if engine is None else engine,
+            float(l2),
+            l2_by_count,
+            iterations,
+        )
         return fitted, fitted.apply(observed)
     mean = float(observed.data.mean(dtype=np.float64)) if observed.nnz else 0.0
     fitted = Normaliser(by, observed.shape, mean)
@@ -212,10 +253,17 @@ def normalise(
             fitted = replace(fitted, column_scale=np.repeat(spread, observed.n_columns))
     elif by == "bias":
         sums = BiasSums.of(_rows(observed), columns, values, observed.shape)
-        of_rows, of_columns = (ridged(number, float(l2), l2_by_count) for number in (observed.row_counts(), counts))
+        of_rows, of_columns = (
+            ridged(number, float(l2), l2_by_count) for number in (observed.row_counts(), counts)
+        )
         b, c, residual = balanced(sums, of_rows, of_columns, iterations)
         fitted = replace(
-            fitted, row_offset=b, column_offset=c, l2=float(l2), l2_by_count=bool(l2_by_count), residual=residual
+            fitted,
+            row_offset=b,
+            column_offset=c,
+            l2=float(l2),
+            l2_by_count=bool(l2_by_count),
+            residual=residual,
         )
     if by in ("column", "both"):
         offset, spread = _moments(values, columns, counts, scale, size, observed.dtype)
@@ -223,15 +271,23 @@ def normalise(
     if by in ("row", "both"):
         values = fitted._less_columns(observed)
         size = size if fitted.column_scale is None else size / fitted.column_scale[columns]
-        offset, spread = _moments(values, _rows(observed), observed.row_counts(), scale, size, observed.dtype)
+        offset, spread = _moments(
+            values, _rows(observed), observed.row_counts(), scale, size, observed.dtype
+        )
         fitted = replace(fitted, row_offset=offset, row_scale=spread)
     return fitted, fitted.apply(observed)
 
 
 def _moments(
-    values: np.ndarray, where: np.ndarray, counts: np.ndarray, scale: bool, size: np.ndarray, precision: np.dtype
+    values: np.ndarray,
+    where: np.ndarray,
+    counts: np.ndarray,
+    scale: bool,
+    size: np.ndarray,
+    precision: np.dtype,
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """Mean and, if asked for, standard deviation of the values in each group; the mean's rounding is corrected by a second pass.
+    """Mean and, if asked for, standard deviation of the values in each group; the mean's rounding
+    is corrected by a second pass.
 
     A spread that rounding of entries of magnitude ``size`` can explain is none.
     """
@@ -250,7 +306,9 @@ def _moments(
     return offset, np.where((counts < 2) | (spread <= floor), 1.0, spread)
 
 
-def _of_parts(observed: Any, by: str, engine: Any, l2: float, l2_by_count: bool, iterations: int) -> Normaliser:
+def _of_parts(
+    observed: Any, by: str, engine: Any, l2: float, l2_by_count: bool, iterations: int
+) -> Normaliser:
     """Of a matrix in parts: sums of rows and columns are products of the entries with ones."""
     pattern, facts, (n, m) = Sampling(observed, engine), facts_of(observed), observed.shape
     counts, counts_t = pattern.x.counts, pattern.x.column_counts
@@ -260,16 +318,33 @@ def _of_parts(observed: Any, by: str, engine: Any, l2: float, l2_by_count: bool,
     if by == "bias":
         where = pattern.at(*ones)
         sums = BiasSums(
-            lambda c: pattern.times(where, c[:, None])[:, 0], lambda b: pattern.times_t(where, b[:, None])[:, 0],
-            pattern.times(values, ones[1])[:, 0], pattern.times_t(pattern.by_columns(values), ones[0])[:, 0],
-        )  # fmt: skip
-        b, c, residual = balanced(sums, ridged(counts, l2, l2_by_count), ridged(counts_t, l2, l2_by_count), iterations)
-        fitted = replace(fitted, row_offset=b, column_offset=c, l2=l2, l2_by_count=bool(l2_by_count), residual=residual)
+            lambda c: pattern.times(where, c[:, None])[:, 0],
+            lambda b: pattern.times_t(where, b[:, None])[:, 0],
+            pattern.times(values, ones[1])[:, 0],
+            pattern.times_t(pattern.by_columns(values), ones[0])[:, 0],
+        )
+        b, c, residual = balanced(
+            sums, ridged(counts, l2, l2_by_count), ridged(counts_t, l2, l2_by_count), iterations
+        )
+        fitted = replace(
+            fitted,
+            row_offset=b,
+            column_offset=c,
+            l2=l2,
+            l2_by_count=bool(l2_by_count),
+            residual=residual,
+        )
     if by in ("column", "both"):
-        fitted = replace(fitted, column_offset=pattern.times_t(pattern.by_columns(values), ones[0])[:, 0] / np.maximum(counts_t, 1))
+        fitted = replace(
+            fitted,
+            column_offset=pattern.times_t(pattern.by_columns(values), ones[0])[:, 0]
+            / np.maximum(counts_t, 1),
+        )
         values = values - pattern.at(ones[0], fitted.column_offset[:, None])  # type: ignore[index]
     if by in ("row", "both"):
-        fitted = replace(fitted, row_offset=pattern.times(values, ones[1])[:, 0] / np.maximum(counts, 1))
+        fitted = replace(
+            fitted, row_offset=pattern.times(values, ones[1])[:, 0] / np.maximum(counts, 1)
+        )
     return fitted
 
 
@@ -299,10 +374,13 @@ def _check(observed: Any, n_columns: int | None = None) -> None:
     if not isinstance(observed, Observed):
         came = type(observed).__name__
         raise InputTypeError(
-            f"observed={came!r} came, wanted Observed; make one with eckart.read(..., absent='unknown')"
+            f"observed={came!r} came, wanted Observed; make one with eckart.read(..., "
+            "absent='unknown')"
         )
     if n_columns is not None and observed.n_columns != n_columns:
-        raise wrong("observed", f"{observed.n_columns} columns", f"the {n_columns} columns of the fit")
+        raise wrong(
+            "observed", f"{observed.n_columns} columns", f"the {n_columns} columns of the fit"
+        )
     if parts_of(observed) is not None:
         return  # engines look at them
     bad = ~np.isfinite(observed.data)
@@ -310,4 +388,9 @@ def _check(observed: Any, n_columns: int | None = None) -> None:
         at = int(np.argmax(bad))
         row = int(np.searchsorted(observed.indptr, at, side="right")) - 1
         value = float(observed.data[at])
-        raise wrong("observed", value, "finite entries", f"correct row {row}, column {int(observed.indices[at])}")
+        raise wrong(
+            "observed",
+            value,
+            "finite entries",
+            f"correct row {row}, column {int(observed.indices[at])}",
+        )

@@ -1,7 +1,8 @@
-"""How a fit does beside the answers that need no factors, on entries it was fitted to: a lower bound of what it would show elsewhere.
+"""How a fit does beside the answers that need no factors, on entries it was fitted to: a lower
+bound of what it would show elsewhere.
 
-A fit that is no better than the mean even there says nothing. One that is better may still be worse on other entries: ``ALS`` hides some where
-it chooses its ridge, and tells the errors on these.
+A fit that is no better than the mean even there says nothing. One that is better may still be worse
+on other entries: ``ALS`` hides some where it chooses its ridge, and tells the errors on these.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ BIASES_UP_TO, DAMPING, STEPS = 2_000_000, 3.0, 20
 
 
 def own_errors(fit: Fit, x: Observed) -> dict[str, float]:
-    """Mean squared errors of the model, of biases and of the mean; nothing for entries in parts, and where all are the same."""
+    """Mean squared errors of the model, of biases and of the mean; nothing for entries in parts,
+    and where all are the same."""
     f = fit.factors
     if not isinstance(f, LowRank) or parts_of(x) is not None or not x.nnz:
         return {}
@@ -43,6 +45,11 @@ def own_errors(fit: Fit, x: Observed) -> dict[str, float]:
     if x.nnz <= BIASES_UP_TO:
         everywhere = np.repeat(np.arange(x.shape[0]), x.row_counts())
         sums = BiasSums.of(everywhere, x.indices, x.data - mean, x.shape)  # type: ignore[arg-type]
-        b, c, _ = balanced(sums, ridged(x.row_counts(), DAMPING, False), ridged(x.column_counts(), DAMPING, False), STEPS)
+        b, c, _ = balanced(
+            sums,
+            ridged(x.row_counts(), DAMPING, False),
+            ridged(x.column_counts(), DAMPING, False),
+            STEPS,
+        )
         errors["biases"] = error(mean + b[rows] + c[columns])
     return errors | {"mean": error(mean)}

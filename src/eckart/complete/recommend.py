@@ -1,7 +1,9 @@
-"""Recommending from factors (2.11): the best columns for a row, rows and columns that are alike, and why.
+"""Recommending from factors (2.11): the best columns for a row, rows and columns that are alike,
+and why.
 
-Columns are ordered by the chance that a row takes them up and likes them where that can be learned (``demand``), else by the model's values B_ij.
-Scores are these values, on the scale where there is one. Seen columns are left out unless asked for.
+Columns are ordered by the chance that a row takes them up and likes them where that can be learned
+(``demand``), else by the model's values B_ij. Scores are these values, on the scale where there is
+one. Seen columns are left out unless asked for.
 """
 
 from __future__ import annotations
@@ -29,9 +31,11 @@ MOST_SHOWN = 50
 
 @dataclass(frozen=True, eq=False)
 class Recommendations:
-    """The n best columns for each row: ids, scores and positions (rows x n, best first; id None, position -1 and score -inf where there are fewer).
+    """The n best columns for each row: ids, scores and positions (rows x n, best first; id None,
+    position -1 and score -inf where there are fewer).
 
-    ``support`` says how often each of them was observed, ``by`` how they were ordered ("chance" or "prediction"; "cosine" or "weight" for what is alike).
+    ``support`` says how often each of them was observed, ``by`` how they were ordered ("chance" or
+    "prediction"; "cosine" or "weight" for what is alike).
 
     >>> r = Recommendations(np.array(["ann"]), np.array([["tea", "rye"]]), np.array([[4.5, 4.0]]), np.array([[3, 1]]))
     >>> list(r)
@@ -46,7 +50,9 @@ class Recommendations:
     by: str = "prediction"
 
     @classmethod
-    def of(cls, ids: Labels, at: np.ndarray, best: np.ndarray, scores: np.ndarray, by: str) -> Recommendations:
+    def of(
+        cls, ids: Labels, at: np.ndarray, best: np.ndarray, scores: np.ndarray, by: str
+    ) -> Recommendations:
         """What is alike, by positions on one side of the matrix."""
         return cls(ids.names(at), _names(ids, best), scores, best, by=by)
 
@@ -64,17 +70,27 @@ class Recommendations:
         """The lists of the first rows."""
         lines = list(islice(self, MOST_SHOWN))
         more = int((self.positions >= 0).sum()) - len(lines)
-        return table(("row", "rank", "column", "score"), lines, f"the first lines; {more:,} more follow" if more else "")
+        return table(
+            ("row", "rank", "column", "score"),
+            lines,
+            f"the first lines; {more:,} more follow" if more else "",
+        )
 
     def part(self, rows: slice) -> Recommendations:
         """The lists of some of the rows."""
         often = None if self.support is None else self.support[rows]
         return Recommendations(
-            self.rows[rows], self.columns[rows], self.scores[rows], self.positions[rows], often, self.by
+            self.rows[rows],
+            self.columns[rows],
+            self.scores[rows],
+            self.positions[rows],
+            often,
+            self.by,
         )
 
     def to_table(self) -> dict[str, np.ndarray]:
-        """Columns row, rank, column, score and, where it is known, observations (of the column), one line for each recommendation."""
+        """Columns row, rank, column, score and, where it is known, observations (of the column),
+        one line for each recommendation."""
         kept = self.positions.ravel() >= 0
         count, n = self.positions.shape
         table = {
@@ -83,16 +99,20 @@ class Recommendations:
             "column": self.columns.ravel()[kept],
             "score": self.scores.ravel()[kept],
         }
-        return table if self.support is None else table | {"observations": self.support.ravel()[kept]}
+        return (
+            table if self.support is None else table | {"observations": self.support.ravel()[kept]}
+        )
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why a cell is predicted as it is: base (mean and biases) plus the share of each observed entry, largest first.
+    """Why a cell is predicted as it is: base (mean and biases) plus the share of each observed
+    entry, largest first.
 
-    Where the model knows attributes or time, ``parts`` splits the prediction into "history", "attributes", "time" and "bias" (mean and biases); they add up.
-    For a blend ``parts`` are what its members add.
-    Under a loss the shares add up to the natural parameter (log odds, say), and ``on_scale`` is what that means on the scale of the data.
+    Where the model knows attributes or time, ``parts`` splits the prediction into "history",
+    "attributes", "time" and "bias" (mean and biases); they add up. For a blend ``parts`` are what
+    its members add. Under a loss the shares add up to the natural parameter (log odds, say), and
+    ``on_scale`` is what that means on the scale of the data.
     """
 
     row: Any
@@ -105,17 +125,27 @@ class Explanation:
 
     def __str__(self) -> str:
         told = "mean, biases, attributes and time" if "history" in self.parts else "mean and biases"
-        lines = [f"row {self.row}, column {self.column}: {self.prediction:.4g} = {self.base:.4g} from {told}"]
+        lines = [
+            f"row {self.row}, column {self.column}: {self.prediction:.4g} = "
+            f"{self.base:.4g} from {told}"
+        ]
         if self.on_scale is not None:
             lines[0] += f"; {self.on_scale:.4g} on the scale of the data"
         if self.parts:
-            lines.append("  in parts: " + ", ".join(f"{name} {value:+.4g}" for name, value in self.parts.items()))
-        lines += [f"  {share:+.4g} because column {column} is {value:.4g}" for column, value, share in self.shares]
+            lines.append(
+                "  in parts: "
+                + ", ".join(f"{name} {value:+.4g}" for name, value in self.parts.items())
+            )
+        lines += [
+            f"  {share:+.4g} because column {column} is {value:.4g}"
+            for column, value, share in self.shares
+        ]
         return "\n".join(lines)
 
 
 class Chance(NamedTuple):
-    """What orders lists by chance: the demand, its factors of the rows that are asked for, and the range of values."""
+    """What orders lists by chance: the demand, its factors of the rows that are asked for, and the
+    range of values."""
 
     demand: Any
     rows: LowRank
@@ -144,38 +174,65 @@ class Recommender(OnParts, SharesOfEntries):
         N: int | None = None,
         filter_already_liked_items: bool | None = None,
     ) -> Recommendations:
-        """The ``n`` best columns for the rows with these ids (one id, several, or None for all), or for new rows ``X`` folded in.
+        """The ``n`` best columns for the rows with these ids (one id, several, or None for all), or
+        for new rows ``X`` folded in.
 
-        ``candidates`` restricts the answer to some columns, ``exclude`` leaves some out; both are ids. Seen columns are left out unless
-        ``exclude_seen=False``, and columns with fewer than ``min_support`` observations always.
+        ``candidates`` restricts the answer to some columns, ``exclude`` leaves some out; both are
+        ids. Seen columns are left out unless ``exclude_seen=False``, and columns with fewer than
+        ``min_support`` observations always.
 
-        ``by`` says what best means: "chance" (of being taken up and liked, see ``complete.demand``), "prediction" (the largest value of the model) or "auto":
-        "chance" where it can be predicted which entries are observed, as it is for what people choose, else "prediction" (implicit feedback, whose values are
-        such chances, too). Scores are the model's values in either case. What rows are likely to take up is learned from the observed entries at the
-        first call, and kept with the model. ``unknown="popular"`` answers ids that the fit did not know with the columns that most rows have, whose scores are
-        these numbers. ``N`` and ``filter_already_liked_items`` are implicit's names for ``n`` and ``exclude_seen``.
+        ``by`` says what best means: "chance" (of being taken up and liked, see
+        ``complete.demand``), "prediction" (the largest value of the model) or "auto": "chance"
+        where it can be predicted which entries are observed, as it is for what people choose, else
+        "prediction" (implicit feedback, whose values are such chances, too). Scores are the model's
+        values in either case. What rows are likely to take up is learned from the observed entries
+        at the first call, and kept with the model. ``unknown="popular"`` answers ids that the fit
+        did not know with the columns that most rows have, whose scores are these numbers. ``N`` and
+        ``filter_already_liked_items`` are implicit's names for ``n`` and ``exclude_seen``.
         """
         n = n if N is None else N
-        exclude_seen = exclude_seen if filter_already_liked_items is None else filter_already_liked_items
+        exclude_seen = (
+            exclude_seen if filter_already_liked_items is None else filter_already_liked_items
+        )
         if unknown not in ("raise", "popular"):
             raise wrong("unknown", unknown, "'raise' or 'popular'")
         f: LowRank = self._lowrank()
         _check_number(n)
-        if unknown == "popular" and rows is not None and (new := self.row_ids.find(one_or_many(rows)) < 0).any():
-            how = {"exclude_seen": exclude_seen, "candidates": candidates, "exclude": exclude, "by": by, "min_support": min_support}
+        if (
+            unknown == "popular"
+            and rows is not None
+            and (new := self.row_ids.find(one_or_many(rows)) < 0).any()
+        ):
+            how = {
+                "exclude_seen": exclude_seen,
+                "candidates": candidates,
+                "exclude": exclude,
+                "by": by,
+                "min_support": min_support,
+            }
             return self._with_popular(tidy(one_or_many(rows)), new, int(n), how)
         if by not in ("auto", "chance", "prediction"):
             raise wrong("by", by, "'auto', 'chance' or 'prediction'")
-        if isinstance(min_support, bool) or not isinstance(min_support, (int, np.integer)) or min_support < 0:
+        if (
+            isinstance(min_support, bool)
+            or not isinstance(min_support, (int, np.integer))
+            or min_support < 0
+        ):
             raise wrong("min_support", min_support, "a number of observations, 0 or more")
         if by == "auto":
             by = self._ranking()
         if by == "chance" and self._loss() is not None:
-            raise wrong("by", by, "'auto' or 'prediction' for a model with a loss", "its values are chances or grades themselves")
+            raise wrong(
+                "by",
+                by,
+                "'auto' or 'prediction' for a model with a loss",
+                "its values are chances or grades themselves",
+            )
         if X is not None:
             if rows is not None:
                 raise InputError(
-                    "rows= and X= came, wanted one of them: ids of fitted rows, or the entries of new rows"
+                    "rows= and X= came, wanted one of them: ids of fitted rows, or the "
+                    "entries of new rows"
                 )
             f, seen = self._folded(X)
             at = np.arange(f.shape[0])
@@ -188,50 +245,90 @@ class Recommender(OnParts, SharesOfEntries):
         if by == "chance":
             demand = self.demand()
             scale = self.fit_.plan.get("clip") or on_a_scale(self.observed_) or (-np.inf, np.inf)
-            chance = Chance(demand.without_rows(), demand.rows(at) if X is None else demand.fold(seen), scale)
+            chance = Chance(
+                demand.without_rows(), demand.rows(at) if X is None else demand.fold(seen), scale
+            )
         if X is None and parts_of(seen) is not None:
             best, scores = best_by_parts(self, at, int(n), columns, exclude_seen, chance, f.dtype)
         else:
             best, scores = self._best(f, at, columns, int(n), seen, exclude_seen, chance)
         best, scores = self._told_scores(f, at, best, scores, by)
         often = np.where(best >= 0, support[best], 0)
-        return Recommendations(ids.names(at), _names(self.column_ids, best), scores, best, often, by)
+        return Recommendations(
+            ids.names(at), _names(self.column_ids, best), scores, best, often, by
+        )
 
-    def _open_columns(self: Any, candidates: Any, exclude: Any, min_support: int) -> tuple[np.ndarray, np.ndarray]:
-        """Positions of the columns that may be recommended, and how often each of all columns was observed."""
+    def _open_columns(
+        self: Any, candidates: Any, exclude: Any, min_support: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Positions of the columns that may be recommended, and how often each of all columns was
+        observed."""
         ids, support = self.column_ids, self.observed_.column_counts()
-        columns = np.arange(len(support)) if candidates is None else np.unique(ids.indices_of(one_or_many(candidates)))
+        columns = (
+            np.arange(len(support))
+            if candidates is None
+            else np.unique(ids.indices_of(one_or_many(candidates)))
+        )
         if exclude is not None:
             columns = np.setdiff1d(columns, ids.indices_of(one_or_many(exclude)))
         if min_support:
             columns = columns[support[columns] >= min_support]
         if not len(columns):
-            named = "candidates=, exclude= and min_support=" if min_support else "candidates= and exclude="
+            named = (
+                "candidates=, exclude= and min_support="
+                if min_support
+                else "candidates= and exclude="
+            )
             raise InputError(f"no column is left to recommend, wanted at least one; check {named}")
         return columns, support
 
-    def _with_popular(self: Any, rows: np.ndarray, new: np.ndarray, n: int, how: dict[str, Any]) -> Recommendations:
-        """Lists of the rows that the fit knew, and for the ``new`` ones the columns that most rows have."""
+    def _with_popular(
+        self: Any, rows: np.ndarray, new: np.ndarray, n: int, how: dict[str, Any]
+    ) -> Recommendations:
+        """Lists of the rows that the fit knew, and for the ``new`` ones the columns that most rows
+        have."""
         columns, support = self._open_columns(how["candidates"], how["exclude"], how["min_support"])
         first = columns[np.argsort(-support[columns], kind="stable")[:n]]
-        best, scores = np.full((len(rows), n), -1), np.full((len(rows), n), -np.inf, self._lowrank().dtype)
+        best, scores = (
+            np.full((len(rows), n), -1),
+            np.full((len(rows), n), -np.inf, self._lowrank().dtype),
+        )
         best[new, : len(first)], scores[new, : len(first)] = first, support[first]
         by = "popularity"
         if not new.all():
             known = self.recommend(rows[~new], n, **how)
             wide = known.positions.shape[1]
             best[~new, :wide], scores[~new, :wide], by = known.positions, known.scores, known.by
-        return Recommendations(rows, _names(self.column_ids, best), scores, best, np.where(best >= 0, support[best], 0), by)
+        return Recommendations(
+            rows,
+            _names(self.column_ids, best),
+            scores,
+            best,
+            np.where(best >= 0, support[best], 0),
+            by,
+        )
 
     def _best(
-        self: Any, f: Any, at: np.ndarray, columns: np.ndarray, n: int, seen: Observed, exclude_seen: bool, chance: Chance | None
+        self: Any,
+        f: Any,
+        at: np.ndarray,
+        columns: np.ndarray,
+        n: int,
+        seen: Observed,
+        exclude_seen: bool,
+        chance: Chance | None,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Positions and scores of the n best of ``columns`` for the rows ``at`` of ``f``, whose entries are ``seen``."""
+        """Positions and scores of the n best of ``columns`` for the rows ``at`` of ``f``, whose
+        entries are ``seen``."""
         hidden = None
         if exclude_seen:
             seen = self._entries(seen)
             near, where = some_rows(seen, at)
-            hidden = (near.indptr, near.indices, where) if len(columns) == f.n else (*_on(near, columns), where)
+            hidden = (
+                (near.indptr, near.indices, where)
+                if len(columns) == f.n
+                else (*_on(near, columns), where)
+            )
         if chance is not None:
             best, scores = self._by_chance(f, at, columns, n, seen, hidden, chance)
         else:
@@ -240,8 +337,11 @@ class Recommender(OnParts, SharesOfEntries):
             scores[best >= 0] = self._clipped(scores[best >= 0])
         return best, scores
 
-    def _told_scores(self: Any, f: Any, at: np.ndarray, best: np.ndarray, scores: np.ndarray, by: str) -> tuple[np.ndarray, np.ndarray]:
-        """Lists with the scores that are handed out; a model whose predictions are more than values of its factors says so here."""
+    def _told_scores(
+        self: Any, f: Any, at: np.ndarray, best: np.ndarray, scores: np.ndarray, by: str
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Lists with the scores that are handed out; a model whose predictions are more than values
+        of its factors says so here."""
         return best, scores
 
     def _ranking(self: Any) -> str:
@@ -251,21 +351,44 @@ class Recommender(OnParts, SharesOfEntries):
         return "chance" if self.demand().informative else "prediction"
 
     def _by_chance(
-        self: Any, f: LowRank, at: np.ndarray, columns: np.ndarray, n: int, seen: Observed, hidden: Any, chance: Chance
+        self: Any,
+        f: LowRank,
+        at: np.ndarray,
+        columns: np.ndarray,
+        n: int,
+        seen: Observed,
+        hidden: Any,
+        chance: Chance,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Positions of columns and values of the model at them, by falling chance."""
         demand, d, scale = chance
         rows = LowRank(
-            f.left[at], f.right, f.mean, _taken(f.row_bias, at), f.column_bias, _taken(f.row_scale, at), f.column_scale
+            f.left[at],
+            f.right,
+            f.mean,
+            _taken(f.row_bias, at),
+            f.column_bias,
+            _taken(f.row_scale, at),
+            f.column_scale,
         )
-        found = demand.best(rows, d, seen.row_counts()[at], n, columns, hidden, scale, self._engine())
-        values = rows.at(np.repeat(np.arange(len(at)), found.shape[1]), columns[np.maximum(found, 0)].ravel())
+        found = demand.best(
+            rows, d, seen.row_counts()[at], n, columns, hidden, scale, self._engine()
+        )
+        values = rows.at(
+            np.repeat(np.arange(len(at)), found.shape[1]), columns[np.maximum(found, 0)].ravel()
+        )
         values = np.clip(values.reshape(found.shape), *scale).astype(f.left.dtype, copy=False)
         best = np.where(found >= 0, columns[found], -1)
         return best, np.where(found >= 0, values, -np.inf).astype(values.dtype)
 
     def _by_prediction(
-        self: Any, f: LowRank, at: np.ndarray, columns: np.ndarray, n: int, seen: Observed, hidden: Any
+        self: Any,
+        f: LowRank,
+        at: np.ndarray,
+        columns: np.ndarray,
+        n: int,
+        seen: Observed,
+        hidden: Any,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Positions and values of the columns with the largest values of the model."""
         left, right, offset = scoring(f, at, columns)
@@ -273,8 +396,11 @@ class Recommender(OnParts, SharesOfEntries):
         best = np.where(found >= 0, columns[found], -1)
         return best, _full_scores(f, at, best, scores)
 
-    def similar(self: Any, *, rows: Any = None, columns: Any = None, n: int = 10) -> Recommendations:
-        """The ``n`` rows (or columns) whose codes point in the most similar direction: cosines of u (or v), itself left out."""
+    def similar(
+        self: Any, *, rows: Any = None, columns: Any = None, n: int = 10
+    ) -> Recommendations:
+        """The ``n`` rows (or columns) whose codes point in the most similar direction: cosines of u
+        (or v), itself left out."""
         one_side(rows, columns)
         _check_number(n)
         f: LowRank = self._lowrank()
@@ -287,7 +413,8 @@ class Recommender(OnParts, SharesOfEntries):
         return Recommendations.of(ids, at, best, scores, by="cosine")
 
     def explain(self: Any, row: Any, column: Any, n: int = 10) -> Explanation:
-        """The observed entries of the row that contributed most to the value predicted at (row, column)."""
+        """The observed entries of the row that contributed most to the value predicted at (row,
+        column)."""
         f: LowRank = self._lowrank()
         i, j = self.row_ids.index_of(row), self.column_ids.index_of(column)
         x, (at,) = some_rows(self.observed_, np.array([i]))
@@ -295,25 +422,31 @@ class Recommender(OnParts, SharesOfEntries):
         seen, values = x.indices[part], x.data[part].astype(np.float64)
         own = Observed(np.array([0, len(seen)]), seen, values, x.n_columns)
         fitted, loss, more = self._as_fitted(own).data, self._loss(), {}
-        if loss is not None:  # the ridge problem that touches the loss at the model has the same code
+        # the ridge problem that touches the loss at the model has the same code
+        if loss is not None:
             s = f.at(np.full(len(seen), i), seen).astype(np.float64)
             more["weights"] = np.maximum(loss.curvature(fitted, s), 1e-12)
             fitted = s - loss.gradient(fitted, s) / more["weights"]
         shares, base, parts = self._shares(f, i, j, seen, fitted, **more)
         order = np.argsort(-np.abs(shares), kind="stable")[:n]
         names = self.column_ids.names(seen[order])
-        listed = [(_plain(name), float(values[p]), float(shares[p])) for name, p in zip(names, order)]
+        listed = [
+            (_plain(name), float(values[p]), float(shares[p])) for name, p in zip(names, order)
+        ]
         total = float(base + shares.sum())
         on_scale = None if loss is None else float(loss.mean(np.array([total]))[0])
         if parts:  # what is neither bias nor attributes nor time is history
             parts = {"history": total - sum(parts.values()), **parts}
         return Explanation(row, column, total, float(base), listed, parts, on_scale)
 
+
 def _taken(a: np.ndarray | None, at: np.ndarray) -> np.ndarray | None:
     return None if a is None else a[at]
 
 
-def scoring(f: LowRank, rows: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+def scoring(
+    f: LowRank, rows: np.ndarray, columns: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     """Left and right factors and offsets whose scores rank the columns of every row as B does."""
     left, right = f.left[rows], f.right if len(columns) == f.n else f.right[columns]
     if f.row_scale is not None:
@@ -349,7 +482,9 @@ def _check_number(n: Any) -> None:
 def one_side(rows: Any, columns: Any) -> None:
     """What is alike is asked of one side."""
     if (rows is None) == (columns is None):
-        raise InputError(f"rows={rows!r} and columns={columns!r} came, wanted ids for exactly one of them")
+        raise InputError(
+            f"rows={rows!r} and columns={columns!r} came, wanted ids for exactly one of them"
+        )
 
 
 def _names(ids: Labels, positions: np.ndarray) -> np.ndarray:

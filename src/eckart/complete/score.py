@@ -1,9 +1,12 @@
 """How good is a completer on cells that it has not seen? (scikit-learn's ``score``)
 
-    values   1 - sum (x - p)^2 / sum (x - m)^2,  m the mean of what the model was fitted to: 1 is exact, 0 as good as m
-    lists    NDCG@10 of the columns that rows took up, where the model ranks (implicit feedback, item models)
+    values   1 - sum (x - p)^2 / sum (x - m)^2,  m the mean of what the model was fitted to: 1 is
+    exact, 0 as good as m
+    lists    NDCG@10 of the columns that rows took up, where the model ranks (implicit feedback,
+    item models)
 
-Cells of fitted rows are looked up by id. Of new rows a fifth of the entries is hidden, the others fold the row in, and the hidden ones are judged.
+Cells of fitted rows are looked up by id. Of new rows a fifth of the entries is hidden, the others
+fold the row in, and the hidden ones are judged.
 """
 
 from __future__ import annotations
@@ -25,7 +28,8 @@ LENGTH = 10
 
 
 def score_cells(model: Any, x: Observed) -> float:
-    """The score on cells of known rows and columns, by id; what the fit does not know is answered by the mean, and left out of lists."""
+    """The score on cells of known rows and columns, by id; what the fit does not know is answered
+    by the mean, and left out of lists."""
     rows = np.repeat(np.arange(x.shape[0]), x.row_counts())
     row_ids = rows if x.rows is None else x.rows[rows]
     column_ids = x.indices if x.columns is None else x.columns[x.indices]
@@ -34,9 +38,13 @@ def score_cells(model: Any, x: Observed) -> float:
     at, to = model._found(row_ids, column_ids)
     known = (at >= 0) & (to >= 0)
     if not known.any():
-        raise InputError("X must have pairs of rows and columns that the model knows to be scored, got none")
+        raise InputError(
+            "X must have pairs of rows and columns that the model knows to be scored, got none"
+        )
     asked, place = np.unique(at[known], return_inverse=True)
-    relevant = Observed.from_codes(place, to[known], np.ones(len(place)), (len(asked), model.fit_.factors.n), duplicates="last")
+    relevant = Observed.from_codes(
+        place, to[known], np.ones(len(place)), (len(asked), model.fit_.factors.n), duplicates="last"
+    )
     lists = model.recommend(model.row_ids.names(asked), LENGTH)
     return _of_lists(lists, relevant)
 
@@ -45,7 +53,10 @@ def score_rows(model: Any, x: Observed) -> float:
     """The score on hidden entries of new rows."""
     hidden = hidden_of_rows(x, HIDDEN, seed=0)
     if not hidden.any():
-        raise InputError("X must have a row of two entries or more to be scored: one to fold it in, one to judge by")
+        raise InputError(
+            "X must have a row of two entries or more to be scored: one to fold it in, "
+            "one to judge by"
+        )
     shown, judged = (_kept(x, which) for which in (~hidden, hidden))
     rows = np.repeat(np.arange(x.shape[0]), judged.row_counts())
     if not ranks(model):
@@ -74,6 +85,8 @@ def _of_values(model: Any, truth: np.ndarray, predicted: np.ndarray) -> float:
     truth = truth.astype(np.float64)
     away = float(np.sum((truth - float(model.observed_.data.mean(dtype=np.float64))) ** 2))
     if not away > 0:
-        raise InputError("X must have values that differ from the mean of the fit to be scored, got none that does")
+        raise InputError(
+            "X must have values that differ from the mean of the fit to be scored, got "
+            "none that does"
+        )
     return 1.0 - float(np.sum((truth - predicted) ** 2)) / away
-

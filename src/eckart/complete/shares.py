@@ -1,8 +1,10 @@
-"""Why a cell is predicted as it is. With the columns fixed, the code of row i is linear in its observed targets,
+"""Why a cell is predicted as it is. With the columns fixed, the code of row i is linear in its
+observed targets,
 
     u_i = M^-1 sum_p w_p y_p v_p,    M = sum_p w_p v_p v_p^T + P,
 
-so the prediction splits exactly into one share for each observed entry, share_p = w_p y_p v_j^T M^-1 v_p.
+so the prediction splits exactly into one share for each observed entry, share_p = w_p y_p v_j^T
+M^-1 v_p.
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ from eckart.factors import LowRank
 
 
 class Lean(NamedTuple):
-    """The prior mean of a row's code (with its bias last, where there is one), and the part of a column's bias that its attributes give."""
+    """The prior mean of a row's code (with its bias last, where there is one), and the part of a
+    column's bias that its attributes give."""
 
     row: np.ndarray
     column_bias: float
@@ -33,7 +36,8 @@ class SharesOfEntries:
         values: np.ndarray,
         weights: np.ndarray | None = None,
     ) -> tuple[np.ndarray, float, dict[str, float]]:
-        """One share for each observed entry, what is left (mean, biases and attributes), and its parts where attributes are known."""
+        """One share for each observed entry, what is left (mean, biases and attributes), and its
+        parts where attributes are known."""
         rule = self._fold_rule()
         ridge, bias_ridge = (float(r[0]) for r in rule.ridges(np.array([len(seen)])))
         at = np.full(len(seen), i)
@@ -59,7 +63,8 @@ class SharesOfEntries:
         matrix = (v.T * heavy) @ v + np.diag(penalty)
         if (gram := self._fold_base(f)) is not None:
             matrix += gram[np.ix_(used, used)]
-        # in units of its own: the ridge of codes may be 1e20 times that of the bias, which least squares would take for rounding
+        # in units of its own: the ridge of codes may be 1e20 times that of the bias, which least
+        # squares would take for rounding
         unit = 1.0 / np.sqrt(np.where(np.diagonal(matrix) > 0, np.diagonal(matrix), 1.0))
         row_of = unit * np.linalg.lstsq(matrix * np.outer(unit, unit), goal * unit, rcond=None)[0]
         factor = stretch * (1.0 if f.column_scale is None else float(f.column_scale[j]))

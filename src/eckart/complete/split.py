@@ -1,13 +1,19 @@
 """Hide some of what was observed, so that a completion can be judged on it.
 
-by="entry"  m entries drawn at random, m = held_out * nnz. Every entry gets a random key; the m largest keys are hidden, except that the smallest key
-            of each row and of each column stays. So every row and column that had an observation keeps one, the draw is uniform where nothing
-            had to be protected, and m is reached unless fewer than m entries are free to go.
-by="row"    the fold-in protocol: a share of the rows is hidden whole; of each, a share ``fold_in`` of the entries is shown to fold the row in, and the
-            rest is the test. Rows with fewer than two entries cannot be both folded in and tested: they stay in training.
-by="time"   the latest entries, overall (a clean cut: no training entry is later than a test entry) or of each row.
+by="entry"  m entries drawn at random, m = held_out * nnz. Every entry gets a random key; the m
+largest keys are hidden, except that the smallest key
+            of each row and of each column stays. So every row and column that had an observation
+            keeps one, the draw is uniform where nothing had to be protected, and m is reached
+            unless fewer than m entries are free to go.
+by="row"    the fold-in protocol: a share of the rows is hidden whole; of each, a share ``fold_in``
+of the entries is shown to fold the row in, and the
+            rest is the test. Rows with fewer than two entries cannot be both folded in and tested:
+            they stay in training.
+by="time"   the latest entries, overall (a clean cut: no training entry is later than a test entry)
+or of each row.
 
-Every split is linear in the number of entries (by row and by time per row: plus a sort within rows) and repeats with its seed.
+Every split is linear in the number of entries (by row and by time per row: plus a sort within rows)
+and repeats with its seed.
 """
 
 from __future__ import annotations
@@ -31,8 +37,8 @@ from eckart.rng import generator
 class Split:
     """``train`` and ``test`` of the same kind, precision and labels as the matrix that was split.
 
-    By entry and by time both have its shape. By row, ``train`` has the rows at positions ``train_rows``, and ``fold_in`` and ``test`` have those at
-    ``test_rows``, in the same order.
+    By entry and by time both have its shape. By row, ``train`` has the rows at positions
+    ``train_rows``, and ``fold_in`` and ``test`` have those at ``test_rows``, in the same order.
     """
 
     train: Any
@@ -54,19 +60,21 @@ def split(
     keep_rows: bool = True,
     random_state: Any = None,
 ) -> Split:
-    """Training and held-out entries, by entry, by row or by time; the module's docstring defines the three.
+    """Training and held-out entries, by entry, by row or by time; the module's docstring defines
+    the three.
 
     Parameters
     ----------
-    observed : Observed (or Counts)
-    held_out : share (a float between 0 and 1) or number (an int) of the entries, of the rows (``by="row"``) or of each row's entries (``per_row``)
-    by : "entry", "row" or "time"
-    times : for ``by="time"``: one time for each entry in the order of ``observed.data`` (numbers or datetime64), or an Observed with the same
+    observed : Observed (or Counts) held_out : share (a float between 0 and 1) or number (an int) of
+    the entries, of the rows (``by="row"``) or of each row's entries (``per_row``) by : "entry",
+    "row" or "time" times : for ``by="time"``: one time for each entry in the order of
+    ``observed.data`` (numbers or datetime64), or an Observed with the same
         entries; of equal times the entry stored last counts as the latest
-    per_row : with ``by="time"``: the latest entries of each row; ``held_out=1`` leaves the last one out
-    fold_in : with ``by="row"``: share of a held-out row's entries that is shown; at least one is shown and at least one tested
-    keep_rows : by entry: every row and every column keeps an entry in training; by time per row: every row does (its earliest)
-    random_state : seed, for the draws by entry and by row
+    per_row : with ``by="time"``: the latest entries of each row; ``held_out=1`` leaves the last one
+    out fold_in : with ``by="row"``: share of a held-out row's entries that is shown; at least one
+    is shown and at least one tested keep_rows : by entry: every row and every column keeps an entry
+    in training; by time per row: every row does (its earliest) random_state : seed, for the draws
+    by entry and by row
 
     >>> seen = Observed.from_nan(np.arange(200.0).reshape(20, 10))
     >>> parts = split(seen, 0.1, random_state=0)
@@ -97,18 +105,26 @@ def split(
     else:
         hidden = _latest(_ranked(observed, times), _number(held_out, observed.nnz))
     if not hidden.any():
-        raise wrong("held_out", held_out, "a share that leaves a test entry", "raise it, or set keep_rows=False")
+        raise wrong(
+            "held_out",
+            held_out,
+            "a share that leaves a test entry",
+            "raise it, or set keep_rows=False",
+        )
     if hidden.all():
         raise wrong("held_out", held_out, "a share that leaves a training entry", "lower it")
     return Split(_take(observed, ~hidden), _take(observed, hidden))
 
 
 def _of_parts(x: Any, held_out: Any, by: str, rng: np.random.Generator) -> Split:
-    """By entry, of a matrix in parts: every part hides its share, and keeps an entry of each of its rows and columns."""
+    """By entry, of a matrix in parts: every part hides its share, and keeps an entry of each of its
+    rows and columns."""
     if by != "entry" or not isinstance(held_out, float):
         raise wrong("by, held_out", (by, held_out), "by='entry' and a share for data in parts")
     seeds = rng.integers(2**63, size=len(x.parts.lengths)).tolist()
-    train, test = (fewer(x, _half, [(held_out, seed, side) for seed in seeds]) for side in (False, True))
+    train, test = (
+        fewer(x, _half, [(held_out, seed, side) for seed in seeds]) for side in (False, True)
+    )
     return Split(train, test)
 
 
@@ -122,8 +138,9 @@ def _half(part: Any, held_out: float, seed: int, hidden: bool) -> Any:
 def folds(observed: Observed | Counts, n: int = 5, *, random_state: Any = None) -> Iterator[Split]:
     """``n`` splits by entry whose tests partition the entries, for cross-validation.
 
-    Rows in random order, and the entries of each in random order, are dealt to the folds in turn: fold sizes differ by at most one, so do a row's
-    entries over the folds, and a row with two entries or more is in every training set.
+    Rows in random order, and the entries of each in random order, are dealt to the folds in turn:
+    fold sizes differ by at most one, so do a row's entries over the folds, and a row with two
+    entries or more is in every training set.
 
     >>> seen = Observed.from_nan(np.arange(12.0).reshape(4, 3))
     >>> [f.test.nnz for f in folds(seen, 5, random_state=0)]
@@ -136,16 +153,26 @@ def folds(observed: Observed | Counts, n: int = 5, *, random_state: Any = None) 
     if parts_of(observed) is not None:  # each part deals its own entries, so no row is torn apart
         seeds = rng.integers(2**63, size=len(parts_of(observed).lengths)).tolist()
         sides = (True, False)
-        return (Split(*(fewer(observed, _fold_side, [(n, seed, i, train) for seed in seeds]) for train in sides)) for i in range(n))
+        return (
+            Split(
+                *(
+                    fewer(observed, _fold_side, [(n, seed, i, train) for seed in seeds])
+                    for train in sides
+                )
+            )
+            for i in range(n)
+        )
     dealt = _dealt(_rows(observed), observed.row_counts(), n, rng)
     return (Split(_take(observed, dealt != i), _take(observed, dealt == i)) for i in range(n))
 
 
 class EntryKFold:
-    """A splitter for tables of triples, as ``GridSearchCV(cv=...)`` takes one: each line of the table is an entry, and each fold hides a share of every row's.
+    """A splitter for tables of triples, as ``GridSearchCV(cv=...)`` takes one: each line of the
+    table is an entry, and each fold hides a share of every row's.
 
-    Rows in random order, and the lines of each in random order, are dealt to the folds in turn, as in ``folds``: a row with two lines or more is in every
-    training set. ``rows`` is the name (or position) of the column of row ids.
+    Rows in random order, and the lines of each in random order, are dealt to the folds in turn, as
+    in ``folds``: a row with two lines or more is in every training set. ``rows`` is the name (or
+    position) of the column of row ids.
 
     >>> import pandas as pd
     >>> table = pd.DataFrame({"user": [0, 0, 1, 1], "item": [0, 1, 0, 1], "stars": [1.0, 2.0, 3.0, 5.0]})
@@ -158,16 +185,31 @@ class EntryKFold:
             raise wrong("n_splits", n_splits, "an int >= 2")
         self.n_splits, self.rows, self.random_state = n_splits, rows, random_state
 
-    def split(self, X: Any, y: Any = None, groups: Any = None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def split(
+        self, X: Any, y: Any = None, groups: Any = None
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Positions of the lines of each training set and its test."""
         if len(np.shape(X)) != 2:
-            raise wrong("X", type(X).__name__, "a table of triples: a frame or an array of two dimensions, with a line for each entry")
-        column = X[self.rows] if isinstance(self.rows, str) else X.iloc[:, self.rows] if hasattr(X, "iloc") else np.asarray(X)[:, self.rows]
+            raise wrong(
+                "X",
+                type(X).__name__,
+                "a table of triples: a frame or an array of two dimensions, with a line "
+                "for each entry",
+            )
+        column = (
+            X[self.rows]
+            if isinstance(self.rows, str)
+            else X.iloc[:, self.rows]
+            if hasattr(X, "iloc")
+            else np.asarray(X)[:, self.rows]
+        )
         rows = np.unique(np.asarray(column), return_inverse=True)[1]
         if len(rows) < self.n_splits:
             raise wrong("n_splits", self.n_splits, f"at most the {len(rows)} lines of the table")
         dealt = _dealt(rows, np.bincount(rows), self.n_splits, generator(self.random_state))
-        return ((np.flatnonzero(dealt != i), np.flatnonzero(dealt == i)) for i in range(self.n_splits))
+        return (
+            (np.flatnonzero(dealt != i), np.flatnonzero(dealt == i)) for i in range(self.n_splits)
+        )
 
     def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
         """The number of folds."""
@@ -177,7 +219,9 @@ class EntryKFold:
 def hidden_of_rows(observed: Any, share: float, seed: int) -> np.ndarray:
     """Which entries a share of every row's is: at least one of a row with two, never all."""
     counts = observed.row_counts()
-    hide = np.where(counts > 1, np.clip(np.rint(share * counts), 1, np.maximum(counts - 1, 1)), 0).astype(np.int64)
+    hide = np.where(
+        counts > 1, np.clip(np.rint(share * counts), 1, np.maximum(counts - 1, 1)), 0
+    ).astype(np.int64)
     return _last_of_rows(observed, _rows(observed) + generator(seed).random(observed.nnz), hide)
 
 
@@ -188,7 +232,8 @@ def _fold_side(part: Any, n: int, seed: int, fold: int, train: bool) -> Any:
 
 
 def _dealt(rows: np.ndarray, counts: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
-    """The fold of each entry, by its row: rows in random order, the entries of each in random order, dealt in turn."""
+    """The fold of each entry, by its row: rows in random order, the entries of each in random
+    order, dealt in turn."""
     order = rng.permutation(len(counts))
     first = np.empty(len(counts), dtype=np.int64)
     first[order] = np.cumsum(counts[order]) - counts[order]
@@ -198,8 +243,11 @@ def _dealt(rows: np.ndarray, counts: np.ndarray, n: int, rng: np.random.Generato
     return dealt
 
 
-def train_and_hidden(x: Observed, given: Any, held_out: float | int, seed: Any, name: str = "test") -> tuple[Observed, Observed]:
-    """X and the entries to judge by where these are ``given`` (with the rows and columns of X), else a random split of X."""
+def train_and_hidden(
+    x: Observed, given: Any, held_out: float | int, seed: Any, name: str = "test"
+) -> tuple[Observed, Observed]:
+    """X and the entries to judge by where these are ``given`` (with the rows and columns of X),
+    else a random split of X."""
     if given is None:
         parts = split(x, held_out, random_state=seed)
         return parts.train, parts.test
@@ -207,7 +255,8 @@ def train_and_hidden(x: Observed, given: Any, held_out: float | int, seed: Any, 
     same = all(_equal(a, b) for a, b in ((x.rows, other.rows), (x.columns, other.columns)))
     if other.shape != x.shape or not same:
         raise InputError(
-            f"{name} of shape {other.shape} came, wanted the rows and columns of X, shape {x.shape}, with the same ids"
+            f"{name} of shape {other.shape} came, wanted the rows and columns of X, "
+            f"shape {x.shape}, with the same ids"
         )
     return x, other
 
@@ -222,14 +271,19 @@ def hidden_entries(observed: Any, share: float, seed: int) -> np.ndarray:
     return _draw(observed, share, True, generator(seed))
 
 
-def _draw(observed: Any, held_out: float | int, keep_rows: bool, rng: np.random.Generator) -> np.ndarray:
-    """The largest of random keys, after the smallest of each row and of each column was set aside."""
+def _draw(
+    observed: Any, held_out: float | int, keep_rows: bool, rng: np.random.Generator
+) -> np.ndarray:
+    """The largest of random keys, after the smallest of each row and of each column was set
+    aside."""
     nnz = observed.nnz
     number = _number(held_out, nnz)
     keys = rng.random(nnz)
     if keep_rows and nnz:
         filled = np.flatnonzero(observed.row_counts())
-        least = np.repeat(np.minimum.reduceat(keys, observed.indptr[filled]), observed.row_counts()[filled])
+        least = np.repeat(
+            np.minimum.reduceat(keys, observed.indptr[filled]), observed.row_counts()[filled]
+        )
         least_of_column = np.full(observed.n_columns, 2.0)
         np.minimum.at(least_of_column, observed.indices, keys)
         stays = (keys == least) | (keys == least_of_column[observed.indices])
@@ -249,7 +303,9 @@ def _by_row(observed: Any, held_out: float | int, share: float, rng: np.random.G
         raise wrong("fold_in", share, "a share between 0 and 1")
     if number == 0 or number == len(counts):
         raise wrong(
-            "held_out", held_out, "a share that leaves rows in both parts; only rows of 2 entries or more can go"
+            "held_out",
+            held_out,
+            "a share that leaves rows in both parts; only rows of 2 entries or more can go",
         )
     chosen = np.zeros(len(counts), dtype=bool)
     chosen[rng.choice(able, number, replace=False, shuffle=False)] = True
@@ -258,11 +314,18 @@ def _by_row(observed: Any, held_out: float | int, share: float, rng: np.random.G
     size = rest.row_counts()
     shown = np.clip(np.rint(share * size).astype(np.int64), 1, size - 1)
     tested = _last_of_rows(rest, _rows(rest) + rng.random(rest.nnz), size - shown)
-    return Split(train, _take(rest, tested), _take(rest, ~tested), np.flatnonzero(~chosen), np.flatnonzero(chosen))
+    return Split(
+        train,
+        _take(rest, tested),
+        _take(rest, ~tested),
+        np.flatnonzero(~chosen),
+        np.flatnonzero(chosen),
+    )
 
 
 def _latest(times: np.ndarray, number: int) -> np.ndarray:
-    """The ``number`` largest times; of those equal to the smallest of them, the ones stored last."""
+    """The ``number`` largest times; of those equal to the smallest of them, the ones stored
+    last."""
     if number == 0:
         return np.zeros(len(times), dtype=bool)
     cut = np.partition(times, len(times) - number)[len(times) - number]
@@ -272,7 +335,9 @@ def _latest(times: np.ndarray, number: int) -> np.ndarray:
     return hidden
 
 
-def _latest_of_rows(observed: Any, times: np.ndarray, held_out: float | int, keep_rows: bool) -> np.ndarray:
+def _latest_of_rows(
+    observed: Any, times: np.ndarray, held_out: float | int, keep_rows: bool
+) -> np.ndarray:
     counts = observed.row_counts()
     if isinstance(held_out, (float, np.floating)):
         _number(held_out, observed.nnz)
@@ -289,7 +354,8 @@ def _latest_of_rows(observed: Any, times: np.ndarray, held_out: float | int, kee
 
 
 def _last_of_rows(observed: Any, keys: np.ndarray, take: np.ndarray) -> np.ndarray:
-    """Of each row the ``take`` entries of largest key; keys of a later row are larger than those of an earlier one."""
+    """Of each row the ``take`` entries of largest key; keys of a later row are larger than those of
+    an earlier one."""
     counts = observed.row_counts()
     order = np.argsort(keys, kind="stable")
     last = np.arange(observed.nnz) >= np.repeat(observed.indptr[1:] - take, counts)
@@ -301,22 +367,42 @@ def _last_of_rows(observed: Any, keys: np.ndarray, take: np.ndarray) -> np.ndarr
 def _ranked(observed: Any, times: Any) -> np.ndarray:
     """Times as integers >= 0 in the same order, checked."""
     if isinstance(times, (Observed, Counts)):
-        same = np.array_equal(times.indptr, observed.indptr) and np.array_equal(times.indices, observed.indices)
+        same = np.array_equal(times.indptr, observed.indptr) and np.array_equal(
+            times.indices, observed.indices
+        )
         if times.shape != observed.shape or not same:
-            raise wrong("times", f"a matrix of {times.nnz} other entries", "the entries of the matrix to split")
+            raise wrong(
+                "times",
+                f"a matrix of {times.nnz} other entries",
+                "the entries of the matrix to split",
+            )
         times = times.data
     times = np.asarray(times)
     if times.shape != (observed.nnz,):
-        raise wrong("times", f"an array of shape {times.shape}", f"one time for each of the {observed.nnz} entries")
+        raise wrong(
+            "times",
+            f"an array of shape {times.shape}",
+            f"one time for each of the {observed.nnz} entries",
+        )
     if times.dtype.kind not in "iufM":
         raise wrong("times", f"an array of {times.dtype}", "numbers or datetime64")
     unknown = np.isnat(times) if times.dtype.kind == "M" else ~np.isfinite(times)
     if unknown.any():
-        raise wrong("times", times[unknown][0], "a time for every entry", f"fill entry {int(np.argmax(unknown))}")
+        raise wrong(
+            "times",
+            times[unknown][0],
+            "a time for every entry",
+            f"fill entry {int(np.argmax(unknown))}",
+        )
     if times.dtype.kind == "M":
         times = times.astype(np.int64)
     whole = times.dtype.kind in "iu" or bool((times == np.trunc(times)).all())
-    if whole and times.size and float(times.max()) - float(times.min()) < 2**62 and abs(float(times.min())) < 2**62:
+    if (
+        whole
+        and times.size
+        and float(times.max()) - float(times.min()) < 2**62
+        and abs(float(times.min())) < 2**62
+    ):
         first = int(times.min())
         return times.astype(np.int64) - first
     return np.unique(times, return_inverse=True)[1]
@@ -353,5 +439,6 @@ def _check_matrix(observed: Any) -> None:
     if not isinstance(observed, (Observed, Counts)):
         came = type(observed).__name__
         raise InputTypeError(
-            f"observed={came!r} came, wanted Observed or Counts; make one with eckart.read(..., absent='unknown')"
+            f"observed={came!r} came, wanted Observed or Counts; make one with "
+            "eckart.read(..., absent='unknown')"
         )

@@ -16,19 +16,22 @@ from eckart.loading import pa
 from eckart.matrix import Observed
 
 SUMMED = "sum"
-"""The rule for repeated entries after which an entry has no time of its own: it is taken at the mean of their times."""
+"""The rule for repeated entries after which an entry has no time of its own: it is taken at the
+mean of their times."""
 
 
 class Times(NamedTuple):
-    """One number for each stored entry, in row order, and whether they were dates (microseconds)."""
+    """One number for each stored entry, in row order, and whether they were dates
+    (microseconds)."""
 
     numbers: np.ndarray
     dates: bool
 
 
 def timed(X: Any, sql: str | None, time: Any, table: dict[str, Any]) -> tuple[Observed, Times]:
-    """The observed entries of X and their times; ``time`` is the name of a column of X, times in the order of the stored entries, or an ``Observed`` with all
-    entries of X and more (alone, or with whether its numbers are the microseconds of dates)."""
+    """The observed entries of X and their times; ``time`` is the name of a column of X, times in
+    the order of the stored entries, or an ``Observed`` with all entries of X and more (alone, or
+    with whether its numbers are the microseconds of dates)."""
     if not isinstance(time, str):
         x = observed(X, sql, **table)
         were = False
@@ -37,11 +40,17 @@ def timed(X: Any, sql: str | None, time: Any, table: dict[str, Any]) -> tuple[Ob
         numbers, dates = moments(_at_entries(time, x) if isinstance(time, Observed) else time, None)
         if numbers.shape != (x.nnz,):
             raise wrong(
-                "time", f"{numbers.size} times", f"one for each of the {x.nnz} entries, or the name of a column"
+                "time",
+                f"{numbers.size} times",
+                f"one for each of the {x.nnz} entries, or the name of a column",
             )
         return x, Times(numbers, dates or bool(were))
     if sql is not None or table["rows"] is None or table["columns"] is None:
-        raise wrong("time", time, "an array of times, or a table with rows=, columns= and values= that has this column")
+        raise wrong(
+            "time",
+            time,
+            "an array of times, or a table with rows=, columns= and values= that has this column",
+        )
     whole, _ = table_of(os.fspath(X) if isinstance(X, os.PathLike) else X, "X")
     names = [str(table[name]) for name in ("rows", "columns", "values") if table[name] is not None]
     for name in (*names, time):
@@ -51,7 +60,10 @@ def timed(X: Any, sql: str | None, time: Any, table: dict[str, Any]) -> tuple[Ob
         whole = whole.filter(whole.column(str(table["values"])).is_valid())
     numbers, dates = moments_of(whole.column(time))
     ids = {name: whole.column(name) for name in names}
-    named = table | {key: None if table[key] is None else str(table[key]) for key in ("rows", "columns", "values")}
+    named = table | {
+        key: None if table[key] is None else str(table[key])
+        for key in ("rows", "columns", "values")
+    }
     rule = "mean" if table["duplicates"] == SUMMED else table["duplicates"]
     x = observed(_arrow(ids), **named)
     clock = observed(
@@ -65,22 +77,32 @@ def timed(X: Any, sql: str | None, time: Any, table: dict[str, Any]) -> tuple[Ob
 
 def moments_of(cells: Any) -> tuple[np.ndarray, bool]:
     """An Arrow column of numbers or dates as ``moments`` gives them."""
-    return moments(cells.to_pandas() if cells.null_count == 0 else np.array(cells.to_pylist(), object), None)
+    return moments(
+        cells.to_pandas() if cells.null_count == 0 else np.array(cells.to_pylist(), object), None
+    )
 
 
 def _at_entries(when: Observed, x: Observed) -> np.ndarray:
-    """The values of ``when`` at the entries of x, both with the same rows and columns; an entry that it lacks is named."""
+    """The values of ``when`` at the entries of x, both with the same rows and columns; an entry
+    that it lacks is named."""
     if when.shape != x.shape:
-        raise wrong("time", f"an Observed of shape {when.shape}", f"one of shape {x.shape} that has all entries of X")
+        raise wrong(
+            "time",
+            f"an Observed of shape {when.shape}",
+            f"one of shape {x.shape} that has all entries of X",
+        )
     place = [
-        np.repeat(np.arange(m.shape[0], dtype=np.int64), m.row_counts()) * m.shape[1] + m.indices for m in (when, x)
+        np.repeat(np.arange(m.shape[0], dtype=np.int64), m.row_counts()) * m.shape[1] + m.indices
+        for m in (when, x)
     ]
     order = np.argsort(place[0], kind="stable")
     at = np.minimum(np.searchsorted(place[0][order], place[1]), len(order) - 1)
     lacking = place[0][order[at]] != place[1]
     if lacking.any():
         i, j = divmod(int(place[1][lacking.argmax()]), x.shape[1])
-        raise InputError(f"time has no value at row {i}, column {j}, wanted one for every entry of X")
+        raise InputError(
+            f"time has no value at row {i}, column {j}, wanted one for every entry of X"
+        )
     return when.data[order[at]]
 
 

@@ -1,17 +1,21 @@
 """Choose rank and ridge on entries that the fit has not seen (2.10).
 
-Folds run side by side. For every fold the
-candidates are visited in the order of rising rank, and within a rank of falling ridge. Each fit starts from the one before it: along
-the ridge from its neighbour, at a new rank from the smaller rank with dimensions added. Dimensions that a large ridge has emptied are drawn anew, so
-that a smaller ridge can use them. The rank stops growing when the best error of ``patience`` ranks in a row has not fallen.
+Folds run side by side. For every fold the candidates are visited in the order of rising rank, and
+within a rank of falling ridge. Each fit starts from the one before it: along the ridge from its
+neighbour, at a new rank from the smaller rank with dimensions added. Dimensions that a large ridge
+has emptied are drawn anew, so that a smaller ridge can use them. The rank stops growing when the
+best error of ``patience`` ranks in a row has not fallen.
 
-A choice at the edge of what was tried is no choice yet: where ranks or ridges were not given, the walk goes on beyond the edge, doubling or halving, while the
-error falls; where they were, ``stopped`` says that the edge was chosen.
+A choice at the edge of what was tried is no choice yet: where ranks or ridges were not given, the
+walk goes on beyond the edge, doubling or halving, while the error falls; where they were,
+``stopped`` says that the edge was chosen.
 
-Errors: "rmse" and "mae" of the held-out values, or 1 - NDCG@at and 1 - recall@at of the lists, held-out columns being the relevant ones and training
-columns left out. The error of a candidate is the mean over folds with standard error std / sqrt(folds); with one split its standard error comes from
-the entries (rmse: std(e^2) / (2 rmse sqrt(N)); mae: std(|e|) / sqrt(N)) or, for lists, from the rows. A row without a training entry is cold: it is answered by
-mean and column biases, is part of the error, and is counted.
+Errors: "rmse" and "mae" of the held-out values, or 1 - NDCG@at and 1 - recall@at of the lists,
+held-out columns being the relevant ones and training columns left out. The error of a candidate is
+the mean over folds with standard error std / sqrt(folds); with one split its standard error comes
+from the entries (rmse: std(e^2) / (2 rmse sqrt(N)); mae: std(|e|) / sqrt(N)) or, for lists, from
+the rows. A row without a training entry is cold: it is answered by mean and column biases, is part
+of the error, and is counted.
 """
 
 from __future__ import annotations
@@ -52,7 +56,8 @@ from eckart.metrics import mae, ranking, rmse
 from eckart.trace import StopReason, progress
 
 LARGEST, FURTHER, LITTLE = 64, 6, 0.999
-"""Rank from which doubling ends; ridges beyond the edge, at most (64 times the edge), while the error falls by more than a thousandth."""
+"""Rank from which doubling ends; ridges beyond the edge, at most (64 times the edge), while the
+error falls by more than a thousandth."""
 FEWEST = 200
 """Entries from which two losses are compared: a tenth of fewer does not tell them apart."""
 DEAD = 1e-2
@@ -83,25 +88,31 @@ def tune(
     values: Any = None,
     duplicates: str = "error",
 ) -> Tuning:
-    """Cross-validated choice of rank and ridge; the module's docstring defines the walk and the errors.
+    """Cross-validated choice of rank and ridge; the module's docstring defines the walk and the
+    errors.
 
     Parameters
     ----------
-    X, rows, columns, values, duplicates : the data, as for ``fit``.
-    n_components : ranks to try; with ``strategy="doubling"`` the smallest (and, where there are several, the largest) of them. None takes 4, 8, 16, 32, and
+    X, rows, columns, values, duplicates : the data, as for ``fit``. n_components : ranks to try;
+    with ``strategy="doubling"`` the smallest (and, where there are several, the largest) of them.
+    None takes 4, 8, 16, 32, and
         larger ones while the error falls.
-    l2 : ridges to try; None takes 4, 2, 1 and 1/2 times that of the model, and goes on while the error falls. Left out for a model without ``l2``.
-    unobserved_weight : of ``ALS(feedback="implicit")``: weights to try, each with every rank and ridge; None takes that of the model.
-    model : "ALS" (entries that are 0 and 1 get the loss, squared or logistic, that errs less on a hidden tenth),
-        or an estimator with all other choices set (such as ``ALS(feedback="implicit", alpha=2)`` or ``EASE()``, whose ridge alone is chosen); it
-        is not changed.
-    folds : number of folds whose tests partition the entries; None makes one split that holds out ``held_out`` (a share or a number of entries).
-    metric : "rmse", "mae", "ndcg", "recall" (of lists of ``at`` columns), or "auto": "ndcg" for implicit feedback, else "rmse".
-    strategy : "grid" (the ranks given) or "doubling" (k, 2k, 4k, ... up to the size of the matrix).
-    patience : ranks in a row without a lower error after which the rank stops growing; None tries all of them.
-    one_standard_error : choose the smallest rank, and then the largest ridge, whose error is within one standard error of the least.
-    random_state, n_threads, verbose : seed of folds and fits; most threads; progress bars.
-    checkpoint : file in which candidates that were judged are kept (the fits at work are kept in files beside it); the same call resumes from them after a
+    l2 : ridges to try; None takes 4, 2, 1 and 1/2 times that of the model, and goes on while the
+    error falls. Left out for a model without ``l2``. unobserved_weight : of
+    ``ALS(feedback="implicit")``: weights to try, each with every rank and ridge; None takes that of
+    the model. model : "ALS" (entries that are 0 and 1 get the loss, squared or logistic, that errs
+    less on a hidden tenth),
+        or an estimator with all other choices set (such as ``ALS(feedback="implicit", alpha=2)`` or
+        ``EASE()``, whose ridge alone is chosen); it is not changed.
+    folds : number of folds whose tests partition the entries; None makes one split that holds out
+    ``held_out`` (a share or a number of entries). metric : "rmse", "mae", "ndcg", "recall" (of
+    lists of ``at`` columns), or "auto": "ndcg" for implicit feedback, else "rmse". strategy :
+    "grid" (the ranks given) or "doubling" (k, 2k, 4k, ... up to the size of the matrix). patience :
+    ranks in a row without a lower error after which the rank stops growing; None tries all of them.
+    one_standard_error : choose the smallest rank, and then the largest ridge, whose error is within
+    one standard error of the least. random_state, n_threads, verbose : seed of folds and fits; most
+    threads; progress bars. checkpoint : file in which candidates that were judged are kept (the
+    fits at work are kept in files beside it); the same call resumes from them after a
         crash, with the same bits.
 
     >>> rng = np.random.default_rng(0)
@@ -145,7 +156,11 @@ def tune(
     stopped = "every candidate was tried"
     with progress(verbose) as watch, resumed(file, random_state) as (memory, rng):
         seed = int(rng.integers(2**31))
-        parts = [split(x, held_out, random_state=seed)] if folds is None else list(cut(x, folds, random_state=seed))
+        parts = (
+            [split(x, held_out, random_state=seed)]
+            if folds is None
+            else list(cut(x, folds, random_state=seed))
+        )
         runs = [_Run(p, base, seed, error_name, at, shape) for p in parts]
         walk, at_rank = _Walk(runs, memory, checkpoint), 0
         while at_rank < len(ranks):
@@ -158,7 +173,10 @@ def tune(
             since = len(best_of_ranks) - 1 - int(np.argmin(best_of_ranks))
             at_rank += 1
             if patience is not None and since >= patience and at_rank < len(ranks):
-                stopped = f"the error has not fallen from rank {ranks[int(np.argmin(best_of_ranks))]} to {k}, larger ranks were left out"
+                stopped = (
+                    f"the error has not fallen from rank {ranks[int(np.argmin(best_of_ranks))]} "
+                    f"to {k}, larger ranks were left out"
+                )
                 break
             if n_components is None and at_rank == len(ranks) and since == 0 and len(ranks) > 1:
                 ranks += [2 * k] * (2 * k <= min(x.shape) and k < LARGEST)
@@ -167,12 +185,23 @@ def tune(
         table = walk.seen
         chosen = _choose(table, one_standard_error)
         stopped += _edges(table[chosen], table) + losses
-        best = rank_parameter(table[chosen].n_components) | shape(table[chosen].l2) | weight_parameter(table[chosen].unobserved_weight) | loss
+        best = (
+            rank_parameter(table[chosen].n_components)
+            | shape(table[chosen].l2)
+            | weight_parameter(table[chosen].unobserved_weight)
+            | loss
+        )
         walk.offer()
-        final = clone(base).set_params(**best, **seeded(base, seed), **kept_in(base, checkpoint, "final")).fit(x)
+        final = (
+            clone(base)
+            .set_params(**best, **seeded(base, seed), **kept_in(base, checkpoint, "final"))
+            .fit(x)
+        )
         final.set_params(**kept_in(base, None))
     memory.end(final.fit_.trace)
-    label = error_name if error_name in ("rmse", "mae") else f"1-{error_name}@{min(at, x.n_columns)}"
+    label = (
+        error_name if error_name in ("rmse", "mae") else f"1-{error_name}@{min(at, x.n_columns)}"
+    )
     tested, cold = tuple(r.tested for r in runs), tuple(r.cold for r in runs)
     return Tuning(tuple(table), chosen, best, final, label, tested, cold, stopped)
 
@@ -180,7 +209,15 @@ def tune(
 class _Run:
     """One fold: its parts, and the fit that the next one starts from."""
 
-    def __init__(self, part: Split, base: Any, seed: int, metric: str, at: int, shape: Callable[..., dict[str, Any]]):
+    def __init__(
+        self,
+        part: Split,
+        base: Any,
+        seed: int,
+        metric: str,
+        at: int,
+        shape: Callable[..., dict[str, Any]],
+    ):
         self.train, self.test, self.metric, self.shape = part.train, part.test, metric, shape
         self.at = min(at, part.train.n_columns)
         self.model = clone(base).set_params(**seeded(base, seed))
@@ -190,8 +227,16 @@ class _Run:
         self.tested = len(self.rows)
         self.cold = int(np.count_nonzero(part.train.row_counts()[self.rows] == 0))
 
-    def fit(self, k: int, l2: float | None, weight: float | None = None, path: Any = None, name: str = "") -> tuple[float, float | None, int]:
-        """Error, its standard error and the sweeps of this candidate, whose fit is kept in a file of that name beside ``path``."""
+    def fit(
+        self,
+        k: int,
+        l2: float | None,
+        weight: float | None = None,
+        path: Any = None,
+        name: str = "",
+    ) -> tuple[float, float | None, int]:
+        """Error, its standard error and the sweeps of this candidate, whose fit is kept in a file
+        of that name beside ``path``."""
         chosen = rank_parameter(k) | self.shape(l2) | weight_parameter(weight)
         model = self.model.set_params(**chosen, **kept_in(self.model, path, name))
         warm = "warm_start" in model.get_params(deep=False)
@@ -199,7 +244,8 @@ class _Run:
             model.set_params(warm_start="fit_" in vars(model))
             self._restart(model, k)
         model.fit(self.train)
-        if model.fit_.trace.reason is StopReason.INTERRUPTED:  # no candidate is judged by half a fit
+        # no candidate is judged by half a fit
+        if model.fit_.trace.reason is StopReason.INTERRUPTED:
             raise KeyboardInterrupt
         if warm and k not in self.first:
             self.first = {k: model.fit_}
@@ -219,7 +265,8 @@ class _Run:
             self.model.fit_ = resumed_fit(kept["last"], LowRank, rows, columns)
 
     def _restart(self, model: Any, k: int) -> None:
-        """At a new rank go back to the largest ridge of the last one; leave out dimensions that carry nothing."""
+        """At a new rank go back to the largest ridge of the last one; leave out dimensions that
+        carry nothing."""
         if "fit_" not in vars(model):
             return
         fit = model.fit_
@@ -228,11 +275,15 @@ class _Run:
         f: LowRank = fit.factors
         size = np.linalg.norm(f.left, axis=0).astype(np.float64) * np.linalg.norm(f.right, axis=0)
         alive = np.flatnonzero(size > DEAD * size.max(initial=0.0))[:k]
-        model.fit_ = replace(fit, factors=replace(f, left=f.left[:, alive], right=f.right[:, alive]))
+        model.fit_ = replace(
+            fit, factors=replace(f, left=f.left[:, alive], right=f.right[:, alive])
+        )
 
     def judge(self, model: Any) -> tuple[float, float | None]:
         if self.metric in ("ndcg", "recall"):
-            lists = model.recommend(model.row_ids.names(self.rows), n=self.at, by="prediction").positions
+            lists = model.recommend(
+                model.row_ids.names(self.rows), n=self.at, by="prediction"
+            ).positions
             relevant = self.test.to_scipy()[self.rows]
             found = ranking(lists, relevant, self.at, (self.metric,))
             return 1.0 - found.mean[self.metric], found.standard_error[self.metric]
@@ -243,22 +294,31 @@ class _Run:
         if test.nnz < 2 or value == 0:
             return value, None
         miss = np.abs(test.data.astype(np.float64) - guess)
-        spread = np.std(miss**2, ddof=1) / (2 * value) if self.metric == "rmse" else np.std(miss, ddof=1)
+        spread = (
+            np.std(miss**2, ddof=1) / (2 * value) if self.metric == "rmse" else np.std(miss, ddof=1)
+        )
         return value, float(spread / np.sqrt(test.nnz))
 
 
 def _loss(base: Any, x: Any, metric: str, at: int) -> tuple[dict[str, Any], str]:
-    """Of entries that are 0 and 1: the parameter ``loss`` where the logistic one errs less on a hidden tenth, and words for both errors."""
+    """Of entries that are 0 and 1: the parameter ``loss`` where the logistic one errs less on a
+    hidden tenth, and words for both errors."""
     if metric not in ("rmse", "mae") or parts_of(x) is not None or x.nnz < FEWEST or not yes_no(x):
         return {}, ""
     run = _Run(split(x, 0.1, random_state=0), base, 0, metric, at, lambda ridge: {})
-    errors = {loss: run.judge(clone(run.model).set_params(loss=loss).fit(run.train))[0] for loss in ("squared", "logistic")}
+    errors = {
+        loss: run.judge(clone(run.model).set_params(loss=loss).fit(run.train))[0]
+        for loss in ("squared", "logistic")
+    }
     words = ", ".join(f"{metric} {error:.4g} with loss={loss!r}" for loss, error in errors.items())
-    return {"loss": "logistic"} if errors["logistic"] < errors["squared"] else {}, f"; {words} on a hidden tenth"
+    return {"loss": "logistic"} if errors["logistic"] < errors[
+        "squared"
+    ] else {}, f"; {words} on a hidden tenth"
 
 
 class _Walk:
-    """Candidates one after another. Those that a killed run had judged are taken as they were; ``seen`` are those that the walk has come to."""
+    """Candidates one after another. Those that a killed run had judged are taken as they were;
+    ``seen`` are those that the walk has come to."""
 
     def __init__(self, runs: list[_Run], memory: Memory, path: Any):
         self._runs, self._memory, self._path = runs, memory, path
@@ -287,18 +347,22 @@ class _Walk:
 
 
 def kept_in(model: Any, path: Any, name: str = "") -> dict[str, Any]:
-    """The parameter ``checkpoint`` of a model that has one: a file beside ``path``, which keeps what is judged and not the fit that is at work."""
+    """The parameter ``checkpoint`` of a model that has one: a file beside ``path``, which keeps
+    what is judged and not the fit that is at work."""
     if "checkpoint" not in model.get_params(deep=False):
         return {}
     return {"checkpoint": None if path is None else f"{os.fspath(path)}.{name}"}
 
 
-def _trial(runs: list[_Run], k: int, l2: float | None, weight: float | None, path: Any, number: int) -> Trial:
+def _trial(
+    runs: list[_Run], k: int, l2: float | None, weight: float | None, path: Any, number: int
+) -> Trial:
     """One candidate on every fold."""
     began = time.perf_counter()
     with ThreadPoolExecutor(
         max_workers=len(runs)
-    ) as side_by_side:  # a fit of small data leaves cores idle; each fold has its own model and seed
+        # a fit of small data leaves cores idle; each fold has its own model and seed
+    ) as side_by_side:
         fits = [
             side_by_side.submit(run.fit, k, l2, weight, path, f"candidate-{number}.fold-{fold}")
             for fold, run in enumerate(runs)
@@ -308,14 +372,24 @@ def _trial(runs: list[_Run], k: int, l2: float | None, weight: float | None, pat
         except KeyboardInterrupt:
             try:
                 while path is not None and not all(fit.done() for fit in fits):
-                    Checkpoint.ending = True  # each fold that is still at work writes its state and ends
+                    # each fold that is still at work writes its state and ends
+                    Checkpoint.ending = True
                     time.sleep(0.05)
             finally:
                 Checkpoint.ending = False
             raise
     errors = tuple(float(r[0]) for r in results)
     spread = results[0][1] if len(runs) == 1 else float(np.std(errors, ddof=1) / np.sqrt(len(runs)))
-    return Trial(k, l2, float(np.mean(errors)), spread, errors, sum(r[2] for r in results), time.perf_counter() - began, weight)
+    return Trial(
+        k,
+        l2,
+        float(np.mean(errors)),
+        spread,
+        errors,
+        sum(r[2] for r in results),
+        time.perf_counter() - began,
+        weight,
+    )
 
 
 def _beyond(walk: _Walk, ridges: list[Any]) -> None:
@@ -335,19 +409,33 @@ def _edges(chosen: Trial, table: list[Trial]) -> str:
     """Words for a choice that stands at the edge of what was tried."""
     words = ""
     for name, value, tried in (
-        ("unobserved_weight", chosen.unobserved_weight, {t.unobserved_weight for t in table if t.unobserved_weight is not None}),
+        (
+            "unobserved_weight",
+            chosen.unobserved_weight,
+            {t.unobserved_weight for t in table if t.unobserved_weight is not None},
+        ),
         ("n_components", chosen.n_components, {t.n_components for t in table}),
-        ("l2", chosen.l2, {t.l2 for t in table if t.n_components == chosen.n_components and t.l2 is not None}),
+        (
+            "l2",
+            chosen.l2,
+            {t.l2 for t in table if t.n_components == chosen.n_components and t.l2 is not None},
+        ),
     ):
         if value is not None and len(tried) > 1 and value in (min(tried), max(tried)):
             end = "smallest" if value == min(tried) else "largest"
-            words += f"; {name}={value:g} is the {end} that was tried: {end[:-3]}er ones may be better"
+            words += (
+                f"; {name}={value:g} is the {end} that was tried: {end[:-3]}er ones may be better"
+            )
     return words
 
 
 def _choose(table: list[Trial], one_standard_error: bool) -> int:
-    """The least error (or the simplest within one standard error of it); of equals the smaller rank, then the larger ridge."""
-    best = min(range(len(table)), key=lambda i: (table[i].error, table[i].n_components, -(table[i].l2 or 0.0)))
+    """The least error (or the simplest within one standard error of it); of equals the smaller
+    rank, then the larger ridge."""
+    best = min(
+        range(len(table)),
+        key=lambda i: (table[i].error, table[i].n_components, -(table[i].l2 or 0.0)),
+    )
     if not one_standard_error:
         return best
     limit = table[best].error + (table[best].standard_error or 0.0)

@@ -1,7 +1,9 @@
 """Sequences kept on disk, so that a second reading costs only the time to map them.
 
-Three files: ``*.ids.npy`` and ``*.pointers.npy``, and ``*.json``, written last, with the words, the options, the size and time of change of each file of the
-source, and checksums. What does not match is never used: a changed source or other options are read again, a damaged cache is made again, and both are said.
+Three files: ``*.ids.npy`` and ``*.pointers.npy``, and ``*.json``, written last, with the words, the
+options, the size and time of change of each file of the source, and checksums. What does not match
+is never used: a changed source or other options are read again, a damaged cache is made again, and
+both are said.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ from eckart.io.text.tokens import Tokenizer
 
 FORMAT, VERSION = "eckart-sequences", 1
 PIECE = 2**24
-"""Numbers whose checksum is taken at once: a file that is mapped is not brought into memory as a whole."""
+"""Numbers whose checksum is taken at once: a file that is mapped is not brought into memory as a
+whole."""
 
 
 @dataclass(frozen=True)
@@ -38,17 +41,26 @@ class Cache:
 
     @classmethod
     def of(cls, place: Any, source: Any, rule: Tokenizer, options: dict[str, Any]) -> Cache:
-        """A folder keeps a result for each source and set of options; any other path is the beginning of the names of one."""
+        """A folder keeps a result for each source and set of options; any other path is the
+        beginning of the names of one."""
         if not isinstance(source, (str, os.PathLike)):
             raise InputError(
-                f"cache={written(place)} came with a {type(source).__name__}, wanted a file, a folder or a pattern: only there a change can be seen"
+                f"cache={written(place)} came with a {type(source).__name__}, wanted a "
+                "file, a folder or a pattern: only there a change can be seen"
             )
         told = rule.to_dict()
         if told.get("function"):
             raise InputError(
-                f"cache={str(place)!r} came with {told['tokenizer']} as tokenizer, wanted a regular expression or none: a function may change unseen"
+                f"cache={str(place)!r} came with {told['tokenizer']} as tokenizer, "
+                "wanted a regular expression or none: a function may change unseen"
             )
-        about = {"format": FORMAT, "version": VERSION, "rules": told, "options": options, "source": _files(source)}
+        about = {
+            "format": FORMAT,
+            "version": VERSION,
+            "rules": told,
+            "options": options,
+            "source": _files(source),
+        }
         about = json.loads(json.dumps(about, default=str))
         path = Path(place)
         if path.is_dir():
@@ -65,7 +77,8 @@ class Cache:
         return self.stem.with_name(f"{self.stem.name}.{kind}")
 
     def load(self) -> dict[str, Any] | None:
-        """The fields of the sequences, arrays mapped from disk; None where there is nothing to use."""
+        """The fields of the sequences, arrays mapped from disk; None where there is nothing to
+        use."""
         if not self.file("json").exists():
             return None
         try:
@@ -76,7 +89,11 @@ class Cache:
             return None
         for name, value in self.about.items():
             if about.get(name) != value:
-                reason = "the source has changed" if name == "source" else f"{name} were {about.get(name)}"
+                reason = (
+                    "the source has changed"
+                    if name == "source"
+                    else f"{name} were {about.get(name)}"
+                )
                 self._again(f"is of other work ({reason})")
                 return None
         try:
@@ -92,7 +109,10 @@ class Cache:
                 _write(part, fields[kind])
         told = {name: fields[name] for name in ("words_read", "words_dropped", "replaced", "rules")}
         told |= {"words": fields["words"].tolist(), "counts": fields["counts"].tolist()}
-        told |= {"checksums": [_checksum(fields["ids"]), _checksum(fields["pointers"])], "about": self.about}
+        told |= {
+            "checksums": [_checksum(fields["ids"]), _checksum(fields["pointers"])],
+            "about": self.about,
+        }
         told["seal"] = _seal(told)
         with replacing(self.file("json")) as part:
             Path(part).write_text(json.dumps(told), "utf-8")
@@ -111,7 +131,9 @@ class Cache:
         return arrays | more | {"words": words, "counts": counts}
 
     def _again(self, why: str) -> None:
-        warnings.warn(f"the cache {self.file('json')} {why}; the source is read again", stacklevel=4)
+        warnings.warn(
+            f"the cache {self.file('json')} {why}; the source is read again", stacklevel=4
+        )
 
 
 def _read(path: Path) -> np.ndarray:
@@ -136,7 +158,9 @@ def _checksum(array: np.ndarray) -> str:
 
 
 def _seal(told: dict[str, Any]) -> str:
-    text = json.dumps({name: value for name, value in told.items() if name != "seal"}, sort_keys=True)
+    text = json.dumps(
+        {name: value for name, value in told.items() if name != "seal"}, sort_keys=True
+    )
     return f"{zlib.crc32(text.encode()):08x}"
 
 
@@ -144,7 +168,9 @@ def _files(source: Any) -> list[dict[str, Any]]:
     """Path, size and time of change of each file that would be read."""
     path = os.fspath(source)
     if os.path.isdir(path):
-        found = sorted(str(f) for f in Path(path).rglob("*") if f.is_file() and _kind(f) in READABLE)
+        found = sorted(
+            str(f) for f in Path(path).rglob("*") if f.is_file() and _kind(f) in READABLE
+        )
     elif os.path.exists(path) or not glob.has_magic(path):
         found = [path]
     else:

@@ -1,8 +1,9 @@
 """Co-occurrences of a Dask bag of texts (or of lists of items), counted where its partitions are.
 
-Two passes over the bag: the words and how often each occurs; then, with the vocabulary that these make, the pairs of every partition, which are added up on
-the way. Weights are whole numbers over one scale (``cooccurrence``), and whole numbers add up without rounding: the sum is that of the same texts in one
-place, to the last bit. Sentences do not reach over partitions.
+Two passes over the bag: the words and how often each occurs; then, with the vocabulary that these
+make, the pairs of every partition, which are added up on the way. Weights are whole numbers over
+one scale (``cooccurrence``), and whole numbers add up without rounding: the sum is that of the same
+texts in one place, to the last bit. Sentences do not reach over partitions.
 """
 
 from __future__ import annotations
@@ -36,11 +37,13 @@ class Words(NamedTuple):
 def collected(
     source: Any, rule: PairRule, min_count: int = 5, max_words: int | None = None, **how: Any
 ) -> tuple[Counts, np.ndarray, dict[str, Any]]:
-    """Words x words, how often each word stands in the text, and how text became words; ``how`` are options of ``eckart.sequences``."""
+    """Words x words, how often each word stands in the text, and how text became words; ``how`` are
+    options of ``eckart.sequences``."""
     how = {name: value for name, value in how.items() if name not in ("n_threads", "verbose")}
     if others := [name for name, value in how.items() if name not in RULES and value is not None]:
         raise InputError(
-            f"{others[0]}={how[others[0]]!r} came with a Dask collection, wanted it with files and tables only; leave it out"
+            f"{others[0]}={how[others[0]]!r} came with a Dask collection, wanted it "
+            "with files and tables only; leave it out"
         )
     parts = partitions(source)
     number: dict[Any, int] = {}
@@ -54,11 +57,20 @@ def collected(
     for found in seen:
         counts[[number[word] for word in found.words]] += found.counts
     named = list(number)
-    words, kept = vocabulary_of_counts(counts, lambda at: [named[i] for i in at], min_count, max_words)
+    words, kept = vocabulary_of_counts(
+        counts, lambda at: [named[i] for i in at], min_count, max_words
+    )
     total = summed(partial(_pairs, how, rule), parts, words.tolist())
     m = total if total is not None else sparse.csr_array((len(words), len(words)))
     m.sort_indices()
-    pairs = Counts(m.indptr.astype(np.int64), m.indices.astype(np.int32), m.data / rule.scale, len(words), words, words)
+    pairs = Counts(
+        m.indptr.astype(np.int64),
+        m.indices.astype(np.int32),
+        m.data / rule.scale,
+        len(words),
+        words,
+        words,
+    )
     return pairs, kept, Tokenizer(**{name: how[name] for name in RULES if name in how}).to_dict()
 
 

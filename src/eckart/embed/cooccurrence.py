@@ -1,14 +1,18 @@
 """Co-occurrence: how often word v stands near word w.
 
-    N_wv = sum over the positions p of w and the distances d <= window of  weight_d [word at p - d is v] + weight_d [word at p + d is v]
+    N_wv = sum over the positions p of w and the distances d <= window of  weight_d [word at p - d
+    is v] + weight_d [word at p + d is v]
 
-inside sentences, after words outside of the vocabulary were taken out. Weights: harmonic 1/d (those of GloVe), flat 1, linear (window - d + 1) / window
-(what a window of random length up to ``window``, as in word2vec, gives on average).
+inside sentences, after words outside of the vocabulary were taken out. Weights: harmonic 1/d (those
+of GloVe), flat 1, linear (window - d + 1) / window (what a window of random length up to
+``window``, as in word2vec, gives on average).
 
-The engine counts row by row (``engine.cooccur``). A text that is too long for the memory limit is counted in chunks; each leaves its rows in
-order, on disk where they are many, and the rows of all chunks are added up. Weights are whole multiples of 1 / lcm(1, ..., window), and are added up as whole
-numbers: chunks and threads change no bit, and the matrix of a two-sided window is symmetric to the last one. (Harmonic weights beyond window 20 are
-plain numbers, and chunks may then differ in the last bits.)
+The engine counts row by row (``engine.cooccur``). A text that is too long for the memory limit is
+counted in chunks; each leaves its rows in order, on disk where they are many, and the rows of all
+chunks are added up. Weights are whole multiples of 1 / lcm(1, ..., window), and are added up as
+whole numbers: chunks and threads change no bit, and the matrix of a two-sided window is symmetric
+to the last one. (Harmonic weights beyond window 20 are plain numbers, and chunks may then differ in
+the last bits.)
 """
 
 from __future__ import annotations
@@ -36,11 +40,14 @@ from eckart.trace import Watcher, progress, silent
 WEIGHTINGS = ("harmonic", "flat", "linear")
 SIDES = {"both": (True, True), "left": (True, False), "right": (False, True)}
 MOST_WINDOW = 10_000
-"""Words on one side: documents are seldom longer, and a window's buffers hold a few numbers for each of them, on every thread."""
+"""Words on one side: documents are seldom longer, and a window's buffers hold a few numbers for
+each of them, on every thread."""
 MOST_SCALE = 2**30
-"""Weights are whole numbers times 1 / scale up to this scale: sums then stay exact in 53 bits for 2^23 pairs at distance 1 and many more in all."""
+"""Weights are whole numbers times 1 / scale up to this scale: sums then stay exact in 53 bits for
+2^23 pairs at distance 1 and many more in all."""
 TOKEN_BYTES = 12
-"""Memory for a word of a chunk while it is counted: its number, its position, and a share of what is in work."""
+"""Memory for a word of a chunk while it is counted: its number, its position, and a share of what
+is in work."""
 MAX_MEMORY = 2**30
 """Bytes for counting, besides the text."""
 PIECE = 2**21
@@ -64,24 +71,31 @@ def cooccurrence(
 
     Parameters
     ----------
-    source : Sequences, or anything that ``eckart.sequences`` takes; ``options`` are its options (min_count, max_words, tokenizer ...). A Dask bag of texts or
+    source : Sequences, or anything that ``eckart.sequences`` takes; ``options`` are its options
+    (min_count, max_words, tokenizer ...). A Dask bag of texts or
         of lists is counted by the workers, partition by partition.
-    window : words to look at on each side.
-    weighting : what a word at distance d counts: ``"harmonic"`` 1/d, ``"flat"`` 1, ``"linear"`` (window - d + 1) / window.
-    sides : ``"both"``, or words to the ``"left"`` or ``"right"`` only.
-    max_memory : bytes for counting, besides the text; what needs more goes to temporary files, and the result is then mapped from one.
-    engine, n_threads, verbose : "auto", "cpu", "plain" or another engine; most threads (the result does not depend on them); progress.
+    window : words to look at on each side. weighting : what a word at distance d counts:
+    ``"harmonic"`` 1/d, ``"flat"`` 1, ``"linear"`` (window - d + 1) / window. sides : ``"both"``, or
+    words to the ``"left"`` or ``"right"`` only. max_memory : bytes for counting, besides the text;
+    what needs more goes to temporary files, and the result is then mapped from one. engine,
+    n_threads, verbose : "auto", "cpu", "plain" or another engine; most threads (the result does not
+    depend on them); progress.
 
     Returns
     -------
-    Counts : n x n, float64; rows are the words looked at, columns the words beside them, both in the order of the vocabulary.
+    Counts : n x n, float64; rows are the words looked at, columns the words beside them, both in
+    the order of the vocabulary.
 
     >>> n = cooccurrence(["a b c", "b a"], window=2, min_count=1)
     >>> n.columns.tolist(), n.to_scipy().toarray().tolist()
     (['a', 'b', 'c'], [[0.0, 2.0, 0.5], [2.0, 0.0, 1.0], [0.5, 1.0, 0.0]])
     """
     rule = pair_rule(window, weighting, sides)
-    if isinstance(max_memory, bool) or not isinstance(max_memory, (int, np.integer)) or max_memory < 2**20:
+    if (
+        isinstance(max_memory, bool)
+        or not isinstance(max_memory, (int, np.integer))
+        or max_memory < 2**20
+    ):
         raise wrong("max_memory", max_memory, "a number of bytes, at least 2**20")
     if is_collection(source):
         return collected(source, rule, **options)[0]
@@ -91,7 +105,8 @@ def cooccurrence(
 
 
 def pair_rule(window: int, weighting: str = "harmonic", sides: str = "both") -> PairRule:
-    """The weights of distances 1 to ``window``, as whole numbers over one scale where that is not too large.
+    """The weights of distances 1 to ``window``, as whole numbers over one scale where that is not
+    too large.
 
     >>> pair_rule(3)
     PairRule(weights=(6.0, 3.0, 2.0), scale=6.0, left=True, right=True)
@@ -118,9 +133,15 @@ def pair_rule(window: int, weighting: str = "harmonic", sides: str = "both") -> 
 
 
 def count(
-    s: Sequences, rule: PairRule, engine: Any, max_memory: int, watch: Watcher = silent, memory: Memory = NOTHING
+    s: Sequences,
+    rule: PairRule,
+    engine: Any,
+    max_memory: int,
+    watch: Watcher = silent,
+    memory: Memory = NOTHING,
 ) -> Counts:
-    """The counts of sequences, in chunks that fit into the memory limit; those that a killed run had counted are taken from ``memory``."""
+    """The counts of sequences, in chunks that fit into the memory limit; those that a killed run
+    had counted are taken from ``memory``."""
     n, total = len(s.words), s.n_tokens
     _check(s)
     spans, piece = chunks(total, max_memory), int(np.clip(max_memory // 256, 2**12, PIECE))
@@ -131,7 +152,11 @@ def count(
         run = Run(limit)
         for rows in engine.cooccur(s.ids, s.pointers, n, rule, (first, last), piece):
             run.put(rows)
-            watch("words counted", first + (last - first) * (rows.first + len(rows.lengths)) / n, total)
+            watch(
+                "words counted",
+                first + (last - first) * (rows.first + len(rows.lengths)) / n,
+                total,
+            )
         runs.append(run)
     if len(runs) > 1:
         merged = Run(max_memory // 2)
@@ -193,7 +218,10 @@ class Run:
         """indptr, indices and data; maps of the files where they are there."""
         indptr = np.concatenate([[0], np.cumsum(np.concatenate(self._lengths))]).astype(np.int64)
         if self._files is not None and indptr[-1] > 0:
-            indices, data = (np.asarray(np.memmap(f, kind, "c")) for f, kind in zip(self._files, (np.int32, np.float64)))
+            indices, data = (
+                np.asarray(np.memmap(f, kind, "c"))
+                for f, kind in zip(self._files, (np.int32, np.float64))
+            )
             return indptr, indices, data
         indices, data = engine.join_counts(self._parts)  # which lets its pieces go
         self._lengths = [np.diff(indptr)]
@@ -239,7 +267,8 @@ def _check(s: Sequences) -> None:
     """Refuse numbers that a kernel would follow out of bounds."""
     if len(s.ids) and not (int(s.ids.min()) >= 0 and int(s.ids.max()) < len(s.words)):
         raise InputError(
-            f"ids are {int(s.ids.min())} to {int(s.ids.max())}, wanted positions in {len(s.words)} words; make them with eckart.sequences"
+            f"ids are {int(s.ids.min())} to {int(s.ids.max())}, wanted positions in "
+            f"{len(s.words)} words; make them with eckart.sequences"
         )
     p = s.pointers
     if len(p) < 1 or p[0] != 0 or p[-1] != len(s.ids) or (np.diff(p) < 0).any():

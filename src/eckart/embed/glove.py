@@ -1,11 +1,14 @@
 """GloVe: vectors whose inner products are logarithms of co-occurrence counts.
 
-    min J = sum over N_wv > 0 of f(N_wv) (log N_wv - <zeta_w, z_v> - b_w - c_v)^2,      f(N) = min(1, (N / n_max)^power)
+    min J = sum over N_wv > 0 of f(N_wv) (log N_wv - <zeta_w, z_v> - b_w - c_v)^2,      f(N) =
+    min(1, (N / n_max)^power)
 
-Two ways to the same objective: weighted alternating least squares (``glove_als``: no learning rate, about ten sweeps), and AdaGrad entry by entry
-(``glove_adagrad``). Both report the mean of f d^2 over the pairs after every sweep or epoch.
+Two ways to the same objective: weighted alternating least squares (``glove_als``: no learning rate,
+about ten sweeps), and AdaGrad entry by entry (``glove_adagrad``). Both report the mean of f d^2
+over the pairs after every sweep or epoch.
 
-The certificate is that of a stationary point: the gradient against the parts that cancel in it, and for ALS an objective that never rose.
+The certificate is that of a stationary point: the gradient against the parts that cancel in it, and
+for ALS an objective that never rose.
 
 Reference: Pennington, Socher, Manning (2014), GloVe: global vectors for word representation.
 """
@@ -53,8 +56,10 @@ def descend(
     memory: Memory = NOTHING,
     watch: Watcher = silent,
 ) -> tuple[Any, Trace]:
-    """Steps until the objective falls by less than a share ``tol``, so many times in a row as ``patience`` says; an interrupt keeps the last whole one. Returns
-    the state and the loss after each step. Sweeps lower the loss with its ridge (two values each): the loss alone may rise on the way."""
+    """Steps until the objective falls by less than a share ``tol``, so many times in a row as
+    ``patience`` says; an interrupt keeps the last whole one. Returns the state and the loss after
+    each step. Sweeps lower the loss with its ridge (two values each): the loss alone may rise on
+    the way."""
     trace = resumed_trace("loss", (list(state.losses), [0.0] * len(state.losses)))
     trace.reason = StopReason.MAX_ITER
     try:
@@ -78,9 +83,11 @@ def descend(
 
 @dataclass(eq=False, repr=False)
 class GloVe(WordModel):
-    """Word vectors from logarithms of co-occurrence counts, by alternating least squares or AdaGrad.
+    """Word vectors from logarithms of co-occurrence counts, by alternating least squares or
+    AdaGrad.
 
-    min sum over N > 0 of f(N) (log N - <zeta_w, z_v> - b_w - c_v)^2, f(N) = min(1, (N / n_max)^power); the vectors are zeta + z.
+    min sum over N > 0 of f(N) (log N - <zeta_w, z_v> - b_w - c_v)^2, f(N) = min(1, (N /
+    n_max)^power); the vectors are zeta + z.
 
     Parameters
     ----------
@@ -91,33 +98,39 @@ class GloVe(WordModel):
     n_max, power : float
         Of the weights f; pairs that occur n_max times or more weigh 1.
     l2 : float
-        The ridge of ALS, times the root of the number of a word's pairs: small, for uniqueness and for rare words. AdaGrad has none. Of 0.03, 0.1
-        and 0.3, 0.1 had the best scores of word similarity on three texts of 2 to 3 M words.
+        The ridge of ALS, times the root of the number of a word's pairs: small, for uniqueness and
+        for rare words. AdaGrad has none. Of 0.03, 0.1 and 0.3, 0.1 had the best scores of word
+        similarity on three texts of 2 to 3 M words.
     max_iter : int or None
         Most sweeps (None: 10) or epochs (None: 15).
     tol : float
-        Stop when the loss (of ALS: with its ridge) falls by less than this share in a sweep, or in three epochs in a row.
+        Stop when the loss (of ALS: with its ridge) falls by less than this share in a sweep, or in
+        three epochs in a row.
     learning_rate : float
         Of AdaGrad.
     add_context : bool
         Hand out zeta + z (as GloVe does), or zeta alone.
     window, weighting
-        Of the co-occurrences, as for ``eckart.cooccurrence``. None: 10 and "harmonic" for sentences; where no list has an item twice (sets: baskets, what a
-        person rated) the whole list, "flat".
+        Of the co-occurrences, as for ``eckart.cooccurrence``. None: 10 and "harmonic" for
+        sentences; where no list has an item twice (sets: baskets, what a person rated) the whole
+        list, "flat".
     min_count, max_words, tokenizer, lowercase, numbers, min_length
         Of the vocabulary, as for ``eckart.sequences``.
     checkpoint : path
-        File in which the state is kept after sweeps or epochs; the same fit resumes from it after a crash, with the same bits.
+        File in which the state is kept after sweeps or epochs; the same fit resumes from it after a
+        crash, with the same bits.
     random_state, engine, n_threads, verbose
-        Seed; "auto", "cpu", "plain" or another engine; most threads (results do not depend on them, for both solvers); progress bars.
+        Seed; "auto", "cpu", "plain" or another engine; most threads (results do not depend on them,
+        for both solvers); progress bars.
 
     Attributes
     ----------
     vectors_, components_ : the words with their vectors; the vectors alone, n x k (float32)
-    n_iter_, loss_ : sweeps or epochs; the mean of f d^2 over the pairs
-    fit_, certificate_ : ``Embedding`` with vectors zeta, context z and biases; certificate, trace of the loss, plan
+    n_iter_, loss_ : sweeps or epochs; the mean of f d^2 over the pairs fit_, certificate_ :
+    ``Embedding`` with vectors zeta, context z and biases; certificate, trace of the loss, plan
 
-    ``fit`` takes text, lists of items, ``Sequences``, or co-occurrences (``Counts`` or a square SciPy matrix).
+    ``fit`` takes text, lists of items, ``Sequences``, or co-occurrences (``Counts`` or a square
+    SciPy matrix).
 
     Examples
     --------
@@ -128,7 +141,8 @@ class GloVe(WordModel):
 
     References
     ----------
-    J. Pennington, R. Socher, C. D. Manning, "GloVe: global vectors for word representation", EMNLP (2014).
+    J. Pennington, R. Socher, C. D. Manning, "GloVe: global vectors for word representation", EMNLP
+    (2014).
     """
 
     _: KW_ONLY
@@ -140,7 +154,9 @@ class GloVe(WordModel):
     tol: float = param(1e-4, number(0))
     learning_rate: float = param(0.05, number(0, above=True))
     add_context: bool = param(True, flag())
-    weighting: Literal["harmonic", "flat", "linear"] | None = param(None, optional(one_of(*WEIGHTINGS)))
+    weighting: Literal["harmonic", "flat", "linear"] | None = param(
+        None, optional(one_of(*WEIGHTINGS))
+    )
     checkpoint: Any = param(None, file_name())
 
     @fitted
@@ -157,7 +173,10 @@ class GloVe(WordModel):
         """Fit to text, lists of items, ``Sequences`` or co-occurrences."""
         self._check()
         if is_collection(X) and self.solver == "adagrad":
-            raise InputError("solver='adagrad' came with a Dask collection and walks through all pairs in turn, in one place; use solver='als'")
+            raise InputError(
+                "solver='adagrad' came with a Dask collection and walks through all "
+                "pairs in turn, in one place; use solver='als'"
+            )
         engine, k, source = self._engine_for(X), int(self.n_components), source_of(self, X)
         pairs = pairs_of(self, source, engine)
         require_room("n_components", k, 2.0 * len(pairs.words) * k, 4)
@@ -169,9 +188,21 @@ class GloVe(WordModel):
         with resumes as (memory, rng), engine.at_work(), progress(bool(self.verbose)) as watch:
             kept = memory.last()
             state = way.start(problem, k, engine, rng) if kept is None else way.unpack(kept, engine)
-            how: dict[str, Any] = {"max_iter": limit, "tol": float(self.tol), "memory": memory, "watch": watch}
+            how: dict[str, Any] = {
+                "max_iter": limit,
+                "tol": float(self.tol),
+                "memory": memory,
+                "watch": watch,
+            }
             step = way.stepper(problem, state, engine, float(self.learning_rate))
-            state, trace = descend(state, step, patience=way.PATIENCE, name=way.NAME, pack=lambda s: way.pack(s, engine), **how)
+            state, trace = descend(
+                state,
+                step,
+                patience=way.PATIENCE,
+                name=way.NAME,
+                pack=lambda s: way.pack(s, engine),
+                **how,
+            )
             u, v, b, c = way.parts(state, engine)
             factors = Embedding(u, v, b, c, pairs.counts, pairs.words)
             objective = list(getattr(state, "objective", []))

@@ -1,8 +1,9 @@
 """GloVe by AdaGrad, entry by entry, as its authors do it.
 
-Words are dealt to classes, and the entries to blocks by the classes of their two words. Blocks that share no word run at the same time (Gemulla et al.
-2011), so threads need no locks, lose no update, and change no bit. The entries of a block stand in a random order; the rounds of blocks come in a new
-one every epoch.
+Words are dealt to classes, and the entries to blocks by the classes of their two words. Blocks that
+share no word run at the same time (Gemulla et al. 2011), so threads need no locks, lose no update,
+and change no bit. The entries of a block stand in a random order; the rounds of blocks come in a
+new one every epoch.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ from eckart.engines.protocol import GloveTable, Tall
 
 NAME, METHOD = "AdaGrad epochs", "AdaGrad, blocks without a common word in parallel"
 PATIENCE = 3
-"""Epochs without a gain after which it stops. Biases are learned first, and vectors begin near a saddle: the loss stands still or rises before they grow."""
+"""Epochs without a gain after which it stops. Biases are learned first, and vectors begin near a
+saddle: the loss stands still or rises before they grow."""
 
 
 class AdaState(NamedTuple):
-    """[vector, bias, G, 1 / sqrt(G)] of words and contexts after whole epochs, the loss after each, and the seed of all random choices."""
+    """[vector, bias, G, 1 / sqrt(G)] of words and contexts after whole epochs, the loss after each,
+    and the seed of all random choices."""
 
     own: Tall
     other: Tall
@@ -42,7 +45,9 @@ def start(p: GloveProblem, k: int, engine: Any, rng: np.random.Generator) -> Ada
     return AdaState(table(), table(), [], seed)
 
 
-def stepper(p: GloveProblem, s: AdaState, engine: Any, rate: float) -> Callable[[AdaState], AdaState]:
+def stepper(
+    p: GloveProblem, s: AdaState, engine: Any, rate: float
+) -> Callable[[AdaState], AdaState]:
     """The step of an epoch over entries that are dealt to blocks once."""
     table = engine.glove_table(p.x, s.seed)
     return lambda state: epoch(p, table, state, rate, engine)
@@ -52,14 +57,18 @@ def epoch(p: GloveProblem, table: GloveTable, s: AdaState, rate: float, engine: 
     """One step for each entry; the state that came stays as it was."""
     order = np.random.default_rng([s.seed, len(s.losses)]).permutation(table.strata)
     own, other = engine.glove_step(table, s.own, s.other, rate, order)
-    return AdaState(own, other, [*s.losses, p.loss(0.5 * engine.glove_loss(table, own, other))], s.seed)
+    return AdaState(
+        own, other, [*s.losses, p.loss(0.5 * engine.glove_loss(table, own, other))], s.seed
+    )
 
 
 def parts(s: AdaState, engine: Any) -> tuple[np.ndarray, ...]:
     """Vectors, contexts and their biases."""
     k = s.own.shape[1] // 3 - 1
     own, other = engine.get(s.own), engine.get(s.other)
-    return tuple(np.ascontiguousarray(part) for part in (own[:, :k], other[:, :k], own[:, k], other[:, k]))
+    return tuple(
+        np.ascontiguousarray(part) for part in (own[:, :k], other[:, :k], own[:, k], other[:, k])
+    )
 
 
 def pack(s: AdaState, engine: Any) -> dict[str, np.ndarray]:
@@ -69,4 +78,6 @@ def pack(s: AdaState, engine: Any) -> dict[str, np.ndarray]:
 
 
 def unpack(a: dict[str, np.ndarray], engine: Any) -> AdaState:
-    return AdaState(engine.take(a["own"]), engine.take(a["other"]), a["losses"].tolist(), int(a["seed"][0]))
+    return AdaState(
+        engine.take(a["own"]), engine.take(a["other"]), a["losses"].tolist(), int(a["seed"][0])
+    )

@@ -1,13 +1,18 @@
-"""GloVe by weighted alternating least squares: it is completion of the matrix log N, whose unseen entries are unknown.
+"""GloVe by weighted alternating least squares: it is completion of the matrix log N, whose unseen
+entries are unknown.
 
 With the contexts fixed, every word is a small weighted ridge problem with its bias,
 
-    min over (zeta_w, b_w) of 1/2 sum_v f(N_wv) (log N_wv - c_v - b_w - <zeta_w, z_v>)^2 + 1/2 l2 sqrt(n_w) ||zeta_w||^2,
+    min over (zeta_w, b_w) of 1/2 sum_v f(N_wv) (log N_wv - c_v - b_w - <zeta_w, z_v>)^2 + 1/2 l2
+    sqrt(n_w) ||zeta_w||^2,
 
-n_w being the pairs of the word, solved exactly by ``engine.ridge_rows``; then the same for the contexts. So the objective falls at every half sweep, and there
-is no learning rate. The small ridge makes the solution unique and keeps rare words, which have fewer pairs than dimensions, from fitting noise.
+n_w being the pairs of the word, solved exactly by ``engine.ridge_rows``; then the same for the
+contexts. So the objective falls at every half sweep, and there is no learning rate. The small ridge
+makes the solution unique and keeps rare words, which have fewer pairs than dimensions, from fitting
+noise.
 
-The start spans a randomized range of D^-1/2 R D^-1/2, R being log N less plain biases and D the numbers of pairs.
+The start spans a randomized range of D^-1/2 R D^-1/2, R being log N less plain biases and D the
+numbers of pairs.
 """
 
 from __future__ import annotations
@@ -29,7 +34,8 @@ PATIENCE = 1
 
 
 class AlsState(NamedTuple):
-    """Factors and biases after whole sweeps, the loss after each, and the objective after each half sweep."""
+    """Factors and biases after whole sweeps, the loss after each, and the objective after each half
+    sweep."""
 
     left: Tall
     right: Tall
@@ -46,7 +52,9 @@ def start(p: GloveProblem, k: int, engine: Any, rng: np.random.Generator) -> Als
     for _ in range(BIAS_ROUNDS):
         bias = engine.bias_rows(p.x, p.rule, context_bias)
         context_bias = engine.bias_rows(p.x.T, p.rule, bias)
-    rows, columns = ((np.maximum(x.counts, 1.0) ** -0.5).astype(dtype)[:, None] for x in (p.x, p.x.T))
+    rows, columns = (
+        (np.maximum(x.counts, 1.0) ** -0.5).astype(dtype)[:, None] for x in (p.x, p.x.T)
+    )
 
     def times(x: Placed, v: np.ndarray, own: Tall, other: Tall) -> np.ndarray:
         return engine.get(engine.offset_times(x, engine.take(v), 0.0, own, other))[:, : v.shape[1]]
@@ -62,10 +70,14 @@ def start(p: GloveProblem, k: int, engine: Any, rng: np.random.Generator) -> Als
     size = float(np.sqrt(np.mean(np.square(block, dtype=np.float64)))) if got else 0.0
     if size > 0:
         right[:, :got] = block * dtype.type(0.3 / size)
-    return AlsState(engine.take(np.zeros((n, k), dtype)), engine.take(right), bias, context_bias, [], [])
+    return AlsState(
+        engine.take(np.zeros((n, k), dtype)), engine.take(right), bias, context_bias, [], []
+    )
 
 
-def stepper(p: GloveProblem, s: AlsState, engine: Any, rate: float) -> Callable[[AlsState], AlsState]:
+def stepper(
+    p: GloveProblem, s: AlsState, engine: Any, rate: float
+) -> Callable[[AlsState], AlsState]:
     """The step of a sweep; it has no rate."""
     return lambda state: sweep(p, state, engine)
 
@@ -79,7 +91,9 @@ def sweep(p: GloveProblem, s: AlsState, engine: Any) -> AlsState:
     other = engine.ridge_rows(xt, rows.left, rule, offset=rows.bias)
     data = other.value - penalty(engine, xt, rule, other.left, other.bias)
     objective = [*s.objective, first, other.value + own]
-    return AlsState(rows.left, other.left, rows.bias, other.bias, [*s.losses, p.loss(data)], objective)
+    return AlsState(
+        rows.left, other.left, rows.bias, other.bias, [*s.losses, p.loss(data)], objective
+    )
 
 
 def penalty(engine: Any, x: Placed, rule: RidgeRule, u: Tall, b: Tall) -> float:

@@ -1,4 +1,5 @@
-"""Lists of items to numbers: words that are found already, products of baskets, steps of sessions and of walks."""
+"""Lists of items to numbers: words that are found already, products of baskets, steps of sessions
+and of walks."""
 
 from __future__ import annotations
 
@@ -19,15 +20,20 @@ BATCH_ITEMS = 2**18
 
 
 def look(source: Any) -> tuple[Iterator[Any] | None, Any]:
-    """The rows of a source of lists (None where it holds text), and the source, whole again where it is an iterator.
+    """The rows of a source of lists (None where it holds text), and the source, whole again where
+    it is an iterator.
 
     >>> list(look([["a", "b"], ["c"]])[0])
     [['a', 'b'], ['c']]
     >>> look(["a text", "another"])
     (None, ['a text', 'another'])
     """
-    plain = isinstance(source, (str, bytes, os.PathLike, Documents)) or not isinstance(source, Iterable)
-    if plain or is_arrow(source) or is_frame(source) or getattr(source, "ndim", 1) == 0:  # an array without dimensions has nothing to go through
+    plain = isinstance(source, (str, bytes, os.PathLike, Documents)) or not isinstance(
+        source, Iterable
+    )
+    if (
+        plain or is_arrow(source) or is_frame(source) or getattr(source, "ndim", 1) == 0
+    ):  # an array without dimensions has nothing to go through
         return None, source
     if isinstance(source, Iterator):
         head = list(islice(source, 1))
@@ -43,7 +49,8 @@ def _is_row(row: Any) -> bool:
 
 
 class Numbers:
-    """Items numbered in the order in which they came: all texts, or all integers. A set is taken in the order of its items.
+    """Items numbered in the order in which they came: all texts, or all integers. A set is taken in
+    the order of its items.
 
     >>> numbers = Numbers()
     >>> [(ids.tolist(), lengths.tolist()) for ids, lengths in numbers.batches(iter([["tea", "milk"], [], ["milk"]]))]
@@ -94,7 +101,9 @@ class Numbers:
                 raise _refused(item, row)
             if self._kind not in (None, kind):
                 raise InputTypeError(
-                    f"item {item!r} of list {row} is {'a text' if kind is str else 'a number'}, others are not; wanted all texts or all integers"
+                    f"item {item!r} of list {row} is "
+                    f"{'a text' if kind is str else 'a number'}, others are not; wanted "
+                    "all texts or all integers"
                 )
             self._kind = kind
 
@@ -105,9 +114,14 @@ def _items(row: Any, i: int) -> list[Any]:
             raise InputTypeError(f"list {i} is an array of {row.ndim} dimensions, wanted one")
         return row.tolist()
     if isinstance(row, (set, frozenset)):
-        return sorted(row, key=lambda item: (str(type(item)), item) if isinstance(item, (str, int)) else ("", 0))
+        return sorted(
+            row,
+            key=lambda item: (str(type(item)), item) if isinstance(item, (str, int)) else ("", 0),
+        )
     if not _is_row(row):
-        raise InputTypeError(f"list {i} is a {type(row).__name__} ({str(row)[:30]!r}), wanted a list of items")
+        raise InputTypeError(
+            f"list {i} is a {type(row).__name__} ({str(row)[:30]!r}), wanted a list of items"
+        )
     return list(row)
 
 
@@ -121,5 +135,6 @@ def _hashable(item: Any) -> bool:
 
 def _refused(item: Any, row: int) -> InputTypeError:
     return InputTypeError(
-        f"list {row} holds {str(item)[:40]!r} ({type(item).__name__}), wanted texts (str) or integers; name other things by one of these"
+        f"list {row} holds {str(item)[:40]!r} ({type(item).__name__}), wanted texts "
+        "(str) or integers; name other things by one of these"
     )

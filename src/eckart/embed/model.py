@@ -1,4 +1,5 @@
-"""What all word models share: text or items in, a table of vectors out, and means of vectors for new texts."""
+"""What all word models share: text or items in, a table of vectors out, and means of vectors for
+new texts."""
 
 from __future__ import annotations
 
@@ -26,13 +27,15 @@ from eckart.io.text.vocabulary import corpus
 from eckart.parameters import check, flag, optional, param, whole
 
 LONGEST = 1000
-"""Items of a list that stand beside one of them, at most: pairs grow with the square of a list, and of longer ones a thousand say enough."""
+"""Items of a list that stand beside one of them, at most: pairs grow with the square of a list, and
+of longer ones a thousand say enough."""
 
 
 @dataclass(eq=False, repr=False)
 class WordModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
-    """An estimator whose factors are an ``Embedding``, with the parameters that all word models share: those of ``eckart.sequences`` among them;
-    ``fit_.plan["words"]`` keeps the rule by which text became words."""
+    """An estimator whose factors are an ``Embedding``, with the parameters that all word models
+    share: those of ``eckart.sequences`` among them; ``fit_.plan["words"]`` keeps the rule by which
+    text became words."""
 
     usual_window: ClassVar[int] = 10
     n_components: int = param(100, whole(1))
@@ -62,7 +65,8 @@ class WordModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         return self._embedding().k
 
     def transform(self, X: Any) -> np.ndarray:
-        """The mean vector of the words of each text (or of the items of each list); unknown words are skipped, a text without a known one is zero."""
+        """The mean vector of the words of each text (or of the items of each list); unknown words
+        are skipped, a text without a known one is zero."""
         check_is_fitted(self)
         f = self._embedding()
         counts = self._bags(X, f)
@@ -76,13 +80,19 @@ class WordModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         check(self)
 
     def _window(self, s: Sequences | None) -> tuple[int, bool, str]:
-        """The window, whether it is a whole list, and why; None: sentences that were not looked at."""
+        """The window, whether it is a whole list, and why; None: sentences that were not looked
+        at."""
         if self.window is not None:
             return int(self.window), False, "asked for"
         if s is None or not are_sets(s):
             return self.usual_window, False, "sentences, whose order counts"
         longest = int(np.clip(np.diff(s.pointers).max(), 1, LONGEST))
-        return longest, True, "no list has an item twice: they are sets, so the window is the list and all pairs count alike"
+        return (
+            longest,
+            True,
+            "no list has an item twice: they are sets, so the window is the list and "
+            "all pairs count alike",
+        )
 
     def _window_plan(self, source: Any) -> dict[str, Any]:
         """For the plan of a fit to sentences."""
@@ -95,7 +105,8 @@ class WordModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         return pair_rule(window, self.weighting or ("flat" if sets else "harmonic"))  # type: ignore[attr-defined]
 
     def _settled(self, s: Sequences) -> dict[str, Any]:
-        """Parameters that follow the text, as they are for this one: a part of it is then fitted like the whole."""
+        """Parameters that follow the text, as they are for this one: a part of it is then fitted
+        like the whole."""
         return {"window": self._window(s)[0]}
 
     def _final(self, f: Embedding) -> np.ndarray:
@@ -109,7 +120,9 @@ class WordModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         """The door: sentences of anything that ``eckart.sequences`` takes."""
         if is_collection(X):
             raise InputTypeError(
-                f"X is a {type(X).__name__} of Dask, and {type(self).__name__} walks through sentences that are in one place; use PMI or GloVe, which count "
+                f"X is a {type(X).__name__} of Dask, and {type(self).__name__} walks "
+                "through sentences that are in one place; use PMI or GloVe, which "
+                "count "
                 "where the partitions are, or give list(X)"
             )
         return Sequences.of(X, **self._word_options)
@@ -117,11 +130,21 @@ class WordModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     @property
     def _word_options(self) -> dict[str, Any]:
         """What ``eckart.sequences`` is asked for."""
-        names = ("min_count", "max_words", "tokenizer", "lowercase", "numbers", "min_length", "n_threads", "verbose")
+        names = (
+            "min_count",
+            "max_words",
+            "tokenizer",
+            "lowercase",
+            "numbers",
+            "min_length",
+            "n_threads",
+            "verbose",
+        )
         return {name: getattr(self, name) for name in names}
 
     def _engine_for(self, X: Any) -> Any:
-        """The engine that was asked for; of a Dask collection that of its cluster, where none was."""
+        """The engine that was asked for; of a Dask collection that of its cluster, where none
+        was."""
         if is_collection(X) and self.engine == "auto":
             return engine_named("dask", self.n_threads, type(self).__name__)
         return self._engine()
@@ -133,7 +156,9 @@ class WordModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
             rule = self.fit_.plan["words"]
             own = callable(self.tokenizer) and rule.get("function")
             options = {"tokenizer": self.tokenizer} if own else Tokenizer.from_dict(rule).to_dict()
-            return corpus(source, vocabulary=f.columns.tolist(), n_threads=self.n_threads, **options).to_scipy()
+            return corpus(
+                source, vocabulary=f.columns.tolist(), n_threads=self.n_threads, **options
+            ).to_scipy()
         lists = [tidy(list(row)) for row in rows]
         lengths = np.array([len(items) for items in lists], np.int64)
         labels = Labels(f.columns, f.n, "word")

@@ -1,12 +1,16 @@
 """Nearest vectors and analogies: exact searches by cosine over unit vectors, in blocks.
 
-With unit rows u_w, the neighbours of a vector q are the words of the largest cosines <u_w, q> / |q|. An analogy "a is to b as c is to ?" is answered by
-the word x outside the question with the largest
+With unit rows u_w, the neighbours of a vector q are the words of the largest cosines <u_w, q> /
+|q|. An analogy "a is to b as c is to ?" is answered by the word x outside the question with the
+largest
 
-    add        cos(u_x, u_b - u_a + u_c)                                   3CosAdd, Mikolov et al. 2013
-    multiply   s(x, b) s(x, c) / (s(x, a) + 0.001), s = (1 + cos) / 2      3CosMul, Levy and Goldberg 2014
+    add        cos(u_x, u_b - u_a + u_c)                                   3CosAdd, Mikolov et al.
+    2013
+    multiply   s(x, b) s(x, c) / (s(x, a) + 0.001), s = (1 + cos) / 2      3CosMul, Levy and
+    Goldberg 2014
 
-Ties go to the word that stands first. A vector of zeros has no direction: its cosines count as 0, and it has no neighbours.
+Ties go to the word that stands first. A vector of zeros has no direction: its cosines count as 0,
+and it has no neighbours.
 """
 
 from __future__ import annotations
@@ -26,7 +30,8 @@ BLOCK_SCORES = 2**24
 
 @dataclass(frozen=True, eq=False)
 class Neighbours:
-    """The n best words for each of several queries: words, scores and positions (queries x n, best first; None, -inf and -1 where there are fewer).
+    """The n best words for each of several queries: words, scores and positions (queries x n, best
+    first; None, -inf and -1 where there are fewer).
 
     Each item is the list of one query.
 
@@ -75,7 +80,8 @@ def nearest(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Positions and cosines of the n rows of ``unit`` nearest to each of the unit-length queries.
 
-    ``own`` is a position for each query that is left out of its list (-1 for none), ``kept`` tells which rows may be found at all.
+    ``own`` is a position for each query that is left out of its list (-1 for none), ``kept`` tells
+    which rows may be found at all.
 
     >>> nearest(np.eye(3, dtype=np.float32), np.array([[0.6, 0.8, 0.0]], np.float32), 2)[0].tolist()
     [[1, 0]]
@@ -109,7 +115,8 @@ def nearest(
 def answers(
     unit: np.ndarray, questions: np.ndarray, n: int, method: str, kept: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Positions and scores of the n best answers to questions (rows a, b, c of positions); the words of a question never answer it.
+    """Positions and scores of the n best answers to questions (rows a, b, c of positions); the
+    words of a question never answer it.
 
     >>> unit = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0]])
     >>> answers(unit, np.array([[0, 1, 2]]), 1, "add")[0].tolist()
@@ -117,7 +124,10 @@ def answers(
     """
     m = len(unit)
     n = min(n, m)
-    best, scores = np.full((len(questions), n), -1), np.full((len(questions), n), -np.inf, unit.dtype)
+    best, scores = (
+        np.full((len(questions), n), -1),
+        np.full((len(questions), n), -np.inf, unit.dtype),
+    )
     step = max(1, BLOCK_SCORES // m)
     for first in range(0, len(questions), step):
         block = analogy_scores(unit, questions[first : first + step], method)
@@ -130,7 +140,8 @@ def answers(
 
 
 def _largest(row: np.ndarray, n: int) -> np.ndarray:
-    """Positions of the n largest finite numbers, in falling order; the lower position first among equals."""
+    """Positions of the n largest finite numbers, in falling order; the lower position first among
+    equals."""
     least = np.partition(row, len(row) - n)[len(row) - n]
     at = np.flatnonzero((row >= least) & (row > -np.inf))
     return at[np.argsort(-row[at], kind="stable")[:n]]

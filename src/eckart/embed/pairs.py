@@ -1,4 +1,5 @@
-"""The door of models that learn from co-occurrence: text, items, sequences, or counts that are there already."""
+"""The door of models that learn from co-occurrence: text, items, sequences, or counts that are
+there already."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ from eckart.trace import progress
 
 
 class Pairs(NamedTuple):
-    """Co-occurrences n x n with their words, how often each word was seen (None: not known), and how text became words."""
+    """Co-occurrences n x n with their words, how often each word was seen (None: not known), and
+    how text became words."""
 
     n: Counts
     words: np.ndarray
@@ -28,7 +30,8 @@ class Pairs(NamedTuple):
 
 
 def source_of(model: Any, X: Any) -> Counts | Sequences | Pairs:
-    """Counts as they are (also a SciPy sparse matrix), sentences with the words that the model asks for, or the pairs of a Dask collection of them."""
+    """Counts as they are (also a SciPy sparse matrix), sentences with the words that the model asks
+    for, or the pairs of a Dask collection of them."""
     if hasattr(X, "tocsr"):
         X = Counts.from_scipy(X)
     if is_collection(X):
@@ -66,28 +69,35 @@ def pairs_of_fit(model: Any, X: Any, engine: Any, words: Any) -> Pairs:
     """The same for a certificate, of the ``words`` that the model was fitted to."""
     pairs = pairs_of(model, X, engine)
     if list(pairs.words) != list(words):
-        raise InputError("X has other words than the model, wanted the data that the model was fitted to")
+        raise InputError(
+            "X has other words than the model, wanted the data that the model was fitted to"
+        )
     return pairs
 
 
 def checked(x: Counts) -> Counts:
-    """Refuse what cannot be counts of pairs: not square, other words in rows than in columns, negative or not finite, nothing at all."""
+    """Refuse what cannot be counts of pairs: not square, other words in rows than in columns,
+    negative or not finite, nothing at all."""
     if x.shape[0] != x.shape[1]:
         raise InputError(
-            f"co-occurrences of shape {x.shape} came, wanted words x words; make them with eckart.cooccurrence"
+            f"co-occurrences of shape {x.shape} came, wanted words x words; make them "
+            "with eckart.cooccurrence"
         )
     if x.rows is not None and x.columns is not None and list(x.rows) != list(x.columns):
         raise InputError(
-            "rows and columns of the co-occurrences have other names, wanted the same words in the same order"
+            "rows and columns of the co-occurrences have other names, wanted the same "
+            "words in the same order"
         )
     bad = np.flatnonzero(~(np.isfinite(x.data) & (x.data >= 0)))
     if len(bad):
         row = int(np.searchsorted(x.indptr, bad[0], side="right")) - 1
         raise InputError(
-            f"co-occurrences hold {x.data[bad[0]]} at row {row}, column {x.indices[bad[0]]}, wanted finite counts >= 0"
+            f"co-occurrences hold {x.data[bad[0]]} at row {row}, column "
+            f"{x.indices[bad[0]]}, wanted finite counts >= 0"
         )
     if not (x.data > 0).any():
         raise InputError(
-            "no two words stand near each other, wanted at least one pair; widen window or lower min_count"
+            "no two words stand near each other, wanted at least one pair; widen window "
+            "or lower min_count"
         )
     return x

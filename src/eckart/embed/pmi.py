@@ -2,14 +2,18 @@
 
     M_wv = log( p(w, v) / (p(w) p_a(v)) ) - log shift,      p_a(v) proportional to (sum_w N_wv)^a
 
-from co-occurrences N. A word stands near another more often than chance where M > 0. ``"positive"`` keeps these entries only, ``"pmi"`` keeps every pair that
-was seen; pairs that were not are 0 in both, so that M is sparse. Skip-gram with r negative samples has PMI - log r as its optimum (Levy and Goldberg 2014):
-that is ``shift=r``. A smoothed context distribution (a = 0.75) keeps rare words from being everyone's best neighbour.
+from co-occurrences N. A word stands near another more often than chance where M > 0. ``"positive"``
+keeps these entries only, ``"pmi"`` keeps every pair that was seen; pairs that were not are 0 in
+both, so that M is sparse. Skip-gram with r negative samples has PMI - log r as its optimum (Levy
+and Goldberg 2014): that is ``shift=r``. A smoothed context distribution (a = 0.75) keeps rare words
+from being everyone's best neighbour.
 
-The vectors come from the truncated SVD M ~ U S V^T, the best approximation of rank k: zeta = U S^p and z = V S^(1 - p). M meets products with thin blocks
-only (``eckart.reduce``), and is never made dense. The certificate is that of the SVD: no other k directions capture more.
+The vectors come from the truncated SVD M ~ U S V^T, the best approximation of rank k: zeta = U S^p
+and z = V S^(1 - p). M meets products with thin blocks only (``eckart.reduce``), and is never made
+dense. The certificate is that of the SVD: no other k directions capture more.
 
-References: Church and Hanks (1990); Levy, Goldberg, Dagan (2015), Improving distributional similarity with lessons learned from word embeddings.
+References: Church and Hanks (1990); Levy, Goldberg, Dagan (2015), Improving distributional
+similarity with lessons learned from word embeddings.
 """
 
 from __future__ import annotations
@@ -41,7 +45,8 @@ from eckart.trace import Watcher, progress, silent
 
 KINDS = ("positive", "pmi")
 SHOWN = ("engine", "tokenizer", "add_context")
-"""Parameters without a part in the state: what text is cut by is seen in its words, what is handed out is decided at the end."""
+"""Parameters without a part in the state: what text is cut by is seen in its words, what is handed
+out is decided at the end."""
 
 
 def pmi_matrix(
@@ -54,7 +59,8 @@ def pmi_matrix(
     engine: Any = "auto",
     n_threads: int | None = None,
 ) -> Counts:
-    """M of co-occurrences, sparse. Entries that are 0 (or, for ``"positive"``, below) are not stored.
+    """M of co-occurrences, sparse. Entries that are 0 (or, for ``"positive"``, below) are not
+    stored.
 
     >>> from scipy import sparse
     >>> m = pmi_matrix(Counts.from_scipy(sparse.csr_array([[0.0, 3.0], [3.0, 2.0]])), smoothing=1.0)
@@ -64,7 +70,14 @@ def pmi_matrix(
     engine = engine_named(engine, n_threads)
     rule = PmiRule(float(smoothing), float(shift), kind == "positive")
     m = engine.mutual_information(engine.put(x), rule, np.dtype(dtype))
-    return Counts(np.concatenate([[0], np.cumsum(m.lengths)]), m.indices, m.data, x.shape[0], x.rows, x.columns)
+    return Counts(
+        np.concatenate([[0], np.cumsum(m.lengths)]),
+        m.indices,
+        m.data,
+        x.shape[0],
+        x.rows,
+        x.columns,
+    )
 
 
 def solve(
@@ -85,7 +98,9 @@ def solve(
     size = np.sqrt(basis.scatter)
     rank = size > size.max(initial=0.0) * 1e-6
     power = np.where(rank, np.where(rank, size, 1.0) ** (exponent - 1.0), 0.0)
-    vectors = engine.get(engine.times(m, np.ascontiguousarray(basis.components.T * power.astype(m.dtype)), None))
+    vectors = engine.get(
+        engine.times(m, np.ascontiguousarray(basis.components.T * power.astype(m.dtype)), None)
+    )
     context = basis.components.T * np.where(rank, size ** (1.0 - exponent), 0.0).astype(m.dtype)
     return vectors.astype(m.dtype, copy=False), np.ascontiguousarray(context, m.dtype), fit
 
@@ -100,7 +115,8 @@ USUAL = 100
 class PMI(WordModel):
     """Word vectors by the truncated SVD of pointwise mutual information.
 
-    M_wv = log(p(w, v) / (p(w) p_a(v))) - log shift over the pairs that were seen (the positive ones, by default), M ~ U S V^T of rank k, vectors U S^p.
+    M_wv = log(p(w, v) / (p(w) p_a(v))) - log shift over the pairs that were seen (the positive
+    ones, by default), M ~ U S V^T of rank k, vectors U S^p.
 
     Parameters
     ----------
@@ -109,7 +125,8 @@ class PMI(WordModel):
     kind : "positive" or "pmi"
         Keep positive entries only, or all pairs that were seen.
     shift : float
-        r: log r is subtracted, the optimum of skip-gram with r negative samples. 1 subtracts nothing.
+        r: log r is subtracted, the optimum of skip-gram with r negative samples. 1 subtracts
+        nothing.
     smoothing : float
         a, the exponent of the context distribution; 1 is plain PMI.
     exponent : float
@@ -117,25 +134,29 @@ class PMI(WordModel):
     add_context : bool
         Hand out zeta + V S^p instead of zeta alone.
     window, weighting
-        Of the co-occurrences, as for ``eckart.cooccurrence``. None: 10 and "harmonic" for sentences; where no list has an item twice (sets: baskets, what a
-        person rated) the whole list, "flat".
+        Of the co-occurrences, as for ``eckart.cooccurrence``. None: 10 and "harmonic" for
+        sentences; where no list has an item twice (sets: baskets, what a person rated) the whole
+        list, "flat".
     min_count, max_words, tokenizer, lowercase, numbers, min_length
         Of the vocabulary, as for ``eckart.sequences``.
     tol : float
         The share of the captured energy that the SVD may miss.
     checkpoint : None or path
-        File in which the counted pairs and the state of the SVD are kept; the same fit resumes from it after a crash, with the same bits.
+        File in which the counted pairs and the state of the SVD are kept; the same fit resumes from
+        it after a crash, with the same bits.
     random_state, engine, n_threads, verbose
-        Seed of the SVD's start; "auto", "cpu", "plain" or another engine; most threads (results do not depend on them); progress bars.
+        Seed of the SVD's start; "auto", "cpu", "plain" or another engine; most threads (results do
+        not depend on them); progress bars.
 
     Attributes
     ----------
     vectors_, components_ : the words with their vectors; the vectors alone, n x k (float32)
-    singular_values_ : of M, the largest first
-    fit_, certificate_ : ``Embedding`` with vectors U S^p and context V S^(1 - p), certificate, trace, plan
+    singular_values_ : of M, the largest first fit_, certificate_ : ``Embedding`` with vectors U S^p
+    and context V S^(1 - p), certificate, trace, plan
 
-    ``fit`` takes text, lists of items, ``Sequences``, or co-occurrences (``Counts`` or a square SciPy matrix).
-    The certificate says that no other k directions capture more of M than these, up to a small share.
+    ``fit`` takes text, lists of items, ``Sequences``, or co-occurrences (``Counts`` or a square
+    SciPy matrix). The certificate says that no other k directions capture more of M than these, up
+    to a small share.
 
     Examples
     --------
@@ -146,7 +167,8 @@ class PMI(WordModel):
 
     References
     ----------
-    O. Levy, Y. Goldberg, I. Dagan, "Improving distributional similarity with lessons learned from word embeddings", TACL (2015).
+    O. Levy, Y. Goldberg, I. Dagan, "Improving distributional similarity with lessons learned from
+    word embeddings", TACL (2015).
     """
 
     n_components: int | None = param(None, optional(whole(1)))  # type: ignore[assignment]
@@ -155,7 +177,9 @@ class PMI(WordModel):
     shift: float = param(1.0, number(0, above=True))
     smoothing: float = param(0.75, number(0))
     exponent: float = param(0.5, number())
-    weighting: Literal["harmonic", "flat", "linear"] | None = param(None, optional(one_of(*WEIGHTINGS)))
+    weighting: Literal["harmonic", "flat", "linear"] | None = param(
+        None, optional(one_of(*WEIGHTINGS))
+    )
     tol: float = param(1e-6, number(0))
     checkpoint: Any = param(None, file_name())
 
@@ -171,13 +195,20 @@ class PMI(WordModel):
         n = source.n_columns if isinstance(source, Counts) else len(source.words)
         k = min(USUAL, n) if self.n_components is None else int(self.n_components)
         if k > n:
-            raise wrong("n_components", k, f"1 to {n} for {n} words", "lower it, or lower min_count")
+            raise wrong(
+                "n_components", k, f"1 to {n} for {n} words", "lower it, or lower min_count"
+            )
         file = Checkpoint.of_parts(self, lambda: contents_of(source), ignored=SHOWN)
         with resumed(file, self.random_state) as (memory, rng):
             pairs, within = self._counted(source, engine, memory)
             m = self._matrix(pairs, engine)
             with progress(bool(self.verbose)) as watch, engine.at_work():
-                how: dict[str, Any] = {"engine": engine, "rng": rng, "watch": watch, "memory": within}
+                how: dict[str, Any] = {
+                    "engine": engine,
+                    "rng": rng,
+                    "watch": watch,
+                    "memory": within,
+                }
                 vectors, context, svd = solve(m, k, float(self.exponent), float(self.tol), **how)
         factors = Embedding(vectors, context, counts=pairs.counts, columns=pairs.words)
         plan = plan_of(engine) | {
@@ -203,14 +234,25 @@ class PMI(WordModel):
         live = np.linalg.norm(components, axis=1) > 0.5  # beyond the rank there is nothing to say
         c = Covariance.by_products(engine, engine.put(m), False)
         basis = Basis(
-            c.mean, np.ascontiguousarray(components[live]), size[live] ** 2, c.total * c.weight, 0.0, c.weight, c.rows, False,
-            None, m.columns,
-        )  # fmt: skip
+            c.mean,
+            np.ascontiguousarray(components[live]),
+            size[live] ** 2,
+            c.total * c.weight,
+            0.0,
+            c.weight,
+            c.rows,
+            False,
+            None,
+            m.columns,
+        )
         with engine.at_work():
             return described(measured(c, basis, float(self.tol), np.random.default_rng(0)))
 
-    def _counted(self, source: Counts | Sequences | Pairs, engine: Any, memory: Memory) -> tuple[Pairs, Memory]:
-        """The pairs of the source, and the level of what follows: pairs that had to be counted are kept beside its state."""
+    def _counted(
+        self, source: Counts | Sequences | Pairs, engine: Any, memory: Memory
+    ) -> tuple[Pairs, Memory]:
+        """The pairs of the source, and the level of what follows: pairs that had to be counted are
+        kept beside its state."""
         if not isinstance(source, Sequences):
             return pairs_of(self, source), memory.inner(None)
         whole, words = (memory.last() or {}).get("whole"), source.words
@@ -240,4 +282,8 @@ def described(c: Certificate) -> Certificate:
     scatter = c.facts.get("captured variance", 0.0), c.facts.get("total variance", 0.0)
     share = scatter[0] / scatter[1] if scatter[1] > 0 else 1.0
     facts = {**c.facts, "share of the squares captured": share, "share in the tail": 1.0 - share}
-    return replace(c, problem="the best approximation of rank k of the PMI matrix: min ||M - U S V^T||", facts=facts)
+    return replace(
+        c,
+        problem="the best approximation of rank k of the PMI matrix: min ||M - U S V^T||",
+        facts=facts,
+    )

@@ -22,18 +22,20 @@ def read_vectors(
     dtype: Any = None,
     n_threads: int | None = None,
 ) -> Vectors:
-    """Vectors out of a file that word2vec, GloVe, fastText (.vec), gensim or ``Vectors.write`` wrote, or of a saved embedding model.
+    """Vectors out of a file that word2vec, GloVe, fastText (.vec), gensim or ``Vectors.write``
+    wrote, or of a saved embedding model.
 
-    A word that comes twice keeps its first vector, and a warning says so. A file that is not what its first line promises, a line of too few numbers and
-    a number that is not finite are refused, with the line.
+    A word that comes twice keeps its first vector, and a warning says so. A file that is not what
+    its first line promises, a line of too few numbers and a number that is not finite are refused,
+    with the line.
 
     Parameters
     ----------
-    path : the file, compressed (gzip) or not
-    format : "text", "glove", "binary" or "safetensors"; found out from the file unless said
-    limit : read so many words from the first on (usually the most frequent)
-    encoding, undecodable : of the words; what cannot be decoded is refused, or replaced by U+FFFD with undecodable="replace"
-    dtype : float32 or float64; float32 unless said, and as it is held in .safetensors
+    path : the file, compressed (gzip) or not format : "text", "glove", "binary" or "safetensors";
+    found out from the file unless said limit : read so many words from the first on (usually the
+    most frequent) encoding, undecodable : of the words; what cannot be decoded is refused, or
+    replaced by U+FFFD with undecodable="replace" dtype : float32 or float64; float32 unless said,
+    and as it is held in .safetensors
 
     >>> import tempfile, os
     >>> from eckart import Vectors
@@ -47,12 +49,15 @@ def read_vectors(
         model = load(path)
         if not hasattr(model, "vectors_"):
             raise InputTypeError(
-                f"{path} holds a {type(model).__name__}, wanted a model of embeddings or a file of vectors"
+                f"{path} holds a {type(model).__name__}, wanted a model of embeddings "
+                "or a file of vectors"
             )
         found = model.vectors_
         counts = None if found.counts is None else found.counts[:limit]
         return Vectors(
-            found.words[:limit], found.vectors[:limit].astype(dtype or found.vectors.dtype, copy=False), counts
+            found.words[:limit],
+            found.vectors[:limit].astype(dtype or found.vectors.dtype, copy=False),
+            counts,
         )
     return Vectors(
         *read_words(

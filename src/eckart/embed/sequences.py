@@ -1,10 +1,14 @@
-"""Text, baskets, sessions or walks as sequences of word numbers: what every embedding is learned from.
+"""Text, baskets, sessions or walks as sequences of word numbers: what every embedding is learned
+from.
 
-One pass. Words are numbered as they come (``eckart.io.text.tokens`` finds them on threads), their numbers are put aside in memory or, when there are many, in a
-temporary file. At the end the vocabulary is chosen, when all counts are known, and the numbers are changed to positions in it. Words outside of it are taken
-out of their sentence, so that windows close over them, as word2vec and GloVe have it.
+One pass. Words are numbered as they come (``eckart.io.text.tokens`` finds them on threads), their
+numbers are put aside in memory or, when there are many, in a temporary file. At the end the
+vocabulary is chosen, when all counts are known, and the numbers are changed to positions in it.
+Words outside of it are taken out of their sentence, so that windows close over them, as word2vec
+and GloVe have it.
 
-Words stand in the order of falling counts, equals in the order of the words themselves: the result depends on the text only, not on threads.
+Words stand in the order of falling counts, equals in the order of the words themselves: the result
+depends on the text only, not on threads.
 """
 
 from __future__ import annotations
@@ -29,15 +33,18 @@ from eckart.parameters import optional, whole
 from eckart.trace import Watcher, progress
 
 LISTS, PART = 10, 2**20
-"""Lists without a repetition that make a pattern: a few sentences, or one walk, may have none by chance. Items that are looked at together."""
+"""Lists without a repetition that make a pattern: a few sentences, or one walk, may have none by
+chance. Items that are looked at together."""
 
 
 @dataclass(frozen=True, eq=False)
 class Sequences:
-    """Sentence s is ``ids[pointers[s]:pointers[s + 1]]``, positions in ``words``; ``counts`` tells how often each word stands in all sentences.
+    """Sentence s is ``ids[pointers[s]:pointers[s + 1]]``, positions in ``words``; ``counts`` tells
+    how often each word stands in all sentences.
 
-    ``words_read`` is the number of words in the source, ``words_dropped`` how many of them are outside of the vocabulary, ``replaced`` how many characters
-    stand for bytes that were no text, ``rules`` how text was cut into words. ``ids`` may be memory-mapped.
+    ``words_read`` is the number of words in the source, ``words_dropped`` how many of them are
+    outside of the vocabulary, ``replaced`` how many characters stand for bytes that were no text,
+    ``rules`` how text was cut into words. ``ids`` may be memory-mapped.
 
     >>> s = Sequences.of([["milk", "bread"], ["bread", "tea", "bread"]], min_count=1)
     >>> s.words.tolist(), s.counts.tolist(), s.sentence(1)
@@ -101,18 +108,22 @@ def sequences(
 
     Parameters
     ----------
-    source : everything that ``eckart.corpus`` takes (each line, document or row of text is a sentence), or any iterable of lists of items: words,
-        products of a basket, steps of a session or of a walk, each a text or an integer. It is read once; an iterator will do. A pair is a list of two.
-    min_count : drop words that occur less often.
-    max_words : keep the most frequent words only.
-    tokenizer, lowercase, numbers, min_length : how text becomes words, as for ``eckart.corpus``, but numbers and single letters are kept. Lists of
+    source : everything that ``eckart.corpus`` takes (each line, document or row of text is a
+    sentence), or any iterable of lists of items: words,
+        products of a basket, steps of a session or of a walk, each a text or an integer. It is read
+        once; an iterator will do. A pair is a list of two.
+    min_count : drop words that occur less often. max_words : keep the most frequent words only.
+    tokenizer, lowercase, numbers, min_length : how text becomes words, as for ``eckart.corpus``,
+    but numbers and single letters are kept. Lists of
         items are taken as they are.
-    text, lines, encoding, delimiter, header, quotes, split : of files and tables, as for ``eckart.corpus``. Each line of a single text file is a sentence; in a
+    text, lines, encoding, delimiter, header, quotes, split : of files and tables, as for
+    ``eckart.corpus``. Each line of a single text file is a sentence; in a
         folder each file is one, unless ``lines=True``.
-    undecodable : ``"error"`` refuses bytes that are no text, ``"replace"`` puts U+FFFD, which ends a word, and counts them in ``replaced``.
-    cache : a folder, or the beginning of a file name, where the result is kept. A second call for the same files and options maps it into memory.
-    n_threads : most threads; the result does not depend on it. A ``tokenizer`` function runs in one.
-    verbose : show progress.
+    undecodable : ``"error"`` refuses bytes that are no text, ``"replace"`` puts U+FFFD, which ends
+    a word, and counts them in ``replaced``. cache : a folder, or the beginning of a file name,
+    where the result is kept. A second call for the same files and options maps it into memory.
+    n_threads : most threads; the result does not depend on it. A ``tokenizer`` function runs in
+    one. verbose : show progress.
 
     Returns
     -------
@@ -123,7 +134,10 @@ def sequences(
     (['be', 'to'], [1, 0, 1, 0, 0], [0, 4, 4, 5], 6)
     """
     rule = Tokenizer(lowercase, numbers, min_length, tokenizer)
-    for name, value, allowed in (("min_count", min_count, whole(1)), ("max_words", max_words, optional(whole(1)))):
+    for name, value, allowed in (
+        ("min_count", min_count, whole(1)),
+        ("max_words", max_words, optional(whole(1))),
+    ):
         if not allowed.fits(value):
             raise wrong(name, value, allowed.wanted)
     how = {
@@ -138,25 +152,36 @@ def sequences(
     }
     kept = None
     if cache is not None:
-        kept = Cache.of(cache, source, rule, {"min_count": min_count, "max_words": max_words, **how})
+        kept = Cache.of(
+            cache, source, rule, {"min_count": min_count, "max_words": max_words, **how}
+        )
         if (found := kept.load()) is not None:
             return Sequences(**found)
     with progress(verbose) as watch, Shelf() as shelf:
         rows, source = look(source)
-        read = _texts(source, rule, how, shelf, n_threads, watch) if rows is None else _items(rows, how, shelf, watch)
+        read = (
+            _texts(source, rule, how, shelf, n_threads, watch)
+            if rows is None
+            else _items(rows, how, shelf, watch)
+        )
         if not shelf.sentences:
             raise InputError("no sentence came, wanted at least one; the source is empty")
         table, words, counts = _vocabulary(read, min_count, max_words)
-        ids, pointers = shelf.renumbered(table, int(counts.sum()), None if kept is None else kept.folder)
+        ids, pointers = shelf.renumbered(
+            table, int(counts.sum()), None if kept is None else kept.folder
+        )
         dropped = int(read.counts.sum()) - len(ids)
-        out = Sequences(ids, pointers, words, counts, len(ids) + dropped, dropped, read.replaced, rule.to_dict())
+        out = Sequences(
+            ids, pointers, words, counts, len(ids) + dropped, dropped, read.replaced, rule.to_dict()
+        )
         if kept is not None:
             out = Sequences(**kept.save(vars(out)))
     return out
 
 
 def are_sets(s: Sequences) -> bool:
-    """Whether no list has an item twice: baskets, shelves, what a person rated. Order means nothing there. Text repeats its words within some sentences.
+    """Whether no list has an item twice: baskets, shelves, what a person rated. Order means nothing
+    there. Text repeats its words within some sentences.
 
     >>> are_sets(sequences([["tea", "milk"], ["milk", "bread", "tea"]] * 5, min_count=1)), are_sets(sequences(["to be or not to be"] * 10, min_count=1))
     (True, False)
@@ -166,7 +191,10 @@ def are_sets(s: Sequences) -> bool:
     at, pointers, n = 0, np.asarray(s.pointers, np.int64), len(s.words)
     while at < len(s):  # text ends this in its first part
         to = max(at + 1, int(np.searchsorted(pointers, pointers[at] + PART)) - 1)
-        pairs = np.repeat(np.arange(to - at, dtype=np.int64), np.diff(pointers[at : to + 1])) * n + s.ids[pointers[at] : pointers[to]]
+        pairs = (
+            np.repeat(np.arange(to - at, dtype=np.int64), np.diff(pointers[at : to + 1])) * n
+            + s.ids[pointers[at] : pointers[to]]
+        )
         if len(np.unique(pairs)) < len(pairs):
             return False
         at = to
@@ -174,7 +202,8 @@ def are_sets(s: Sequences) -> bool:
 
 
 def keep_probability(counts: np.ndarray, sample: float | None) -> np.ndarray:
-    """The chance that an occurrence of each word is kept when frequent words are thinned out, the rule of word2vec:
+    """The chance that an occurrence of each word is kept when frequent words are thinned out, the
+    rule of word2vec:
 
         min(1, sqrt(sample / f) + sample / f),   f = counts / sum.
 
@@ -185,7 +214,11 @@ def keep_probability(counts: np.ndarray, sample: float | None) -> np.ndarray:
     """
     if sample is None or sample == 0:
         return np.ones(len(counts))
-    if isinstance(sample, bool) or not isinstance(sample, (int, float, np.number)) or not 0 < sample < np.inf:
+    if (
+        isinstance(sample, bool)
+        or not isinstance(sample, (int, float, np.number))
+        or not 0 < sample < np.inf
+    ):
         raise wrong("sample", sample, "None, 0 or a positive number, such as 1e-4")
     share = np.asarray(counts, np.float64) / max(float(np.sum(counts)), 1.0)
     with np.errstate(divide="ignore"):
@@ -195,21 +228,26 @@ def keep_probability(counts: np.ndarray, sample: float | None) -> np.ndarray:
 
 @dataclass(frozen=True)
 class _Read:
-    """What a pass over the source found: how often each number came, its words (of some numbers), and replaced characters."""
+    """What a pass over the source found: how often each number came, its words (of some numbers),
+    and replaced characters."""
 
     counts: np.ndarray
     words: Callable[[np.ndarray], list[Any]]
     replaced: int = 0
 
 
-def _texts(source: Any, rule: Tokenizer, how: dict[str, Any], shelf: Shelf, n_threads: Any, watch: Watcher) -> _Read:
+def _texts(
+    source: Any, rule: Tokenizer, how: dict[str, Any], shelf: Shelf, n_threads: Any, watch: Watcher
+) -> _Read:
     docs = documents(source, **how)
     lexicon, tally = Lexicon(), _Occurrences()
     parts = _Parts(docs.texts(), whole=rule.tokenizer is not None)
     for batch in token_batches(parts, rule, n_threads):
         numbers = lexicon.add(batch.words)
         tally.add(numbers, np.bincount(batch.ids, minlength=len(batch.words)))
-        shelf.put(numbers[batch.ids], np.diff(batch.pointers), parts.begins(batch.first, len(batch)))
+        shelf.put(
+            numbers[batch.ids], np.diff(batch.pointers), parts.begins(batch.first, len(batch))
+        )
         watch("words", tally.total, None)
     return _Read(tally.counts(len(lexicon)), lexicon.words, docs.replaced)
 
@@ -217,7 +255,10 @@ def _texts(source: Any, rule: Tokenizer, how: dict[str, Any], shelf: Shelf, n_th
 def _items(rows: Iterator[Any], how: dict[str, Any], shelf: Shelf, watch: Watcher) -> _Read:
     for name in ("text", "lines", "delimiter", "header"):
         if how[name] is not None:
-            raise InputError(f"{name}={how[name]!r} came with lists of items, wanted it with text only; leave it out")
+            raise InputError(
+                f"{name}={how[name]!r} came with lists of items, wanted it with text "
+                "only; leave it out"
+            )
     numbers, tally = Numbers(), _Occurrences()
     for ids, lengths in numbers.batches(rows):
         seen, times = np.unique(ids, return_counts=True)
@@ -239,16 +280,21 @@ class _Occurrences:
             return
         top = int(numbers.max()) + 1
         if top > len(self._counts):
-            self._counts = np.concatenate([self._counts, np.zeros(2 * top - len(self._counts), np.int64)])
+            self._counts = np.concatenate(
+                [self._counts, np.zeros(2 * top - len(self._counts), np.int64)]
+            )
         self._counts[numbers] += times
         self.total += int(times.sum())
 
     def counts(self, size: int) -> np.ndarray:
-        return np.concatenate([self._counts[:size], np.zeros(max(0, size - len(self._counts)), np.int64)])
+        return np.concatenate(
+            [self._counts[:size], np.zeros(max(0, size - len(self._counts)), np.int64)]
+        )
 
 
 class _Parts:
-    """Texts, very long ones in parts that end with a space, so that a text of one line is worked on by all threads in little memory.
+    """Texts, very long ones in parts that end with a space, so that a text of one line is worked on
+    by all threads in little memory.
 
     A function or an expression of the caller sees each text ``whole``.
     """
@@ -280,9 +326,13 @@ class _Parts:
 
 
 def vocabulary_of_counts(
-    counts: np.ndarray, words: Callable[[np.ndarray], list[Any]], min_count: int, max_words: int | None
+    counts: np.ndarray,
+    words: Callable[[np.ndarray], list[Any]],
+    min_count: int,
+    max_words: int | None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The words that are kept, in their order, and their counts; ``words`` gives those of some numbers.
+    """The words that are kept, in their order, and their counts; ``words`` gives those of some
+    numbers.
 
     >>> kept, times = vocabulary_of_counts(np.array([1, 5, 3]), lambda at: [["b", "c", "a"][i] for i in at], 2, None)
     >>> kept.tolist(), times.tolist()
@@ -292,12 +342,15 @@ def vocabulary_of_counts(
     return kept, times
 
 
-def _vocabulary(read: _Read, min_count: int, max_words: int | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _vocabulary(
+    read: _Read, min_count: int, max_words: int | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The position of each number in the vocabulary (-1: none), its words, their counts."""
     good = np.flatnonzero(read.counts >= min_count)
     if not len(good):
         raise NoWordsError(
-            f"no word is left of {len(read.counts):,} in a text of {int(read.counts.sum()):,}, wanted at least one; "
+            f"no word is left of {len(read.counts):,} in a text of "
+            f"{int(read.counts.sum()):,}, wanted at least one; "
             f"lower min_count={min_count}"
         )
     at = chosen(good, read.counts, read.words, max_words)

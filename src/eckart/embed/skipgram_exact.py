@@ -1,10 +1,11 @@
 """Skip-gram without sampling: the whole loss over all pairs of a small vocabulary, by L-BFGS.
 
-    negative    sum_wv N_wv softplus(-s_wv) + r N_w q_v softplus(s_wv),        s_wv = <zeta_w, z_v> + b_v
+    negative    sum_wv N_wv softplus(-s_wv) + r N_w q_v softplus(s_wv),        s_wv = <zeta_w, z_v>
+    + b_v
     softmax     sum_wv N_wv ( log sum_u exp s_wu - s_wv )
 
-over sum N. With vectors as long as the vocabulary the minimum is s_wv = log N_wv / (r N_w q_v) = PMI - log r, or log N_wv / N_w up to a number for
-each w.
+over sum N. With vectors as long as the vocabulary the minimum is s_wv = log N_wv / (r N_w q_v) =
+PMI - log r, or log N_wv / N_w up to a number for each w.
 """
 
 from __future__ import annotations
@@ -38,11 +39,13 @@ def solve(
     watch: Watcher = silent,
     memory: Memory = NOTHING,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, Trace]:
-    """zeta, z, b (None without a bias) and the loss of each step; an interrupt keeps the best state."""
+    """zeta, z, b (None without a bias) and the loss of each step; an interrupt keeps the best
+    state."""
     n = x.shape[0]
     if n > LARGEST:
         raise InputError(
-            f"{n} words came, wanted at most {LARGEST} without sampling (n x n numbers are held); use loss='negative' with solver='stochastic', or max_words="
+            f"{n} words came, wanted at most {LARGEST} without sampling (n x n numbers "
+            "are held); use loss='negative' with solver='stochastic', or max_words="
         )
     seen = x.to_scipy().toarray().astype(np.float64)
     seen /= max(seen.sum(), 1e-300)
@@ -60,7 +63,13 @@ def solve(
         return total, np.concatenate([*parts, g.sum(axis=0)] if bias else parts)
 
     theta, trace = minimise(
-        value, theta, tol=tol, max_iter=max_iter, quantity="loss of a pair", watch=watch, memory=memory
+        value,
+        theta,
+        tol=tol,
+        max_iter=max_iter,
+        quantity="loss of a pair",
+        watch=watch,
+        memory=memory,
     )
     if not len(trace):
         trace.add(value(theta)[0])
@@ -71,9 +80,13 @@ def solve(
 def _negative(seen: np.ndarray, away: np.ndarray, s: np.ndarray) -> tuple[float, np.ndarray]:
     """Logistic losses of pairs that were seen (1) and of noise (0), and their gradient by s."""
     soft = LOGISTIC.value(np.zeros(()), s)
-    return float((seen * (soft - s)).sum() + (away * soft).sum()), (seen + away) * LOGISTIC.mean(s) - seen
+    return float((seen * (soft - s)).sum() + (away * soft).sum()), (seen + away) * LOGISTIC.mean(
+        s
+    ) - seen
 
 
 def _softmax(seen: np.ndarray, s: np.ndarray) -> tuple[float, np.ndarray]:
     norm = logsumexp(s, axis=1, keepdims=True)
-    return float((seen * (norm - s)).sum()), seen.sum(axis=1, keepdims=True) * np.exp(s - norm) - seen
+    return float((seen * (norm - s)).sum()), seen.sum(axis=1, keepdims=True) * np.exp(
+        s - norm
+    ) - seen

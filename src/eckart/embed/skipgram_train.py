@@ -1,12 +1,16 @@
-"""Skip-gram by stochastic steps: the corpus is passed several times while the rate falls to nearly nothing.
+"""Skip-gram by stochastic steps: the corpus is passed several times while the rate falls to nearly
+nothing.
 
     eta_t = eta_0 + (eta_end - eta_0) t / T       t of T words
 
-Two words of a window share their noise: ``drawn`` words that weigh r / drawn each, so that the expectation is that of r negatives. (Noise that a whole window
-shares is faster still, but it makes the words of a window alike: related words come nearer, similar ones do not.)
-The loss that is reported after a pass is that of fixed pairs with fixed noise (``FixedPairs``): the mean over the steps of a pass is taken while vectors
-move and their rate falls, and may rise while the vectors get better. Pairs of sentences that are held out say when passes no longer help.
-Threads share the tables without locks (``together``), or take the steps in an order by which the same bits come out for any number of them.
+Two words of a window share their noise: ``drawn`` words that weigh r / drawn each, so that the
+expectation is that of r negatives. (Noise that a whole window shares is faster still, but it makes
+the words of a window alike: related words come nearer, similar ones do not.) The loss that is
+reported after a pass is that of fixed pairs with fixed noise (``FixedPairs``): the mean over the
+steps of a pass is taken while vectors move and their rate falls, and may rise while the vectors get
+better. Pairs of sentences that are held out say when passes no longer help. Threads share the
+tables without locks (``together``), or take the steps in an order by which the same bits come out
+for any number of them.
 """
 
 from __future__ import annotations
@@ -27,17 +31,20 @@ PART_WORDS = 2**20
 """Words between two points at which the state can be kept."""
 
 LEAST, MOST, SHARE = 256, 2**14, 16
-"""Pairs that the loss is measured on: one for so many pairs of the text, which costs a small part of a pass, and no more than give it to a hundredth. Their
-number does not matter to comparisons between passes, whose pairs are the same."""
+"""Pairs that the loss is measured on: one for so many pairs of the text, which costs a small part
+of a pass, and no more than give it to a hundredth. Their number does not matter to comparisons
+between passes, whose pairs are the same."""
 NOISE = 16
 """Noise words for each of them, at most: with more negatives each weighs more."""
 PATIENCE, TAIL = 2, 0.5
-"""Passes in a row after which a loss of held-out pairs that does not fall begins the last part of the training, and the share of passes so far that it takes.
-At a high rate vectors stray around better ones: of 2 M words of text8 the loss of held-out pairs stayed at 2.74 and ended at 2.48."""
+"""Passes in a row after which a loss of held-out pairs that does not fall begins the last part of
+the training, and the share of passes so far that it takes. At a high rate vectors stray around
+better ones: of 2 M words of text8 the loss of held-out pairs stayed at 2.74 and ended at 2.48."""
 
 
 class FixedPairs(NamedTuple):
-    """Words, words beside them, and noise words (a row for each pair) that stand for ``negatives``."""
+    """Words, words beside them, and noise words (a row for each pair) that stand for
+    ``negatives``."""
 
     words: np.ndarray
     beside: np.ndarray
@@ -49,7 +56,9 @@ class FixedPairs(NamedTuple):
         """Drawn by their counts; noise by its shares."""
         rng, ends = np.random.default_rng(seed), np.cumsum(counts.data)
         size = int(np.clip(ends[-1] / SHARE, LEAST, MOST))
-        at = np.minimum(np.searchsorted(ends, rng.random(size) * ends[-1], side="right"), len(ends) - 1)
+        at = np.minimum(
+            np.searchsorted(ends, rng.random(size) * ends[-1], side="right"), len(ends) - 1
+        )
         words = np.searchsorted(counts.indptr, at, side="right") - 1
         drawn = rng.choice(len(noise), (size, min(int(negatives), NOISE)), p=noise)
         return cls(words, counts.indices[at], drawn, float(negatives))
@@ -60,9 +69,15 @@ class FixedPairs(NamedTuple):
         for a in range(0, len(self.words), 2**11):  # a few megabytes of rows at a time
             part = slice(a, a + 2**11)
             u = x[self.words[part]]
-            scores = np.einsum("pk,pk->p", u, y[self.beside[part]]), np.einsum("pk,prk->pr", u, y[self.noise[part]])
+            scores = (
+                np.einsum("pk,pk->p", u, y[self.beside[part]]),
+                np.einsum("pk,prk->pr", u, y[self.noise[part]]),
+            )
             with np.errstate(invalid="ignore"):  # a rate that was too high is said at the end
-                near, away = (np.logaddexp(0.0, side * s.astype(np.float64)) for side, s in zip((-1, 1), scores))
+                near, away = (
+                    np.logaddexp(0.0, side * s.astype(np.float64))
+                    for side, s in zip((-1, 1), scores)
+                )
             total += near.sum() + self.negatives * away.mean(axis=1).sum()
         return float(total / len(self.words))
 
@@ -83,7 +98,8 @@ class Training:
 
 
 def drawn_for(negatives: int) -> int:
-    """Noise words that are drawn: the negatives, or a few more, so that they and the word fill whole groups of six.
+    """Noise words that are drawn: the negatives, or a few more, so that they and the word fill
+    whole groups of six.
 
     >>> [drawn_for(r) for r in (1, 5, 15)]
     [5, 5, 17]
@@ -101,10 +117,12 @@ def train(
     watch: Watcher = silent,
     memory: Memory = NOTHING,
 ) -> tuple[np.ndarray, np.ndarray, Trace, list[float]]:
-    """Inputs and outputs (n rows, the bias behind the vectors), the loss of fixed pairs after each epoch, and that of held-out ones.
+    """Inputs and outputs (n rows, the bias behind the vectors), the loss of fixed pairs after each
+    epoch, and that of held-out ones.
 
-    When that no longer falls, the rate falls to its end within some more passes, from the state of its least value on; the answer is the best of all, also of
-    an interrupt, which else keeps the present state."""
+    When that no longer falls, the rate falls to its end within some more passes, from the state of
+    its least value on; the answer is the best of all, also of an interrupt, which else keeps the
+    present state."""
     n, columns = pieces.n, t.k + int(t.bias)
     held: list[float] = []
     best: tuple[np.ndarray, np.ndarray] | None = None
@@ -116,7 +134,12 @@ def train(
     both = first, np.zeros_like(first)
     if (kept := memory.last()) is not None:
         both, seed, done = (kept["x"], kept["y"]), int(kept["seed"]), int(kept["done"])
-        trace, held, best, course = resumed_trace("loss of a pair", kept["trace"]), list(kept["held"]), kept["best"], list(kept["course"])
+        trace, held, best, course = (
+            resumed_trace("loss of a pair", kept["trace"]),
+            list(kept["held"]),
+            kept["best"],
+            list(kept["course"]),
+        )
     sides = [engine.window_table(np.ascontiguousarray(side[:n, :columns])) for side in both]
     rule = WindowRule(t.window, t.drawn, t.negatives / t.drawn, columns, t.k if t.bias else -1)
     parts = _parts(pieces.bounds)
@@ -131,11 +154,27 @@ def train(
     try:
         while step < course[1] * len(parts):
             now = {name: partial(engine.get, side) for name, side in zip("xy", sides)}
-            memory.offer(now | {"seed": seed, "done": step, "trace": [trace.values, trace.seconds], "held": held, "best": best, "course": course})
+            memory.offer(
+                now
+                | {
+                    "seed": seed,
+                    "done": step,
+                    "trace": [trace.values, trace.seconds],
+                    "held": held,
+                    "best": best,
+                    "course": course,
+                }
+            )
             epoch, at = divmod(step, len(parts))
             rates = tuple(_rate(t, course, epoch + int(pieces.bounds[p]) / size) for p in parts[at])
             engine.pair_step(
-                pieces, *sides, parts[at], rule, rates=rates, seed=(seed + epoch) % 2**63, together=t.together
+                pieces,
+                *sides,
+                parts[at],
+                rule,
+                rates=rates,
+                seed=(seed + epoch) % 2**63,
+                together=t.together,
             )
             begun, step = True, step + 1
             watch("words", epoch * size + int(pieces.bounds[parts[at][1]]), course[1] * size)
@@ -150,7 +189,11 @@ def train(
                 best = left.copy(), right.copy()
             elif not course[0] and len(held) - 1 - int(np.argmin(held)) >= PATIENCE:
                 trace.reason = StopReason.CONVERGED
-                course = [epoch + 1, epoch + 1 + int(np.ceil(TAIL * (epoch + 1))), _rate(t, course, epoch + 1)]
+                course = [
+                    epoch + 1,
+                    epoch + 1 + int(np.ceil(TAIL * (epoch + 1))),
+                    _rate(t, course, epoch + 1),
+                ]
                 sides = [engine.window_table(a) for a in best or ()]
     except KeyboardInterrupt:
         if not begun:  # before there is an answer

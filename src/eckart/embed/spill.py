@@ -1,4 +1,5 @@
-"""Word numbers put aside while a source is read, in memory or in a temporary file, and changed to positions in the vocabulary at the end."""
+"""Word numbers put aside while a source is read, in memory or in a temporary file, and changed to
+positions in the vocabulary at the end."""
 
 from __future__ import annotations
 
@@ -41,7 +42,8 @@ class Shelf:
             self._file.close()
 
     def put(self, ids: np.ndarray, lengths: np.ndarray, begins: np.ndarray | None = None) -> None:
-        """Sentences one after another; where ``begins`` is False the words go on with the sentence before."""
+        """Sentences one after another; where ``begins`` is False the words go on with the sentence
+        before."""
         begins = np.ones(len(lengths), bool) if begins is None else begins
         self._lengths.append(lengths.astype(np.int64))
         self._begins.append(begins)
@@ -58,10 +60,14 @@ class Shelf:
                 self._file.write(part.tobytes())
             self._parts = []
 
-    def renumbered(self, table: np.ndarray, total: int, folder: Path | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """ids and pointers with number n changed to ``table[n]`` and taken out where that is negative; ``total`` are left.
+    def renumbered(
+        self, table: np.ndarray, total: int, folder: Path | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """ids and pointers with number n changed to ``table[n]`` and taken out where that is
+        negative; ``total`` are left.
 
-        What was put aside is used up. In a file it stays there: the result is then a map of another temporary file (in ``folder``).
+        What was put aside is used up. In a file it stays there: the result is then a map of another
+        temporary file (in ``folder``).
         """
         if self._file is None:
             out: np.ndarray = np.empty(total, np.int32)

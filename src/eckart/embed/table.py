@@ -1,4 +1,5 @@
-"""Words and their vectors side by side: looking up, and choosing among them; the questions are in ``eckart.embed.vectors``."""
+"""Words and their vectors side by side: looking up, and choosing among them; the questions are in
+``eckart.embed.vectors``."""
 
 from __future__ import annotations
 
@@ -26,7 +27,9 @@ class VectorTable:
             raise InputError(f"word {twice} came twice, wanted each word once; drop the repeats")
         self.counts = None if counts is None else np.asarray(counts)
         if self.counts is not None and (
-            self.counts.shape != self.words.shape or self.counts.dtype.kind not in "iuf" or not (self.counts >= 0).all()
+            self.counts.shape != self.words.shape
+            or self.counts.dtype.kind not in "iuf"
+            or not (self.counts >= 0).all()
         ):
             raise InputError(f"counts are not {len(self.words)} numbers >= 0, one for each word")
 
@@ -67,7 +70,8 @@ class VectorTable:
         return f"Vectors of {len(self):,} words x {self.k} numbers, {self.vectors.dtype}"
 
     def get(self, words: Any, missing: str = "error") -> np.ndarray:
-        """The vector of a word, or the matrix of a list of words; ``missing="skip"`` gives no row to an unknown word (or None for one alone).
+        """The vector of a word, or the matrix of a list of words; ``missing="skip"`` gives no row
+        to an unknown word (or None for one alone).
 
         >>> VectorTable([7, 9], [[1.0, 2.0], [3.0, 4.0]]).get([9, 8, 7], missing="zeros").tolist()
         [[3.0, 4.0], [0.0, 0.0], [1.0, 2.0]]
@@ -105,7 +109,11 @@ class VectorTable:
 
     def _near(self, word: Any) -> list[Any]:
         """Up to three words that the caller may have meant."""
-        return alike(word, self.words) if isinstance(word, str) and self._labels.kind in ("text", "ids") else []
+        return (
+            alike(word, self.words)
+            if isinstance(word, str) and self._labels.kind in ("text", "ids")
+            else []
+        )
 
     @staticmethod
     def _rows(of: np.ndarray, at: np.ndarray) -> np.ndarray:
@@ -124,7 +132,8 @@ class VectorTable:
         if min_count is not None:
             if self.counts is None:
                 raise InputError(
-                    f"min_count={min_count!r} came, but these vectors have no counts; pass counts= to Vectors"
+                    f"min_count={min_count!r} came, but these vectors have no counts; "
+                    "pass counts= to Vectors"
                 )
             kept &= self.counts >= min_count
         return kept
@@ -158,7 +167,10 @@ def _matrix(vectors: Any, words: np.ndarray) -> np.ndarray:
         )
     if not np.isfinite(out).all():
         row = int(np.argwhere(~np.isfinite(out))[0][0])
-        raise InputError(f"the vector of word {shown(words[row])} holds a number that is not finite; drop the word")
+        raise InputError(
+            f"the vector of word {shown(words[row])} holds a number that is not finite; "
+            "drop the word"
+        )
     return np.ascontiguousarray(out)
 
 

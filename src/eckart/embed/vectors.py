@@ -1,9 +1,11 @@
 """Vectors of words or items: what every embedding returns, and what files of vectors hold.
 
-The likeness of two words is the cosine of their vectors, cos(v, w) = <v, w> / (|v| |w|), so questions are asked of ``unit``, the vectors scaled to
-length 1; ``vectors`` stay as they were learnt. An item may be any id: text, an integer, a date.
+The likeness of two words is the cosine of their vectors, cos(v, w) = <v, w> / (|v| |w|), so
+questions are asked of ``unit``, the vectors scaled to length 1; ``vectors`` stay as they were
+learnt. An item may be any id: text, an integer, a date.
 
-A word without a vector meets the rule ``missing`` of the call: "error" names it and those near to it, "skip" leaves it out, "zeros" takes a vector of zeros.
+A word without a vector meets the rule ``missing`` of the call: "error" names it and those near to
+it, "skip" leaves it out, "zeros" takes a vector of zeros.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ SMOOTH = 1e-3
 
 
 class Map(NamedTuple):
-    """Words in the plane: ``xy`` (words x 2), and the share of the variance of their unit vectors that the plane keeps."""
+    """Words in the plane: ``xy`` (words x 2), and the share of the variance of their unit vectors
+    that the plane keeps."""
 
     words: np.ndarray
     xy: np.ndarray
@@ -74,16 +77,18 @@ class Vectors(VectorTable):
         missing: str = "error",
         n_threads: int | None = None,
     ) -> Any:
-        """The ``n`` words of the largest cosines with a word, or with a vector: [(word, cosine), ...]; with several of them, ``Neighbours``.
+        """The ``n`` words of the largest cosines with a word, or with a vector: [(word, cosine),
+        ...]; with several of them, ``Neighbours``.
 
         Exact: every word is looked at. A word is not its own neighbour.
 
         Parameters
         ----------
         of : a word or a list of words; a NumPy array of floats is a vector, or a matrix of vectors
-        among, without : words that alone may be found, words that may not; also a mask of n booleans, or a function from a word to True or False
-        min_count : only words that were seen so often; the vectors must have counts
-        missing : "skip" leaves an unknown word out of the answer, "zeros" gives it an empty list
+        among, without : words that alone may be found, words that may not; also a mask of n
+        booleans, or a function from a word to True or False min_count : only words that were seen
+        so often; the vectors must have counts missing : "skip" leaves an unknown word out of the
+        answer, "zeros" gives it an empty list
 
         >>> v = Vectors(["a", "b", "c"], [[1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
         >>> v.neighbours("a", 1, without=["b"]), v.neighbours(["a", "c"], 1).words.tolist()
@@ -95,8 +100,16 @@ class Vectors(VectorTable):
         if vector:
             one, given = of.ndim == 1, np.atleast_2d(of)
             if given.ndim != 2 or given.shape[1] != self.k or not np.isfinite(given).all():
-                raise wrong("of", f"an array of shape {of.shape}", f"finite vectors of {self.k} numbers, or words")
-            queries, own, names = unit_rows(given.astype(self.vectors.dtype, copy=False)), None, np.arange(len(given))
+                raise wrong(
+                    "of",
+                    f"an array of shape {of.shape}",
+                    f"finite vectors of {self.k} numbers, or words",
+                )
+            queries, own, names = (
+                unit_rows(given.astype(self.vectors.dtype, copy=False)),
+                None,
+                np.arange(len(given)),
+            )
         else:
             one, names = self._asked(of)
             own = self._find(names, missing)
@@ -119,10 +132,12 @@ class Vectors(VectorTable):
         min_count: float | None = None,
         missing: str = "error",
     ) -> Any:
-        """a is to b as c is to which words? The ``n`` best [(word, score), ...]; with lists a, b, c of one length, ``Neighbours`` in their order.
+        """a is to b as c is to which words? The ``n`` best [(word, score), ...]; with lists a, b, c
+        of one length, ``Neighbours`` in their order.
 
-        ``method`` is "add" (3CosAdd, the score is a cosine) or "multiply" (3CosMul). The words of the question are no answers.
-        With ``missing="skip"`` or "zeros" a question with an unknown word has no answer.
+        ``method`` is "add" (3CosAdd, the score is a cosine) or "multiply" (3CosMul). The words of
+        the question are no answers. With ``missing="skip"`` or "zeros" a question with an unknown
+        word has no answer.
         """
         _check_number(n)
         if method not in ("add", "multiply"):
@@ -131,20 +146,29 @@ class Vectors(VectorTable):
         one = all(single for single, _ in asked)
         if len({len(ids) for _, ids in asked}) > 1 or any(single for single, _ in asked) != one:
             sizes = ", ".join(str(len(ids)) for _, ids in asked)
-            raise InputError(f"a, b and c hold {sizes} words, wanted one each, or lists of one length")
+            raise InputError(
+                f"a, b and c hold {sizes} words, wanted one each, or lists of one length"
+            )
         at = np.column_stack([self._find(ids, missing) for _, ids in asked])
         known = (at >= 0).all(axis=1)
         width = min(n, len(self))
-        best, scores = np.full((len(at), width), -1), np.full((len(at), width), -np.inf, self.unit.dtype)
+        best, scores = (
+            np.full((len(at), width), -1),
+            np.full((len(at), width), -np.inf, self.unit.dtype),
+        )
         if known.any():
             kept = self._kept(among, without, min_count)
             best[known], scores[known] = answers(self.unit, at[known], n, method, kept)
         return self._answer(one, asked[2][1], best, scores)
 
-    def most_similar(self, positive: Any = (), topn: int = 10, negative: Any = ()) -> list[tuple[Any, float]]:
-        """The ``topn`` words of the largest cosines with the mean of the unit vectors of some words, less those of others, as gensim names it.
+    def most_similar(
+        self, positive: Any = (), topn: int = 10, negative: Any = ()
+    ) -> list[tuple[Any, float]]:
+        """The ``topn`` words of the largest cosines with the mean of the unit vectors of some
+        words, less those of others, as gensim names it.
 
-        ``positive`` and ``negative`` are a word or a list of words, none of which is an answer. ``neighbours`` and ``analogy`` answer many at once.
+        ``positive`` and ``negative`` are a word or a list of words, none of which is an answer.
+        ``neighbours`` and ``analogy`` answer many at once.
 
         >>> v = Vectors(["man", "woman", "king", "queen"], [[3, 0, 1], [0, 3, 1], [3, 0, 4], [0, 3, 4]])
         >>> v.most_similar("king", 1)[0][0], v.most_similar(positive=["king", "woman"], negative=["man"], topn=1)[0][0]
@@ -153,13 +177,17 @@ class Vectors(VectorTable):
         at = [self._find(self._asked(side)[1], "error") for side in (positive, negative)]
         asked = np.concatenate(at)
         if not len(asked):
-            raise InputError("positive must be a word or a list of words, got none. Name a word of the vocabulary.")
+            raise InputError(
+                "positive must be a word or a list of words, got none. Name a word of "
+                "the vocabulary."
+            )
         signs = np.repeat([1.0, -1.0], [len(side) for side in at])
         goal = signs @ self.unit[asked].astype(np.float64) / len(asked)
         return self.neighbours(goal, topn, without=np.isin(np.arange(len(self)), asked))
 
     def similarity(self, first: Any, second: Any = None, *, missing: str = "error") -> Any:
-        """The cosine of two words, or of each of a list of pairs (or of two lists); a pair of an unknown word has NaN where "skip", 0 where "zeros".
+        """The cosine of two words, or of each of a list of pairs (or of two lists); a pair of an
+        unknown word has NaN where "skip", 0 where "zeros".
 
         >>> v = Vectors(["a", "b", "c"], [[1.0, 0.0], [3.0, 4.0], [0.0, 1.0]])
         >>> v.similarity("a", "b"), v.similarity([("a", "c"), ("b", "c")]).tolist()
@@ -168,22 +196,35 @@ class Vectors(VectorTable):
         if second is None:
             pairs = list(first)
             for i, pair in enumerate(pairs):
-                if isinstance(pair, (str, bytes)) or not isinstance(pair, Iterable) or len(list(pair)) != 2:
-                    raise InputError(f"pairs[{i}]={pair!r} came, wanted two words; for one pair write similarity(a, b)")
+                if (
+                    isinstance(pair, (str, bytes))
+                    or not isinstance(pair, Iterable)
+                    or len(list(pair)) != 2
+                ):
+                    raise InputError(
+                        f"pairs[{i}]={pair!r} came, wanted two words; for one pair "
+                        "write similarity(a, b)"
+                    )
             one, left, right = False, [p[0] for p in pairs], [p[1] for p in pairs]
         else:
             (one, left), (other, right) = self._asked(first), self._asked(second)
             if one != other or len(left) != len(right):
-                raise InputError(f"{len(left)} and {len(right)} words came, wanted one each, or lists of one length")
+                raise InputError(
+                    f"{len(left)} and {len(right)} words came, wanted one each, or "
+                    "lists of one length"
+                )
         a, b = (self._find(tidy(ids), missing) for ids in (left, right))
-        cosines = np.einsum("ij,ij->i", self._rows(self.unit, a), self._rows(self.unit, b), dtype=np.float64)
+        cosines = np.einsum(
+            "ij,ij->i", self._rows(self.unit, a), self._rows(self.unit, b), dtype=np.float64
+        )
         cosines = np.clip(cosines, -1, 1)
         if missing == "skip":
             cosines[(a < 0) | (b < 0)] = np.nan
         return float(cosines[0]) if one else cosines
 
     def odd_one_out(self, words: Any, *, missing: str = "error") -> Any:
-        """The word whose vector points furthest away from the mean of the unit vectors of all of them."""
+        """The word whose vector points furthest away from the mean of the unit vectors of all of
+        them."""
         ids = self._asked(words)[1]
         at = self._find(ids, missing)
         if missing == "skip":
@@ -195,19 +236,28 @@ class Vectors(VectorTable):
         return name.item() if isinstance(name, np.generic) and name.dtype.kind != "M" else name
 
     def mean(
-        self, text: Any, weights: Any = None, *, missing: str = "skip", tokenizer: Any = None, unit: bool = False
+        self,
+        text: Any,
+        weights: Any = None,
+        *,
+        missing: str = "skip",
+        tokenizer: Any = None,
+        unit: bool = False,
     ) -> np.ndarray:
-        """The mean vector sum_w weight_w v_w / sum_w weight_w over the words of a text (a word as often as it comes), or of a list of words.
+        """The mean vector sum_w weight_w v_w / sum_w weight_w over the words of a text (a word as
+        often as it comes), or of a list of words.
 
         Parameters
         ----------
-        text : a text, or a list of words
-        weights : None (all alike), {word: weight} (1 for words that are not in it), one number for each word of the vocabulary, or "sif", that is
+        text : a text, or a list of words weights : None (all alike), {word: weight} (1 for words
+        that are not in it), one number for each word of the vocabulary, or "sif", that is
             a / (a + p(w)) with a = 0.001 and p(w) from the counts, so that frequent words say less
         missing : a text without a known word has the zero vector when unknown words are skipped
-        tokenizer : a function from a text to its words or a ``Tokenizer``; usually words are runs of letters and digits, in lower case unless the
+        tokenizer : a function from a text to its words or a ``Tokenizer``; usually words are runs
+        of letters and digits, in lower case unless the
             vocabulary has capitals
-        unit : take every vector with length one, as gensim's ``get_mean_vector`` does, so that long vectors say no more than short ones
+        unit : take every vector with length one, as gensim's ``get_mean_vector`` does, so that long
+        vectors say no more than short ones
 
         >>> v = Vectors(["new", "york"], [[1.0, 0.0], [0.0, 2.0]])
         >>> v.mean("New York, NEW!").round(3).tolist(), v.mean(["new", "york"], {"york": 3.0}).tolist()
@@ -217,7 +267,11 @@ class Vectors(VectorTable):
         at = self._find(ids, missing) if len(ids) else np.zeros(0, np.int64)
         if missing != "zeros":
             at = at[at >= 0]
-        each = np.where(at >= 0, self._weights(weights)[at], 1.0) if weights is not None else np.ones(len(at))
+        each = (
+            np.where(at >= 0, self._weights(weights)[at], 1.0)
+            if weights is not None
+            else np.ones(len(at))
+        )
         total = each.sum()
         if total == 0:
             return np.zeros(self.k, self.vectors.dtype)
@@ -225,7 +279,8 @@ class Vectors(VectorTable):
         return (each @ rows.astype(np.float64) / total).astype(self.vectors.dtype)
 
     def map(self, words: Any = None, *, n: int = 500, missing: str = "error") -> Map:
-        """Words in the plane: the two principal components of the unit vectors of these words, or of the ``n`` most frequent (the first, without counts).
+        """Words in the plane: the two principal components of the unit vectors of these words, or
+        of the ``n`` most frequent (the first, without counts).
 
         >>> Vectors(["a", "b", "c"], [[1.0, 0.0, 0.0], [-1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]).map().xy.shape
         (3, 2)
@@ -234,7 +289,11 @@ class Vectors(VectorTable):
 
         _check_number(n)
         if words is None:
-            order = np.arange(len(self)) if self.counts is None else np.argsort(-self.counts, kind="stable")
+            order = (
+                np.arange(len(self))
+                if self.counts is None
+                else np.argsort(-self.counts, kind="stable")
+            )
             at = np.sort(order[:n])
         else:
             at = self._find(self._asked(words)[1], missing)
@@ -250,11 +309,13 @@ class Vectors(VectorTable):
         return Map(self.words[at], xy, float(np.sum(model.explained_variance_ratio_)))
 
     def write(self, path: Any, format: str | None = None, *, space: str | None = None) -> None:
-        """Write a file that ``read_vectors``, gensim and others read; it takes the place of an older one only when it is complete.
+        """Write a file that ``read_vectors``, gensim and others read; it takes the place of an
+        older one only when it is complete.
 
-        ``format`` is "text" (.vec, .txt: word2vec text), "glove" (the same without a first line), "binary" (.bin: word2vec binary, in float32) or
-        "safetensors" (exact, with counts and integer ids), by the ending of the name unless said; .gz after it compresses. ``space`` is written for
-        the spaces in words, which other readers of text and binary do not understand.
+        ``format`` is "text" (.vec, .txt: word2vec text), "glove" (the same without a first line),
+        "binary" (.bin: word2vec binary, in float32) or "safetensors" (exact, with counts and
+        integer ids), by the ending of the name unless said; .gz after it compresses. ``space`` is
+        written for the spaces in words, which other readers of text and binary do not understand.
         """
         write_words(path, self.words, self.vectors, self.counts, format, space=space)
 
@@ -277,7 +338,9 @@ class Vectors(VectorTable):
         """One weight for each word of the vocabulary."""
         if isinstance(weights, str) and weights == "sif":
             if self.counts is None:
-                raise InputError("weights='sif' came, but these vectors have no counts; pass counts= to Vectors")
+                raise InputError(
+                    "weights='sif' came, but these vectors have no counts; pass counts= to Vectors"
+                )
             return SMOOTH / (SMOOTH + self.counts / max(float(self.counts.sum()), 1.0))
         if isinstance(weights, Mapping):
             values = np.array([weights.get(word, 1.0) for word in self.words.tolist()], np.float64)
@@ -286,7 +349,9 @@ class Vectors(VectorTable):
         else:
             values = np.asarray(weights, np.float64)
         if not (np.isfinite(values).all() and (values >= 0).all()):
-            raise InputError("weights hold a number that is negative or not finite, wanted numbers >= 0")
+            raise InputError(
+                "weights hold a number that is negative or not finite, wanted numbers >= 0"
+            )
         return values
 
 

@@ -1,6 +1,7 @@
 """``engine="auto"`` on a machine with a GPU: the first matrix that is placed decides, by its size.
 
-Moving data to a GPU and starting it there cost time that small work never earns back; on a machine without a GPU this file is not used.
+Moving data to a GPU and starting it there cost time that small work never earns back; on a machine
+without a GPU this file is not used.
 """
 
 from __future__ import annotations
@@ -16,17 +17,22 @@ from typing import Any
 from eckart.matrix import Counts
 
 WORTH_DENSE = 2**26
-"""Entries of dense rows from which a GPU that runs already is asked: PCA of so many takes a third of the time of 16 cores on an H200."""
+"""Entries of dense rows from which a GPU that runs already is asked: PCA of so many takes a third
+of the time of 16 cores on an H200."""
 WORTH_COUNTS = 2**20
-"""The same for stored entries whose absent ones are zeros: LDA of 1.6 million takes a third of the time of 16 cores, PCA of 24 million half of it. Observed
-entries stay on the processors: large tables are faster on a GPU under ALS and the nuclear family, small ones are not, and a matrix does not say who asks."""
+"""The same for stored entries whose absent ones are zeros: LDA of 1.6 million takes a third of the
+time of 16 cores, PCA of 24 million half of it. Observed entries stay on the processors: large
+tables are faster on a GPU under ALS and the nuclear family, small ones are not, and a matrix does
+not say who asks."""
 START = 4
-"""How much larger the work must be where CUDA has not been started in this process: that alone takes some seconds."""
+"""How much larger the work must be where CUDA has not been started in this process: that alone
+takes some seconds."""
 
 
 @cache
 def gpu_seen() -> bool:
-    """Whether PyTorch is installed and sees a CUDA device; PyTorch is imported only where the machine seems to have one."""
+    """Whether PyTorch is installed and sees a CUDA device; PyTorch is imported only where the
+    machine seems to have one."""
     try:
         if find_spec("torch") is None:
             return False
@@ -49,12 +55,15 @@ def worth_moving(matrix: Any, started: bool) -> tuple[bool, str]:
     rows, n = matrix.shape
     entries, worth = ((rows or 0) * n, WORTH_DENSE) if stored is None else (stored, WORTH_COUNTS)
     least = worth if started else START * worth
-    words = f"{entries:,} entries, {least:,} are worth the way to the GPU" + ("" if started else " and its start")
+    words = f"{entries:,} entries, {least:,} are worth the way to the GPU" + (
+        "" if started else " and its start"
+    )
     return entries >= least, words
 
 
 class Undecided:
-    """Forwards to the engine that the first placed matrix asks for; before that, to the CPU engine."""
+    """Forwards to the engine that the first placed matrix asks for; before that, to the CPU
+    engine."""
 
     def __init__(self, cpu: Callable[[], Any], cuda: Callable[[], Any]):
         self._cpu, self._cuda = cpu(), cuda

@@ -1,7 +1,8 @@
-"""Which engine: ``"auto"`` by what the machine has, or by name. The one place where engines are registered.
+"""Which engine: ``"auto"`` by what the machine has, or by name. The one place where engines are
+registered.
 
-Another package adds an engine by an entry point of the group ``eckart.engines`` whose name is the engine's and whose value is a class that takes
-``n_threads`` and implements ``engines.protocol``.
+Another package adds an engine by an entry point of the group ``eckart.engines`` whose name is the
+engine's and whose value is a class that takes ``n_threads`` and implements ``engines.protocol``.
 """
 
 from __future__ import annotations
@@ -48,19 +49,24 @@ def engine_names() -> list[str]:
 
 
 def choose(engine: Any = "auto", n_threads: int | None = None) -> Choice:
-    """The engine of that name, with the reason for the plan of a fit; an engine itself is taken as it is.
+    """The engine of that name, with the reason for the plan of a fit; an engine itself is taken as
+    it is.
 
     >>> choose("plain").reason
     'asked for'
     """
     if not isinstance(engine, str):
-        if not all(callable(getattr(engine, verb, None)) for verb in ("put", "at_work")):  # NumPy's arrays have a ``put``, too
+        if not all(
+            callable(getattr(engine, verb, None)) for verb in ("put", "at_work")
+        ):  # NumPy's arrays have a ``put``, too
             raise wrong("engine", engine, _wanted())
         return Choice(engine, "asked for")
     if engine == "auto":
         if not gpu_seen():
             return _made(_load(AUTOMATIC)(n_threads), "auto: the processors of this machine")
-        waiting = Undecided(*(partial(_load(place), n_threads) for place in (AUTOMATIC, BUILT_IN["cuda"])))
+        waiting = Undecided(
+            *(partial(_load(place), n_threads) for place in (AUTOMATIC, BUILT_IN["cuda"]))
+        )
         return Choice(waiting, waiting.reason)
     if engine in BUILT_IN:
         return _made(_load(BUILT_IN[engine])(n_threads), "asked for")
@@ -71,9 +77,11 @@ def choose(engine: Any = "auto", n_threads: int | None = None) -> Choice:
 
 
 def engine_named(name: Any = "auto", n_threads: int | None = None, model: str = "") -> Any:
-    """The engine alone; it is told which model asks, so that it may get ready meanwhile what a fit of that model needs."""
+    """The engine alone; it is told which model asks, so that it may get ready meanwhile what a fit
+    of that model needs."""
     engine = choose(name, n_threads).engine
-    if model and hasattr(type(engine), "expect"):  # of its own: a card may fall back on the processors, but need not
+    # of its own: a card may fall back on the processors, but need not
+    if model and hasattr(type(engine), "expect"):
         engine.expect(model)
     return engine
 
@@ -81,47 +89,70 @@ def engine_named(name: Any = "auto", n_threads: int | None = None, model: str = 
 def available_memory() -> float:
     """Bytes that this machine can allocate now; infinite where the system does not say."""
     try:
-        return {"linux": _free_on_linux, "darwin": _free_on_macos, "win32": _free_on_windows}[sys.platform]()
+        return {"linux": _free_on_linux, "darwin": _free_on_macos, "win32": _free_on_windows}[
+            sys.platform
+        ]()
     except (KeyError, OSError, ValueError, AttributeError, IndexError, subprocess.SubprocessError):
         return float("inf")
 
 
 def _free_on_linux() -> float:
     lines = Path("/proc/meminfo").read_text().splitlines()
-    machine = next(float(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+    machine = next(
+        float(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable")
+    )
     return min(machine, free_in_group())
 
 
-def free_in_group(process: Path = Path("/proc/self/cgroup"), groups: Path = Path("/sys/fs/cgroup")) -> float:
-    """Bytes that the control group of this process (a container, a service, a job) may still take, the groups above it counted in; infinite without one.
+def free_in_group(
+    process: Path = Path("/proc/self/cgroup"), groups: Path = Path("/sys/fs/cgroup")
+) -> float:
+    """Bytes that the control group of this process (a container, a service, a job) may still take,
+    the groups above it counted in; infinite without one.
 
-    Pages of files that were not read lately do not count: they are given away when memory is wanted."""
+    Pages of files that were not read lately do not count: they are given away when memory is
+    wanted."""
     free = float("inf")
     for line in process.read_text().splitlines() if process.exists() else ():
         _, kinds, own = line.split(":", 2)
         if kinds == "":  # version 2
             top, names = groups, ("memory.max", "memory.current", "inactive_file")
         elif "memory" in kinds.split(","):
-            top, names = groups / "memory", ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+            top, names = (
+                groups / "memory",
+                ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+            )
         else:
             continue
         inside = top / own.lstrip("/")
-        for group in (inside, *inside.parents):  # in a container the own group may be mounted as the top
+        # in a container the own group may be mounted as the top
+        for group in (inside, *inside.parents):
             if not group.is_relative_to(top):
                 break
             with contextlib.suppress(OSError, ValueError):  # "max": no limit
                 most, used = (float((group / name).read_text()) for name in names[:2])
                 idle = (row.split() for row in (group / "memory.stat").read_text().splitlines())
-                free = min(free, max(most - used + next(float(row[1]) for row in idle if row[0] == names[2]), 0.0))
+                free = min(
+                    free,
+                    max(
+                        most - used + next(float(row[1]) for row in idle if row[0] == names[2]), 0.0
+                    ),
+                )
     return free
 
 
 def _free_on_macos() -> float:
-    """Pages that are free or that the system gives away when they are wanted, as vm_stat counts them."""
-    said = subprocess.run(["/usr/bin/vm_stat"], capture_output=True, text=True, timeout=5, check=True).stdout
+    """Pages that are free or that the system gives away when they are wanted, as vm_stat counts
+    them."""
+    said = subprocess.run(
+        ["/usr/bin/vm_stat"], capture_output=True, text=True, timeout=5, check=True
+    ).stdout
     page = int(said.partition("page size of ")[2].split()[0])
     counts = dict(line.split(":", 1) for line in said.splitlines()[1:] if ":" in line)
-    return float(page) * sum(int(counts[f"Pages {kind}"].strip(" .")) for kind in ("free", "inactive", "speculative", "purgeable"))
+    return float(page) * sum(
+        int(counts[f"Pages {kind}"].strip(" ."))
+        for kind in ("free", "inactive", "speculative", "purgeable")
+    )
 
 
 def _free_on_windows() -> float:
@@ -131,8 +162,12 @@ def _free_on_windows() -> float:
         """MEMORYSTATUSEX: two numbers of 32 bits, seven of 64."""
 
         _fields_ = (
-            ("length", ctypes.c_ulong), ("load", ctypes.c_ulong), ("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong), ("more", ctypes.c_ulonglong * 5),
-        )  # fmt: skip
+            ("length", ctypes.c_ulong),
+            ("load", ctypes.c_ulong),
+            ("total", ctypes.c_ulonglong),
+            ("free", ctypes.c_ulonglong),
+            ("more", ctypes.c_ulonglong * 5),
+        )
 
     status = Status(length=ctypes.sizeof(Status))
     kernel: Any = ctypes.WinDLL("kernel32")  # type: ignore[attr-defined, unused-ignore]

@@ -1,4 +1,5 @@
-"""What engines on the memory of this process hold: the matrix itself beside its weights, its transpose made once."""
+"""What engines on the memory of this process hold: the matrix itself beside its weights, its
+transpose made once."""
 
 from __future__ import annotations
 
@@ -22,16 +23,19 @@ class Host:
     weights: np.ndarray | None = None
     entry_weights: np.ndarray | None = None
     checked: bool = False
-    """Whether a pass has seen all entries of dense rows and found them finite; sparse ones are checked at the door."""
+    """Whether a pass has seen all entries of dense rows and found them finite; sparse ones are
+    checked at the door."""
     looked: bool = False
-    """Whether such a pass is known to have been, of another copy of these rows: they are not looked at again, and all else goes on as if they were new."""
+    """Whether such a pass is known to have been, of another copy of these rows: they are not looked
+    at again, and all else goes on as if they were new."""
     kept: dict[str, Any] = field(default_factory=dict)
     """Layouts that an engine makes once for this matrix."""
     turn: Callable[[Any], Any] | None = None
     """How the engine transposes a sparse matrix; None: as the matrix does itself."""
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without what is made from the rest: layouts belong to the process that made them, which may be adding to them now."""
+        """Without what is made from the rest: layouts belong to the process that made them, which
+        may be adding to them now."""
         kept = ("matrix", "weights", "entry_weights", "checked", "looked", "turn")
         return {name: self.__dict__[name] for name in kept} | {"kept": {}}
 
@@ -89,8 +93,13 @@ class Host:
         return other
 
 
-def place(matrix: Matrix | Host, weights: np.ndarray | None = None, entry_weights: np.ndarray | None = None) -> Host:
-    """The door of an engine on the host: sparse and observed entries are cast and checked here, dense rows by the first pass over them."""
+def place(
+    matrix: Matrix | Host,
+    weights: np.ndarray | None = None,
+    entry_weights: np.ndarray | None = None,
+) -> Host:
+    """The door of an engine on the host: sparse and observed entries are cast and checked here,
+    dense rows by the first pass over them."""
     if isinstance(matrix, Host):
         return (
             matrix
@@ -102,21 +111,29 @@ def place(matrix: Matrix | Host, weights: np.ndarray | None = None, entry_weight
     if matrix.data.dtype != matrix.dtype:
         matrix = replace(matrix, data=matrix.data.astype(matrix.dtype))
     refuse_bad_entries(
-        matrix.indptr, matrix.indices, matrix.data, "observed" if isinstance(matrix, Observed) else "counts"
+        matrix.indptr,
+        matrix.indices,
+        matrix.data,
+        "observed" if isinstance(matrix, Observed) else "counts",
     )
     entries = None if entry_weights is None else np.ascontiguousarray(entry_weights, matrix.dtype)
     return Host(matrix, _numbers(weights), entries, checked=True)
 
 
 def aligned(a: np.ndarray) -> np.ndarray:
-    """The array, or a copy where its numbers do not begin at multiples of their size, as in what came through a socket: NumPy would copy it for each product,
-    a transposed one in another order, and a sum would have other bits than at another place in memory."""
+    """The array, or a copy where its numbers do not begin at multiples of their size, as in what
+    came through a socket: NumPy would copy it for each product, a transposed one in another order,
+    and a sum would have other bits than at another place in memory."""
     return a if a.flags.aligned else a.copy(order="K")
 
 
 def _in_line(matrix: Any) -> Any:
     """Dense rows in memory, aligned; a map of a file stays one."""
-    if isinstance(matrix, Dense) and type(matrix.values) is np.ndarray and not matrix.values.flags.aligned:
+    if (
+        isinstance(matrix, Dense)
+        and type(matrix.values) is np.ndarray
+        and not matrix.values.flags.aligned
+    ):
         return replace(matrix, values=aligned(matrix.values))
     return matrix
 

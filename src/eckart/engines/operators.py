@@ -1,7 +1,9 @@
-"""The operators of arrays that an engine holds: each is NumPy's function, which asks the array itself (``__array_ufunc__``).
+"""The operators of arrays that an engine holds: each is NumPy's function, which asks the array
+itself (``__array_ufunc__``).
 
-Unlike NumPy's own mixin for such classes it leaves equality and hashing as they are (two handles are equal when they are the same one), and ``a += b`` makes
-another array: what an engine holds may be shared.
+Unlike NumPy's own mixin for such classes it leaves equality and hashing as they are (two handles
+are equal when they are the same one), and ``a += b`` makes another array: what an engine holds may
+be shared.
 """
 
 from __future__ import annotations

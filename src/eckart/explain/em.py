@@ -2,13 +2,16 @@
 
     F(q, theta) = E_q[log p(x, z; theta)] - E_q[log q(z)]  <=  log p(x; theta)
 
-    expect     q <- argmax F(., theta), one pass over the rows: returns sufficient statistics, which carry F and add up (``merge``)
+    expect     q <- argmax F(., theta), one pass over the rows: returns sufficient statistics, which
+    carry F and add up (``merge``)
     maximise   theta <- argmax F(q, .), from the statistics alone
 
-Each half can only raise F. Rows are independent given theta, so the statistics of parts of the data (blocks, threads, files, machines) are merged in a
-fixed order, and a minibatch is a running merge with a discount.
+Each half can only raise F. Rows are independent given theta, so the statistics of parts of the data
+(blocks, threads, files, machines) are merged in a fixed order, and a minibatch is a running merge
+with a discount.
 
-References: Dempster, Laird and Rubin (1977); Neal and Hinton (1998); Cappe and Moulines (2009) for the discount.
+References: Dempster, Laird and Rubin (1977); Neal and Hinton (1998); Cappe and Moulines (2009) for
+the discount.
 """
 
 from __future__ import annotations
@@ -28,7 +31,8 @@ EQUAL = 1e-9
 
 
 class Statistics(Protocol):
-    """What the E step leaves of the rows: ``bound`` is F at (q, theta), ``weight`` the rows or tokens that it is summed over."""
+    """What the E step leaves of the rows: ``bound`` is F at (q, theta), ``weight`` the rows or
+    tokens that it is summed over."""
 
     @property
     def bound(self) -> float: ...
@@ -46,11 +50,13 @@ Theta = TypeVar("Theta")
 
 
 class Problem(Protocol[Theta, S]):
-    """Data with a model: the two steps. One whose E step goes on from what the last one left of the rows, so that it cannot be repeated, keeps that and the
-    statistics itself: ``remember(statistics)`` gives both, ``recall(kept)`` takes them back."""
+    """Data with a model: the two steps. One whose E step goes on from what the last one left of the
+    rows, so that it cannot be repeated, keeps that and the statistics itself:
+    ``remember(statistics)`` gives both, ``recall(kept)`` takes them back."""
 
     def expect(self, theta: Theta) -> S:
-        """E step at theta over all rows; the bound includes log-priors of theta where there are any."""
+        """E step at theta over all rows; the bound includes log-priors of theta where there are
+        any."""
         ...
 
     def maximise(self, statistics: S) -> Theta: ...
@@ -58,7 +64,8 @@ class Problem(Protocol[Theta, S]):
 
 @dataclass(frozen=True)
 class Ascent(Generic[Theta, S]):
-    """Where a climb ended: theta with the statistics of the E step at it, and the bounds on the way (one for each E step, a row's share)."""
+    """Where a climb ended: theta with the statistics of the E step at it, and the bounds on the way
+    (one for each E step, a row's share)."""
 
     theta: Theta
     statistics: S
@@ -82,18 +89,24 @@ def climb(
     memory: Memory = NOTHING,
     enough: Callable[[Trace], tuple[bool, str]] | None = None,
 ) -> Ascent[Theta, S]:
-    """EM from theta until the bound, per unit of weight, rises by less than ``tol`` (after ``least`` steps at the soonest: near a saddle it rises slowly).
+    """EM from theta until the bound, per unit of weight, rises by less than ``tol`` (after
+    ``least`` steps at the soonest: near a saddle it rises slowly).
 
-    One small rise may be that of a saddle, with larger ones behind it. So the step after it is taken too: where it rises by less than ``tol`` as well, the
-    point before it is returned; else the climb goes on. The trace holds F at every theta visited, the last one included, so it is that of the returned
-    point. ``each`` is called after every E step (revival of a dead component); where it returns a theta, the climb goes on from there. ``enough`` is a second
-    rule to stop, with words for the watcher. Ctrl-C returns the last complete state. ``memory`` gets theta, the trace and what the problem remembers at
-    every step; a climb that was killed goes on from there, instead of from ``theta``.
+    One small rise may be that of a saddle, with larger ones behind it. So the step after it is
+    taken too: where it rises by less than ``tol`` as well, the point before it is returned; else
+    the climb goes on. The trace holds F at every theta visited, the last one included, so it is
+    that of the returned point. ``each`` is called after every E step (revival of a dead component);
+    where it returns a theta, the climb goes on from there. ``enough`` is a second rule to stop,
+    with words for the watcher. Ctrl-C returns the last complete state. ``memory`` gets theta, the
+    trace and what the problem remembers at every step; a climb that was killed goes on from there,
+    instead of from ``theta``.
     """
     trace = Trace("bound") if trace is None else trace
     if (kept := memory.last()) is not None:
         theta, trace = like(theta, kept["theta"]), resumed_trace(trace.quantity, kept["trace"])
-        statistics = problem.recall(kept["rows"]) if hasattr(problem, "recall") else problem.expect(theta)
+        statistics = (
+            problem.recall(kept["rows"]) if hasattr(problem, "recall") else problem.expect(theta)
+        )
     else:
         statistics = problem.expect(theta)
         trace.add(statistics.bound / statistics.weight)
@@ -132,10 +145,12 @@ def best_of(
     memory: Memory = NOTHING,
     sound: Callable[[Ascent[Theta, S]], bool] = lambda _: True,
 ) -> tuple[Ascent[Theta, S], list[float]]:
-    """The highest of several climbs (the first of those equal to rounding), and where each of them ended; an interrupted climb is the last one tried.
-    Of climbs that are ``sound`` and others, however high, it is the highest sound one.
+    """The highest of several climbs (the first of those equal to rounding), and where each of them
+    ended; an interrupted climb is the last one tried. Of climbs that are ``sound`` and others,
+    however high, it is the highest sound one.
 
-    Each climb is called with the memory of its level. Those that a killed run had finished are not repeated.
+    Each climb is called with the memory of its level. Those that a killed run had finished are not
+    repeated.
     """
     kept = memory.last() or {"ends": [], "best": None}
     best: Ascent[Theta, S] | None = None
@@ -143,11 +158,20 @@ def best_of(
     before = kept["best"]
     for start in [*climbs][len(ends) :]:
         found = start(memory.inner({"ends": ends, "best": before if best is None else _kept(best)}))
-        if before is not None and best is None:  # what was kept of the best takes the shape of this one
+        # what was kept of the best takes the shape of this one
+        if before is not None and best is None:
             trace = resumed_trace(found.trace.quantity, before["trace"])
-            best = Ascent(like(found.theta, before["theta"]), like(found.statistics, before["statistics"]), trace)
+            best = Ascent(
+                like(found.theta, before["theta"]),
+                like(found.statistics, before["statistics"]),
+                trace,
+            )
         ends.append(found.bound)
-        higher = best is None or found.bound > best.bound + EQUAL * (1 + abs(best.bound)) or not np.isfinite(best.bound)
+        higher = (
+            best is None
+            or found.bound > best.bound + EQUAL * (1 + abs(best.bound))
+            or not np.isfinite(best.bound)
+        )
         if best is None or (higher and sound(found) >= sound(best)) or sound(found) > sound(best):
             best = found
         if found.trace.reason is StopReason.INTERRUPTED:
@@ -167,6 +191,7 @@ def _kept(best: Ascent[Any, Any]) -> dict[str, Any]:
 
 
 def merged(parts: Iterable[S]) -> S:
-    """All parts together, added in their order, so that the sum does not depend on which was ready first."""
+    """All parts together, added in their order, so that the sum does not depend on which was ready
+    first."""
     whole: Any = reduce(lambda a, b: a.merge(b), parts)
     return whole

@@ -10,6 +10,29 @@ from eckart.factors.network import Network
 from eckart.factors.series import Series
 from eckart.factors.topics import Topics
 
-Factors = Basis | Components | Embedding | ItemWeights | LowRank | MixedColumns | Network | Series | Topics
+Factors = (
+    Basis
+    | Components
+    | Embedding
+    | ItemWeights
+    | LowRank
+    | MixedColumns
+    | Network
+    | Series
+    | Topics
+)
 
-__all__ = ["TIE", "Basis", "Components", "Embedding", "Factors", "ItemWeights", "LowRank", "MixedColumns", "Network", "Series", "Topics", "signs"]
+__all__ = [
+    "TIE",
+    "Basis",
+    "Components",
+    "Embedding",
+    "Factors",
+    "ItemWeights",
+    "LowRank",
+    "MixedColumns",
+    "Network",
+    "Series",
+    "Topics",
+    "signs",
+]

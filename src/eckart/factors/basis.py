@@ -11,13 +11,16 @@ from eckart.factors.checks import names, numbers, value
 from eckart.factors.stored import Stored
 
 TIE = 1e-5
-"""Loadings within this relative distance of the largest count as tied; the first of them decides the sign."""
+"""Loadings within this relative distance of the largest count as tied; the first of them decides
+the sign."""
 
 
 def signs(components: np.ndarray) -> np.ndarray:
-    """+1 or -1 for each row such that its entry of largest magnitude becomes positive; ties go to the lowest index.
+    """+1 or -1 for each row such that its entry of largest magnitude becomes positive; ties go to
+    the lowest index.
 
-    The rule looks at the components alone, so it is the same for every solver, engine and call order.
+    The rule looks at the components alone, so it is the same for every solver, engine and call
+    order.
 
     >>> signs(np.array([[0.6, -0.8], [0.5, -0.5]])).tolist()
     [-1.0, 1.0]
@@ -33,9 +36,10 @@ def signs(components: np.ndarray) -> np.ndarray:
 class Basis(Stored):
     """An affine subspace mean + span(components) with the scatter it captures.
 
-    ``components`` is k x n with orthonormal rows, ordered by falling ``scatter`` (the eigenvalues of sum w (x - mean)(x - mean)^T);
-    ``total`` is that matrix's trace, ``tail_shape`` sum(l^2) / sum(l)^2 over the eigenvalues l left out (None where it was not measured),
-    ``noise`` the mean variance left out, ``weight`` the sum of row weights, ``rows`` the number of rows.
+    ``components`` is k x n with orthonormal rows, ordered by falling ``scatter`` (the eigenvalues
+    of sum w (x - mean)(x - mean)^T); ``total`` is that matrix's trace, ``tail_shape`` sum(l^2) /
+    sum(l)^2 over the eigenvalues l left out (None where it was not measured), ``noise`` the mean
+    variance left out, ``weight`` the sum of row weights, ``rows`` the number of rows.
     """
 
     VALUES = ("total", "noise", "weight", "rows", "centered", "tail_shape")
@@ -61,7 +65,8 @@ class Basis(Stored):
 
     @property
     def degrees(self) -> float:
-        """weight - 1, the divisor of an unbiased variance; weight itself where that would not be positive."""
+        """weight - 1, the divisor of an unbiased variance; weight itself where that would not be
+        positive."""
         return self.weight - 1 if self.weight > 1 else self.weight
 
     @property
@@ -75,7 +80,9 @@ class Basis(Stored):
         if self.k == 0 or self.scatter[0] <= 0:
             return 0
         eps = float(np.finfo(self.components.dtype).eps)
-        return int(np.count_nonzero(self.scatter > 10 * eps * np.sqrt(max(self.n, 1)) * self.scatter[0]))
+        return int(
+            np.count_nonzero(self.scatter > 10 * eps * np.sqrt(max(self.n, 1)) * self.scatter[0])
+        )
 
     def encode(self, x: np.ndarray) -> np.ndarray:
         """(x - mean) U for rows x."""
@@ -89,10 +96,16 @@ class Basis(Stored):
         """Refuse what does not fit together (a file may hold anything)."""
         numbers("components", self.components, (None, None))
         if not self.n or self.k > self.n:
-            raise FileError(f"components has the shape {self.components.shape}, wanted at most as many rows as columns")
+            raise FileError(
+                f"components has the shape {self.components.shape}, wanted at most as "
+                "many rows as columns"
+            )
         gram = np.abs(self.components @ self.components.T)
         # far above the rounding of float32; a row of zeros, of data without variance, passes
-        if gram.max(initial=0.0) > 1 + 1e-3 or (gram - np.diag(np.diagonal(gram))).max(initial=0.0) > 1e-3:
+        if (
+            gram.max(initial=0.0) > 1 + 1e-3
+            or (gram - np.diag(np.diagonal(gram))).max(initial=0.0) > 1e-3
+        ):
             raise FileError("components are not orthonormal rows")
         numbers("mean", self.mean, (self.n,))
         numbers("scatter", self.scatter, (self.k,), 0.0)

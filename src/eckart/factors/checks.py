@@ -1,4 +1,5 @@
-"""What factors out of a file must satisfy before anything is computed with them: a file may hold anything under a right checksum."""
+"""What factors out of a file must satisfy before anything is computed with them: a file may hold
+anything under a right checksum."""
 
 from __future__ import annotations
 
@@ -12,37 +13,60 @@ FLOATS = (np.float32, np.float64)
 
 
 def numbers(
-    name: str, array: Any, shape: tuple[int | None, ...], low: float | None = None, high: float | None = None, dtype: Any = None
+    name: str,
+    array: Any,
+    shape: tuple[int | None, ...],
+    low: float | None = None,
+    high: float | None = None,
+    dtype: Any = None,
 ) -> None:
-    """Refuse all but finite numbers of this shape (None: any length) between these limits; ``dtype`` where it must be one, else float32 or float64.
+    """Refuse all but finite numbers of this shape (None: any length) between these limits;
+    ``dtype`` where it must be one, else float32 or float64.
 
     >>> numbers("mean", np.zeros(2), (3,))
     Traceback (most recent call last):
     eckart.errors.FileError: mean has the shape (2,), wanted (3,)
     """
-    if not isinstance(array, np.ndarray) or array.dtype not in (FLOATS if dtype is None else (dtype,)):
+    if not isinstance(array, np.ndarray) or array.dtype not in (
+        FLOATS if dtype is None else (dtype,)
+    ):
         came = array.dtype if isinstance(array, np.ndarray) else type(array).__name__
-        raise FileError(f"{name} holds {came}, wanted {'float32 or float64' if dtype is None else np.dtype(dtype)}")
-    if array.ndim != len(shape) or any(size is not None and size != came for size, came in zip(shape, array.shape)):
+        raise FileError(
+            f"{name} holds {came}, wanted "
+            f"{'float32 or float64' if dtype is None else np.dtype(dtype)}"
+        )
+    if array.ndim != len(shape) or any(
+        size is not None and size != came for size, came in zip(shape, array.shape)
+    ):
         wanted = ", ".join("any" if size is None else str(size) for size in shape)
-        raise FileError(f"{name} has the shape {array.shape}, wanted ({wanted}{',' if len(shape) == 1 else ''})")
+        raise FileError(
+            f"{name} has the shape {array.shape}, wanted ({wanted}{',' if len(shape) == 1 else ''})"
+        )
     if not np.isfinite(array).all():
         raise FileError(f"{name} holds NaN or infinity, wanted finite numbers")
     if (low is not None and (array < low).any()) or (high is not None and (array > high).any()):
         limits = f">= {low:g}" if high is None else f"from {low:g} to {high:g}"
-        raise FileError(f"{name} holds numbers from {array.min():g} to {array.max():g}, wanted numbers {limits}")
+        raise FileError(
+            f"{name} holds numbers from {array.min():g} to {array.max():g}, wanted numbers {limits}"
+        )
 
 
 def value(name: str, number: Any, low: float | None = None, whole: bool = False) -> None:
     """Refuse all but one finite number, not below ``low``."""
     kinds = (int,) if whole else (int, float)
-    if isinstance(number, bool) or not isinstance(number, kinds) or not np.isfinite(number) or (low is not None and number < low):
+    if (
+        isinstance(number, bool)
+        or not isinstance(number, kinds)
+        or not np.isfinite(number)
+        or (low is not None and number < low)
+    ):
         wanted = "a whole number" if whole else "a finite number"
         raise FileError(f"{name}={number!r} is not {wanted}{'' if low is None else f' >= {low:g}'}")
 
 
 def names(labels: np.ndarray | None, size: int, side: str, distinct: bool = False) -> None:
-    """Refuse labels that are not one for each; ids, by which something is looked up, must be ``distinct``."""
+    """Refuse labels that are not one for each; ids, by which something is looked up, must be
+    ``distinct``."""
     if labels is None:
         return
     if labels.shape != (size,):

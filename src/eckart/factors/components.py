@@ -1,4 +1,5 @@
-"""Components of a mixture: p(x) = sum_z weights_z p(x; theta_z), what a mixture fit leaves behind."""
+"""Components of a mixture: p(x) = sum_z weights_z p(x; theta_z), what a mixture fit leaves
+behind."""
 
 from __future__ import annotations
 
@@ -15,8 +16,9 @@ from eckart.factors.checks import covariances, names, numbers
 class Components:
     """Weights of k components and the parameters of their family.
 
-    ``family`` is the name of the component family, ``parameters`` its arrays by name (one slice for each component along the first axis, or shared by
-    all); ``n`` is the number of columns of the data.
+    ``family`` is the name of the component family, ``parameters`` its arrays by name (one slice for
+    each component along the first axis, or shared by all); ``n`` is the number of columns of the
+    data.
 
     >>> Components(np.array([0.25, 0.75]), "bernoulli", {"means": np.array([[0.1], [0.9]])}, 1).k
     2
@@ -34,13 +36,19 @@ class Components:
 
     def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Arrays and plain values, for a model file."""
-        arrays = {"weights": self.weights} | {f"parameter.{name}": a for name, a in self.parameters.items()}
+        arrays = {"weights": self.weights} | {
+            f"parameter.{name}": a for name, a in self.parameters.items()
+        }
         return arrays, {"family": self.family, "n": self.n}
 
     @classmethod
-    def from_state(cls, arrays: dict[str, np.ndarray], values: dict[str, Any], rows: Any, columns: Any) -> Components:
+    def from_state(
+        cls, arrays: dict[str, np.ndarray], values: dict[str, Any], rows: Any, columns: Any
+    ) -> Components:
         mark = "parameter."
-        parameters = {name.removeprefix(mark): a for name, a in arrays.items() if name.startswith(mark)}
+        parameters = {
+            name.removeprefix(mark): a for name, a in arrays.items() if name.startswith(mark)
+        }
         return cls(arrays["weights"], values["family"], parameters, values["n"], columns)
 
     def check(self) -> None:
@@ -49,22 +57,36 @@ class Components:
         if not self.k or abs(self.weights.sum() - 1) > 1e-3:
             raise FileError("weights are not probabilities that add up to 1")
         if not isinstance(self.family, str) or type(self.n) is not int or self.n < 1:
-            raise FileError(f"family={self.family!r}, n={self.n!r} came, wanted a name and a number of columns")
+            raise FileError(
+                f"family={self.family!r}, n={self.n!r} came, wanted a name and a number of columns"
+            )
         names(self.columns, self.n, "columns")
         shapes = self._shapes()
         if self.parameters.keys() != shapes.keys():
-            raise FileError(f"parameters {', '.join(self.parameters)} came for {self.family}, wanted {', '.join(shapes)}")
+            raise FileError(
+                f"parameters {', '.join(self.parameters)} came for {self.family}, "
+                f"wanted {', '.join(shapes)}"
+            )
         for name, array in self.parameters.items():
-            positive = name in ("spread", "probabilities", "length") and len(shapes[name]) < 3 and self.family != "gaussian tied"
+            positive = (
+                name in ("spread", "probabilities", "length")
+                and len(shapes[name]) < 3
+                and self.family != "gaussian tied"
+            )
             most = 1.0 + 1e-9 if self.family == "bernoulli" or name == "probabilities" else None
             numbers(name, array, shapes[name], 0.0 if positive or most else None, most)
         if self.family == "multinomial" and (
-            np.abs(self.parameters["probabilities"].sum(axis=1) - 1).max() > 1e-3 or self.parameters["length"][0] > 2**53
+            np.abs(self.parameters["probabilities"].sum(axis=1) - 1).max() > 1e-3
+            or self.parameters["length"][0] > 2**53
         ):
             raise FileError("probabilities do not add up to 1, or length is no number of draws")
         if self.family in ("gaussian full", "gaussian tied"):
             covariances("spread", self.parameters["spread"])
-        elif self.family.startswith("gaussian") and "spread" in shapes and not (self.parameters["spread"] > 0).all():
+        elif (
+            self.family.startswith("gaussian")
+            and "spread" in shapes
+            and not (self.parameters["spread"] > 0).all()
+        ):
             raise FileError("spread holds 0, wanted positive variances")
 
     def _shapes(self) -> dict[str, tuple[int | None, ...]]:
@@ -75,8 +97,19 @@ class Components:
             return {"means": (k, n)}
         if self.family == "multinomial":
             return {"probabilities": (k, n), "length": (1,)}
-        spread = {"full": (k, n, n), "tied": (n, n), "diag": (k, n), "spherical": (k,), "unit": None, "factor": (k, n)}
+        spread = {
+            "full": (k, n, n),
+            "tied": (n, n),
+            "diag": (k, n),
+            "spherical": (k,),
+            "unit": None,
+            "factor": (k, n),
+        }
         if family != "gaussian" or kind not in spread:
-            raise FileError(f"family={self.family!r} came, wanted gaussian, bernoulli or multinomial")
-        found: dict[str, Any] = {"means": (k, n)} | ({} if kind == "unit" else {"spread": spread[kind]})
+            raise FileError(
+                f"family={self.family!r} came, wanted gaussian, bernoulli or multinomial"
+            )
+        found: dict[str, Any] = {"means": (k, n)} | (
+            {} if kind == "unit" else {"spread": spread[kind]}
+        )
         return found | ({"loadings": (k, n, None), "origin": (n,)} if kind == "factor" else {})

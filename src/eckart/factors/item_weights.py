@@ -1,4 +1,5 @@
-"""ItemWeights: what every column adds to the score of every other, dense, sparse or of low rank; or the shares of a blend of such models."""
+"""ItemWeights: what every column adds to the score of every other, dense, sparse or of low rank; or
+the shares of a blend of such models."""
 
 from __future__ import annotations
 
@@ -13,11 +14,13 @@ from eckart.factors.stored import Stored
 
 @dataclass(frozen=True, eq=False)
 class ItemWeights(Stored):
-    """Weights between the n columns of a matrix of ``n_rows`` rows: a row x scores the columns by x W, W = S + L R^T.
+    """Weights between the n columns of a matrix of ``n_rows`` rows: a row x scores the columns by x
+    W, W = S + L R^T.
 
-    S is ``weights`` (dense) or ``indptr``, ``indices``, ``data`` (compressed rows) or absent; ``left`` is L and ``right`` is R (n x k), or absent.
-    ``multipliers`` d belong to the constraint diag W = 0: (X^T X + l2 I)(I - W) = diag(d). ``shares`` are those of the members of a blend, whose weights
-    stand with the members.
+    S is ``weights`` (dense) or ``indptr``, ``indices``, ``data`` (compressed rows) or absent;
+    ``left`` is L and ``right`` is R (n x k), or absent. ``multipliers`` d belong to the constraint
+    diag W = 0: (X^T X + l2 I)(I - W) = diag(d). ``shares`` are those of the members of a blend,
+    whose weights stand with the members.
 
     >>> w = ItemWeights(2, 3, left=np.ones((3, 1)), right=np.ones((3, 1)))
     >>> w.shape, w.k, w.dtype.name
@@ -51,7 +54,9 @@ class ItemWeights(Stored):
     @property
     def dtype(self) -> np.dtype:
         """Of the scores."""
-        return next(a for a in (self.weights, self.data, self.left, self.shares) if a is not None).dtype
+        return next(
+            a for a in (self.weights, self.data, self.left, self.shares) if a is not None
+        ).dtype
 
     def check(self) -> None:
         """Refuse what does not fit together (a file may hold anything)."""
@@ -82,6 +87,12 @@ class ItemWeights(Stored):
                 raise FileError(f"{name} does not hold {wanted} whole numbers")
         assert self.indptr is not None
         assert self.indices is not None
-        rising = self.indptr[0] == 0 and self.indptr[-1] == len(self.data) and bool((np.diff(self.indptr) >= 0).all())
-        if not rising or (len(self.indices) and not 0 <= self.indices.min() <= self.indices.max() < self.n):
+        rising = (
+            self.indptr[0] == 0
+            and self.indptr[-1] == len(self.data)
+            and bool((np.diff(self.indptr) >= 0).all())
+        )
+        if not rising or (
+            len(self.indices) and not 0 <= self.indices.min() <= self.indices.max() < self.n
+        ):
             raise FileError(f"indptr and indices are not compressed rows of {self.n} columns")

@@ -16,8 +16,9 @@ from eckart.factors.stored import Stored
 class LowRank(Stored):
     """A completed matrix as factors: B_ij = mean + c_j + t_j (b_i + s_i u_i^T v_j).
 
-    ``left`` is U (rows x k), ``right`` is V (columns x k); ``row_bias`` b, ``column_bias`` c, ``row_scale`` s and ``column_scale`` t may be None
-    (0, 0, 1, 1). n x m is never stored: cells and blocks of rows are evaluated on request.
+    ``left`` is U (rows x k), ``right`` is V (columns x k); ``row_bias`` b, ``column_bias`` c,
+    ``row_scale`` s and ``column_scale`` t may be None (0, 0, 1, 1). n x m is never stored: cells
+    and blocks of rows are evaluated on request.
 
     >>> b = LowRank(np.array([[1.0], [2.0]]), np.array([[3.0], [4.0]]), mean=1.0)
     >>> b.at([0, 1], [1, 0]).tolist()
@@ -66,7 +67,11 @@ class LowRank(Stored):
 
     def block(self, rows: Any, columns: Any = slice(None)) -> np.ndarray:
         """The rows of B at these positions, for all columns or some."""
-        i = np.arange(len(self.left))[rows] if isinstance(rows, slice) else np.atleast_1d(np.asarray(rows, np.intp))
+        i = (
+            np.arange(len(self.left))[rows]
+            if isinstance(rows, slice)
+            else np.atleast_1d(np.asarray(rows, np.intp))
+        )
         j = np.arange(self.n)[columns]
         return self._dress(self.left[i] @ self.right[j].T, i[:, None], j[None, :])
 
@@ -76,10 +81,20 @@ class LowRank(Stored):
         for a in range(0, len(self.left), step):
             yield a, self.block(np.arange(a, min(a + step, len(self.left))))
 
-    def with_rows(self, left: np.ndarray, row_bias: Any = None, row_scale: Any = None, rows: Any = None) -> LowRank:
+    def with_rows(
+        self, left: np.ndarray, row_bias: Any = None, row_scale: Any = None, rows: Any = None
+    ) -> LowRank:
         """The same columns with other rows (those folded in, say)."""
         return LowRank(
-            left, self.right, self.mean, row_bias, self.column_bias, row_scale, self.column_scale, rows, self.columns
+            left,
+            self.right,
+            self.mean,
+            row_bias,
+            self.column_bias,
+            row_scale,
+            self.column_scale,
+            rows,
+            self.columns,
         )
 
     def _dress(self, x: np.ndarray, i: np.ndarray, j: np.ndarray) -> np.ndarray:

@@ -1,4 +1,5 @@
-"""MixedColumns: a Gaussian of the scores of a table's columns, and how each column becomes scores and is had back from them."""
+"""MixedColumns: a Gaussian of the scores of a table's columns, and how each column becomes scores
+and is had back from them."""
 
 from __future__ import annotations
 
@@ -11,14 +12,16 @@ from eckart.errors import FileError
 from eckart.factors.checks import names, numbers, value
 
 SOLVABLE = 1e14
-"""Sum of w^2 / noise, about the condition of the equations of a code: beyond it float64 has no digit left of them."""
+"""Sum of w^2 / noise, about the condition of the equations of a code: beyond it float64 has no
+digit left of them."""
 
 
 @dataclass(frozen=True, eq=False)
 class MixedColumns:
-    """Scores y = mean + W z + noise, z ~ N(0, I): ``weights`` W (scores x k), ``mean``, ``noise`` (variances); ``described`` has an entry of plain values
-    for each part of a column, ``tables`` the arrays of some, ``trees`` those of forests beside the Gaussian; ``aside`` says of columns that say
-    nothing why, and what their gaps become.
+    """Scores y = mean + W z + noise, z ~ N(0, I): ``weights`` W (scores x k), ``mean``, ``noise``
+    (variances); ``described`` has an entry of plain values for each part of a column, ``tables``
+    the arrays of some, ``trees`` those of forests beside the Gaussian; ``aside`` says of columns
+    that say nothing why, and what their gaps become.
 
     >>> f = MixedColumns(2, np.ones((2, 1)), np.zeros(2), np.ones(2))
     >>> f.k, f.n
@@ -52,12 +55,34 @@ class MixedColumns:
 
     @classmethod
     def from_state(
-        cls, arrays: dict[str, np.ndarray], values: dict[str, Any], rows: np.ndarray | None, columns: np.ndarray | None
+        cls,
+        arrays: dict[str, np.ndarray],
+        values: dict[str, Any],
+        rows: np.ndarray | None,
+        columns: np.ndarray | None,
     ) -> MixedColumns:
-        tables = {name.removeprefix("columns."): a for name, a in arrays.items() if name.startswith("columns.")}
-        trees = {name.removeprefix("trees."): a for name, a in arrays.items() if name.startswith("trees.")}
+        tables = {
+            name.removeprefix("columns."): a
+            for name, a in arrays.items()
+            if name.startswith("columns.")
+        }
+        trees = {
+            name.removeprefix("trees."): a
+            for name, a in arrays.items()
+            if name.startswith("trees.")
+        }
         w, mean, noise = (arrays[name] for name in ("weights", "mean", "variances"))
-        return cls(values["n"], w, mean, noise, values["described"], tables, values["aside"], columns, trees)
+        return cls(
+            values["n"],
+            w,
+            mean,
+            noise,
+            values["described"],
+            tables,
+            values["aside"],
+            columns,
+            trees,
+        )
 
     def check(self) -> None:
         """Refuse what does not fit together (a file may hold anything)."""
@@ -69,10 +94,15 @@ class MixedColumns:
             share = float((self.weights**2 / self.noise[:, None]).sum())
         if not share < SOLVABLE:
             raise FileError(
-                f"weights and noise came whose codes cannot be solved for: the sum of w^2 / noise is {share:.3g}, wanted less than {SOLVABLE:g}"
+                "weights and noise came whose codes cannot be solved for: the sum of "
+                f"w^2 / noise is {share:.3g}, wanted less than {SOLVABLE:g}"
             )
         names(self.columns, self.n, "columns", distinct=True)
-        if self.columns is None or not isinstance(self.described, list) or not isinstance(self.aside, dict):
+        if (
+            self.columns is None
+            or not isinstance(self.described, list)
+            or not isinstance(self.aside, dict)
+        ):
             raise FileError("columns, described or aside are not those of a table")
         for name, array in self.tables.items():
             numbers(name, array, (None, None), dtype=np.float64)

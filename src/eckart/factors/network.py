@@ -13,11 +13,14 @@ from eckart.factors.checks import names, numbers, value
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """A map x -> out(mean' + spread' net((x - mean) / spread)), its weights as named arrays and its layers as plain values.
+    """A map x -> out(mean' + spread' net((x - mean) / spread)), its weights as named arrays and its
+    layers as plain values.
 
-    ``architecture`` is JSON: which layers, how wide (see ``nn.architecture``). ``mean`` and ``spread`` (n each) centre and scale the input; a column that
-    was never observed has spread 0. ``k`` is the size of the code (of the output, for a classifier or regressor). ``extras`` are arrays that
-    belong to the output: offset and scale of a regressor's targets. ``classes`` are the labels of a classifier.
+    ``architecture`` is JSON: which layers, how wide (see ``nn.architecture``). ``mean`` and
+    ``spread`` (n each) centre and scale the input; a column that was never observed has spread 0.
+    ``k`` is the size of the code (of the output, for a classifier or regressor). ``extras`` are
+    arrays that belong to the output: offset and scale of a regressor's targets. ``classes`` are the
+    labels of a classifier.
 
     >>> net = Network({"encoder.0.weight": np.ones((1, 2), np.float32)}, {"kind": "coder"}, np.zeros(2), np.ones(2), 1)
     >>> net.n, net.k, net.size
@@ -51,11 +54,21 @@ class Network:
         classes = None
         if self.classes is not None:
             kind = self.classes.dtype.kind
-            classes = {"dtype": "O" if kind == "O" else self.classes.dtype.str, "values": self.classes.tolist()}
-        return arrays, {"architecture": self.architecture, "k": self.k, "rows": self.rows, "classes": classes}
+            classes = {
+                "dtype": "O" if kind == "O" else self.classes.dtype.str,
+                "values": self.classes.tolist(),
+            }
+        return arrays, {
+            "architecture": self.architecture,
+            "k": self.k,
+            "rows": self.rows,
+            "classes": classes,
+        }
 
     @classmethod
-    def from_state(cls, arrays: dict[str, np.ndarray], values: dict[str, Any], rows: Any, columns: Any) -> Network:
+    def from_state(
+        cls, arrays: dict[str, np.ndarray], values: dict[str, Any], rows: Any, columns: Any
+    ) -> Network:
         weights, extras = (
             {name.removeprefix(mark): a for name, a in arrays.items() if name.startswith(mark)}
             for mark in ("weight.", "extra.")
@@ -63,12 +76,18 @@ class Network:
         kept = values["classes"]
         classes = None if kept is None else _labels(kept)
         more = (columns, values["rows"], classes, extras)
-        return cls(weights, values["architecture"], arrays["mean"], arrays["spread"], values["k"], *more)
+        return cls(
+            weights, values["architecture"], arrays["mean"], arrays["spread"], values["k"], *more
+        )
 
     def check(self) -> None:
         """Refuse what does not fit together (a file may hold anything)."""
-        if not isinstance(self.architecture, dict) or not isinstance(self.architecture.get("kind"), str):
-            raise FileError(f"architecture={self.architecture!r} came, wanted the description of a network")
+        if not isinstance(self.architecture, dict) or not isinstance(
+            self.architecture.get("kind"), str
+        ):
+            raise FileError(
+                f"architecture={self.architecture!r} came, wanted the description of a network"
+            )
         value("k", self.k, 0, whole=True)
         value("rows", self.rows, 0, whole=True)
         numbers("mean", self.mean, (None,))

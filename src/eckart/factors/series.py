@@ -14,12 +14,15 @@ from eckart.factors.stored import Stored
 
 @dataclass(frozen=True, eq=False)
 class Series(Stored):
-    """Mean and deviation of every cell, and S draws of the state in which the last column leaves the model.
+    """Mean and deviation of every cell, and S draws of the state in which the last column leaves
+    the model.
 
-    ``cells`` and ``spread`` are n x T: the posterior mean of a cell, and the deviation of what is known about it; ``sigma`` (n) is the deviation of an
-    observation around it. A draw has, for rows standardised by ``centre`` and ``scale``, ``left`` w (S x n x k), ``last`` x_T-1 (S x k), ``transition`` A and
-    ``shock`` Q (S x k x k), ``own`` phi, v, s (S x n x 3), ``state`` r_T-1 (S x n) and the ``profile`` (S x n x P). ``probes`` (chains x draws x cells)
-    and ``levels`` (chains x draws, the mean log noise variance) are what mixing is judged by.
+    ``cells`` and ``spread`` are n x T: the posterior mean of a cell, and the deviation of what is
+    known about it; ``sigma`` (n) is the deviation of an observation around it. A draw has, for rows
+    standardised by ``centre`` and ``scale``, ``left`` w (S x n x k), ``last`` x_T-1 (S x k),
+    ``transition`` A and ``shock`` Q (S x k x k), ``own`` phi, v, s (S x n x 3), ``state`` r_T-1 (S
+    x n) and the ``profile`` (S x n x P). ``probes`` (chains x draws x cells) and ``levels`` (chains
+    x draws, the mean log noise variance) are what mixing is judged by.
     """
 
     cells: np.ndarray
@@ -70,7 +73,8 @@ class Series(Stored):
         return self.cells[rows].copy()
 
     def deviation(self, rows: Any, columns: Any, noise: bool = True) -> np.ndarray:
-        """Standard deviation of a new observation at these cells, or of what is known about its mean."""
+        """Standard deviation of a new observation at these cells, or of what is known about its
+        mean."""
         i = np.asarray(rows, np.intp)
         spread = self.spread[i, np.asarray(columns, np.intp)]
         return np.hypot(spread, self.sigma[i]) if noise else spread.copy()
@@ -78,8 +82,9 @@ class Series(Stored):
     def ahead(self, steps: int) -> tuple[np.ndarray, np.ndarray]:
         """Mean and standard deviation of observations in the next columns, n x steps each.
 
-        In each draw x_T-1+h has mean A^h x_T-1 and covariance sum_g<h A^g Q A^gT, r_T-1+h mean phi^h r and variance (1 - phi^2h) v; over the draws means
-        are averaged, and to the mean of the variances comes the variance of the means.
+        In each draw x_T-1+h has mean A^h x_T-1 and covariance sum_g<h A^g Q A^gT, r_T-1+h mean
+        phi^h r and variance (1 - phi^2h) v; over the draws means are averaged, and to the mean of
+        the variances comes the variance of the means.
         """
         n, horizon = self.shape[0], np.arange(1, steps + 1)
         slot = (self.n - 1 + horizon) % self.period
@@ -118,18 +123,28 @@ class Series(Stored):
         s, k = self.left.shape[0], self.left.shape[2]
         numbers("profile", self.profile, (s, n, None), dtype=kind)
         if s == 0 or self.period == 0 or columns == 0:
-            raise FileError("a series without draws, a period or columns came, wanted at least one of each")
+            raise FileError(
+                "a series without draws, a period or columns came, wanted at least one of each"
+            )
         wanted: dict[str, tuple[tuple[int | None, ...], float | None]] = {
-            "spread": ((n, columns), 0.0), "sigma": ((n,), 0.0), "centre": ((n,), None), "scale": ((n,), 1e-300), "last": ((s, k), None),
-            "transition": ((s, k, k), None), "shock": ((s, k, k), None), "own": ((s, n, 3), 0.0), "state": ((s, n), None),
-        }  # fmt: skip
+            "spread": ((n, columns), 0.0),
+            "sigma": ((n,), 0.0),
+            "centre": ((n,), None),
+            "scale": ((n,), 1e-300),
+            "last": ((s, k), None),
+            "transition": ((s, k, k), None),
+            "shock": ((s, k, k), None),
+            "own": ((s, n, 3), 0.0),
+            "state": ((s, n), None),
+        }
         for name, (shape, low) in wanted.items():
             numbers(name, getattr(self, name), shape, low, dtype=kind)
         numbers("probes", self.probes, (None, None, None), dtype=kind)
         numbers("levels", self.levels, self.probes.shape[:2], dtype=kind)
         if self.probes.shape[0] * self.probes.shape[1] != s or self.probes.shape[2] == 0:
             raise FileError(
-                f"probes have the shape {self.probes.shape}, wanted chains x draws x cells of {s} draws in all"
+                f"probes have the shape {self.probes.shape}, wanted chains x draws x "
+                f"cells of {s} draws in all"
             )
         if (self.own[:, :, 0] >= 1).any():
             raise FileError("own holds a memory phi of 1 or more, wanted less")

@@ -1,4 +1,5 @@
-"""Factors as a model file holds them: arrays by the names of their fields, and plain values beside them. Labels are the file's own matter."""
+"""Factors as a model file holds them: arrays by the names of their fields, and plain values beside
+them. Labels are the file's own matter."""
 
 from __future__ import annotations
 
@@ -20,16 +21,25 @@ class Stored:
     def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Arrays and plain values, for a model file."""
         own: dict[str, Any] = {name: getattr(self, name) for name in _arrays(self)}
-        return {name: a for name, a in own.items() if a is not None}, {name: getattr(self, name) for name in self.VALUES}
+        return {name: a for name, a in own.items() if a is not None}, {
+            name: getattr(self, name) for name in self.VALUES
+        }
 
     @classmethod
-    def from_state(cls, arrays: dict[str, np.ndarray], values: dict[str, Any], rows: Any, columns: Any) -> Self:
-        """The inverse of ``to_state``; what is missing, or does not fit, ends in an error here or in ``check``."""
+    def from_state(
+        cls, arrays: dict[str, np.ndarray], values: dict[str, Any], rows: Any, columns: Any
+    ) -> Self:
+        """The inverse of ``to_state``; what is missing, or does not fit, ends in an error here or
+        in ``check``."""
         if not isinstance(values, dict) or values.keys() != set(cls.VALUES):
-            raise FileError(f"factors hold the values {values!r}, wanted {', '.join(cls.VALUES) or 'none'}")  # a mean that is not there is not 0
+            raise FileError(
+                f"factors hold the values {values!r}, wanted {', '.join(cls.VALUES) or 'none'}"
+            )  # a mean that is not there is not 0
         kept = {name: arrays[name] for name in _arrays(cls) if name in arrays}
         labels = {"rows": rows, "columns": columns}
-        return cls(**{name: labels[name] for name in _names(cls) if name in LABELS}, **kept, **values)
+        return cls(
+            **{name: labels[name] for name in _names(cls) if name in LABELS}, **kept, **values
+        )
 
 
 def _names(kind: Any) -> list[str]:

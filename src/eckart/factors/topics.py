@@ -15,9 +15,11 @@ from eckart.notebook import table
 
 @dataclass(frozen=True, eq=False)
 class Topics(Stored):
-    """``counts`` is k x n: (expected) counts of word w in topic z, the prior's pseudo-counts included; ``words`` its rows, normalised.
+    """``counts`` is k x n: (expected) counts of word w in topic z, the prior's pseudo-counts
+    included; ``words`` its rows, normalised.
 
-    ``prior`` holds the Dirichlet parameters alpha of the documents' shares (zeros for pLSA), ``sizes`` the share of all tokens in each topic.
+    ``prior`` holds the Dirichlet parameters alpha of the documents' shares (zeros for pLSA),
+    ``sizes`` the share of all tokens in each topic.
 
     >>> Topics(np.array([[1.0, 3.0]]), np.array([0.1]), np.array([1.0])).words.tolist()
     [[0.25, 0.75]]
@@ -45,7 +47,10 @@ class Topics(Stored):
     def _repr_html_(self) -> str:
         """The topics with their shares and their ten most probable words."""
         called = np.arange(self.n) if self.columns is None else self.columns
-        best = [" ".join(str(called[j]) for j in np.argsort(-row, kind="stable")[:10]) for row in self.words]
+        best = [
+            " ".join(str(called[j]) for j in np.argsort(-row, kind="stable")[:10])
+            for row in self.words
+        ]
         rows = [(z, float(size), words) for z, (size, words) in enumerate(zip(self.sizes, best))]
         return table(("topic", "share", "words"), rows)
 
@@ -53,7 +58,9 @@ class Topics(Stored):
         """Refuse what does not fit together (a file may hold anything)."""
         numbers("counts", self.counts, (None, None), 0.0)
         if not self.counts.size:
-            raise FileError(f"counts has the shape {self.counts.shape}, wanted a topic and a word at least")
+            raise FileError(
+                f"counts has the shape {self.counts.shape}, wanted a topic and a word at least"
+            )
         numbers("prior", self.prior, (self.k,), 0.0)
         numbers("sizes", self.sizes, (self.k,), 0.0)
         names(self.columns, self.n, "columns")

@@ -1,4 +1,5 @@
-"""Which of many names somebody may have meant: those that are alike, letter for letter, found in a bounded time."""
+"""Which of many names somebody may have meant: those that are alike, letter for letter, found in a
+bounded time."""
 
 from __future__ import annotations
 
@@ -13,13 +14,16 @@ MOST_COMPARED = 10_000
 MOST_LOOKED_AT = 2_000_000
 """Names whose first and last letters are looked at, three seconds' work."""
 ALIKE = 0.6
-"""Least share of letters in common (difflib's own): 'kin' and 'king' have 0.86, two slips in six letters leave 0.67."""
+"""Least share of letters in common (difflib's own): 'kin' and 'king' have 0.86, two slips in six
+letters leave 0.67."""
 
 
 def alike(name: str, known: Iterable[Any], most: int = 3) -> list[str]:
-    """Up to ``most`` of the known names that ``name`` may stand for, the most alike first: those that differ in capitals or blanks alone, then by letters.
+    """Up to ``most`` of the known names that ``name`` may stand for, the most alike first: those
+    that differ in capitals or blanks alone, then by letters.
 
-    Of many names only those are compared that begin or end as ``name`` does, by half of it or more: one slip leaves one of its halves as it is.
+    Of many names only those are compared that begin or end as ``name`` does, by half of it or more:
+    one slip leaves one of its halves as it is.
 
     >>> alike("Alica", ["bob", "alice", "ALICA "]), alike("zoe", ["bob", "carol"])
     (['ALICA ', 'alice'], [])
@@ -44,14 +48,22 @@ MOST_NAMES = 60
 """Names that an error lists: a screenful. Of more, the first are shown and the others counted."""
 
 
-def unknown_column(name: Any, known: Iterable[Any], where: Any, came: str | None = None) -> InputError:
-    """The error about a column that is not there, with the names that are, and those that may have been meant.
+def unknown_column(
+    name: Any, known: Iterable[Any], where: Any, came: str | None = None
+) -> InputError:
+    """The error about a column that is not there, with the names that are, and those that may have
+    been meant.
 
     >>> str(unknown_column("yera", ["year", "island"], "a.csv"))
     "column 'yera' came, wanted one of the columns of a.csv: 'year', 'island'; did you mean 'year'?"
     """
     names = list(known)
     near = alike(str(name), names)
-    told = ", ".join(map(repr, names[:MOST_NAMES])) + (f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else "")
+    told = ", ".join(map(repr, names[:MOST_NAMES])) + (
+        f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
+    )
     hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
-    return InputError(f"{came or f'column {name!r}'} came, wanted one of the columns of {where}: {told or 'none'}{hint}")
+    return InputError(
+        f"{came or f'column {name!r}'} came, wanted one of the columns of {where}: "
+        f"{told or 'none'}{hint}"
+    )

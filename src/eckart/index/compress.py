@@ -1,7 +1,8 @@
-"""Triples (i, j, a_ij) to compressed rows, in linear time: sort by row and column, merge what stands at one place, transpose; and what such rows must be.
+"""Triples (i, j, a_ij) to compressed rows, in linear time: sort by row and column, merge what
+stands at one place, transpose; and what such rows must be.
 
-Entries ``data[indptr[i]:indptr[i+1]]`` stand in row i at ascending columns ``indices[...]``. Pointers count entries in 64 bits;
-indices take 32 bits while they can.
+Entries ``data[indptr[i]:indptr[i+1]]`` stand in row i at ascending columns ``indices[...]``.
+Pointers count entries in 64 bits; indices take 32 bits while they can.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from eckart.errors import InputError, wrong
 from eckart.parameters import is_int
 
 LEAST_COMPILED = 2**20
-"""From this many entries on, the counting sorts of ``eckart.index.counting`` pay for being loaded."""
+"""From this many entries on, the counting sorts of ``eckart.index.counting`` pay for being
+loaded."""
 
 RULES = ("error", "last", "mean", "sum")
 """What may be done with several entries at one place."""
@@ -30,7 +32,8 @@ def index_dtype(size: int) -> np.dtype:
 def compress(
     rows: np.ndarray, columns: np.ndarray, values: np.ndarray, shape: tuple[int, int]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """indptr, indices and data of the triples; entries at one place stay side by side, in the order they came.
+    """indptr, indices and data of the triples; entries at one place stay side by side, in the order
+    they came.
 
     >>> compress(np.array([1, 0, 1]), np.array([0, 1, 0]), np.array([5.0, 6.0, 7.0]), (2, 2))
     (array([0, 1, 3]), array([1, 0, 0], dtype=int32), array([6., 5., 7.]))
@@ -44,7 +47,11 @@ def compress(
         flip(pointers, moved, data, indptr, indices, out, 0)
         return indptr, indices, out
     order = np.lexsort((columns, rows))
-    return _pointers(rows, shape[0]), columns[order].astype(index_dtype(shape[1]), copy=False), values[order]
+    return (
+        _pointers(rows, shape[0]),
+        columns[order].astype(index_dtype(shape[1]), copy=False),
+        values[order],
+    )
 
 
 def transpose(
@@ -66,14 +73,27 @@ def transpose(
     from scipy import sparse
 
     flipped = sparse.csr_array((data, indices, indptr), shape=(rows, n_columns)).tocsc()
-    return flipped.indptr.astype(np.int64, copy=False), flipped.indices.astype(kind, copy=False), flipped.data
+    return (
+        flipped.indptr.astype(np.int64, copy=False),
+        flipped.indices.astype(kind, copy=False),
+        flipped.data,
+    )
 
 
 def check_compressed(indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, n: int) -> None:
     """Refuse compressed rows that a kernel would follow out of bounds."""
-    for name, array, kinds in (("indptr", indptr, "iu"), ("indices", indices, "iu"), ("data", data, "fiub")):
+    for name, array, kinds in (
+        ("indptr", indptr, "iu"),
+        ("indices", indices, "iu"),
+        ("data", data, "fiub"),
+    ):
         if getattr(array, "ndim", None) != 1 or array.dtype.kind not in kinds:
-            raise wrong(name, array, f"an array of {'whole ' if kinds == 'iu' else ''}numbers of one dimension; build the matrix with eckart.read")
+            raise wrong(
+                name,
+                array,
+                f"an array of {'whole ' if kinds == 'iu' else ''}numbers of one "
+                "dimension; build the matrix with eckart.read",
+            )
     if not is_int(n) or n < 0:
         raise wrong("n_columns", n, "an int >= 0")
     check_pointers(indptr, indices, data)
@@ -81,7 +101,8 @@ def check_compressed(indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, 
     ends = indices.view(f"u{indices.itemsize}") if indices.dtype.kind == "i" else indices
     if len(indices) and not (ends.max() < n and (ends is not indices or ends.min() >= 0)):
         raise InputError(
-            f"a column index of {indices.min()} to {indices.max()} came, wanted 0 to {n - 1} for {n} columns"
+            f"a column index of {indices.min()} to {indices.max()} came, wanted 0 to "
+            f"{n - 1} for {n} columns"
         )
 
 
@@ -94,7 +115,9 @@ def check_pointers(indptr: np.ndarray, indices: np.ndarray, data: np.ndarray) ->
         or indptr[-1] != len(data)
         or (np.diff(indptr) < 0).any()
     ):
-        raise InputError("indptr, indices and data do not belong together; build the matrix with eckart.read")
+        raise InputError(
+            "indptr, indices and data do not belong together; build the matrix with eckart.read"
+        )
 
 
 def first_repeat(indptr: np.ndarray, indices: np.ndarray) -> tuple[int, int] | None:
@@ -109,7 +132,8 @@ def first_repeat(indptr: np.ndarray, indices: np.ndarray) -> tuple[int, int] | N
 def merge(
     indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, rule: str
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """One entry a place: the last that came, the mean or the sum (in float64, in the order they came).
+    """One entry a place: the last that came, the mean or the sum (in float64, in the order they
+    came).
 
     >>> merge(np.array([0, 3]), np.array([0, 0, 1]), np.array([1.0, 4.0, 9.0]), "mean")
     (array([0, 2]), array([0, 1]), array([2.5, 9. ]))

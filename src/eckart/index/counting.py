@@ -1,7 +1,9 @@
-"""Counting sorts of sparse entries, compiled: two linear passes put triples in row order with columns ascending.
+"""Counting sorts of sparse entries, compiled: two linear passes put triples in row order with
+columns ascending.
 
-Pass one sorts (i, j, a) by j, pass two is the transpose of the result, which sorts by i and keeps the order of j inside a row.
-Both are stable: of two entries at one place, the one that came first stands first.
+Pass one sorts (i, j, a) by j, pass two is the transpose of the result, which sorts by i and keeps
+the order of j inside a row. Both are stable: of two entries at one place, the one that came first
+stands first.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ from eckart.compiling import OUTSIDE
 
 @njit(**OUTSIDE)
 def by_key(keys: Any, others: Any, values: Any, size: int) -> Any:
-    """Entries in order of ``keys``: pointers of length size + 1, the other index and the value of each."""
+    """Entries in order of ``keys``: pointers of length size + 1, the other index and the value of
+    each."""
     at = np.zeros(size + 1, np.int64)
     for p in range(keys.shape[0]):
         at[keys[p] + 1] += 1
@@ -33,8 +36,17 @@ def by_key(keys: Any, others: Any, values: Any, size: int) -> Any:
 
 
 @njit(**OUTSIDE)
-def flip(indptr: Any, indices: Any, values: Any, out_indptr: Any, out_indices: Any, out_values: Any, first: int) -> None:
-    """The transpose of compressed rows, counted from ``first``; ``out_indptr`` has one more place than there are columns."""
+def flip(
+    indptr: Any,
+    indices: Any,
+    values: Any,
+    out_indptr: Any,
+    out_indices: Any,
+    out_values: Any,
+    first: int,
+) -> None:
+    """The transpose of compressed rows, counted from ``first``; ``out_indptr`` has one more place
+    than there are columns."""
     n = out_indptr.shape[0] - 1
     out_indptr[:] = 0
     for p in range(indices.shape[0]):
@@ -52,7 +64,8 @@ def flip(indptr: Any, indices: Any, values: Any, out_indptr: Any, out_indices: A
 
 @njit(**OUTSIDE)
 def dealt(keys: Any, owner: Any, ranges: int, others: Any, values: Any) -> Any:
-    """Triples in order of the range ``owner[key]`` of their key, those of a range as they came, and where each range starts."""
+    """Triples in order of the range ``owner[key]`` of their key, those of a range as they came, and
+    where each range starts."""
     at, to = np.zeros(ranges + 1, np.int64), np.empty(keys.shape[0], np.int32)
     for p in range(keys.shape[0]):
         r = owner[keys[p]]
@@ -60,7 +73,12 @@ def dealt(keys: Any, owner: Any, ranges: int, others: Any, values: Any) -> Any:
         at[r + 1] += 1
     for r in range(ranges):
         at[r + 1] += at[r]
-    starts, out, beside, data = at.copy(), np.empty_like(keys), np.empty_like(others), np.empty_like(values)
+    starts, out, beside, data = (
+        at.copy(),
+        np.empty_like(keys),
+        np.empty_like(others),
+        np.empty_like(values),
+    )
     for p in range(keys.shape[0]):
         r = to[p]
         w = at[r]
@@ -73,7 +91,8 @@ def dealt(keys: Any, owner: Any, ranges: int, others: Any, values: Any) -> Any:
 
 @njit(**OUTSIDE)
 def side_by_side(lengths: Any, indptr: Any, indices: Any, values: Any) -> Any:
-    """Pieces of the same rows, one after another, as one matrix: ``lengths[s, i]`` entries of row i are in piece s, and stand behind those of piece s - 1."""
+    """Pieces of the same rows, one after another, as one matrix: ``lengths[s, i]`` entries of row i
+    are in piece s, and stand behind those of piece s - 1."""
     at = indptr[:-1].copy()
     out, data = np.empty_like(indices), np.empty_like(values)
     p = 0

@@ -1,4 +1,5 @@
-"""Observations (row id, column id, value) to compressed rows: what cannot be used is refused by its place, its row and its column."""
+"""Observations (row id, column id, value) to compressed rows: what cannot be used is refused by its
+place, its row and its column."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from eckart.index.labels import Labels, shown
 
 
 def floating(dtype: Any) -> np.dtype:
-    """The precision in which entries of ``dtype`` are worked on: float32 stays float32, all else is float64."""
+    """The precision in which entries of ``dtype`` are worked on: float32 stays float32, all else is
+    float64."""
     kind = np.dtype(dtype)
     return np.dtype(np.float32) if kind.kind == "f" and kind.itemsize <= 4 else np.dtype(np.float64)
 
@@ -23,29 +25,39 @@ def sizes(shape: Any, row_labels: Any, column_labels: Any) -> tuple[int | None, 
     if shape is not None and (
         not isinstance(shape, (tuple, list))
         or len(shape) != 2
-        or not all(size is None or (isinstance(size, (int, np.integer)) and size >= 0) for size in shape)
+        or not all(
+            size is None or (isinstance(size, (int, np.integer)) and size >= 0) for size in shape
+        )
     ):
         raise wrong("shape", shape, "two sizes, such as (943, 1682)")
     out: list[int | None] = []
-    for name, size, labels in zip(("row", "column"), shape or (None, None), (row_labels, column_labels)):
+    for name, size, labels in zip(
+        ("row", "column"), shape or (None, None), (row_labels, column_labels)
+    ):
         if labels is not None and size is not None and len(labels) != size:
             raise wrong(f"{name}_labels", f"{len(labels)} labels", f"{size}, as shape= says")
         out.append(len(labels) if labels is not None else None if size is None else int(size))
     return out[0], out[1]
 
 
-def placed(axis: str, ids: Any, size: int | None, fixed: Any) -> tuple[np.ndarray, np.ndarray | None]:
+def placed(
+    axis: str, ids: Any, size: int | None, fixed: Any
+) -> tuple[np.ndarray, np.ndarray | None]:
     """Positions of the ids of one side ("row" or "column"), and its labels."""
     side = Ids(axis + "s")
     side.take(ids)
     if fixed is None:
         if size is None and len(ids) == 0:
-            raise InputError(f"{axis}s is empty, wanted at least one observation; say shape= for a matrix without any")
+            raise InputError(
+                f"{axis}s is empty, wanted at least one observation; say shape= for a "
+                "matrix without any"
+            )
         return side.finish() if size is None else (side.finish_positions(size), None)
     labels = Labels(fixed, len(fixed), axis)
     if labels.repeats is not None:
         raise InputError(
-            f"{axis}_labels has {shown(labels.names([labels.repeats.argmax()])[0])} more than once, wanted each label once"
+            f"{axis}_labels has {shown(labels.names([labels.repeats.argmax()])[0])} "
+            "more than once, wanted each label once"
         )
     return side.finish_in(labels), labels.labels
 
@@ -73,33 +85,46 @@ def assemble(
     data = np.ones(len(rows), dtype or np.float64) if ones else as_numbers(values, dtype, name, at)
     for axis, codes, size in (("rows", rows, n), ("columns", columns, m)):
         if len(codes) != len(data):
-            raise InputError(f"{axis} has {len(codes)} ids and {name} has {len(data)} values, wanted as many of each")
+            raise InputError(
+                f"{axis} has {len(codes)} ids and {name} has {len(data)} values, wanted "
+                "as many of each"
+            )
         if len(codes) and not (codes.min() >= 0 and codes.max() < size):
-            raise InputError(f"{axis} has positions of {codes.min()} to {codes.max()}, wanted 0 to {size - 1}")
+            raise InputError(
+                f"{axis} has positions of {codes.min()} to {codes.max()}, wanted 0 to {size - 1}"
+            )
 
     def place(i: int, j: int) -> str:
         i_shown, j_shown = (
-            shown(k if labels is None else labels[k]) for k, labels in ((i, row_labels), (j, column_labels))
+            shown(k if labels is None else labels[k])
+            for k, labels in ((i, row_labels), (j, column_labels))
         )
         return f"row {i_shown}, column {j_shown}"
 
     if not np.isfinite(data).all():
         p = int((~np.isfinite(data)).argmax())
         raise InputError(
-            f"{name} has {data[p]} at {at(p)} ({place(rows[p], columns[p])}), wanted a finite number; drop the entries that have none"
+            f"{name} has {data[p]} at {at(p)} ({place(rows[p], columns[p])}), wanted a "
+            "finite number; drop the entries that have none"
         )
     kept = compress(rows, columns, data, (n, m))
     if duplicates == "error":
         twice = first_repeat(kept[0], kept[1])
         if twice is not None:
             p, q = np.flatnonzero((rows == twice[0]) & (columns == twice[1]))[:2]
-            advice = "duplicates='sum' to count them" if ones else "duplicates='last', 'mean' or 'sum'"
-            raise InputError(f"{place(*twice)} came at {at(p)} and again at {at(q)}, wanted one value; say {advice}")
+            advice = (
+                "duplicates='sum' to count them" if ones else "duplicates='last', 'mean' or 'sum'"
+            )
+            raise InputError(
+                f"{place(*twice)} came at {at(p)} and again at {at(q)}, wanted one "
+                f"value; say {advice}"
+            )
     else:
         kept = merge(*kept, duplicates)
         if not np.isfinite(kept[2]).all():
             raise InputError(
-                f"the {duplicates} of repeated {name} is beyond {data.dtype}, wanted a finite number; rescale them"
+                f"the {duplicates} of repeated {name} is beyond {data.dtype}, wanted a "
+                "finite number; rescale them"
             )
     return *kept, m
 
@@ -110,14 +135,18 @@ def as_numbers(values: Any, dtype: Any, name: str, at: Place) -> np.ndarray:
     if array.ndim != 1:
         raise InputError(f"{name} has {array.ndim} dimensions, wanted a list of numbers")
     if array.dtype.kind == "c":
-        raise InputError(f"Complex data not supported: {name} holds complex numbers, wanted real ones")
+        raise InputError(
+            f"Complex data not supported: {name} holds complex numbers, wanted real ones"
+        )
     if dtype is not None and np.dtype(dtype) not in (np.float32, np.float64):
         raise wrong("dtype", dtype, "float32 or float64")
     if array.dtype.kind not in "fiubO":
         raise InputError(f"{name} holds {array.dtype}, wanted numbers")
     try:
         with np.errstate(over="ignore"):
-            return array.astype(floating(array.dtype) if dtype is None else np.dtype(dtype), copy=False)
+            return array.astype(
+                floating(array.dtype) if dtype is None else np.dtype(dtype), copy=False
+            )
     except (TypeError, ValueError, OverflowError):
         p = next(i for i, x in enumerate(array) if not is_number(x))
         raise InputError(

@@ -1,8 +1,10 @@
-"""Ids of any hashable kind to codes 0, 1, 2 ..., block by block: what is kept is a number of 32 bits an entry, never the text.
+"""Ids of any hashable kind to codes 0, 1, 2 ..., block by block: what is kept is a number of 32
+bits an entry, never the text.
 
-Codes follow the order of the labels: ascending where the ids can be compared with each other, in order of appearance where they cannot
-(text beside numbers). Integers and dates are kept as they are until the last block has come, since a table of their span, or one
-pass of hashing, then gives all codes at once; other ids are looked up in a dictionary as they come.
+Codes follow the order of the labels: ascending where the ids can be compared with each other, in
+order of appearance where they cannot (text beside numbers). Integers and dates are kept as they are
+until the last block has come, since a table of their span, or one pass of hashing, then gives all
+codes at once; other ids are looked up in a dictionary as they come.
 """
 
 from __future__ import annotations
@@ -35,8 +37,9 @@ def position(p: int) -> str:
 
 
 class Ids:
-    """Collects the ids of one axis. ``blanks``, for ids out of a text file, are the words that stand for no id among numbers. Spaces
-    around such ids are dropped, and text that is all whole numbers becomes integers, unless one has a leading zero ("007" is not 7).
+    """Collects the ids of one axis. ``blanks``, for ids out of a text file, are the words that
+    stand for no id among numbers. Spaces around such ids are dropped, and text that is all whole
+    numbers becomes integers, unless one has a leading zero ("007" is not 7).
 
     >>> users = Ids("rows")
     >>> users.take(np.array(["bea", "ann"]))
@@ -90,9 +93,12 @@ class Ids:
                 seen.setdefault(x, len(seen))
             return np.array(list(map(seen.__getitem__, ids)), np.int32)
         except TypeError:
-            p, bad = next((i, x) for i, x in enumerate(ids) if type(x).__hash__ is None or not _hashable(x))
+            p, bad = next(
+                (i, x) for i, x in enumerate(ids) if type(x).__hash__ is None or not _hashable(x)
+            )
             raise InputError(
-                f"{self.name} has {bad!r} at {at(p)}, wanted an id that can be hashed: text, a number, a date, a tuple"
+                f"{self.name} has {bad!r} at {at(p)}, wanted an id that can be hashed: "
+                "text, a number, a date, a tuple"
             ) from None
 
     def _take_arrow(self, ids: Any, at: Place) -> None:
@@ -111,7 +117,12 @@ class Ids:
             ids = ids.dictionary_encode()
         if not t.is_dictionary(ids.type):
             native = t.is_primitive(kind) and not t.is_time(kind)
-            self._take_array(ids.to_numpy(zero_copy_only=False) if native else tidy(ids.to_pylist(), hashed=False), at)
+            self._take_array(
+                ids.to_numpy(zero_copy_only=False)
+                if native
+                else tidy(ids.to_pylist(), hashed=False),
+                at,
+            )
         elif any(test(ids.type.value_type) for test in (t.is_string, t.is_large_string)):
             self._take_dictionary(ids.indices.to_numpy(zero_copy_only=False), ids.dictionary, at)
         else:
@@ -148,12 +159,15 @@ class Ids:
     def _check_kind(self, kind: str, at: Place) -> None:
         if self._kind and self._kind != kind:
             raise InputError(
-                f"{self.name} holds {kind} from {at(0)} on and {self._kind} before, wanted ids of one kind; convert one of them"
+                f"{self.name} holds {kind} from {at(0)} on and {self._kind} before, "
+                "wanted ids of one kind; convert one of them"
             )
         self._kind = kind
 
     def _null(self, came: str, where: str) -> InputError:
-        return InputError(f"{self.name} has {came} at {where}, wanted an id; drop the entries that have none")
+        return InputError(
+            f"{self.name} has {came} at {where}, wanted an id; drop the entries that have none"
+        )
 
     def finish(self, at: Place = position) -> tuple[np.ndarray, np.ndarray]:
         """Codes of all ids, and the labels in the order of the codes."""
@@ -180,7 +194,8 @@ class Ids:
         if (places < 0).any():
             p = int((places[codes] < 0).argmax())
             raise InputError(
-                f"{self.name} has {shown(found[codes[p]])} at {at(p)}, which is not among the {labels.size} {labels.axis} labels; "
+                f"{self.name} has {shown(found[codes[p]])} at {at(p)}, which is not "
+                f"among the {labels.size} {labels.axis} labels; "
                 "drop it or add it to them"
             )
         return places.astype(index_dtype(labels.size))[codes]
@@ -190,17 +205,22 @@ class Ids:
         codes, self._parts = _joined(self._parts), []
         if len(codes) and (self._kind != "numbers" or codes.dtype.kind not in "iu"):
             raise InputError(
-                f"{self.name} holds {self._kind if codes.dtype.kind != 'f' else 'fractions'}, wanted positions of 0 to {size - 1} because "
+                f"{self.name} holds "
+                f"{self._kind if codes.dtype.kind != 'f' else 'fractions'}, wanted "
+                f"positions of 0 to {size - 1} because "
                 "shape= is given; leave shape= out to use the ids as labels"
             )
         if len(codes) and not (codes.min() >= 0 and codes.max() < size):
             p = int(((codes < 0) | (codes >= size)).argmax())
-            raise InputError(f"{self.name} has {codes[p]} at {at(p)}, wanted positions of 0 to {size - 1}")
+            raise InputError(
+                f"{self.name} has {codes[p]} at {at(p)}, wanted positions of 0 to {size - 1}"
+            )
         return codes.astype(index_dtype(size), copy=False)
 
 
 def factorise(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Codes and ascending labels of native ids, in linear time; floats that are whole numbers become integers.
+    """Codes and ascending labels of native ids, in linear time; floats that are whole numbers
+    become integers.
 
     >>> factorise(np.array([30, 7, 30]))
     (array([1, 0, 1], dtype=int32), array([ 7, 30]))
@@ -257,7 +277,8 @@ def _hashed(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _columnar(ids: Any) -> Any:
-    """An Arrow array where a table holds its column as one (polars, pandas' text and categories), a tidy array otherwise."""
+    """An Arrow array where a table holds its column as one (polars, pandas' text and categories), a
+    tidy array otherwise."""
     if type(ids).__module__.startswith("pyarrow"):
         return ids
     if hasattr(ids, "to_arrow"):
@@ -292,7 +313,8 @@ def _joined(parts: list[np.ndarray]) -> np.ndarray:
     kind = np.result_type(*parts)
     if kind.kind == "f" and any(p.dtype.kind in "iu" and int(p.max()) >= 2**53 for p in parts):
         raise InputError(
-            "ids of 64-bit integers and of other numbers came together, wanted one type; convert one of them"
+            "ids of 64-bit integers and of other numbers came together, wanted one "
+            "type; convert one of them"
         )
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 

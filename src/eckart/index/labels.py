@@ -1,7 +1,9 @@
-"""Labels of one side of a matrix: from an id to its position and back, whatever Python or NumPy type the id comes in.
+"""Labels of one side of a matrix: from an id to its position and back, whatever Python or NumPy
+type the id comes in.
 
-Ids of one kind are held as one native array (integers, dates), all else as objects. ``42``, ``np.int64(42)`` and ``42.0`` are one id,
-``"42"`` is another: text where the labels are integers, or the reverse, is refused and never guessed.
+Ids of one kind are held as one native array (integers, dates), all else as objects. ``42``,
+``np.int64(42)`` and ``42.0`` are one id, ``"42"`` is another: text where the labels are integers,
+or the reverse, is refused and never guessed.
 """
 
 from __future__ import annotations
@@ -19,8 +21,9 @@ from eckart.index.alike import alike
 
 
 def tidy(ids: Any, hashed: bool = True) -> np.ndarray:
-    """Ids as one array: native where all are integers, dates or numbers of one kind, objects otherwise. ``hashed=False``: who reads a table looks for ids that
-    cannot be hashed itself, and names their row.
+    """Ids as one array: native where all are integers, dates or numbers of one kind, objects
+    otherwise. ``hashed=False``: who reads a table looks for ids that cannot be hashed itself, and
+    names their row.
 
     >>> tidy([np.int64(3), 4]).dtype, tidy(np.array(["a", "b"])).dtype, tidy([1, "a"]).tolist()
     (dtype('int64'), dtype('O'), [1, 'a'])
@@ -46,15 +49,23 @@ def tidy(ids: Any, hashed: bool = True) -> np.ndarray:
 
 
 ID_TYPES = (str, bool, int, float, bytes, tuple, dt.date, dt.timedelta, Decimal, UUID, np.generic)
-"""Ids that a model file gives back as they were; an id of None is refused elsewhere, with its place."""
+"""Ids that a model file gives back as they were; an id of None is refused elsewhere, with its
+place."""
 
 
 def check_id_types(types: set[type]) -> None:
     """Refuse ids that could not be saved with a model, before it is fitted."""
     absent = ("NoneType", "NAType", "NaTType")
-    strange = sorted(t.__name__ for t in types if not issubclass(t, ID_TYPES) and t.__name__ not in (*absent, "Period"))
+    strange = sorted(
+        t.__name__
+        for t in types
+        if not issubclass(t, ID_TYPES) and t.__name__ not in (*absent, "Period")
+    )
     if strange:
-        raise InputError(f"ids of type {', '.join(strange)} came, wanted texts, numbers, dates, bytes or tuples of them; write them as text")
+        raise InputError(
+            f"ids of type {', '.join(strange)} came, wanted texts, numbers, dates, "
+            "bytes or tuples of them; write them as text"
+        )
 
 
 def _native(array: np.ndarray, types: set[type]) -> np.ndarray:
@@ -83,7 +94,9 @@ def _native(array: np.ndarray, types: set[type]) -> np.ndarray:
 
 def one_or_many(ids: Any) -> Any:
     """One id as a list of one; a list or tuple is several, whatever they are."""
-    several = isinstance(ids, (list, tuple)) or (not isinstance(ids, (str, bytes)) and np.ndim(ids) > 0)
+    several = isinstance(ids, (list, tuple)) or (
+        not isinstance(ids, (str, bytes)) and np.ndim(ids) > 0
+    )
     return ids if several else [ids]
 
 
@@ -112,7 +125,8 @@ def shown(label: Any) -> str:
 
 
 class Labels:
-    """The labels of one axis ("row" or "column"), or None where positions 0 to size - 1 are the ids.
+    """The labels of one axis ("row" or "column"), or None where positions 0 to size - 1 are the
+    ids.
 
     >>> users = Labels(np.array([30, 42, 7]), 3, "row")
     >>> users.index_of(42), users.indices_of([7, 30]), users.unknown([7, 8]), users.names([0])
@@ -149,12 +163,14 @@ class Labels:
         return indices if self.labels is None else self.labels[indices]
 
     def find(self, ids: Any) -> np.ndarray:
-        """Positions of many ids (int64), -1 for one that is unknown; text for integers, or the reverse, is refused."""
+        """Positions of many ids (int64), -1 for one that is unknown; text for integers, or the
+        reverse, is refused."""
         ids = tidy(ids)
         null = first_null(ids)
         if null is not None:
             raise InputError(
-                f"{self.axis} {shown(ids[null])} came at position {null}, wanted an id; drop what has none"
+                f"{self.axis} {shown(ids[null])} came at position {null}, wanted an id; "
+                "drop what has none"
             )
         self._check_kind(ids)
         if self.kind == "positions" or self.kind == "integers":
@@ -167,13 +183,15 @@ class Labels:
             again = found[self.repeats[found] & (found >= 0)]
             if len(again):
                 raise InputError(
-                    f"{self.axis} {self._shown_at(again[0])} is the label of several {self.axis}s, wanted one; make the labels unique"
+                    f"{self.axis} {self._shown_at(again[0])} is the label of several "
+                    f"{self.axis}s, wanted one; make the labels unique"
                 )
         return found
 
     @cached_property
     def kind(self) -> str:
-        """What the labels are: "positions", "integers", "dates", "text" or "ids" of mixed or other kinds."""
+        """What the labels are: "positions", "integers", "dates", "text" or "ids" of mixed or other
+        kinds."""
         if self.labels is None:
             return "positions"
         kind = self.labels.dtype.kind
@@ -198,7 +216,9 @@ class Labels:
             return out
         if len(self._dict) == self.size:
             return None
-        out = np.fromiter((self._dict[x] != i for i, x in enumerate(self.labels.tolist())), bool, self.size)
+        out = np.fromiter(
+            (self._dict[x] != i for i, x in enumerate(self.labels.tolist())), bool, self.size
+        )
         out[[self._dict[x] for x in self.labels[out].tolist()]] = True
         return out
 
@@ -206,7 +226,11 @@ class Labels:
     def _sorted(self) -> tuple[np.ndarray, np.ndarray]:
         """Labels of a native kind as ascending integers, and where each stands."""
         assert self.labels is not None
-        keys = self.labels.view(np.int64) if self.kind == "dates" else self.labels.astype(np.int64, copy=False)
+        keys = (
+            self.labels.view(np.int64)
+            if self.kind == "dates"
+            else self.labels.astype(np.int64, copy=False)
+        )
         order = np.argsort(keys, kind="stable")
         return keys[order], order
 
@@ -251,7 +275,9 @@ class Labels:
         return _searched(keys, order, asked)
 
     def _find_one(self, x: Any) -> int:
-        exact = isinstance(x, (int, np.integer)) or (isinstance(x, (float, np.floating)) and bool(np.isfinite(x)) and int(x) == x)
+        exact = isinstance(x, (int, np.integer)) or (
+            isinstance(x, (float, np.floating)) and bool(np.isfinite(x)) and int(x) == x
+        )
         whole = exact and abs(int(x)) < 2**63
         return int(self._find_integer(np.array([int(x)], np.int64))[0]) if whole else -1
 
@@ -272,22 +298,30 @@ class Labels:
                 bad = ids[0]
             if bad is not None and self.kind == "positions":
                 raise InputError(
-                    f"{self.axis} {shown(bad)} came, but the matrix has no {self.axis} labels; wanted a position of 0 to {self.size - 1}"
+                    f"{self.axis} {shown(bad)} came, but the matrix has no {self.axis} "
+                    f"labels; wanted a position of 0 to {self.size - 1}"
                 )
             if bad is not None:
                 digits = isinstance(bad, str) and bad.strip().lstrip("-").isdigit()
                 raise self._other_kind(
-                    bad, "an integer", "integers", f"write {int(bad)}" if digits else "convert the ids"
+                    bad,
+                    "an integer",
+                    "integers",
+                    f"write {int(bad)}" if digits else "convert the ids",
                 )
         elif self.kind == "dates" and ids.dtype.kind not in "Mm" and len(ids):
-            raise self._other_kind(ids[0], "a date", "dates", f"write np.datetime64({str(ids[0])!r})")
+            raise self._other_kind(
+                ids[0], "a date", "dates", f"write np.datetime64({str(ids[0])!r})"
+            )
         elif self.kind == "text":
             other = next((x for x in ids if not isinstance(x, str)), None)
             if other is not None:
                 raise self._other_kind(other, "text", "text", f"write {str(other)!r}")
 
     def _other_kind(self, came: Any, wanted: str, labels: str, do: str) -> InputError:
-        return InputError(f"{self.axis} {shown(came)} came, wanted {wanted}: the labels are {labels}; {do}")
+        return InputError(
+            f"{self.axis} {shown(came)} came, wanted {wanted}: the labels are {labels}; {do}"
+        )
 
     def _refused(self, ids: np.ndarray, found: np.ndarray) -> InputError:
         bad = np.flatnonzero(found < 0)
@@ -295,16 +329,21 @@ class Labels:
         more = f" ({len(bad) - 1} more are unknown)" if len(bad) > 1 else ""
         if self.labels is None:
             return InputError(
-                f"{self.axis} {shown(ids[bad[0]])} came{at}{more}, wanted a position of 0 to {self.size - 1}"
+                f"{self.axis} {shown(ids[bad[0]])} came{at}{more}, wanted a position of "
+                f"0 to {self.size - 1}"
             )
-        near, first = (", ".join(shown(x) for x in some) for some in (self._near(ids[bad[0]]), self.labels[:3]))
+        near, first = (
+            ", ".join(shown(x) for x in some) for some in (self._near(ids[bad[0]]), self.labels[:3])
+        )
         return InputError(
-            f"{self.axis} {shown(ids[bad[0]])} came{at}{more}, wanted one of the {self.size} {self.axis} labels"
+            f"{self.axis} {shown(ids[bad[0]])} came{at}{more}, wanted one of the "
+            f"{self.size} {self.axis} labels"
             + (f"; near ones are {near}" if near else f"; none is like it, the first are {first}")
         )
 
     def _near(self, label: Any) -> list[Any]:
-        """Up to three labels that the caller may have meant: texts that are alike, numbers and dates that are near."""
+        """Up to three labels that the caller may have meant: texts that are alike, numbers and
+        dates that are near."""
         assert self.labels is not None
         if self.kind == "text" or isinstance(label, str):
             return alike(str(label), self.labels)

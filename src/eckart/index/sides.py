@@ -1,4 +1,5 @@
-"""Ids of both sides of observations and how often each came, merged from parts: what a table too large for memory is numbered by."""
+"""Ids of both sides of observations and how often each came, merged from parts: what a table too
+large for memory is numbered by."""
 
 from __future__ import annotations
 
@@ -27,7 +28,9 @@ class Side:
         self.labels, self.counts = labels, counts
 
     @classmethod
-    def of(cls, name: str, ids: Any, at: Place = position, blanks: tuple[str, ...] | None = None) -> Side:
+    def of(
+        cls, name: str, ids: Any, at: Place = position, blanks: tuple[str, ...] | None = None
+    ) -> Side:
         side = Ids(name, blanks)
         side.take(ids, at)
         codes, labels = side.finish(at)
@@ -49,11 +52,16 @@ def alike(labels: np.ndarray, others: np.ndarray) -> np.ndarray:
     (['7', '12'], [7])
     """
     text = others.dtype == object and len(others) and isinstance(others[0], str)
-    return np.array([str(label) for label in labels], object) if text and labels.dtype.kind in "iu" else labels
+    return (
+        np.array([str(label) for label in labels], object)
+        if text and labels.dtype.kind in "iu"
+        else labels
+    )
 
 
 class Tally:
-    """Ids of one side, block by block: whole numbers are counted in a table of their span while it takes at most ``room`` bytes, all else is merged.
+    """Ids of one side, block by block: whole numbers are counted in a table of their span while it
+    takes at most ``room`` bytes, all else is merged.
 
     >>> seen = Tally("rows", None, 1e6)
     >>> for block in ([7, 9], [9, 8, 9]):
@@ -98,14 +106,26 @@ class Tally:
 
 
 class Finder:
-    """Positions of ids among the labels of a side: of whole numbers by a table of their span, where that takes at most ``room`` bytes."""
+    """Positions of ids among the labels of a side: of whole numbers by a table of their span, where
+    that takes at most ``room`` bytes."""
 
-    def __init__(self, side: Side, axis: str, name: str, blanks: tuple[str, ...] | None, room: float):
-        self.labels, self.name, self.blanks = Labels(side.labels, len(side.labels), axis), name, blanks
+    def __init__(
+        self, side: Side, axis: str, name: str, blanks: tuple[str, ...] | None, room: float
+    ):
+        self.labels, self.name, self.blanks = (
+            Labels(side.labels, len(side.labels), axis),
+            name,
+            blanks,
+        )
         self.low, self.table = 0, None
-        if side.labels.dtype == np.int64 and (int(side.labels[-1]) - int(side.labels[0]) + 1) * 4 <= room:
+        if (
+            side.labels.dtype == np.int64
+            and (int(side.labels[-1]) - int(side.labels[0]) + 1) * 4 <= room
+        ):
             self.low = int(side.labels[0])
-            self.table = np.full(int(side.labels[-1]) - self.low + 1, -1, index_dtype(len(side.labels)))
+            self.table = np.full(
+                int(side.labels[-1]) - self.low + 1, -1, index_dtype(len(side.labels))
+            )
             self.table[side.labels - self.low] = np.arange(len(side.labels))
 
     def codes(self, ids: Any, at: Place = position) -> np.ndarray:
@@ -121,7 +141,10 @@ class Finder:
             places = self.labels.find(alike(own, self.labels.labels))
             found = places.astype(index_dtype(self.labels.size))[codes]
         if len(found) and found.min() < 0:
-            raise InputError(f"{self.name} has an id at {at(int(found.argmin()))} that was not there when the table was first read, wanted a table at rest")
+            raise InputError(
+                f"{self.name} has an id at {at(int(found.argmin()))} that was not there "
+                "when the table was first read, wanted a table at rest"
+            )
         return found
 
 
@@ -133,7 +156,11 @@ def native(ids: Any) -> np.ndarray | None:
         if not isinstance(ids, pa.Array) or ids.null_count or not pa.types.is_integer(ids.type):
             return None
         ids = ids.to_numpy(zero_copy_only=False)
-    return ids if ids.ndim == 1 and len(ids) and ids.dtype.kind in "iu" and ids.dtype != np.uint64 else None
+    return (
+        ids
+        if ids.ndim == 1 and len(ids) and ids.dtype.kind in "iu" and ids.dtype != np.uint64
+        else None
+    )
 
 
 class Sides:

@@ -1,6 +1,8 @@
-"""Text that every installation has: the documentation of NumPy, SciPy and scikit-learn, which eckart needs anyway.
+"""Text that every installation has: the documentation of NumPy, SciPy and scikit-learn, which
+eckart needs anyway.
 
-Source files are parsed, never imported: nothing runs, no warning appears, and compiled modules are not needed.
+Source files are parsed, never imported: nothing runs, no warning appears, and compiled modules are
+not needed.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ SKIPPED = {
 }
 """Folders and files whose documentation is not for users."""
 HEAD = r"[ \t]*\n[ \t]*-{3,}[ \t]*\n"
-SECTION = re.compile(rf"^[ \t]*(References|Examples|See Also){HEAD}.*?(?=^[ \t]*\S[^\n]*{HEAD}|\Z)", re.M | re.S)
+SECTION = re.compile(
+    rf"^[ \t]*(References|Examples|See Also){HEAD}.*?(?=^[ \t]*\S[^\n]*{HEAD}|\Z)", re.M | re.S
+)
 DOCTEST = re.compile(r"^[ \t]*(>>>|\.\.\. ).*$", re.M)
 MARKUP = re.compile(r":[a-z:]+:`~?([^`<]*)[^`]*`|^\s*\.\. [a-z]+::.*$|``|\*\*|[{}\\$]", re.M)
 
@@ -41,10 +45,12 @@ MARKUP = re.compile(r":[a-z:]+:`~?([^`<]*)[^`]*`|^\s*\.\. [a-z]+::.*$|``|\*\*|[{
 def docstrings(
     packages: tuple[str, ...] = PACKAGES, *, min_length: int = 300, prose: bool = True
 ) -> list[tuple[str, str]]:
-    """Documentation of the public functions and classes of installed packages, as (name, text) pairs in the order of their names.
+    """Documentation of the public functions and classes of installed packages, as (name, text)
+    pairs in the order of their names.
 
-    ``min_length`` leaves out texts of fewer characters. ``prose`` takes out examples, references, lists of related functions and markup, so that
-    sentences and descriptions of parameters are left.
+    ``min_length`` leaves out texts of fewer characters. ``prose`` takes out examples, references,
+    lists of related functions and markup, so that sentences and descriptions of parameters are
+    left.
 
     >>> found = dict(docstrings(("numpy",)))
     >>> "numpy.linalg.svd" in found, len(found) > 400
@@ -60,7 +66,11 @@ def docstrings(
                 if len(text) >= min_length:
                     found.setdefault(".".join([*parts, name]), text)
     seen: set[str] = set()
-    return [(name, found[name]) for name in sorted(found) if not (found[name] in seen or seen.add(found[name]))]  # type: ignore[func-returns-value]
+    return [
+        (name, found[name])
+        for name in sorted(found)
+        if not (found[name] in seen or seen.add(found[name]))  # type: ignore[func-returns-value]
+    ]
 
 
 def _files(package: str) -> Iterator[tuple[Path, list[str]]]:
@@ -75,11 +85,15 @@ def _files(package: str) -> Iterator[tuple[Path, list[str]]]:
             for name in sorted(files):
                 stem = name.removesuffix(".py")
                 if name.endswith(".py") and stem not in SKIPPED and not stem.startswith("test_"):
-                    yield Path(folder, name), [package, *(p for p in (*inside, stem) if not p.startswith("_"))]
+                    yield (
+                        Path(folder, name),
+                        [package, *(p for p in (*inside, stem) if not p.startswith("_"))],
+                    )
 
 
 def _documented(file: Path) -> Iterator[tuple[str, str]]:
-    """Names and docstrings of public functions and classes; and of compiled ones, which are documented by calls of ``add_newdoc``."""
+    """Names and docstrings of public functions and classes; and of compiled ones, which are
+    documented by calls of ``add_newdoc``."""
     try:
         source = file.read_bytes()
         if b'"""' not in source and b"'''" not in source:
@@ -109,4 +123,6 @@ def _added(call: ast.Call) -> Iterator[tuple[str, str]]:
 def _prose(text: str) -> str:
     text = SECTION.sub("", inspect.cleandoc(text) + "\n")
     text = MARKUP.sub(lambda m: m[1] or " ", DOCTEST.sub("", text))
-    return re.sub(r"\n\s*\n\s*\n+", "\n\n", re.sub(r"^\s*[-=~]{3,}\s*$", "", text, flags=re.M)).strip()
+    return re.sub(
+        r"\n\s*\n\s*\n+", "\n\n", re.sub(r"^\s*[-=~]{3,}\s*$", "", text, flags=re.M)
+    ).strip()

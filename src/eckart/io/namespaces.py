@@ -1,7 +1,8 @@
 """Arrays of other libraries: a tensor in means a tensor out, in its library, on its device.
 
-Whatever speaks the array API standard (or is a PyTorch tensor) is copied to the host, computed with, and the answer goes back; rows on a GPU stay there
-(``tables.device_rows``). A model that was fitted to such arrays shows its fitted attributes as such arrays, too.
+Whatever speaks the array API standard (or is a PyTorch tensor) is copied to the host, computed
+with, and the answer goes back; rows on a GPU stay there (``tables.device_rows``). A model that was
+fitted to such arrays shows its fitted attributes as such arrays, too.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ class Back:
 
 
 def way_back(x: Any) -> Back | None:
-    """From NumPy arrays to arrays of the library and the device of x; None where x is no array of another library.
+    """From NumPy arrays to arrays of the library and the device of x; None where x is no array of
+    another library.
 
     >>> way_back(np.zeros(3)) is None, way_back([[1.0]]) is None
     (True, True)
@@ -56,7 +58,8 @@ def on_host(x: Any) -> np.ndarray:
 
 
 def in_kind(method: M) -> M:
-    """A method of rows X that answers in the library of X; after a fit, fitted attributes answer in it, too (``fit.fitted`` asks for ``_answers_in``)."""
+    """A method of rows X that answers in the library of X; after a fit, fitted attributes answer in
+    it, too (``fit.fitted`` asks for ``_answers_in``)."""
 
     @wraps(method)
     def call(self: Any, X: Any = None, *args: Any, **named: Any) -> Any:

@@ -1,7 +1,8 @@
 """The one door: anything tabular becomes Dense, Observed or Counts, with its labels.
 
-What an absent entry means is decided here. NaN in a table and a masked entry are unknown (``Observed``); an entry that a sparse
-matrix does not store is zero (``Counts``), unless ``absent="unknown"`` says otherwise.
+What an absent entry means is decided here. NaN in a table and a masked entry are unknown
+(``Observed``); an entry that a sparse matrix does not store is zero (``Counts``), unless
+``absent="unknown"`` says otherwise.
 """
 
 from __future__ import annotations
@@ -41,14 +42,22 @@ from eckart.io.tables.matrix_market import read_matrix_market
 from eckart.io.tables.missing import Marks, unmark
 from eckart.io.tables.numbers import from_masked, from_nested, numeric
 from eckart.io.tables.other_files import OTHER_TABLES, images_in, read_images
-from eckart.io.tables.row_blocks import ArrowBlocks, ChainBlocks, IteratorBlocks, npy_array, npz_array, npz_names
+from eckart.io.tables.row_blocks import (
+    ArrowBlocks,
+    ChainBlocks,
+    IteratorBlocks,
+    npy_array,
+    npz_array,
+    npz_names,
+)
 from eckart.matrix import Counts, Dense, Matrix, Observed, wrong_ndim
 from eckart.matrix_blocks import as_counts
 
 IN_MEMORY_BYTES = 512 * 2**20
 """CSV and Parquet files up to this size are read whole; larger ones are streamed."""
 EMPTY_ROWS = 2**24
-"""Rows and columns that a sparse file may have whatever its entries; a damaged size of nineteen digits would fill the memory."""
+"""Rows and columns that a sparse file may have whatever its entries; a damaged size of nineteen
+digits would fill the memory."""
 
 
 @dataclass(frozen=True)
@@ -86,46 +95,59 @@ def read(
     memory: Any = None,
     encoding: str | None = None,
 ) -> Matrix:
-    """Turn a file, frame, array, sparse matrix, iterator of row blocks or answer of a database into a labelled matrix.
+    """Turn a file, frame, array, sparse matrix, iterator of row blocks or answer of a database into
+    a labelled matrix.
 
-    With ``rows=``, ``columns=`` and ``values=`` the source is a table in long form: each of its rows is one observation, and the three
-    columns of these names (or positions) hold its row id, its column id and its value. It becomes an ``Observed`` matrix with the ids as
-    labels. Files are read in blocks and may be larger than memory.
+    With ``rows=``, ``columns=`` and ``values=`` the source is a table in long form: each of its
+    rows is one observation, and the three columns of these names (or positions) hold its row id,
+    its column id and its value. It becomes an ``Observed`` matrix with the ids as labels. Files are
+    read in blocks and may be larger than memory.
 
-    Columns of CSV files with marks between thousands (``1,234.5``, ``1 234``) or per cent signs (``12 %``, read as 12) are numbers where all their cells are
-    so written and can mean one thing only; a comma or a point stands between thousands where two of them in a number, both marks in one, decimals elsewhere
-    in the file, or ``decimal=`` say so.
+    Columns of CSV files with marks between thousands (``1,234.5``, ``1 234``) or per cent signs
+    (``12 %``, read as 12) are numbers where all their cells are so written and can mean one thing
+    only; a comma or a point stands between thousands where two of them in a number, both marks in
+    one, decimals elsewhere in the file, or ``decimal=`` say so.
 
     Parameters
     ----------
     source : path, frame, array, sparse matrix, nested list or iterator of row blocks
-        Files: .npy, .npz, .mtx, .csv, .tsv and .dat (also packed, .csv.gz), .parquet, .arrow, .feather, .xlsx, .jsonl, a folder of images or of Parquet or
-        Arrow files, which are the parts of one table; ``*`` chains files. Frames are those of pandas and
-        polars, and Arrow tables; rows may lie on a GPU (a CUDA tensor, a CuPy array).
-        With ``sql``: a connection (DuckDB, ADBC, SQLAlchemy, or any other of Python's DB-API), a DuckDB or SQLite
-        file, or an address such as ``postgresql://host/shop``.
-    sql : a query of the source, which is only read (extra ``sql``). Its answer comes in batches; NULL is missing. A .parquet, .csv or .arrow file is
+        Files: .npy, .npz, .mtx, .csv, .tsv and .dat (also packed, .csv.gz), .parquet, .arrow,
+        .feather, .xlsx, .jsonl, a folder of images or of Parquet or Arrow files, which are the
+        parts of one table; ``*`` chains files. Frames are those of pandas and polars, and Arrow
+        tables; rows may lie on a GPU (a CUDA tensor, a CuPy array). With ``sql``: a connection
+        (DuckDB, ADBC, SQLAlchemy, or any other of Python's DB-API), a DuckDB or SQLite file, or an
+        address such as ``postgresql://host/shop``.
+    sql : a query of the source, which is only read (extra ``sql``). Its answer comes in batches;
+    NULL is missing. A .parquet, .csv or .arrow file is
         the table ``data`` of the query.
-    columns : names to keep, for files and frames; by default all. With ``rows=``, the name of the one column that holds the column ids.
-    index : name of the column that labels the rows; by default the index that pandas wrote, or a first column without a name.
-    key : name of the array inside an .npz file.
-    absent : what an entry means that is not there: ``"zero"`` (None in a sparse matrix) or ``"unknown"`` (None in a table in long form, which with ``"zero"``
+    columns : names to keep, for files and frames; by default all. With ``rows=``, the name of the
+    one column that holds the column ids. index : name of the column that labels the rows; by
+    default the index that pandas wrote, or a first column without a name. key : name of the array
+    inside an .npz file. absent : what an entry means that is not there: ``"zero"`` (None in a
+    sparse matrix) or ``"unknown"`` (None in a table in long form, which with ``"zero"``
         is read as counts: documents, words and how often).
     delimiter, decimal : of CSV files
-        The delimiter (one character, or several such as ``::``) is found from the first line by default, and decimal commas from the
-        first 200 lines of a file in which no cell has a decimal point.
-        A file of any other ending is read as text when the delimiter is said.
-    header : whether the first line of a CSV file holds names; by default it does when it is not all numbers (or counts 0, 1, 2 ...
+        The delimiter (one character, or several such as ``::``) is found from the first line by
+        default, and decimal commas from the first 200 lines of a file in which no cell has a
+        decimal point. A file of any other ending is read as text when the delimiter is said.
+    header : whether the first line of a CSV file holds names; by default it does when it is not all
+    numbers (or counts 0, 1, 2 ...
         as pandas names columns).
-    rows, values : names or positions of the columns that hold row ids and values, for a table in long form: a file, a frame, an Arrow table,
-        a dictionary of arrays, a list of tuples. Without ``values`` every observation is 1. In a CSV file, ids that are all whole numbers are
-        integers, other ids are text (also numbers with leading zeros), and an empty cell is refused.
-    duplicates : several values at one place of a table in long form: ``"error"``, ``"last"``, ``"mean"`` or ``"sum"``.
-    missing : what else stands for a missing entry: numbers such as 0 or -999, and words in the cells of a CSV file, such as ``"?"``. A table in long form
-        leaves out the observations whose id or value is one of the words, of any source; ``""`` are those without a value.
-    memory : what a file in long form may take of it, such as ``"4GB"``; by default most of what is free. A larger one is sorted into shards on the disk
+    rows, values : names or positions of the columns that hold row ids and values, for a table in
+    long form: a file, a frame, an Arrow table,
+        a dictionary of arrays, a list of tuples. Without ``values`` every observation is 1. In a
+        CSV file, ids that are all whole numbers are integers, other ids are text (also numbers with
+        leading zeros), and an empty cell is refused.
+    duplicates : several values at one place of a table in long form: ``"error"``, ``"last"``,
+    ``"mean"`` or ``"sum"``. missing : what else stands for a missing entry: numbers such as 0 or
+    -999, and words in the cells of a CSV file, such as ``"?"``. A table in long form
+        leaves out the observations whose id or value is one of the words, of any source; ``""`` are
+        those without a value.
+    memory : what a file in long form may take of it, such as ``"4GB"``; by default most of what is
+    free. A larger one is sorted into shards on the disk
         (in the folder for temporary files), which a fit reads in every sweep.
-    encoding : of text files, such as ``"cp1252"``, ``"latin-1"`` or ``"utf-16"``; by default UTF-8, or what the first bytes of the file tell (UTF-16 as
+    encoding : of text files, such as ``"cp1252"``, ``"latin-1"`` or ``"utf-16"``; by default UTF-8,
+    or what the first bytes of the file tell (UTF-16 as
         spreadsheets write it).
 
     Returns
@@ -144,13 +166,31 @@ def read(
     if sql is not None:
         source = Answer(source, sql)
     if rows is not None or values is not None:
-        _check_long(rows, columns, values, {"index": index, "key": key, "absent": None if absent == "zero" else absent})
-        long = Long(rows, columns, values, duplicates, delimiter, decimal, header, memory, marks.words, encoding=encoding)
+        _check_long(
+            rows,
+            columns,
+            values,
+            {"index": index, "key": key, "absent": None if absent == "zero" else absent},
+        )
+        long = Long(
+            rows,
+            columns,
+            values,
+            duplicates,
+            delimiter,
+            decimal,
+            header,
+            memory,
+            marks.words,
+            encoding=encoding,
+        )
         seen = unmark(long.read(source), marks.numbers)
         return as_counts(seen) if absent == "zero" and isinstance(seen, Observed) else seen
     if duplicates != "error":
         raise wrong(
-            "duplicates", duplicates, "rows=, columns= and values= beside it: only a table in long form has them"
+            "duplicates",
+            duplicates,
+            "rows=, columns= and values= beside it: only a table in long form has them",
         )
     absent = absent or "zero"
     if absent not in ("zero", "unknown"):
@@ -161,7 +201,18 @@ def read(
         return _not_empty(from_collection(source, columns, absent))
     if isinstance(source, Answer):
         return _not_empty(_read_answer(source, _Ask(columns, index, held=IN_MEMORY_BYTES)))
-    ask = _Ask(columns, index, key, absent, delimiter, decimal, header, IN_MEMORY_BYTES, marks.words, encoding)
+    ask = _Ask(
+        columns,
+        index,
+        key,
+        absent,
+        delimiter,
+        decimal,
+        header,
+        IN_MEMORY_BYTES,
+        marks.words,
+        encoding,
+    )
     return unmark(_read_source(source, ask), marks.numbers)
 
 
@@ -185,13 +236,19 @@ def _check_long(rows: Any, columns: Any, values: Any, others: dict[str, Any]) ->
     told = {"rows": rows, "columns": columns}
     for name, value in told.items():
         if value is None:
-            came = ", ".join(f"{n}={written(v)}" for n, v in {**told, "values": values}.items() if v is not None)
+            came = ", ".join(
+                f"{n}={written(v)}" for n, v in {**told, "values": values}.items() if v is not None
+            )
             raise InputError(
-                f"{came} came without {name}=, wanted rows= and columns= (and values=): the columns that hold row ids, column ids and values"
+                f"{came} came without {name}=, wanted rows= and columns= (and values=): "
+                "the columns that hold row ids, column ids and values"
             )
     for name, value in others.items():
         if value is not None:
-            raise InputError(f"{name}={value!r} came beside rows=, which reads a table in long form; leave it out")
+            raise InputError(
+                f"{name}={value!r} came beside rows=, which reads a table in long form; "
+                "leave it out"
+            )
 
 
 def _from_object(source: Any, absent: str) -> Matrix:
@@ -202,13 +259,15 @@ def _from_object(source: Any, absent: str) -> Matrix:
     if isinstance(source, np.ma.MaskedArray):
         return from_masked(source)
     if isinstance(source, np.ndarray):
-        return Dense(numeric(np.asarray(source)))  # np.matrix: its rows are matrices again, and so are its sums
+        # np.matrix: its rows are matrices again, and so are its sums
+        return Dense(numeric(np.asarray(source)))
     if holds_blocks(source):
         return _from_blocks(source)
     if isinstance(source, (list, tuple)) or hasattr(source, "__array__"):
         return Dense(from_nested(source))
     raise InputTypeError(
-        f"X is a {type(source).__name__}, wanted an array, a table, a sparse matrix, a file or blocks of rows"
+        f"X is a {type(source).__name__}, wanted an array, a table, a sparse matrix, a "
+        "file or blocks of rows"
     )
 
 
@@ -218,7 +277,9 @@ def holds_blocks(source: Any) -> bool:
         shape = getattr(source[0], "shape", ()) if source else ()
         return isinstance(shape, tuple) and len(shape) == 2
     plain = not (is_arrow(source) or hasattr(source, "__len__") or hasattr(source, "__array__"))
-    return (hasattr(source, "__next__") and not is_arrow(source)) or (plain and hasattr(source, "__iter__"))
+    return (hasattr(source, "__next__") and not is_arrow(source)) or (
+        plain and hasattr(source, "__iter__")
+    )
 
 
 def _from_blocks(source: Any) -> Dense:
@@ -230,7 +291,8 @@ def _refuse_names(columns: Any, index: Any, where: str) -> None:
     for name, value in (("columns", columns), ("index", index)):
         if value is not None:
             raise InputError(
-                f"{name}={written(value)} came, but {where} has no column names; leave it out, or pass a table"
+                f"{name}={written(value)} came, but {where} has no column names; leave "
+                "it out, or pass a table"
             )
 
 
@@ -247,7 +309,8 @@ def _read_path(path: str, ask: _Ask) -> Matrix:
     file = Path(path)
     if is_address(path) or is_database(file):
         raise InputError(
-            f"{shown(path)} came, which is a database, wanted a query beside it; say sql='select ... from ...'"
+            f"{shown(path)} came, which is a database, wanted a query beside it; say "
+            "sql='select ... from ...'"
         )
     if not path or not os.path.exists(file):  # a name that no file can have included
         if glob.has_magic(path):
@@ -258,7 +321,8 @@ def _read_path(path: str, ask: _Ask) -> Matrix:
         return Dense(*read_images(file)[:2])
     if file.is_dir():
         raise FileError(
-            f"{path} is a folder, wanted a file, or a folder of images; write {path}/*.parquet to read all files in it"
+            f"{path} is a folder, wanted a file, or a folder of images; write "
+            f"{path}/*.parquet to read all files in it"
         )
     if file.stat().st_size == 0:
         raise FileError(f"{path} is empty (0 bytes)")
@@ -273,19 +337,31 @@ def _read_path(path: str, ask: _Ask) -> Matrix:
         if ending in ARROW_FILES:
             return _read_arrow(file, ask)
         if ending in TEXT_FILES or ask.delimiter is not None:
-            return read_csv(file, ask.columns, ask.index, ask.delimiter, ask.decimal, ask.header, ask.held, ask.words, ask.encoding)
+            return read_csv(
+                file,
+                ask.columns,
+                ask.index,
+                ask.delimiter,
+                ask.decimal,
+                ask.header,
+                ask.held,
+                ask.words,
+                ask.encoding,
+            )
         if ending in OTHER_TABLES:
             return from_arrow(OTHER_TABLES[ending](file), ask.columns, ask.index)
     except OSError as error:
         raise FileError(f"{path} cannot be read: {error}") from None
     raise FileError(
-        f"{path} ends in {ending or 'nothing'!r}, wanted .npy, .npz, .mtx, .csv, .tsv, .dat, .parquet, .arrow, .feather, .xlsx or .jsonl; say delimiter= "
+        f"{path} ends in {ending or 'nothing'!r}, wanted .npy, .npz, .mtx, .csv, .tsv, "
+        ".dat, .parquet, .arrow, .feather, .xlsx or .jsonl; say delimiter= "
         "if it is text"
     )
 
 
 def _read_many(pattern: str, ask: _Ask) -> Matrix:
-    """All files of a pattern, in the order of their names; held in memory only when all of them together are small."""
+    """All files of a pattern, in the order of their names; held in memory only when all of them
+    together are small."""
     files = sorted(glob.glob(pattern))
     if not files:
         raise FileError(f"{pattern} matches no file")
@@ -297,7 +373,9 @@ def _read_many(pattern: str, ask: _Ask) -> Matrix:
     if isinstance(parts[0], Dense):
         labels = [part.rows for part in parts if part.rows is not None]
         return Dense(
-            ChainBlocks(parts, files), np.concatenate(labels) if len(labels) == len(parts) else None, parts[0].columns
+            ChainBlocks(parts, files),
+            np.concatenate(labels) if len(labels) == len(parts) else None,
+            parts[0].columns,
         )
     return _stack(parts, files)
 
@@ -308,9 +386,12 @@ def _stack(parts: list[Any], files: list[str]) -> Matrix:
     for part, file in zip(parts, files):
         if part.n_columns != parts[0].n_columns:
             raise InputError(
-                f"{file} has {part.n_columns} columns and {files[0]} has {parts[0].n_columns}, wanted the same number in each"
+                f"{file} has {part.n_columns} columns and {files[0]} has "
+                f"{parts[0].n_columns}, wanted the same number in each"
             )
-    return type(parts[0]).from_scipy(sparse.vstack([part.to_scipy() for part in parts], format="csr"))
+    return type(parts[0]).from_scipy(
+        sparse.vstack([part.to_scipy() for part in parts], format="csr")
+    )
 
 
 def _read_npz(file: Path, ask: _Ask) -> Matrix:
@@ -336,11 +417,13 @@ def _read_mtx(file: Path, ask: _Ask) -> Matrix:
 
 
 def _stored_sparse(file: Path, matrix: Any, ask: _Ask) -> Matrix:
-    """A sparse matrix of a file, whose shape is a claim of its header until it is compared with what is stored."""
+    """A sparse matrix of a file, whose shape is a claim of its header until it is compared with
+    what is stored."""
     n, m = _numeric_sparse(matrix).shape
     if max(n, m) > EMPTY_ROWS + 1000 * matrix.nnz:
         raise FileError(
-            f"{file} has {n} rows and {m} columns for {matrix.nnz} entries, wanted at most 1000 rows for each entry beyond {EMPTY_ROWS}: nearly "
+            f"{file} has {n} rows and {m} columns for {matrix.nnz} entries, wanted at "
+            f"most 1000 rows for each entry beyond {EMPTY_ROWS}: nearly "
             "all would be empty, and the matrix would not fit in memory"
         )
     return (Counts if ask.absent == "zero" else Observed).from_scipy(matrix)
@@ -352,14 +435,17 @@ def _read_arrow(file: Path, ask: _Ask) -> Matrix:
     dtype = arrow_dtype(schema, names, file)
     wanted = names + ([index] if index is not None else [])
     if rows * len(names) * dtype.itemsize > ask.held:
-        blocks = ArrowBlocks(names, titles(names), dtype, rows, lambda: arrow_batches(file, wanted), [file])
+        blocks = ArrowBlocks(
+            names, titles(names), dtype, rows, lambda: arrow_batches(file, wanted), [file]
+        )
         return Dense(blocks, columns=titles(names))
     values, labels = hold(arrow_batches(file, wanted), names, index, dtype)
     return Dense(values, labels, titles(names))
 
 
 def _read_answer(answer: Answer, ask: _Ask) -> Matrix:
-    """The answer of a query: held, or streamed from a temporary file, since a fit passes over its rows more than once and they could change between."""
+    """The answer of a query: held, or streamed from a temporary file, since a fit passes over its
+    rows more than once and they could change between."""
     found = answer.table(ask.held)
     if not isinstance(found, Path):
         return from_arrow(found, ask.columns, ask.index)
@@ -370,10 +456,12 @@ def _not_empty(matrix: Matrix) -> Matrix:
     rows, columns = matrix.shape
     if rows == 0:
         raise InputError(
-            f"Found array with 0 sample(s) (shape={matrix.shape}) while a minimum of 1 is required: X has no row"
+            f"Found array with 0 sample(s) (shape={matrix.shape}) while a minimum of 1 "
+            "is required: X has no row"
         )
     if columns == 0:
         raise InputError(
-            f"Found array with 0 feature(s) (shape={matrix.shape}) while a minimum of 1 is required: X has no column"
+            f"Found array with 0 feature(s) (shape={matrix.shape}) while a minimum of 1 "
+            "is required: X has no column"
         )
     return matrix

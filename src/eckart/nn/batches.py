@@ -1,7 +1,8 @@
 """Rows of a matrix as tensors: centred, scaled to unit size, gaps at 0 with a mask beside them.
 
-x' = (x - mean) / spread. The spread is one number for all columns, so that squared errors keep their proportions; a column that was never observed has
-spread 0: it enters as 0, leaves as its mean, and counts nowhere.
+x' = (x - mean) / spread. The spread is one number for all columns, so that squared errors keep
+their proportions; a column that was never observed has spread 0: it enters as 0, leaves as its
+mean, and counts nowhere.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ Index = Any
 
 
 class Batch(NamedTuple):
-    """Scaled rows, which entries are observed (None: all), and the target beside them (None: the rows themselves)."""
+    """Scaled rows, which entries are observed (None: all), and the target beside them (None: the
+    rows themselves)."""
 
     x: torch.Tensor
     seen: torch.Tensor | None = None
@@ -41,7 +43,9 @@ class Scale:
 
     def apply(self, values: np.ndarray) -> np.ndarray:
         """(x - mean) / spread, NaN kept."""
-        return (values - self.mean) * np.divide(1.0, self.spread, out=np.zeros_like(self.spread), where=self.spread > 0)
+        return (values - self.mean) * np.divide(
+            1.0, self.spread, out=np.zeros_like(self.spread), where=self.spread > 0
+        )
 
 
 def whole(matrix: Matrix) -> Dense | Observed | Counts:
@@ -58,21 +62,28 @@ def whole(matrix: Matrix) -> Dense | Observed | Counts:
         if np.isinf(values).any():
             i, j = np.argwhere(np.isinf(values))[0]
             raise InputError(
-                f"X contains inf at row {i}, column {j}, wanted finite numbers; replace it or mark it NaN (not observed)"
+                f"X contains inf at row {i}, column {j}, wanted finite numbers; replace "
+                "it or mark it NaN (not observed)"
             )
         return Dense(values, matrix.rows, matrix.columns)
     if not np.isfinite(matrix.data).all():
         at = int(np.argmax(~np.isfinite(matrix.data)))
         row = int(np.searchsorted(matrix.indptr, at, side="right")) - 1
         raise InputError(
-            f"X contains {matrix.data[at]} at row {row}, column {int(matrix.indices[at])}, wanted finite numbers"
+            f"X contains {matrix.data[at]} at row {row}, column "
+            f"{int(matrix.indices[at])}, wanted finite numbers"
         )
     return matrix
 
 
 def scale_of(matrix: Matrix, centered: bool = True) -> Scale:
-    """Mean over the observed entries of each column, and the root mean square around it over all of them."""
-    sums, squares = (_dense_sums, _dense_square) if isinstance(matrix, Dense) else (_sparse_sums, _sparse_square)
+    """Mean over the observed entries of each column, and the root mean square around it over all of
+    them."""
+    sums, squares = (
+        (_dense_sums, _dense_square)
+        if isinstance(matrix, Dense)
+        else (_sparse_sums, _sparse_square)
+    )
     count, total = sums(matrix)
     never = count == 0
     mean = total / np.maximum(count, 1)
@@ -123,7 +134,8 @@ def _filled(values: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
 
 
 def _sparse_sums(matrix: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Number and sum of the entries of each column, from the stored ones; entries of ``Counts`` that are not stored are zeros and count too."""
+    """Number and sum of the entries of each column, from the stored ones; entries of ``Counts``
+    that are not stored are zeros and count too."""
     n = matrix.n_columns
     stored, total = np.zeros(n), np.zeros(n)
     for at, values in _entries(matrix):
@@ -133,7 +145,8 @@ def _sparse_sums(matrix: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _sparse_square(matrix: Any, mean: np.ndarray) -> float:
-    """sum (x_ij - mean_j)^2 over the stored entries, and mean_j^2 for each zero of ``Counts`` that is not stored."""
+    """sum (x_ij - mean_j)^2 over the stored entries, and mean_j^2 for each zero of ``Counts`` that
+    is not stored."""
     square, zeros = 0.0, np.full(len(mean), float(matrix.shape[0]))
     for at, values in _entries(matrix):
         away = values - mean[at]
@@ -150,7 +163,8 @@ def _entries(matrix: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 
 
 class Source(Protocol):
-    """Anything that gives batches of rows by position. ``index`` puts positions where the rows lie, so that taking them waits for nothing."""
+    """Anything that gives batches of rows by position. ``index`` puts positions where the rows lie,
+    so that taking them waits for nothing."""
 
     def __len__(self) -> int: ...
 
@@ -189,7 +203,8 @@ class Part:
 class Rows:
     """Rows ready for a network; ``take`` gives those at some positions as a batch on the device.
 
-    Dense data are held scaled, sparse and observed data as they are: a batch is filled in when it is taken.
+    Dense data are held scaled, sparse and observed data as they are: a batch is filled in when it
+    is taken.
     """
 
     def __init__(self, matrix: Matrix, scale: Scale, place: Any, y: np.ndarray | None = None):
@@ -258,7 +273,8 @@ class Rows:
         return tensor.to(self.place.device) if self.place.cuda and self.place.resident else tensor
 
     def _move(self, tensor: torch.Tensor) -> torch.Tensor:
-        """A batch on the device. From the CPU it leaves through pinned memory, so that the copy waits for nothing."""
+        """A batch on the device. From the CPU it leaves through pinned memory, so that the copy
+        waits for nothing."""
         if self.place.cuda and not tensor.is_cuda:
             tensor = tensor.pin_memory()
         return tensor.to(self.place.device, non_blocking=True)

@@ -14,7 +14,8 @@ from eckart.nn.head import NetworkHead, labels_of
 
 
 class NetworkClassifier(ClassifierMixin, NetworkHead):
-    """p(class | x) = softmax(net(x)), dense (an MLP) or convolutional (with ``image``), trained on the mean of -log p(y_i | x_i).
+    """p(class | x) = softmax(net(x)), dense (an MLP) or convolutional (with ``image``), trained on
+    the mean of -log p(y_i | x_i).
 
     Parameters
     ----------
@@ -26,7 +27,8 @@ class NetworkClassifier(ClassifierMixin, NetworkHead):
     ----------
     classes_
     fit_, certificate_
-        Network, certificate (stationary: gradient norm, held-out error beside that of a constant answer), trace, plan.
+        Network, certificate (stationary: gradient norm, held-out error beside that of a constant
+        answer), trace, plan.
     loss_curve_, held_out_curve_, n_iter_, n_features_in_, feature_names_in_
 
     Examples
@@ -39,13 +41,15 @@ class NetworkClassifier(ClassifierMixin, NetworkHead):
 
     References
     ----------
-    Y. LeCun, L. Bottou, Y. Bengio and P. Haffner, "Gradient-based learning applied to document recognition", Proc. IEEE 86 (1998).
+    Y. LeCun, L. Bottou, Y. Bengio and P. Haffner, "Gradient-based learning applied to document
+    recognition", Proc. IEEE 86 (1998).
     """
 
     _problem = "cross-entropy of classes"
     held_out_from = 5000
-    """Fewer rows: on 16 sets of 75 to 4,000 rows the shares of wrong classes were a fifth smaller (geometric mean) without rows held out, whose loss ended fits
-    by chance, and with twice the steps."""
+    """Fewer rows: on 16 sets of 75 to 4,000 rows the shares of wrong classes were a fifth smaller
+    (geometric mean) without rows held out, whose loss ended fits by chance, and with twice the
+    steps."""
 
     @fitted
     def classes_(self) -> np.ndarray:
@@ -71,7 +75,8 @@ class NetworkClassifier(ClassifierMixin, NetworkHead):
             classes, codes = np.unique(labels, return_inverse=True)
         except TypeError:
             raise InputError(
-                "y holds labels of several types, wanted labels that can be compared with each other"
+                "y holds labels of several types, wanted labels that can be compared "
+                "with each other"
             ) from None
         return codes.astype(np.int64), {"classes": classes, "extras": {}, "out": len(classes)}
 
@@ -97,5 +102,6 @@ def _check_kind(labels: np.ndarray) -> None:
     if raw or labels.dtype.kind not in "biufUO":
         kind = "bytes" if raw or labels.dtype.kind == "S" else f"labels of type {labels.dtype}"
         raise InputError(
-            f"y holds {kind}, wanted text, numbers or booleans; convert them, for instance by y.astype(str)"
+            f"y holds {kind}, wanted text, numbers or booleans; convert them, for "
+            "instance by y.astype(str)"
         )

@@ -41,13 +41,19 @@ class NetworkHead(NetworkShell):
     channels: Any = param((32, 64), WIDTHS)
 
     _problem = ""
-    epochs, small_batches, fine_rate = (1500, 8, 300), 2000, 2.0  # labels fit in fewer and larger steps than whole rows do
+    epochs, small_batches, fine_rate = (
+        (1500, 8, 300),
+        2000,
+        2.0,
+    )  # labels fit in fewer and larger steps than whole rows do
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Train on rows X with answers y; missing entries of X count as the mean of their column."""
+        """Train on rows X with answers y; missing entries of X count as the mean of their
+        column."""
         if y is None:
             raise InputError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None; pass one answer for each row"
+                f"{type(self).__name__} requires y to be passed, but the target y is "
+                "None; pass one answer for each row"
             )
         check(self)
         matrix, gpu = self._door(X)
@@ -62,31 +68,43 @@ class NetworkHead(NetworkShell):
             net = modules.build(architecture, seed)
             rows = batches.Rows(matrix, scale, place, _precise(targets, place))
             recipe, run, place = self._run(net, self._loss(), rows, split, place, seed, memory)
-        weights = {name: w.astype(np.float64) if place.dtype.itemsize == 8 else w for name, w in modules.arrays_of(net).items()}
+        weights = {
+            name: w.astype(np.float64) if place.dtype.itemsize == 8 else w
+            for name, w in modules.arrays_of(net).items()
+        }
         more = (matrix.columns, count, about["classes"], about["extras"])
         network = Network(weights, architecture, scale.mean, scale.spread, about["out"], *more)
         plan = self._choices(recipe, run, place, split, seed, network, matrix)
-        certificate = self._evidence(network, rows, targets, split, place, run.trace.reason.value, recipe.batch_size)
+        certificate = self._evidence(
+            network, rows, targets, split, place, run.trace.reason.value, recipe.batch_size
+        )
         self._store(Fit(network, certificate, run.trace, plan), {"held_out": np.array(run.errors)})
         memory.end(run.trace)
         return self
 
     def certify(self, X: Any, y: Any) -> Certificate:
-        """Measure the certificate again from this model and data. The training data are split as in the fit; other rows were all unseen."""
+        """Measure the certificate again from this model and data. The training data are split as in
+        the fit; other rows were all unseen."""
         matrix, gpu = self._new(X)
         squarable(matrix)
         f, plan, count = self.fit_.factors, self.fit_.plan, int(matrix.shape[0] or 0)
         targets = self._coded(y, count)
         share = held_out_share(self, count) if fingerprint(matrix) == plan["data checksum"] else 0.0
         split, place = split_rows(count, share, int(plan["seed"])), self._place(matrix, gpu)
-        rows = batches.Rows(matrix, batches.Scale(f.mean, f.spread, float(f.n)), place, _precise(targets, place))
-        return self._evidence(f, rows, targets, split, place, self.fit_.trace.reason.value, plan["batch_size"])
+        rows = batches.Rows(
+            matrix, batches.Scale(f.mean, f.spread, float(f.n)), place, _precise(targets, place)
+        )
+        return self._evidence(
+            f, rows, targets, split, place, self.fit_.trace.reason.value, plan["batch_size"]
+        )
 
     def _coded(self, y: Any, count: int) -> np.ndarray:
         """Answers as the network learned them."""
         f = self.fit_.factors
         if f.classes is None:
-            return (numbers_of(y, count).reshape(count, -1) - f.extras["offset"]) / f.extras["scale"]
+            return (numbers_of(y, count).reshape(count, -1) - f.extras["offset"]) / f.extras[
+                "scale"
+            ]
         labels = labels_of(y, count)
         at = np.minimum(np.searchsorted(f.classes, labels), len(f.classes) - 1)
         if (f.classes[at] != labels).any():
@@ -98,15 +116,25 @@ class NetworkHead(NetworkShell):
         hidden = None if self.hidden is None else [int(w) for w in self.hidden]
         if self.image is None:
             return dense_head(
-                n, out, head_hidden(n, rows) if hidden is None else hidden, self.activation, float(self.dropout)
+                n,
+                out,
+                head_hidden(n, rows) if hidden is None else hidden,
+                self.activation,
+                float(self.dropout),
             )
         if self.channels is None or len(self.channels) == 0:
             raise InputError(
-                f"channels={self.channels!r} came with image={self.image!r}, wanted a list of at least one number of filters"
+                f"channels={self.channels!r} came with image={self.image!r}, wanted a "
+                "list of at least one number of filters"
             )
         shape, channels = image_shape(self.image, n), [int(c) for c in self.channels]
         return conv_head(
-            shape, out, channels, [128] if hidden is None else hidden, self.activation, float(self.dropout)
+            shape,
+            out,
+            channels,
+            [128] if hidden is None else hidden,
+            self.activation,
+            float(self.dropout),
         )
 
     def _outputs(self, X: Any) -> np.ndarray:
@@ -114,18 +142,33 @@ class NetworkHead(NetworkShell):
         return self._through(self.fit_.factors, matrix, gpu, lambda net, batch: net(batch.x))
 
     def _evidence(
-        self, network: Network, rows: Any, targets: np.ndarray, split: Any, place: Any, stopped: str, batch_size: int
+        self,
+        network: Network,
+        rows: Any,
+        targets: np.ndarray,
+        split: Any,
+        place: Any,
+        stopped: str,
+        batch_size: int,
     ) -> Certificate:
         import torch
 
         split = training.judged_rows(split, stopped)
         judged, name = (split[1], "held-out error") if len(split[1]) else (split[0], "error")
         with places.threads(self.n_threads):
-            net = modules.with_weights(network.architecture, network.weights).to(place.device, place.dtype)
+            net = modules.with_weights(network.architecture, network.weights).to(
+                place.device, place.dtype
+            )
             seen = batches.Part(rows, split[0])
-            measured: tuple[float, float, float, float | None] = training.slope(net, self._loss(), seen, place, float(self.weight_decay), batch_size)
+            measured: tuple[float, float, float, float | None] = training.slope(
+                net, self._loss(), seen, place, float(self.weight_decay), batch_size
+            )
             with torch.no_grad():
-                out = np.concatenate(stepping.over_rows(batches.Part(rows, judged), lambda b: net(b.x).double().cpu().numpy()))
+                out = np.concatenate(
+                    stepping.over_rows(
+                        batches.Part(rows, judged), lambda b: net(b.x).double().cpu().numpy()
+                    )
+                )
         error, more = self._measured(out, targets[judged])
         trivial, words = self._trivial(targets[split[0]], targets[judged], network.k)
         facts = {name: error, f"{name} by {words}": trivial, "rows judged": len(judged), **more}
@@ -134,8 +177,15 @@ class NetworkHead(NetworkShell):
         return certify_network(problem, *measured, facts, against=against, stopped=stopped)
 
     def _fits(self, f: Network, out: int) -> None:
-        if f.architecture["kind"] != "head" or out != f.k or (f.classes is None) == isinstance(self, ClassifierMixin):
-            raise FileError(f"a network with {out} outputs came, wanted one of {f.k} for a {type(self).__name__}")
+        if (
+            f.architecture["kind"] != "head"
+            or out != f.k
+            or (f.classes is None) == isinstance(self, ClassifierMixin)
+        ):
+            raise FileError(
+                f"a network with {out} outputs came, wanted one of {f.k} for a "
+                f"{type(self).__name__}"
+            )
         if f.classes is None:
             numbers("offset", f.extras["offset"], (f.k,))
             numbers("scale", f.extras["scale"], (f.k,))
@@ -182,25 +232,38 @@ def numbers_of(y: Any, rows: int) -> np.ndarray:
     try:
         values = given.astype(np.float64)
     except (TypeError, ValueError, OverflowError):
-        raise InputError("y is not numeric, wanted one number (or one row of numbers) for each row of X") from None
+        raise InputError(
+            "y is not numeric, wanted one number (or one row of numbers) for each row of X"
+        ) from None
     if values.ndim == 2 and values.shape[1] == 1:
-        warnings.warn("A column-vector y was passed when a 1d array was expected.", DataConversionWarning, stacklevel=4)
+        warnings.warn(
+            "A column-vector y was passed when a 1d array was expected.",
+            DataConversionWarning,
+            stacklevel=4,
+        )
         values = values[:, 0]
     if values.ndim not in (1, 2):
         raise InputError(f"y has {values.ndim} dimensions, wanted 1 or 2")
     if not np.isfinite(values).all():
         at = np.argwhere(~np.isfinite(values))[0]
-        raise InputError(f"y contains {values[tuple(at)]} (NaN or infinity) at row {at[0]}, wanted finite numbers")
+        raise InputError(
+            f"y contains {values[tuple(at)]} (NaN or infinity) at row {at[0]}, wanted "
+            "finite numbers"
+        )
     low, high = SQUARABLE[values.dtype]
     largest = float(np.abs(values).max(initial=0.0))
     if largest and not low <= largest <= high:
-        raise InputError(f"y has a largest entry of {largest:.0e}, wanted {low:.0e} to {high:.0e}: its squares leave the range; rescale it")
+        raise InputError(
+            f"y has a largest entry of {largest:.0e}, wanted {low:.0e} to {high:.0e}: "
+            "its squares leave the range; rescale it"
+        )
     return _as_many(values, rows)
 
 
 def _as_many(y: np.ndarray, rows: int) -> np.ndarray:
     if len(y) != rows:
         raise InputError(
-            f"y has {len(y)} entries, wanted {rows}, one for each row of X: inconsistent numbers of samples"
+            f"y has {len(y)} entries, wanted {rows}, one for each row of X: "
+            "inconsistent numbers of samples"
         )
     return y

@@ -15,7 +15,8 @@ def need_torch(what: str) -> Any:
         if error.name != "torch":
             raise
         raise MissingError(
-            f'{what} needs PyTorch, which is not installed; install it with: pip install "eckart[torch]"'
+            f"{what} needs PyTorch, which is not installed; install it with: pip "
+            'install "eckart[torch]"'
         ) from None
     return torch
 

@@ -1,9 +1,14 @@
-"""What networks minimise, per row and averaged over the rows of a batch; every loss is about 1 an entry at the start.
+"""What networks minimise, per row and averaged over the rows of a batch; every loss is about 1 an
+entry at the start.
 
-squared     1/2 sum_j m_j (x_j - x_hat_j)^2 / (spread^2 entries per row)               m_j = 1 where observed
-bernoulli   - sum_j m_j [x_j log p_j + (1 - x_j) log(1 - p_j)] / (entries per row),    p = sigmoid(output)
-variational adds  weight * KL(N(m, diag v) || N(0, I)) / (entries per row) = weight / 2 sum (m^2 + v - 1 - log v) / (entries per row)
-denoising   the input is corrupted, the target is not: noise e ~ N(0, noise^2), or a share of the entries set to their mean
+squared     1/2 sum_j m_j (x_j - x_hat_j)^2 / (spread^2 entries per row)               m_j = 1 where
+observed
+bernoulli   - sum_j m_j [x_j log p_j + (1 - x_j) log(1 - p_j)] / (entries per row),    p =
+sigmoid(output)
+variational adds  weight * KL(N(m, diag v) || N(0, I)) / (entries per row) = weight / 2 sum (m^2 + v
+- 1 - log v) / (entries per row)
+denoising   the input is corrupted, the target is not: noise e ~ N(0, noise^2), or a share of the
+entries set to their mean
 classes     - log softmax(output)_y
 targets     1/2 ||y - output||^2 / outputs, targets centred and scaled
 
@@ -36,9 +41,11 @@ def coding_loss(
     offset: torch.Tensor | None = None,
     hide: bool = False,
 ) -> Loss:
-    """The loss of an autoencoder. ``back`` = (mean, spread) turns scaled rows into probabilities for "bernoulli", ``offset`` is added to its logits.
+    """The loss of an autoencoder. ``back`` = (mean, spread) turns scaled rows into probabilities
+    for "bernoulli", ``offset`` is added to its logits.
 
-    With ``hide`` a fifth of the observed entries of rows with gaps is kept from the encoder, and the loss is their mean: how well gaps are filled.
+    With ``hide`` a fifth of the observed entries of rows with gaps is kept from the encoder, and
+    the loss is their mean: how well gaps are filled.
     """
 
     def loss(net: Any, batch: Batch) -> torch.Tensor:
@@ -51,7 +58,9 @@ def coding_loss(
         miss = _misfit(kind, out.to(x.dtype), x, back, offset)
         if judged is not None:
             miss = miss * judged
-        value = miss.sum() / (judged.sum().clamp(min=1) if hide and judged is not None else len(x) * per_row)
+        value = miss.sum() / (
+            judged.sum().clamp(min=1) if hide and judged is not None else len(x) * per_row
+        )
         if log_var is not None:
             log_var = log_var.to(x.dtype)
             kl = 0.5 * (mean.to(x.dtype) ** 2 + log_var.exp() - 1 - log_var).sum() / len(x)

@@ -1,7 +1,9 @@
-"""Layers and networks of PyTorch, built from a description in plain values (see ``nn.architecture``).
+"""Layers and networks of PyTorch, built from a description in plain values (see
+``nn.architecture``).
 
-Backpropagation is PyTorch's: with z_{l+1} = phi(W z_l), delta_l = J_{l+1}^T delta_{l+1}, and the derivative by W_ij is [delta]_i phi'((W z)_i) z_j. The tests
-compare it with finite differences for every layer and activation.
+Backpropagation is PyTorch's: with z_{l+1} = phi(W z_l), delta_l = J_{l+1}^T delta_{l+1}, and the
+derivative by W_ij is [delta]_i phi'((W z)_i) z_j. The tests compare it with finite differences for
+every layer and activation.
 """
 
 from __future__ import annotations
@@ -18,19 +20,25 @@ from eckart.errors import FileError
 
 
 class Draws:
-    """The generator that a network draws from in training, shared by its layers and its loss; None, out of training, is the default one of the device.
+    """The generator that a network draws from in training, shared by its layers and its loss; None,
+    out of training, is the default one of the device.
 
-    PyTorch's own dropout draws from one generator of the whole process, which fits in several threads would share.
+    PyTorch's own dropout draws from one generator of the whole process, which fits in several
+    threads would share.
     """
 
     def __init__(self) -> None:
         self.generator: torch.Generator | None = None
 
     def normal(self, like: torch.Tensor) -> torch.Tensor:
-        return torch.randn(like.shape, generator=self.generator, dtype=like.dtype, device=like.device)
+        return torch.randn(
+            like.shape, generator=self.generator, dtype=like.dtype, device=like.device
+        )
 
     def uniform(self, like: torch.Tensor) -> torch.Tensor:
-        return torch.rand(like.shape, generator=self.generator, dtype=like.dtype, device=like.device)
+        return torch.rand(
+            like.shape, generator=self.generator, dtype=like.dtype, device=like.device
+        )
 
 
 class Dropout(nn.Module):
@@ -43,7 +51,9 @@ class Dropout(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if not self.training or not self.p:
             return x
-        return x * torch.empty_like(x).bernoulli_(1 - self.p, generator=self.draws.generator).div_(1 - self.p)
+        return x * torch.empty_like(x).bernoulli_(1 - self.p, generator=self.draws.generator).div_(
+            1 - self.p
+        )
 
 
 class Transposed(nn.Module):
@@ -59,7 +69,8 @@ class Transposed(nn.Module):
 
 
 class ToImage(nn.Module):
-    """Rows of height x width x channels, as an image array is flattened, to maps: channels x height x width."""
+    """Rows of height x width x channels, as an image array is flattened, to maps: channels x height
+    x width."""
 
     def __init__(self, shape: list[int]):
         super().__init__()
@@ -111,15 +122,20 @@ def layer(description: dict[str, Any]) -> nn.Module:
 
 
 class Coder(nn.Module):
-    """Encoder F and decoder G. ``forward`` gives G(F(x)) and the code's mean and log-variance (None without)."""
+    """Encoder F and decoder G. ``forward`` gives G(F(x)) and the code's mean and log-variance (None
+    without)."""
 
     def __init__(self, a: dict[str, Any]):
         super().__init__()
         self.k, self.variational, self.draws = a["code"], a["variational"], Draws()
         self.encoder = nn.Sequential(*map(layer, a["encoder"]))
-        self.decoder = nn.Sequential(*(self._mirror(a["decoder"]) if a["tied"] else map(layer, a["decoder"])))
+        self.decoder = nn.Sequential(
+            *(self._mirror(a["decoder"]) if a["tied"] else map(layer, a["decoder"]))
+        )
         self.into = nn.Linear(a["in"], self.k, bias=False) if a["shortcut"] else None
-        self.out_of = nn.Linear(self.k, a["in"], bias=False) if a["shortcut"] and not a["tied"] else None
+        self.out_of = (
+            nn.Linear(self.k, a["in"], bias=False) if a["shortcut"] and not a["tied"] else None
+        )
 
     def _mirror(self, decoder: list[dict[str, Any]]) -> list[nn.Module]:
         """The decoder with the dense layers of the encoder, transposed, in reverse order."""
@@ -141,7 +157,8 @@ class Coder(nn.Module):
         return out + back
 
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
-        """Reconstruction of x; in training a Gaussian code is drawn, z = mean + exp(log_var / 2) e."""
+        """Reconstruction of x; in training a Gaussian code is drawn, z = mean + exp(log_var / 2)
+        e."""
         mean, log_var = self.encode(x)
         z = mean
         if log_var is not None and self.training:
@@ -165,13 +182,16 @@ KINDS: dict[str, Callable[[dict[str, Any]], nn.Module]] = {"coder": Coder, "head
 
 
 def build(architecture: dict[str, Any], seed: int = 0) -> Any:
-    """The network of a description with random weights: those with which PyTorch makes its layers, and 0 for the last of them.
+    """The network of a description with random weights: those with which PyTorch makes its layers,
+    and 0 for the last of them.
 
-    PyTorch's global generator is not touched: weights are drawn from one of the network's own, in the order in which PyTorch would draw them.
+    PyTorch's global generator is not touched: weights are drawn from one of the network's own, in
+    the order in which PyTorch would draw them.
     """
     if architecture.get("kind") not in KINDS:
         raise FileError(f"kind {architecture.get('kind')!r} came, wanted one of {', '.join(KINDS)}")
-    with torch.device("meta"):  # shapes alone: what PyTorch would draw here comes from its global generator
+    # shapes alone: what PyTorch would draw here comes from its global generator
+    with torch.device("meta"):
         net: Any = KINDS[architecture["kind"]](architecture)
     net.to_empty(device="cpu")
     rng = torch.Generator().manual_seed(seed)
@@ -184,7 +204,8 @@ def build(architecture: dict[str, Any], seed: int = 0) -> Any:
 
 
 def _usual(part: nn.Module, rng: torch.Generator) -> None:
-    """The weights with which PyTorch makes a layer: uniform, of variance 1 / (3 inputs). Larger ones (He, Glorot) fit rows seen as well and others worse."""
+    """The weights with which PyTorch makes a layer: uniform, of variance 1 / (3 inputs). Larger
+    ones (He, Glorot) fit rows seen as well and others worse."""
     if isinstance(part, Transposed):
         nn.init.zeros_(part.bias)
     if isinstance(part, _DRAWN):
@@ -195,7 +216,8 @@ def _usual(part: nn.Module, rng: torch.Generator) -> None:
 
 
 def _quiet(chain: Any) -> None:
-    """Output weights and bias at 0: the first answer is the mean, and constant data are learned exactly."""
+    """Output weights and bias at 0: the first answer is the mean, and constant data are learned
+    exactly."""
     last = [m for m in chain if isinstance(m, (nn.Linear, nn.ConvTranspose2d, Transposed))][-1]
     if not isinstance(last, Transposed):
         nn.init.zeros_(last.weight)
@@ -207,7 +229,8 @@ _DRAWN = (nn.Linear, nn.Conv2d, nn.ConvTranspose2d)
 
 
 def start_at_subspace(net: Coder, u: np.ndarray) -> None:
-    """Let the linear maps start at the principal subspace: encoder U^T, decoder U (U is n x k), the nonlinear parts beside them at 0.
+    """Let the linear maps start at the principal subspace: encoder U^T, decoder U (U is n x k), the
+    nonlinear parts beside them at 0.
 
     Without hidden layers the layers themselves are set.
     """
@@ -218,7 +241,9 @@ def start_at_subspace(net: Coder, u: np.ndarray) -> None:
             nn.init.zeros_(encoder[-1].bias)
         last = (
             encoder[-1],
-            [m for m in net.decoder if isinstance(m, (nn.Linear, nn.ConvTranspose2d, Transposed))][-1],
+            [m for m in net.decoder if isinstance(m, (nn.Linear, nn.ConvTranspose2d, Transposed))][
+                -1
+            ],
         )
         if net.into is None:
             encoder[0].weight[: net.k].copy_(u_t)
@@ -247,5 +272,7 @@ def with_weights(architecture: dict[str, Any], weights: dict[str, np.ndarray]) -
     try:
         net.load_state_dict({name: torch.as_tensor(np.array(a)) for name, a in weights.items()})
     except RuntimeError as error:
-        raise FileError(f"the weights do not fit the layers: {str(error).splitlines()[-1].strip()}") from None
+        raise FileError(
+            f"the weights do not fit the layers: {str(error).splitlines()[-1].strip()}"
+        ) from None
     return net.eval()

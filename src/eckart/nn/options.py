@@ -1,4 +1,5 @@
-"""The parameters that all networks share: one base with the rules and the words of each, and the recipe that they are resolved into."""
+"""The parameters that all networks share: one base with the rules and the words of each, and the
+recipe that they are resolved into."""
 
 from __future__ import annotations
 
@@ -11,10 +12,23 @@ from eckart.errors import InputError
 from eckart.fit import Estimator
 from eckart.nn.architecture import ACTIVATIONS
 from eckart.optim.rules import RULES
-from eckart.parameters import Rule, check, either, file_name, flag, is_int, number, one_of, optional, param, whole
+from eckart.parameters import (
+    Rule,
+    check,
+    either,
+    file_name,
+    flag,
+    is_int,
+    number,
+    one_of,
+    optional,
+    param,
+    whole,
+)
 
 EPOCHS = (8000, 30, 300)
-"""Gradient steps of a fit where ``max_iter`` is open: as many epochs as that makes, from 30 to 300."""
+"""Gradient steps of a fit where ``max_iter`` is open: as many epochs as that makes, from 30 to
+300."""
 
 
 SHARE = either(number(0, 1, below=True), wanted="a share of 0 (none) to below 1")
@@ -35,7 +49,8 @@ def widths(words: str, least: int = 0, none: bool = False) -> Rule:
 
 ENGINE = either(
     one_of("auto", "cpu", "cuda"),
-    wanted="'auto', 'cpu' or 'cuda': networks run in PyTorch, on the processors or on a GPU of this machine",
+    wanted="'auto', 'cpu' or 'cuda': networks run in PyTorch, on the processors or on a GPU of "
+    "this machine",
 )
 WIDTHS = widths("None or a list of widths >= 1, such as [512, 256]", none=True)
 WORDS = {
@@ -87,26 +102,44 @@ WORDS = {
 
 @dataclass(eq=False, repr=False)
 class NetworkParameters(Estimator):
-    """How a network is trained. PyTorch touches the entries, so ``engine`` says on which kind of device, and ``device`` on which one."""
+    """How a network is trained. PyTorch touches the entries, so ``engine`` says on which kind of
+    device, and ``device`` on which one."""
 
     _: KW_ONLY
     hidden: Any = param(None, WIDTHS)
-    activation: Literal["relu", "gelu", "tanh", "sigmoid", "identity"] = param("relu", one_of(*ACTIVATIONS))
+    activation: Literal["relu", "gelu", "tanh", "sigmoid", "identity"] = param(
+        "relu", one_of(*ACTIVATIONS)
+    )
     dropout: float = param(0.0, SHARE)
     weight_decay: float = param(0.0, number(0))
-    optimizer: Literal["gd", "heavy_ball", "nesterov", "adagrad", "adam"] = param("adam", one_of(*RULES))
+    optimizer: Literal["gd", "heavy_ball", "nesterov", "adagrad", "adam"] = param(
+        "adam", one_of(*RULES)
+    )
     learning_rate: Any = param("auto", either(one_of("auto"), number(0, above=True)))
     schedule: Literal["constant", "cosine", "linear"] = param("cosine")
-    max_iter: int | None = param(None, either(optional(whole(1)), wanted="None or a number of epochs >= 1"))
+    max_iter: int | None = param(
+        None, either(optional(whole(1)), wanted="None or a number of epochs >= 1")
+    )
     batch_size: Any = param("auto", either(one_of("auto"), whole(1)))
-    validation_fraction: float | str = param("auto", either(one_of("auto"), number(0, 1, below=True), wanted="'auto' or a share of 0 (none) to below 1"))
+    validation_fraction: float | str = param(
+        "auto",
+        either(
+            one_of("auto"),
+            number(0, 1, below=True),
+            wanted="'auto' or a share of 0 (none) to below 1",
+        ),
+    )
     patience: int = param(10, either(whole(1), wanted="a number of epochs >= 1"))
     tol: float = param(1e-4, number(0))
     clip: float | None = param(
         None, either(optional(number(0, above=True)), wanted="None or a largest gradient norm > 0")
     )
     device: Any = param(
-        None, Rule("None, 'cpu' or 'cuda'", lambda v: v is None or (isinstance(v, str) and v.partition(":")[0] in ("cpu", "cuda")))
+        None,
+        Rule(
+            "None, 'cpu' or 'cuda'",
+            lambda v: v is None or (isinstance(v, str) and v.partition(":")[0] in ("cpu", "cuda")),
+        ),
     )
     precision: Literal["auto", "float32", "float64", "bfloat16"] = param("auto")
     compile: Any = param("auto", either(one_of("auto"), flag()))
@@ -127,13 +160,17 @@ class NetworkParameters(Estimator):
 
 
 def asked_device(model: Any) -> tuple[Any, str]:
-    """The device that ``engine`` and ``device`` ask for together (None: the data decide), and who asked, in the words of an error."""
+    """The device that ``engine`` and ``device`` ask for together (None: the data decide), and who
+    asked, in the words of an error."""
     check(model, "engine", "device")
     engine, device = model.engine, model.device
     if engine == "auto":
         return device, f"device={device!r}"
     if device is not None and device.partition(":")[0] != engine:
-        raise InputError(f"engine={engine!r} came with device={device!r}, which is no device of it; leave one of them out")
+        raise InputError(
+            f"engine={engine!r} came with device={device!r}, which is no device of it; "
+            "leave one of them out"
+        )
     return device or engine, f"engine={engine!r}"
 
 
@@ -159,7 +196,11 @@ def recipe_of(model: Any, rows: int, cuda: bool) -> Any:
         if not held_out_share(model, rows):
             steps *= 2  # the rate falls to its end in any case, and nothing ends the fit before
         epochs = int(np.clip(steps // max(1, -(-rows // size)), least, most))
-    lr = LEARNING_RATES[model.optimizer] if model.learning_rate == "auto" else float(model.learning_rate)
+    lr = (
+        LEARNING_RATES[model.optimizer]
+        if model.learning_rate == "auto"
+        else float(model.learning_rate)
+    )
     if model.learning_rate == "auto" and model.optimizer == "adam":
         lr *= model.fine_rate * float(np.sqrt(max(size, 256) / 256))
     return Recipe(

@@ -11,7 +11,8 @@ from eckart.nn.head import NetworkHead, numbers_of
 
 
 class NetworkRegressor(RegressorMixin, NetworkHead):
-    """y_hat = net(x), dense (an MLP) or convolutional (with ``image``), trained on 1/2 E||y - y_hat||^2; one target or several.
+    """y_hat = net(x), dense (an MLP) or convolutional (with ``image``), trained on 1/2 E||y -
+    y_hat||^2; one target or several.
 
     Parameters
     ----------
@@ -22,7 +23,8 @@ class NetworkRegressor(RegressorMixin, NetworkHead):
     Attributes
     ----------
     fit_, certificate_
-        Network, certificate (stationary: gradient norm, held-out error beside that of a constant answer), trace, plan.
+        Network, certificate (stationary: gradient norm, held-out error beside that of a constant
+        answer), trace, plan.
     loss_curve_, held_out_curve_, n_iter_, n_features_in_, feature_names_in_
 
     Examples

@@ -1,7 +1,10 @@
-"""Optimisers and learning-rate schedules by name: those of ``optim.rules``, from PyTorch where it has them.
+"""Optimisers and learning-rate schedules by name: those of ``optim.rules``, from PyTorch where it
+has them.
 
-gd, heavy_ball    torch.optim.SGD without and with momentum 0.9: theta' = theta - lr g + 0.9 (theta - theta_before)
-nesterov          below: the gradient is taken at the point ahead, with the weights t' = (1 + sqrt(1 + 4 t^2)) / 2
+gd, heavy_ball    torch.optim.SGD without and with momentum 0.9: theta' = theta - lr g + 0.9 (theta
+- theta_before)
+nesterov          below: the gradient is taken at the point ahead, with the weights t' = (1 + sqrt(1
++ 4 t^2)) / 2
 adagrad, adam     torch.optim.Adagrad, torch.optim.Adam
 
 ``weight_decay`` is the penalty weight_decay / 2 ||W||^2 on matrices and filters; biases are free.
@@ -22,11 +25,13 @@ LEARNING_RATES = {"gd": 0.1, "heavy_ball": 0.02, "nesterov": 0.02, "adagrad": 0.
 """Steps for a loss of about 1 an entry, where none was asked for."""
 SCHEDULES = ("constant", "cosine", "linear")
 WARM_STEPS = 200
-"""Steps in which the rate rises, a tenth of all at the most: the second moments of Adam are not known before."""
+"""Steps in which the rate rises, a tenth of all at the most: the second moments of Adam are not
+known before."""
 
 
 class Nesterov(torch.optim.Optimizer):
-    """Accelerated gradient: x' = y - lr g(y), y' = x' + (t' - 1) / t'' (x' - x). The parameters hold y, where gradients are taken."""
+    """Accelerated gradient: x' = y - lr g(y), y' = x' + (t' - 1) / t'' (x' - x). The parameters
+    hold y, where gradients are taken."""
 
     def __init__(self, params: Any, lr: float, weight_decay: float = 0.0):
         super().__init__(params, {"lr": lr, "weight_decay": weight_decay, "t": 1.0})
@@ -54,7 +59,9 @@ class Nesterov(torch.optim.Optimizer):
             group["t"] = t
 
 
-def optimizer_of(name: str, net: torch.nn.Module, lr: float, weight_decay: float = 0.0) -> torch.optim.Optimizer:
+def optimizer_of(
+    name: str, net: torch.nn.Module, lr: float, weight_decay: float = 0.0
+) -> torch.optim.Optimizer:
     """The optimiser of that name over the weights of a network.
 
     >>> net = torch.nn.Linear(1, 1)
@@ -91,7 +98,8 @@ def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
 
 
 def schedule_of(name: str, steps: int) -> Callable[[int], float]:
-    """Factor of the learning rate at each step: a short rise, then constant, or falling to 0 as half a cosine or a line.
+    """Factor of the learning rate at each step: a short rise, then constant, or falling to 0 as
+    half a cosine or a line.
 
     >>> f = schedule_of("cosine", 1000)
     >>> round(f(0), 3), f(500) < 1, round(f(1000), 3)
@@ -103,7 +111,11 @@ def schedule_of(name: str, steps: int) -> Callable[[int], float]:
 
     def factor(step: int) -> float:
         done = min(1.0, step / max(1, steps))
-        fall = {"constant": 1.0, "cosine": 0.5 * (1 + math.cos(math.pi * done)), "linear": 1 - done}[name]
+        fall = {
+            "constant": 1.0,
+            "cosine": 0.5 * (1 + math.cos(math.pi * done)),
+            "linear": 1 - done,
+        }[name]
         return min(1.0, (step + 1) / warm) * fall if warm else fall
 
     return factor

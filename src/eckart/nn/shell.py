@@ -1,4 +1,5 @@
-"""What estimators with a network inside share: data through the door, the split, the run, the network in use, and what is left out of a pickle."""
+"""What estimators with a network inside share: data through the door, the split, the run, the
+network in use, and what is left out of a pickle."""
 
 from __future__ import annotations
 
@@ -94,24 +95,43 @@ class NetworkShell(NetworkParameters, ABC):
     # ---- training
 
     def _run(
-        self, net: Any, loss: Any, rows: Any, split: Any, place: Any, seed: int, memory: Any, judge: Any = None
+        self,
+        net: Any,
+        loss: Any,
+        rows: Any,
+        split: Any,
+        place: Any,
+        seed: int,
+        memory: Any,
+        judge: Any = None,
     ) -> tuple[Any, Any, Any]:
         """Train on one part of the rows, judge on the other; (recipe, progress, place)."""
         held = batches.Part(rows, split[1]) if len(split[1]) else None
         count = len(split[0])
         recipe = recipe_of(self, count, place.cuda)
         steps = recipe.max_iter * -(-count // recipe.batch_size)
-        place = place.settled(steps, sum(p.numel() for p in net.parameters()), recipe.max_iter * count)
+        place = place.settled(
+            steps, sum(p.numel() for p in net.parameters()), recipe.max_iter * count
+        )
         with progress(bool(self.verbose)) as watch, places.threads(self.n_threads):
             more = {"seed": seed, "watch": watch, "memory": memory, "judge": judge}
-            run = training.train(net, loss, batches.Part(rows, split[0]), held, recipe, place, **more)
+            run = training.train(
+                net, loss, batches.Part(rows, split[0]), held, recipe, place, **more
+            )
         warn_of(run.trace)
         if recipe.schedule == "constant":  # other schedules end at max_iter, and so are done there
             self._say_if_early(run)
         return recipe, run, place
 
     def _choices(
-        self, recipe: Any, run: Any, place: Any, split: Any, seed: int, network: Network, matrix: Matrix
+        self,
+        recipe: Any,
+        run: Any,
+        place: Any,
+        split: Any,
+        seed: int,
+        network: Network,
+        matrix: Matrix,
     ) -> dict[str, Any]:
         """The plan: every resolved choice."""
         plan = {
@@ -136,7 +156,8 @@ class NetworkShell(NetworkParameters, ABC):
             plan["best epoch"] = int(np.argmin(run.errors)) + 1
         if run.room.parts > 1:
             plan["memory"] = (
-                f"the device had no room for {recipe.batch_size} rows; each batch was summed in {run.room.parts} parts, with the same gradient"
+                f"the device had no room for {recipe.batch_size} rows; each batch was "
+                f"summed in {run.room.parts} parts, with the same gradient"
             )
         return plan
 
@@ -146,7 +167,11 @@ class NetworkShell(NetworkParameters, ABC):
             return "asked for"
         if self.device is not None:
             return f"auto: device={self.device!r} was asked for"
-        return "auto: the rows lie on the GPU already" if place.cuda else "auto: the processors of this machine"
+        return (
+            "auto: the rows lie on the GPU already"
+            if place.cuda
+            else "auto: the processors of this machine"
+        )
 
     # ---- the network in use
 
@@ -159,8 +184,12 @@ class NetworkShell(NetworkParameters, ABC):
         count, out = int(matrix.shape[0] or 0), []
         with torch.no_grad(), places.threads(self.n_threads):
             for a in range(0, count, BLOCK):
-                part = batches.Rows(rows_at(matrix, np.arange(a, min(a + BLOCK, count))), scale, place)
-                out += stepping.over_rows(part, lambda batch: use(net, batch).detach().cpu().numpy())
+                part = batches.Rows(
+                    rows_at(matrix, np.arange(a, min(a + BLOCK, count))), scale, place
+                )
+                out += stepping.over_rows(
+                    part, lambda batch: use(net, batch).detach().cpu().numpy()
+                )
         return np.concatenate(out).astype(matrix.dtype, copy=False)
 
     # ---- what is kept
@@ -186,17 +215,32 @@ class NetworkShell(NetworkParameters, ABC):
         return {"held_out": self._errors}
 
     def restore(
-        self, factors: Any, certificate: Any, trace: Trace, plan: dict[str, Any], arrays: dict[str, Any]
+        self,
+        factors: Any,
+        certificate: Any,
+        trace: Trace,
+        plan: dict[str, Any],
+        arrays: dict[str, Any],
     ) -> None:
-        """Take the fitted state of a model file, refused where weights, layers, columns and answers do not fit each other."""
+        """Take the fitted state of a model file, refused where weights, layers, columns and answers
+        do not fit each other."""
         shapes, out = weight_shapes(factors.architecture)
         if {name: w.shape for name, w in factors.weights.items()} != shapes:
             raise FileError("the weights do not fit the layers")
-        if len({w.dtype for w in factors.weights.values()}) > 1 or factors.architecture["in"] != factors.n:
-            raise FileError("the weights have several precisions, or the layers do not begin with the columns")
+        if (
+            len({w.dtype for w in factors.weights.values()}) > 1
+            or factors.architecture["in"] != factors.n
+        ):
+            raise FileError(
+                "the weights have several precisions, or the layers do not begin with the columns"
+            )
         self._fits(factors, out)
-        if not all(isinstance(plan.get(name), int) for name in ("seed", "batch_size", "data checksum")):
-            raise FileError("the plan lacks the seed, the size of a batch or the checksum of the data")
+        if not all(
+            isinstance(plan.get(name), int) for name in ("seed", "batch_size", "data checksum")
+        ):
+            raise FileError(
+                "the plan lacks the seed, the size of a batch or the checksum of the data"
+            )
         numbers("held_out", arrays["held_out"], (None,))
         super().restore(factors, certificate, trace, plan, arrays)
 
@@ -217,7 +261,8 @@ _BUILT: WeakKeyDictionary[Network, tuple[str, Any]] = WeakKeyDictionary()
 
 
 def live(f: Network, dtype: Any, device: Any) -> Any:
-    """The network of the factors in this precision on this device; the last one made is kept as long as the factors are."""
+    """The network of the factors in this precision on this device; the last one made is kept as
+    long as the factors are."""
     key = f"{dtype} {device}"
     if _BUILT.get(f, ("", None))[0] != key:
         _BUILT[f] = (key, modules.with_weights(f.architecture, f.weights).to(device, dtype))
@@ -239,15 +284,22 @@ def warn_of(trace: Trace) -> None:
 
 
 def fingerprint(matrix: Matrix) -> int:
-    """A checksum of the shape and of some 64 rows, which tells whether data are those of the training."""
+    """A checksum of the shape and of some 64 rows, which tells whether data are those of the
+    training."""
     count = int(matrix.shape[0] or 0)
-    some = rows_at(matrix, np.unique(np.linspace(0, max(count - 1, 0), 64).astype(np.int64)[: max(count, 0)]))
+    some = rows_at(
+        matrix, np.unique(np.linspace(0, max(count - 1, 0), 64).astype(np.int64)[: max(count, 0)])
+    )
     return checksum(np.array([count, matrix.shape[1]]), *_arrays(some))
 
 
 def _arrays(matrix: Matrix) -> tuple[Any, ...]:
     """What a matrix in memory consists of."""
-    return (matrix.values,) if isinstance(matrix, Dense) else (matrix.indptr, matrix.indices, matrix.data)
+    return (
+        (matrix.values,)
+        if isinstance(matrix, Dense)
+        else (matrix.indptr, matrix.indices, matrix.data)
+    )
 
 
 def in_words(architecture: dict[str, Any]) -> str:
@@ -257,7 +309,9 @@ def in_words(architecture: dict[str, Any]) -> str:
     '4-3'
     """
     chain = (
-        architecture["layers"] if architecture["kind"] == "head" else architecture["encoder"] + architecture["decoder"]
+        architecture["layers"]
+        if architecture["kind"] == "head"
+        else architecture["encoder"] + architecture["decoder"]
     )
     sizes = [str(architecture["in"])]
     for layer in chain:

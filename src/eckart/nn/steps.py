@@ -1,8 +1,9 @@
 """One step of descent: the gradient of a batch, clipped where asked, and the update.
 
-A small network on a GPU waits for the CPU, which starts its kernels one by one. There the whole step is recorded once for each size of batch, as a CUDA
-graph, and played back: the same kernels on the same numbers, started together. Steps are recorded only where all their inputs lie on the device and the
-optimiser keeps its state there; everything else goes step by step.
+A small network on a GPU waits for the CPU, which starts its kernels one by one. There the whole
+step is recorded once for each size of batch, as a CUDA graph, and played back: the same kernels on
+the same numbers, started together. Steps are recorded only where all their inputs lie on the device
+and the optimiser keeps its state there; everything else goes step by step.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ _NONE = np.arange(0)
 AT_ONCE = 4096
 """Rows of a batch where no size was asked for."""
 WARM = 3
-"""Steps of a size that are done one by one before it is recorded: libraries choose their kernels in them."""
+"""Steps of a size that are done one by one before it is recorded: libraries choose their kernels in
+them."""
 
 
 class Room:
@@ -32,8 +34,11 @@ class Room:
         self.parts = parts
 
 
-def gradient(net: Any, loss: Any, rows: Source, at: Index, place: Place, room: Room) -> torch.Tensor:
-    """Loss of the rows at these positions, and its gradient in the weights; in as many parts as the memory of the device asks for."""
+def gradient(
+    net: Any, loss: Any, rows: Source, at: Index, place: Place, room: Room
+) -> torch.Tensor:
+    """Loss of the rows at these positions, and its gradient in the weights; in as many parts as the
+    memory of the device asks for."""
     while True:
         share: Any = None
         try:
@@ -55,7 +60,8 @@ def gradient(net: Any, loss: Any, rows: Source, at: Index, place: Place, room: R
 
 
 def over_rows(rows: Source, use: Callable[[Batch], Any], size: int | None = None) -> list[Any]:
-    """``use(batch)`` for all rows in order, in blocks of ``size`` at most (4096), smaller ones where the device has no room for these."""
+    """``use(batch)`` for all rows in order, in blocks of ``size`` at most (4096), smaller ones
+    where the device has no room for these."""
     size, out, done = size or AT_ONCE, [], 0
     while done < len(rows):
         end = min(done + size, len(rows))
@@ -71,9 +77,19 @@ def over_rows(rows: Source, use: Callable[[Batch], Any], size: int | None = None
 
 
 class Steps:
-    """Steps on batches of ``rows``; ``total`` is the sum of their losses, each times its rows, since ``begin``."""
+    """Steps on batches of ``rows``; ``total`` is the sum of their losses, each times its rows,
+    since ``begin``."""
 
-    def __init__(self, net: Any, loss: Any, rows: Source, optimizer: Any, clip: float | None, place: Place, room: Room):
+    def __init__(
+        self,
+        net: Any,
+        loss: Any,
+        rows: Source,
+        optimizer: Any,
+        clip: float | None,
+        place: Place,
+        room: Room,
+    ):
         self.net, self.loss, self.rows, self.optimizer = net, loss, rows, optimizer
         self.clip, self.place, self.room = clip, place, room
         self.total = torch.zeros((), device=place.device, dtype=torch.float64)
@@ -86,7 +102,8 @@ class Steps:
         self.place = replace(self.place, fine=True)
 
     def step(self, at: Index, rate: float) -> torch.Tensor:
-        """The loss before the step. On a CPU a loss that is not finite leaves the weights as they were."""
+        """The loss before the step. On a CPU a loss that is not finite leaves the weights as they
+        were."""
         set_rate(self.optimizer, rate)
         return self._step(at)
 
@@ -143,10 +160,13 @@ class RecordedSteps(Steps):
         tape, where = torch.cuda.CUDAGraph(), at.clone()
         try:
             self.net.zero_grad(set_to_none=True)
-            tape.register_generator_state(self.net.draws.generator)  # a tape advances no generator that it does not know
+            tape.register_generator_state(
+                self.net.draws.generator
+            )  # a tape advances no generator that it does not know
             with torch.cuda.graph(tape, stream=self.aside):
                 value = self._step(where)
-        except RuntimeError:  # no memory for a tape, or a step that cannot be recorded: steps one by one have worked
+        # no memory for a tape, or a step that cannot be recorded: steps one by one have worked
+        except RuntimeError:
             self.given_up = True
             self.tapes.clear()
             torch.cuda.empty_cache()
@@ -155,7 +175,9 @@ class RecordedSteps(Steps):
         return True
 
 
-def steps_of(net: Any, loss: Any, rows: Source, optimizer: Any, clip: float | None, place: Place, room: Room) -> Steps:
+def steps_of(
+    net: Any, loss: Any, rows: Source, optimizer: Any, clip: float | None, place: Place, room: Room
+) -> Steps:
     """Recorded steps where they can be: rows and the state of the optimiser on a GPU."""
     there = place.cuda and place.resident and isinstance(rows.index(_NONE), torch.Tensor)
     kept = all(group.get("capturable") for group in optimizer.param_groups)

@@ -1,12 +1,17 @@
-"""The one training loop: epochs of shuffled batches, judged after each epoch on rows that were held out, the best weights kept.
+"""The one training loop: epochs of shuffled batches, judged after each epoch on rows that were held
+out, the best weights kept.
 
-An epoch visits all rows once in random order. After it the loss is measured on the held-out rows (without dropout, noise or sampling); where there are none,
-the mean loss of the epoch stands in. When this value has not fallen by ``tol`` (relative) for ``patience`` epochs, the rate falls from where it is to zero in a
-few epochs more, from the best weights on: what a large step still throws about settles then. The loop ends with that, after ``max_iter`` epochs, on an
-interrupt, or on a loss that is not finite; in every case the best weights are returned, and without held-out rows the last good ones. A constant rate stays.
+An epoch visits all rows once in random order. After it the loss is measured on the held-out rows
+(without dropout, noise or sampling); where there are none, the mean loss of the epoch stands in.
+When this value has not fallen by ``tol`` (relative) for ``patience`` epochs, the rate falls from
+where it is to zero in a few epochs more, from the best weights on: what a large step still throws
+about settles then. The loop ends with that, after ``max_iter`` epochs, on an interrupt, or on a
+loss that is not finite; in every case the best weights are returned, and without held-out rows the
+last good ones. A constant rate stays.
 
-The random numbers of an epoch depend on the seed and the epoch alone, so a resumed run repeats the bits of an uninterrupted one. Where a device has no room
-for a batch, the batch is summed in parts: the same gradient, in less memory.
+The random numbers of an epoch depend on the seed and the epoch alone, so a resumed run repeats the
+bits of an uninterrupted one. Where a device has no room for a batch, the batch is summed in parts:
+the same gradient, in less memory.
 """
 
 from __future__ import annotations
@@ -30,11 +35,13 @@ from eckart.nn.steps import Room, Steps, gradient, over_rows, steps_of
 from eckart.trace import StopReason, Trace, Watcher, silent
 
 REFINED = 0.1
-"""Last share of the epochs on a GPU in which products are rounded less: the weights then rest where those of the unrounded network do."""
+"""Last share of the epochs on a GPU in which products are rounded less: the weights then rest where
+those of the unrounded network do."""
 
 
 FALL = 0.4
-"""Epochs in which the rate falls once the loss no longer does, for each one before: two at the least."""
+"""Epochs in which the rate falls once the loss no longer does, for each one before: two at the
+least."""
 
 
 @dataclass(frozen=True)
@@ -82,10 +89,12 @@ def train(
     optimizer: Any = None,
     judge: Loss | None = None,
 ) -> Progress:
-    """Train ``net`` in place; it ends with the best weights. ``optimizer`` goes on with one of an earlier run; ``judge`` is the loss of held-out rows,
-    where it is another one."""
+    """Train ``net`` in place; it ends with the best weights. ``optimizer`` goes on with one of an
+    earlier run; ``judge`` is the loss of held-out rows, where it is another one."""
     net.to(place.device, place.dtype, memory_format=torch.channels_last)
-    optimizer = optimizer or optimizer_of(recipe.optimizer, net, recipe.learning_rate, recipe.weight_decay)
+    optimizer = optimizer or optimizer_of(
+        recipe.optimizer, net, recipe.learning_rate, recipe.weight_decay
+    )
     run = Progress(optimizer=optimizer, kept=_copy(net))
     run.proven = run.kept
     if (kept := memory.last()) is not None:
@@ -112,8 +121,9 @@ def train(
 
 @contextmanager
 def _drawing(net: Any, place: Place) -> Iterator[Callable[[int], Any]]:
-    """A function that seeds what the network draws: from a generator of its own on its device, so that fits in several threads repeat their seeds.
-    Recorded steps are told of it (``nn.steps``)."""
+    """A function that seeds what the network draws: from a generator of its own on its device, so
+    that fits in several threads repeat their seeds. Recorded steps are told of it
+    (``nn.steps``)."""
     here = torch.cuda.device(place.device) if place.cuda else nullcontext()
     with here:
         net.draws.generator = torch.Generator(place.device)
@@ -129,8 +139,11 @@ def _refined_from(run: Progress, recipe: Recipe) -> float:
     return end - max(1.0 if run.fall else 0.0, REFINED * (end - begin))
 
 
-def _epoch(steps: Steps, order: np.ndarray, recipe: Recipe, epoch: int, fall: tuple[int, int] | None) -> float:
-    """One pass in the given order; the mean loss of its batches, or the value that is not finite."""
+def _epoch(
+    steps: Steps, order: np.ndarray, recipe: Recipe, epoch: int, fall: tuple[int, int] | None
+) -> float:
+    """One pass in the given order; the mean loss of its batches, or the value that is not
+    finite."""
     steps.net.train()
     batches = pieces(steps.rows.index(order), max(1, -(-len(order) // recipe.batch_size)))
     count = len(batches)
@@ -154,14 +167,27 @@ def _fallen(step: int, first: int, last: int, height: float) -> float:
 
 
 def _judge(
-    run: Progress, net: Any, value: float, loss: Loss, held_out: Source | None, recipe: Recipe, place: Place
+    run: Progress,
+    net: Any,
+    value: float,
+    loss: Loss,
+    held_out: Source | None,
+    recipe: Recipe,
+    place: Place,
 ) -> None:
     """Note an epoch, keep the weights where they are the best so far, decide whether to stop."""
     run.epoch += 1
-    error = value if held_out is None or not np.isfinite(value) else mean_loss(net, loss, held_out, place)
+    error = (
+        value
+        if held_out is None or not np.isfinite(value)
+        else mean_loss(net, loss, held_out, place)
+    )
     if not np.isfinite(value) or not np.isfinite(error):
         run.trace.reason = StopReason.DIVERGED
-        run.trace.note = f"the loss was {value if np.isfinite(error) else error} in epoch {run.epoch}; lower learning_rate, or set clip"
+        run.trace.note = (
+            f"the loss was {value if np.isfinite(error) else error} in epoch {run.epoch}; lower "
+            "learning_rate, or set clip"
+        )
         run.kept = run.kept if held_out is not None else run.proven
         return
     run.trace.add(value)
@@ -189,22 +215,27 @@ def mean_loss(net: Any, loss: Loss, rows: Source, place: Place) -> float:
     net.eval()
     with torch.no_grad():
         parts = over_rows(rows, lambda batch: loss(net, batch).double() * len(batch.x))
-    return float(sum(parts, torch.zeros((), dtype=torch.float64, device=place.device))) / max(1, len(rows))
+    return float(sum(parts, torch.zeros((), dtype=torch.float64, device=place.device))) / max(
+        1, len(rows)
+    )
 
 
 AFTER_INTERRUPT = 500
-"""Rows that an interrupted fit is measured on: who stops a fit waits for its model, and a few hundred rows take less than half a second."""
+"""Rows that an interrupted fit is measured on: who stops a fit waits for its model, and a few
+hundred rows take less than half a second."""
 
 
 def judged_rows(split: Any, stopped: str) -> Any:
-    """The rows of training and of judging that a certificate is measured on: all of them, but few after an interrupt."""
+    """The rows of training and of judging that a certificate is measured on: all of them, but few
+    after an interrupt."""
     if stopped != StopReason.INTERRUPTED.value:
         return split
     return tuple(part[:: max(1, len(part) // AFTER_INTERRUPT)] for part in split)
 
 
 class Slope(NamedTuple):
-    """Objective, norm of its gradient, norm of the weights, and the spread of the gradients of single batches (None: there is one batch)."""
+    """Objective, norm of its gradient, norm of the weights, and the spread of the gradients of
+    single batches (None: there is one batch)."""
 
     value: float
     gradient: float
@@ -213,9 +244,16 @@ class Slope(NamedTuple):
 
 
 def slope(
-    net: Any, loss: Loss, rows: Source, place: Place, weight_decay: float, batch_size: int, most: int = 20_000
+    net: Any,
+    loss: Loss,
+    rows: Source,
+    place: Place,
+    weight_decay: float,
+    batch_size: int,
+    most: int = 20_000,
 ) -> Slope:
-    """What the gradient is at the present point, without dropout, noise and sampling; on at most ``most`` rows.
+    """What the gradient is at the present point, without dropout, noise and sampling; on at most
+    ``most`` rows.
 
     With g_b the gradient of batch b and g their mean, the spread is sqrt(mean ||g_b - g||^2).
     """
@@ -263,27 +301,39 @@ def _state(run: Progress, net: Any, optimizer: Any) -> dict[str, Any]:
         "kept": _plain(run.kept),
         "weights": _plain(net.state_dict()),
         "optimizer": {str(i): _plain(s) for i, s in held["state"].items()},
-        "groups": [{n: v for n, v in g.items() if isinstance(v, (int, float))} for g in held["param_groups"]],
+        "groups": [
+            {n: v for n, v in g.items() if isinstance(v, (int, float))}
+            for g in held["param_groups"]
+        ],
     }
 
 
 def _plain(named: dict[str, Any]) -> dict[str, Any]:
     """Tensors as arrays, single numbers (the step count of Adam) as numbers."""
-    arrays = {n: v.detach().cpu().numpy() if isinstance(v, torch.Tensor) else v for n, v in named.items()}
-    return {n: float(v) if isinstance(v, np.ndarray) and v.ndim == 0 else v for n, v in arrays.items()}
+    arrays = {
+        n: v.detach().cpu().numpy() if isinstance(v, torch.Tensor) else v for n, v in named.items()
+    }
+    return {
+        n: float(v) if isinstance(v, np.ndarray) and v.ndim == 0 else v for n, v in arrays.items()
+    }
 
 
 def _resume(run: Progress, net: Any, optimizer: Any, state: dict[str, Any], place: Place) -> None:
     """The inverse of ``_state``."""
     tensors = {
-        side: {n: torch.as_tensor(np.ascontiguousarray(a)).to(place.device) for n, a in state[side].items()}
+        side: {
+            n: torch.as_tensor(np.ascontiguousarray(a)).to(place.device)
+            for n, a in state[side].items()
+        }
         for side in ("kept", "weights")
     }
     net.load_state_dict(tensors["weights"])
     held = optimizer.state_dict()
     inner = {
         int(i): {
-            n: torch.as_tensor(np.array(v, order="C")) if isinstance(v, np.ndarray) else torch.tensor(v)
+            n: torch.as_tensor(np.array(v, order="C"))
+            if isinstance(v, np.ndarray)
+            else torch.tensor(v)
             for n, v in s.items()
         }
         for i, s in state["optimizer"].items()
@@ -291,7 +341,9 @@ def _resume(run: Progress, net: Any, optimizer: Any, state: dict[str, Any], plac
     groups = [{**g, **kept} for g, kept in zip(held["param_groups"], state["groups"])]
     optimizer.load_state_dict({"state": inner, "param_groups": groups})
     for weight, kept in optimizer.state.items():
-        kept |= {n: torch.empty_like(weight).copy_(v) for n, v in kept.items() if v.shape == weight.shape}
+        kept |= {
+            n: torch.empty_like(weight).copy_(v) for n, v in kept.items() if v.shape == weight.shape
+        }
     run.epoch, run.since, run.room.parts = state["epoch"], state["since"], state["parts"]
     run.best, run.errors, run.kept = float(state["best"]), list(state["errors"]), tensors["kept"]
     run.fall = None if state["fall"] is None else (int(state["fall"][0]), int(state["fall"][1]))

@@ -1,7 +1,9 @@
-"""The one gradient loop: run a rule until the gradient is small, keep the best point, tame the step where it is too long.
+"""The one gradient loop: run a rule until the gradient is small, keep the best point, tame the step
+where it is too long.
 
-The objective is evaluated with each gradient. Momentum is dropped when the objective rises (adaptive restart). A value that is not finite,
-or a plateau of ``patience`` steps, halves the step and goes back to the best point. The loop ends on ||gradient|| <= tol, on a step that has become
+The objective is evaluated with each gradient. Momentum is dropped when the objective rises
+(adaptive restart). A value that is not finite, or a plateau of ``patience`` steps, halves the step
+and goes back to the best point. The loop ends on ||gradient|| <= tol, on a step that has become
 useless, on ``max_iter``, or on an interrupt; in every case the best point is returned.
 """
 
@@ -64,7 +66,10 @@ def descend(
     try:
         for step in range(len(trace), max_iter):
             if memory is not None:
-                told = {"numbers": [best_value, best_norm, since, lr, before], "trace": [trace.values, trace.seconds]}
+                told = {
+                    "numbers": [best_value, best_norm, since, lr, before],
+                    "trace": [trace.values, trace.seconds],
+                }
                 memory.offer(told | {"params": params, "state": state, "best": best})
             point = rule.ahead(params, state)
             value, grads = objective(point)

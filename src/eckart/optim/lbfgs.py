@@ -1,14 +1,18 @@
-"""L-BFGS: steps along -H g, where H is built from the last few changes of the point (s) and of the gradient (y).
+"""L-BFGS: steps along -H g, where H is built from the last few changes of the point (s) and of the
+gradient (y).
 
     H = V_m^T ... V_1^T (s_m . y_m / y_m . y_m) V_1 ... V_m + ...,     V = I - y s^T / s . y
 
-by the two loops of Nocedal, never as a matrix. A step t along a direction d is taken where it is neither too long nor too short (the weak conditions of Wolfe):
+by the two loops of Nocedal, never as a matrix. A step t along a direction d is taken where it is
+neither too long nor too short (the weak conditions of Wolfe):
 
     f(x + t d) <= f(x) + 1e-4 t d . g(x),        d . g(x + t d) >= 0.9 d . g(x)
 
-found by doubling and halving (Lewis and Overton), the first trial being t = 1. The second condition makes s . y > 0, so that every direction falls.
+found by doubling and halving (Lewis and Overton), the first trial being t = 1. The second condition
+makes s . y > 0, so that every direction falls.
 
-All that a run knows (point, gradient, the pairs s and y) is offered at the head of each step, so that a killed one goes on with the same bits.
+All that a run knows (point, gradient, the pairs s and y) is offered at the head of each step, so
+that a killed one goes on with the same bits.
 
 References: Liu and Nocedal (1989); Lewis and Overton (2013).
 """
@@ -44,9 +48,11 @@ def minimise(
     watch: Watcher = silent,
     memory: Memory | None = None,
 ) -> tuple[np.ndarray, Trace]:
-    """The last point, at which the objective is the least that was met, and the objective after each step.
+    """The last point, at which the objective is the least that was met, and the objective after
+    each step.
 
-    Ends when a step lowers the objective by less than ``tol`` of max(1, |f|), where the gradient is zero, after ``max_iter`` steps, or on an interrupt.
+    Ends when a step lowers the objective by less than ``tol`` of max(1, |f|), where the gradient is
+    zero, after ``max_iter`` steps, or on an interrupt.
 
     >>> f = lambda p: (float((p**4).sum() + p @ p), 4 * p**3 + 2 * p)
     >>> x, trace = minimise(f, np.array([3.0, -2.0]), tol=1e-14, max_iter=50)
@@ -64,7 +70,10 @@ def minimise(
     try:
         while len(trace) < max_iter:
             if memory is not None:
-                told = {"changes": [list(pair) for pair in changes], "trace": [trace.values, trace.seconds]}
+                told = {
+                    "changes": [list(pair) for pair in changes],
+                    "trace": [trace.values, trace.seconds],
+                }
                 memory.offer(told | {"x": x, "value": value, "slope": slope})
             if np.abs(slope).max(initial=0.0) <= FLAT:
                 trace.reason = StopReason.CONVERGED
@@ -108,7 +117,8 @@ def _direction(slope: np.ndarray, changes: list[tuple[np.ndarray, np.ndarray]]) 
 def _along(
     objective: Objective, x: np.ndarray, value: float, slope: np.ndarray, d: np.ndarray
 ) -> tuple[np.ndarray, float, np.ndarray] | None:
-    """The point, value and gradient of a step along d that satisfies both conditions; None where there is none."""
+    """The point, value and gradient of a step along d that satisfies both conditions; None where
+    there is none."""
     fall = float(d @ slope)
     if not fall < 0.0:
         return None

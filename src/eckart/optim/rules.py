@@ -1,10 +1,13 @@
-"""Update rules of gradient methods, each as ``init(params) -> state`` and ``step(params, grads, state, lr) -> params, state``.
+"""Update rules of gradient methods, each as ``init(params) -> state`` and ``step(params, grads,
+state, lr) -> params, state``.
 
 gd           theta' = theta - lr g
 heavy_ball   theta' = theta - lr g + beta (theta - theta_before)
-nesterov     y = theta + t (theta - theta_before), theta' = y - lr g(y)         (the loop asks for gradients at ``ahead``)
+nesterov     y = theta + t (theta - theta_before), theta' = y - lr g(y)         (the loop asks for
+gradients at ``ahead``)
 adagrad      G += g^2, theta' = theta - lr g / (sqrt(G) + eps)
-adam         m, v: running means of g and g^2, divided by 1 - b^t (bias correction); theta' = theta - lr m / (sqrt(v) + eps)
+adam         m, v: running means of g and g^2, divided by 1 - b^t (bias correction); theta' = theta
+- lr m / (sqrt(v) + eps)
 
 Parameters are lists of arrays; states are small dictionaries; nothing is changed in place.
 """
@@ -33,7 +36,9 @@ class Rule(Protocol):
         """Where the next gradient is wanted."""
         ...
 
-    def step(self, params: Params, grads: Params, state: State, lr: float) -> tuple[Params, State]: ...
+    def step(
+        self, params: Params, grads: Params, state: State, lr: float
+    ) -> tuple[Params, State]: ...
 
 
 class GradientDescent:
@@ -68,7 +73,8 @@ class HeavyBall(GradientDescent):
 
 
 class Nesterov(GradientDescent):
-    """Accelerated gradient with the weights t_{k+1} = (1 + sqrt(1 + 4 t_k^2)) / 2; the gradient is taken at the point ahead."""
+    """Accelerated gradient with the weights t_{k+1} = (1 + sqrt(1 + 4 t_k^2)) / 2; the gradient is
+    taken at the point ahead."""
 
     name, default_lr = "nesterov", 1.0
 
@@ -97,7 +103,9 @@ class AdaGrad(GradientDescent):
 
     def step(self, params: Params, grads: Params, state: State, lr: float) -> tuple[Params, State]:
         square = [s + g * g for s, g in zip(state["square"], grads)]
-        return [p - lr * g / (np.sqrt(s) + self.eps) for p, g, s in zip(params, grads, square)], {"square": square}
+        return [p - lr * g / (np.sqrt(s) + self.eps) for p, g, s in zip(params, grads, square)], {
+            "square": square
+        }
 
 
 class Adam(GradientDescent):
@@ -117,7 +125,10 @@ class Adam(GradientDescent):
         mean = [self.beta1 * m + (1 - self.beta1) * g for m, g in zip(state["mean"], grads)]
         square = [self.beta2 * s + (1 - self.beta2) * g * g for s, g in zip(state["square"], grads)]
         c1, c2 = 1 - self.beta1**t, 1 - self.beta2**t
-        new = [p - lr * (m / c1) / (np.sqrt(s / c2) + self.eps) for p, m, s in zip(params, mean, square)]
+        new = [
+            p - lr * (m / c1) / (np.sqrt(s / c2) + self.eps)
+            for p, m, s in zip(params, mean, square)
+        ]
         return new, {"mean": mean, "square": square, "t": t}
 
 

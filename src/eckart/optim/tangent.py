@@ -1,10 +1,12 @@
-"""The tangent space of the rank-k matrices at B = U diag(s) V^T, and least squares on it from the observed entries.
+"""The tangent space of the rank-k matrices at B = U diag(s) V^T, and least squares on it from the
+observed entries.
 
     T = { U M V^T + X V^T + U Y^T :  U^T X = 0,  V^T Y = 0 },   dim T = k (n + m - k)
     P_T Z = U U^T Z + Z V V^T - U U^T Z V V^T
 
-In the coordinates (M, X, Y), which are orthonormal, ``forward`` is Pi restricted to T (values at the observed entries) and ``adjoint`` its transpose
-P_T Pi^T: one sampled product with 2k columns, two sparse products with k columns. ``least_squares`` is preconditioned conjugate gradients on
+In the coordinates (M, X, Y), which are orthonormal, ``forward`` is Pi restricted to T (values at
+the observed entries) and ``adjoint`` its transpose P_T Pi^T: one sampled product with 2k columns,
+two sparse products with k columns. ``least_squares`` is preconditioned conjugate gradients on
 
     (Pi_T^T Pi_T + diag(d)) g = Pi_T^T b,
 
@@ -25,12 +27,14 @@ from eckart.matrix import Observed
 
 
 def placed(engine: Engine, array: Any) -> Any:
-    """An array of the host where the engine works; as it is for engines that work on arrays of NumPy."""
+    """An array of the host where the engine works; as it is for engines that work on arrays of
+    NumPy."""
     return array if isinstance(engine.take(np.zeros(1)), np.ndarray) else engine.take(array)
 
 
 class Sampling:
-    """Pi: the observed entries of a matrix, met by an engine. Numbers at the entries are in row order."""
+    """Pi: the observed entries of a matrix, met by an engine. Numbers at the entries are in row
+    order."""
 
     def __init__(self, x: Observed, engine: Engine):
         self.engine, self.x, self.given = engine, engine.put(x), x
@@ -39,7 +43,8 @@ class Sampling:
 
     @cached_property
     def shares(self) -> tuple[Tall, Tall]:
-        """The share of each row and of each column that was observed, a tenth of the mean at least."""
+        """The share of each row and of each column that was observed, a tenth of the mean at
+        least."""
         rows, columns = self.shape
         least = 0.1 * max(self.nnz / (rows * columns), 1e-300)
         own = self.x.counts[:, None] / columns, self.x.column_counts[:, None] / rows
@@ -99,7 +104,9 @@ class Tangent:
 
     def factors(self, g: Coordinates) -> tuple[np.ndarray, np.ndarray]:
         """L, R with 2k columns such that the element is L R^T."""
-        return np.hstack([self.engine.outer(self.left, g.m, g.x), self.left]), np.hstack([self.right, g.y])
+        return np.hstack([self.engine.outer(self.left, g.m, g.x), self.left]), np.hstack(
+            [self.right, g.y]
+        )
 
     def forward(self, g: Coordinates) -> np.ndarray:
         """The element's values at the observed entries."""
@@ -113,10 +120,15 @@ class Tangent:
     def _split(self, across: np.ndarray, down: np.ndarray) -> Coordinates:
         """P_T Z from Z V and Z^T U."""
         core = self.engine.inner(self.left, across).astype(self.left.dtype)
-        return Coordinates(core, self.engine.outer(self.left, -core, across), self.engine.outer(self.right, -core.T, down))
+        return Coordinates(
+            core,
+            self.engine.outer(self.left, -core, across),
+            self.engine.outer(self.right, -core.T, down),
+        )
 
     def retract(self, s: np.ndarray, g: Coordinates) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """[U diag(s) V^T + g]_k: the best rank-k approximation of a point plus a tangent element, by a 2k x 2k SVD."""
+        """[U diag(s) V^T + g]_k: the best rank-k approximation of a point plus a tangent element,
+        by a 2k x 2k SVD."""
         k = len(s)
         qx, qy = self.engine.orth(g.x), self.engine.orth(g.y)
         rx, ry = self.engine.inner(qx, g.x), self.engine.inner(qy, g.y)
@@ -139,12 +151,16 @@ class Tangent:
     def inside(self, g: Coordinates) -> Coordinates:
         """X and Y made orthogonal to U and V."""
         e, kind = self.engine, self.left.dtype
-        off = [e.outer(q, -e.inner(q, part).astype(kind), part) for q, part in ((self.left, g.x), (self.right, g.y))]
+        off = [
+            e.outer(q, -e.inner(q, part).astype(kind), part)
+            for q, part in ((self.left, g.x), (self.right, g.y))
+        ]
         return Coordinates(g.m, *off)
 
 
 def shares(t: Tangent, ridge: Coordinates | None = None) -> Callable[[Coordinates], Coordinates]:
-    """g -> P_T (D + ridge)^-1 g, with D the share of each row and each column that was observed (a tenth of the mean at least)."""
+    """g -> P_T (D + ridge)^-1 g, with D the share of each row and each column that was observed (a
+    tenth of the mean at least)."""
     rows, columns = t.pattern.shape
     mean = max(t.pattern.nnz / (rows * columns), 1e-300)
     kind = t.left.dtype
@@ -167,8 +183,9 @@ def least_squares(
 ) -> tuple[Coordinates, int, float]:
     """Coordinates g, steps, and the preconditioned residual relative to the right-hand side.
 
-    ``b`` is given at the entries, or as the right-hand side itself; ``ridge`` holds d (its parts broadcast over rows), ``extra`` is added to the operator.
-    Stops at residual ``tol`` of the right-hand side or ``drop`` of the first residual, or where the operator is not positive.
+    ``b`` is given at the entries, or as the right-hand side itself; ``ridge`` holds d (its parts
+    broadcast over rows), ``extra`` is added to the operator. Stops at residual ``tol`` of the
+    right-hand side or ``drop`` of the first residual, or where the operator is not positive.
     """
     solve = shares(t, ridge)
 

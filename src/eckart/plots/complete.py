@@ -1,4 +1,5 @@
-"""Pictures of a completion: how the fit went, how large the errors are and for whom, what was predicted, and what the factors are."""
+"""Pictures of a completion: how the fit went, how large the errors are and for whom, what was
+predicted, and what the factors are."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ FEW_VALUES = 40
 
 
 def objective(trace: Any, ax: Any = None) -> Any:
-    """What fell while the model was fitted, half sweep by half sweep, on a logarithmic scale where it fell far. ``trace`` may be a fitted model.
+    """What fell while the model was fitted, half sweep by half sweep, on a logarithmic scale where
+    it fell far. ``trace`` may be a fitted model.
 
     >>> from eckart.trace import Trace
     >>> t = Trace("objective"); t.add(3.0); t.add(1.0)
@@ -36,16 +38,39 @@ def objective(trace: Any, ax: Any = None) -> Any:
     return plain(ax, f"Stopped: {trace.reason.value}", "half sweep" if half else "iteration", what)
 
 
-def held_out_curve(errors: Any, at: Any = None, ax: Any = None, *, what: str = "sweep", spread: Any = None) -> Any:
-    """Error on held-out entries against sweeps, ranks or ridges (``at``); the smallest is marked. ``spread`` draws an error bar on each."""
+def held_out_curve(
+    errors: Any, at: Any = None, ax: Any = None, *, what: str = "sweep", spread: Any = None
+) -> Any:
+    """Error on held-out entries against sweeps, ranks or ridges (``at``); the smallest is marked.
+    ``spread`` draws an error bar on each."""
     errors = _one_dimensional("errors", errors)
     at = np.arange(1, len(errors) + 1) if at is None else np.asarray(at, float)
     if at.shape != errors.shape:
-        raise wrong("at", f"an array of shape {at.shape}", f"shape {errors.shape}, one place for each error")
+        raise wrong(
+            "at", f"an array of shape {at.shape}", f"shape {errors.shape}, one place for each error"
+        )
     ax = new_axes(ax)
-    ax.errorbar(at, errors, yerr=spread, color=BLUE, marker="o", markersize=4, linewidth=1.5, capsize=2, zorder=2)
+    ax.errorbar(
+        at,
+        errors,
+        yerr=spread,
+        color=BLUE,
+        marker="o",
+        markersize=4,
+        linewidth=1.5,
+        capsize=2,
+        zorder=2,
+    )
     best = int(np.argmin(errors))
-    ax.scatter([at[best]], [errors[best]], s=70, facecolors="none", edgecolors=ORANGE, linewidths=2, zorder=3)
+    ax.scatter(
+        [at[best]],
+        [errors[best]],
+        s=70,
+        facecolors="none",
+        edgecolors=ORANGE,
+        linewidths=2,
+        zorder=3,
+    )
     low, high = float(errors.min()), float(errors.max())
     ax.set_ylim(low - 0.08 * (high - low or 1), high + 0.08 * (high - low or 1))
     whole = bool((at == np.rint(at)).all())
@@ -62,7 +87,8 @@ def held_out_curve(errors: Any, at: Any = None, ax: Any = None, *, what: str = "
 
 
 def popularity_bins(counts: np.ndarray, most: int = 8) -> np.ndarray:
-    """Edges of bins of counts that hold about as many entries each; the last edge lies above the largest count.
+    """Edges of bins of counts that hold about as many entries each; the last edge lies above the
+    largest count.
 
     >>> popularity_bins(np.array([1, 1, 2, 3, 5, 8, 13, 100]), 3).tolist()
     [1, 2, 7, 101]
@@ -72,11 +98,18 @@ def popularity_bins(counts: np.ndarray, most: int = 8) -> np.ndarray:
     return edges if len(edges) > 1 else np.array([int(counts.min()), int(counts.max()) + 1])
 
 
-def error_by_popularity(counts: Any, errors: Any, ax: Any = None, *, what: str = "row", most: int = 8) -> Any:
-    """RMSE of held-out entries by how often their row (or column) was observed in training: ``counts`` and ``errors`` have one number an entry."""
+def error_by_popularity(
+    counts: Any, errors: Any, ax: Any = None, *, what: str = "row", most: int = 8
+) -> Any:
+    """RMSE of held-out entries by how often their row (or column) was observed in training:
+    ``counts`` and ``errors`` have one number an entry."""
     counts, errors = np.asarray(counts), _one_dimensional("errors", errors)
     if counts.shape != errors.shape:
-        raise wrong("counts", f"an array of shape {counts.shape}", f"shape {errors.shape}, one count for each error")
+        raise wrong(
+            "counts",
+            f"an array of shape {counts.shape}",
+            f"shape {errors.shape}, one count for each error",
+        )
     ax = new_axes(ax)
     edges = popularity_bins(counts, most)
     place = np.searchsorted(edges, counts, side="right") - 1
@@ -84,47 +117,70 @@ def error_by_popularity(counts: Any, errors: Any, ax: Any = None, *, what: str =
     root = np.sqrt(np.bincount(place, errors**2, len(edges) - 1) / np.maximum(size, 1))
     ax.bar(np.arange(len(root)), root, width=0.82, color=BLUE, zorder=2)
     for i, number in enumerate(size):
-        words_at(ax, f"{number:,}", (i, 0), (0, 4), ha="center", fontsize=7, color="white", zorder=3)
+        words_at(
+            ax, f"{number:,}", (i, 0), (0, 4), ha="center", fontsize=7, color="white", zorder=3
+        )
     whole = float(np.sqrt(np.mean(errors**2)))
     ax.axhline(whole, color=ORANGE, linewidth=1.2, linestyle="--", zorder=3)
-    words = [f"{a:,}" if b == a + 1 else f"{a:,}–{b - 1:,}" for a, b in zip(edges[:-1].tolist(), edges[1:].tolist())]
+    words = [
+        f"{a:,}" if b == a + 1 else f"{a:,}–{b - 1:,}"
+        for a, b in zip(edges[:-1].tolist(), edges[1:].tolist())
+    ]
     long = max(map(len, words)) > 5
-    ax.set_xticks(np.arange(len(root)), words, rotation=30 if long else 0, ha="right" if long else "center")
+    ax.set_xticks(
+        np.arange(len(root)), words, rotation=30 if long else 0, ha="right" if long else "center"
+    )
     ax.set_ylim(0, 1.1 * max(float(root.max()), whole) or 1.0)
     return plain(
-        ax, f"Error by {what} popularity; line: {whole:.3g} overall", f"training entries of the {what}", "RMSE"
+        ax,
+        f"Error by {what} popularity; line: {whole:.3g} overall",
+        f"training entries of the {what}",
+        "RMSE",
     )
 
 
 def observed_predicted(observed: Any, predicted: Any, ax: Any = None, *, bins: int = 40) -> Any:
     """Distribution of the values that were observed and of those predicted for the same entries."""
-    observed, predicted = _one_dimensional("observed", observed), _one_dimensional("predicted", predicted)
+    observed, predicted = (
+        _one_dimensional("observed", observed),
+        _one_dimensional("predicted", predicted),
+    )
     ax = new_axes(ax)
     distinct = np.unique(observed)
     if len(distinct) <= FEW_VALUES:
         width = 0.4 * (float(np.diff(distinct).min()) if len(distinct) > 1 else 1.0)
         nearest = np.searchsorted((distinct[1:] + distinct[:-1]) / 2, predicted)
-        theirs = np.bincount(np.searchsorted(distinct, observed), minlength=len(distinct)) / len(observed)
+        theirs = np.bincount(np.searchsorted(distinct, observed), minlength=len(distinct)) / len(
+            observed
+        )
         ours = np.bincount(nearest, minlength=len(distinct)) / len(predicted)
         ax.bar(distinct - width / 2, theirs, width, color=SOFT, label="observed")
-        ax.bar(distinct + width / 2, ours, width, color=BLUE, label="predicted, to the nearest value")
+        ax.bar(
+            distinct + width / 2, ours, width, color=BLUE, label="predicted, to the nearest value"
+        )
     else:
         both = np.concatenate([observed, predicted])
         low, high = (float(np.quantile(both, q)) for q in (0.001, 0.999))
         edges = np.linspace(low, high if high > low else low + 1, bins + 1)
-        shares = [np.histogram(np.clip(part, low, high), edges)[0] / len(part) for part in (observed, predicted)]
+        shares = [
+            np.histogram(np.clip(part, low, high), edges)[0] / len(part)
+            for part in (observed, predicted)
+        ]
         ax.stairs(shares[0], edges, fill=True, color=FAINT, label="observed")
         ax.stairs(shares[1], edges, color=BLUE, linewidth=1.6, label="predicted")
     ax.yaxis.set_major_formatter(lambda v, _: f"{v:.0%}")
     ax.legend(frameon=False, fontsize=9)
     ax.set_ylim(top=1.12 * ax.get_ylim()[1])
-    return plain(ax, "Observed and predicted values of the held-out entries", "value", "share of entries")
+    return plain(
+        ax, "Observed and predicted values of the held-out entries", "value", "share of entries"
+    )
 
 
 def shrinkage_path(
     taus: Any, values: Sequence[Any], ax: Any = None, *, chosen: float | None = None, most: int = 20
 ) -> Any:
-    """Singular values along a Soft-Impute path, from the threshold above which the answer is 0 to the smallest; each line is one singular value.
+    """Singular values along a Soft-Impute path, from the threshold above which the answer is 0 to
+    the smallest; each line is one singular value.
 
     ``values[t]`` holds the singular values of the answer at ``taus[t]``, as many as its rank is.
     """
@@ -142,10 +198,20 @@ def shrinkage_path(
     for i in range(min(rank, most)):
         there = np.flatnonzero(table[:, i] > 0)
         begin = max(0, int(there[0]) - 1)
-        ax.plot(taus[order][begin:], table[begin:, i], color=CLASSES[i % len(CLASSES)], linewidth=1.5)
+        ax.plot(
+            taus[order][begin:], table[begin:, i], color=CLASSES[i % len(CLASSES)], linewidth=1.5
+        )
     if chosen is not None:
         ax.axvline(chosen, color=INK, linewidth=1, linestyle=":")
-        ax.text(chosen, 0.98, " chosen", transform=ax.get_xaxis_transform(), va="top", fontsize=9, color=INK)
+        ax.text(
+            chosen,
+            0.98,
+            " chosen",
+            transform=ax.get_xaxis_transform(),
+            va="top",
+            fontsize=9,
+            color=INK,
+        )
     ax.set_xscale("log")
     ax.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
     ax.invert_xaxis()
@@ -164,11 +230,13 @@ def factor_map(
     most: int = 4000,
     titles: Any = None,
 ) -> Any:
-    """Rows or columns on two principal directions of U V^T (the factors themselves have no order and no axes); the outermost on each side are named.
+    """Rows or columns on two principal directions of U V^T (the factors themselves have no order
+    and no axes); the outermost on each side are named.
 
-    ``among`` (positions) keeps the map to some of them, those observed often, say: the others lie where the penalty left them.
-    ``titles`` (a function from an array of ids to texts) says what they are called.
-    The singular value decomposition of U V^T turns both factors into their principal axes, and each side is stretched by the root of the singular values.
+    ``among`` (positions) keeps the map to some of them, those observed often, say: the others lie
+    where the penalty left them. ``titles`` (a function from an array of ids to texts) says what
+    they are called. The singular value decomposition of U V^T turns both factors into their
+    principal axes, and each side is stretched by the root of the singular values.
     """
     if side not in ("rows", "columns"):
         raise wrong("side", side, "'rows' or 'columns'")
@@ -176,7 +244,8 @@ def factor_map(
     labels = model.row_ids if side == "rows" else model.column_ids
     if points.shape[1] <= max(axes) or min(axes) < 0:
         raise InputError(
-            f"the model has {points.shape[1]} dimensions, wanted at least {max(axes) + 1} for a map of {axes}"
+            f"the model has {points.shape[1]} dimensions, wanted at least "
+            f"{max(axes) + 1} for a map of {axes}"
         )
     kept = np.arange(len(points)) if among is None else np.asarray(among, int)
     if not len(kept):
@@ -186,12 +255,15 @@ def factor_map(
     shown = np.arange(len(xy))[:: -(-len(xy) // most)]
     each = max(1, named // 4)
     ends = [np.argsort(sign * xy[:, d], kind="stable")[:each] for d in (0, 1) for sign in (1, -1)]
-    outer = np.array(list(dict.fromkeys(np.concatenate(ends).tolist())))[: max(named, 0)].astype(int)
+    outer = np.array(list(dict.fromkeys(np.concatenate(ends).tolist())))[: max(named, 0)].astype(
+        int
+    )
     shown = np.union1d(shown, outer)
     size = float(np.clip(14000 / max(len(shown), 1), 5, 30))
     drawn = ax.scatter(xy[shown, 0], xy[shown, 1], s=size, color=BLUE, alpha=0.55, linewidths=0)
     called = (lambda ids: ids) if titles is None else titles
-    drawn.eckart_names = [str(n) for n in called(labels.names(kept[shown]))]  # a report shows them where one points
+    # a report shows them where one points
+    drawn.eckart_names = [str(n) for n in called(labels.names(kept[shown]))]
     _name_points(ax, xy, outer, [str(n) for n in called(labels.names(kept[outer]))])
     ax.axhline(0, color=FAINT, linewidth=1, zorder=0)
     ax.axvline(0, color=FAINT, linewidth=1, zorder=0)
@@ -202,7 +274,8 @@ def factor_map(
 
 
 def principal(f: Any, dimensions: int) -> tuple[np.ndarray, np.ndarray]:
-    """The leading coordinates of rows and columns: U V^T = P S Q^T by block power iteration on the factors, each side times S^1/2."""
+    """The leading coordinates of rows and columns: U V^T = P S Q^T by block power iteration on the
+    factors, each side times S^1/2."""
     u, v = (np.asarray(a, float) for a in (f.left, f.right))
     if f.row_scale is not None:
         u = u * f.row_scale[:, None]
@@ -220,7 +293,8 @@ def principal(f: Any, dimensions: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _name_points(ax: Any, xy: np.ndarray, at: np.ndarray, names: list[str]) -> None:
-    """Write names beside points, moved apart so that none covers another; a name without room is left out."""
+    """Write names beside points, moved apart so that none covers another; a name without room is
+    left out."""
     low, high = xy.min(axis=0), xy.max(axis=0)
     span = np.where(high > low, high - low, 1.0)
     taken: list[tuple[float, float, float]] = []
@@ -233,7 +307,9 @@ def _name_points(ax: Any, xy: np.ndarray, at: np.ndarray, names: list[str]) -> N
         free = [
             y + shift
             for shift in (0.0, 0.045, -0.045, 0.09, -0.09)
-            if all(abs(y + shift - b) >= 0.043 or begin > d or begin + reach < a for a, d, b in taken)
+            if all(
+                abs(y + shift - b) >= 0.043 or begin > d or begin + reach < a for a, d, b in taken
+            )
         ]
         if not free:
             continue

@@ -1,4 +1,5 @@
-"""Pictures of networks: what comes back, where the rows are, how the loss fell, what filters see, and a walk through code space."""
+"""Pictures of networks: what comes back, where the rows are, how the loss fell, what filters see,
+and a walk through code space."""
 
 from __future__ import annotations
 
@@ -13,33 +14,44 @@ from eckart.plots.style import BLUE, INK, ORANGE, coloured, montage, new_axes, p
 
 
 def rows_beside(rows: Any, others: dict[str, Any], shape: tuple[int, int], ax: Any = None) -> Any:
-    """Images in the first row and what each model makes of them in the rows below: ``others`` are names and reconstructions.
+    """Images in the first row and what each model makes of them in the rows below: ``others`` are
+    names and reconstructions.
 
     >>> x = np.arange(8.0).reshape(2, 4)
     >>> ax = rows_beside(x, {"PCA": x, "autoencoder": x}, (2, 2))
     >>> [t.get_text() for t in ax.get_yticklabels()]
     ['input', 'PCA', 'autoencoder']
     """
-    stacks = {"input": np.asarray(rows, float), **{name: np.asarray(r, float) for name, r in others.items()}}
+    stacks = {
+        "input": np.asarray(rows, float),
+        **{name: np.asarray(r, float) for name, r in others.items()},
+    }
     count = len(stacks["input"])
     for name, stack in stacks.items():
         if stack.shape != (count, shape[0] * shape[1]) or count == 0:
             raise InputError(
-                f"{name} has shape {stack.shape}, wanted ({count}, {shape[0] * shape[1]}) and at least one row"
+                f"{name} has shape {stack.shape}, wanted ({count}, "
+                f"{shape[0] * shape[1]}) and at least one row"
             )
     low, high = float(np.nanmin(stacks["input"])), float(np.nanmax(stacks["input"]))
     tiles = np.concatenate(
-        [coloured(np.nan_to_num(s, nan=low).reshape(count, *shape), "gray", low, high) for s in stacks.values()]
+        [
+            coloured(np.nan_to_num(s, nan=low).reshape(count, *shape), "gray", low, high)
+            for s in stacks.values()
+        ]
     )
     ax = new_axes(ax, (0.8 * count + 1.4, 0.8 * len(stacks) + 0.5))
     gap = max(1, shape[0] // 12)
     ax.imshow(montage(tiles, count, gap))
-    ax.set_yticks([gap + r * (shape[0] + gap) + shape[0] / 2 - 0.5 for r in range(len(stacks))], list(stacks))
+    ax.set_yticks(
+        [gap + r * (shape[0] + gap) + shape[0] / 2 - 0.5 for r in range(len(stacks))], list(stacks)
+    )
     return _bare(ax, "Inputs and reconstructions from equally many numbers")
 
 
 def code_maps(models: dict[str, Any], labels: Any = None, axes: Any = None) -> Any:
-    """Maps of codes beside each other, coloured by label: ``models`` are names and codes; returns the figure.
+    """Maps of codes beside each other, coloured by label: ``models`` are names and codes; returns
+    the figure.
 
     >>> figure = code_maps({"PCA": np.eye(3)[:, :2], "autoencoder": np.eye(3)[:, :2]}, ["a", "b", "a"])
     >>> len(figure.axes)
@@ -93,7 +105,8 @@ def filters(model: Any, ax: Any = None, *, columns: int = 8) -> Any:
 
 
 def feature_maps(model: Any, row: Any, ax: Any = None, *, columns: int = 8) -> Any:
-    """What each filter of the first convolution finds in one image (after the activation), the image itself first."""
+    """What each filter of the first convolution finds in one image (after the activation), the
+    image itself first."""
     import torch
 
     from eckart.nn.shell import live
@@ -121,7 +134,9 @@ def feature_maps(model: Any, row: Any, ax: Any = None, *, columns: int = 8) -> A
     return _bare(ax, "An image and its feature maps")
 
 
-def code_walk(model: Any, first: Any, last: Any, shape: tuple[int, int], ax: Any = None, *, steps: int = 10) -> Any:
+def code_walk(
+    model: Any, first: Any, last: Any, shape: tuple[int, int], ax: Any = None, *, steps: int = 10
+) -> Any:
     """Images along the straight line between the codes of two rows.
 
     >>> from eckart import PCA
@@ -130,10 +145,16 @@ def code_walk(model: Any, first: Any, last: Any, shape: tuple[int, int], ax: Any
     """
     ends = np.asarray(model.transform(np.vstack([np.ravel(first), np.ravel(last)])))
     t = np.linspace(0, 1, steps)[:, None]
-    images = np.asarray(model.inverse_transform((1 - t) * ends[:1] + t * ends[1:]), float).reshape(steps, *shape)
+    images = np.asarray(model.inverse_transform((1 - t) * ends[:1] + t * ends[1:]), float).reshape(
+        steps, *shape
+    )
     ax = new_axes(ax, (0.85 * steps, 1.3))
     ax.imshow(
-        montage(coloured(images, "gray", float(images.min()), float(images.max())), steps, max(1, shape[0] // 12))
+        montage(
+            coloured(images, "gray", float(images.min()), float(images.max())),
+            steps,
+            max(1, shape[0] // 12),
+        )
     )
     return _bare(ax, "A walk through code space")
 

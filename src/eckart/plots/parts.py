@@ -1,4 +1,5 @@
-"""Pictures of a non-negative factorization: parts beside principal components, and a row as the sum of its parts."""
+"""Pictures of a non-negative factorization: parts beside principal components, and a row as the sum
+of its parts."""
 
 from __future__ import annotations
 
@@ -14,11 +15,19 @@ EMPTY = 0.12
 
 
 def parts_and_components(
-    parts: Any, components: Any, shape: tuple[int, int], ax: Any = None, *, count: int = 25, columns: int = 5
+    parts: Any,
+    components: Any,
+    shape: tuple[int, int],
+    ax: Any = None,
+    *,
+    count: int = 25,
+    columns: int = 5,
 ) -> Any:
-    """The rows of H as images (left; dark is ink) beside principal components (right; red adds, blue takes away), ``count`` of each.
+    """The rows of H as images (left; dark is ink) beside principal components (right; red adds,
+    blue takes away), ``count`` of each.
 
-    Parts only add up, so they become local and mostly empty. Components may cancel each other, so they cover the whole image.
+    Parts only add up, so they become local and mostly empty. Components may cancel each other, so
+    they cover the whole image.
 
     >>> from eckart import NMF, PCA
     >>> x = np.random.default_rng(0).random((20, 6))
@@ -35,7 +44,9 @@ def parts_and_components(
     left = montage(coloured(h, "gray_r", -EMPTY * peak, peak), columns, gap)
     right = montage(coloured(u, "RdBu_r", -reach, reach), columns, gap)
     tall = max(len(left), len(right))
-    sheets = [np.pad(s, ((0, tall - len(s)), (0, 0), (0, 0)), constant_values=1.0) for s in (left, right)]
+    sheets = [
+        np.pad(s, ((0, tall - len(s)), (0, 0), (0, 0)), constant_values=1.0) for s in (left, right)
+    ]
     between = np.ones((tall, 2 * shape[1] // 3 + gap, 3))
     ax = new_axes(ax, (9.0, 9.0 * tall / (2 * left.shape[1] + between.shape[1]) + 0.4))
     ax.imshow(np.concatenate([sheets[0], between, sheets[1]], axis=1))
@@ -46,8 +57,11 @@ def parts_and_components(
     return ax
 
 
-def sum_of_parts(model: Any, row: Any, shape: tuple[int, int], ax: Any = None, *, count: int = 6) -> Any:
-    """One row, its ``count`` heaviest parts in order of their weight, and the sum of all its parts."""
+def sum_of_parts(
+    model: Any, row: Any, shape: tuple[int, int], ax: Any = None, *, count: int = 6
+) -> Any:
+    """One row, its ``count`` heaviest parts in order of their weight, and the sum of all its
+    parts."""
     x = np.asarray(row, float).reshape(1, -1)
     w = np.asarray(model.transform(x), float)[0]
     h = np.asarray(model.components_, float)

@@ -1,4 +1,5 @@
-"""Pictures of recovery: why completion is hard (the saddle), when it succeeds (the phase square), and what it looks like (an image)."""
+"""Pictures of recovery: why completion is hard (the saddle), when it succeeds (the phase square),
+and what it looks like (an image)."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from eckart.plots.style import CLASSES, FAINT, INK, ORANGE, RED, SOFT, new_axes,
 
 
 def flow(a: float, c: Any, t: Any) -> np.ndarray:
-    """x(t) = a c e^{2at} / (c e^{2at} + a - c): the product x = u v under the gradient flow of 1/2 (a - u v)^2 from u0 = v0, x(0) = c.
+    """x(t) = a c e^{2at} / (c e^{2at} + a - c): the product x = u v under the gradient flow of 1/2
+    (a - u v)^2 from u0 = v0, x(0) = c.
 
     >>> flow(1.0, 0.25, [0.0, 50.0]).tolist()
     [0.25, 1.0]
@@ -27,11 +29,18 @@ def flow(a: float, c: Any, t: Any) -> np.ndarray:
 
 
 def saddle_field(
-    a: float = 1.0, ax: Any = None, *, starts: Sequence[tuple[float, float]] = (), reach: float = 2.0, time: float = 8.0
+    a: float = 1.0,
+    ax: Any = None,
+    *,
+    starts: Sequence[tuple[float, float]] = (),
+    reach: float = 2.0,
+    time: float = 8.0,
 ) -> Any:
-    """l(u, v) = 1/2 (a - u v)^2: level curves, the field of steepest descent, its saddle at 0, its minima u v = a, and gradient flow from ``starts``.
+    """l(u, v) = 1/2 (a - u v)^2: level curves, the field of steepest descent, its saddle at 0, its
+    minima u v = a, and gradient flow from ``starts``.
 
-    The flow is u' = (a - u v) v, v' = (a - u v) u, integrated by Runge-Kutta; u^2 - v^2 stays constant along it.
+    The flow is u' = (a - u v) v, v' = (a - u v) u, integrated by Runge-Kutta; u^2 - v^2 stays
+    constant along it.
     """
     if not np.isfinite(a) or not reach > 0 or not time > 0:
         raise wrong("a, reach, time", (a, reach, time), "a finite number and two that are > 0")
@@ -41,7 +50,9 @@ def saddle_field(
     rest = a - u * v
     loss = 0.5 * rest**2
     ax.contourf(u, v, np.log10(loss + 1e-2), levels=24, cmap="Blues_r", alpha=0.55)
-    ax.streamplot(grid, grid, rest * v, rest * u, color=SOFT, linewidth=0.6, density=1.1, arrowsize=0.7)
+    ax.streamplot(
+        grid, grid, rest * v, rest * u, color=SOFT, linewidth=0.6, density=1.1, arrowsize=0.7
+    )
     if a:
         branch = np.linspace(abs(a) / reach, reach, 200)
         for sign in (1, -1):
@@ -89,7 +100,8 @@ def saddle_escape(
     step: float = 0.05,
     time: float = 8.0,
 ) -> Any:
-    """x(t) = u v from u0 = v0: the exact curve for each x(0) = c, and gradient descent of step size ``step`` as dots on it."""
+    """x(t) = u v from u0 = v0: the exact curve for each x(0) = c, and gradient descent of step size
+    ``step`` as dots on it."""
     if not step > 0 or not time > step:
         raise wrong("step, time", (step, time), "0 < step < time")
     ax = new_axes(ax)
@@ -104,25 +116,52 @@ def saddle_escape(
             path.append(u)
         at = np.arange(len(path)) * step
         thin = max(1, len(path) // 40)
-        ax.plot(at[::thin], np.square(path)[::thin], linestyle="none", marker="o", markersize=3, color=colour)
+        ax.plot(
+            at[::thin],
+            np.square(path)[::thin],
+            linestyle="none",
+            marker="o",
+            markersize=3,
+            color=colour,
+        )
     ax.axhline(a, color=SOFT, linewidth=1, linestyle=":")
     ax.legend(frameon=False, fontsize=9, loc="lower right")
-    return plain(ax, f"Leaving the saddle: exact flow (lines) and steps of {step:g} (dots)", "time", "x = uv")
+    return plain(
+        ax, f"Leaving the saddle: exact flow (lines) and steps of {step:g} (dots)", "time", "x = uv"
+    )
 
 
-def phase_square(rates: Any, ranks: Any, recovered: Any, shape: tuple[int, int], ax: Any = None) -> Any:
-    """Share of trials recovered for each rank (up) and sampling rate (right), with the curve below which no method can succeed.
+def phase_square(
+    rates: Any, ranks: Any, recovered: Any, shape: tuple[int, int], ax: Any = None
+) -> Any:
+    """Share of trials recovered for each rank (up) and sampling rate (right), with the curve below
+    which no method can succeed.
 
-    A matrix of rank k has k (n + m - k) degrees of freedom, so at least the share k (n + m - k) / (n m) of its entries must be seen.
+    A matrix of rank k has k (n + m - k) degrees of freedom, so at least the share k (n + m - k) /
+    (n m) of its entries must be seen.
     """
-    rates, ranks, share = np.asarray(rates, float), np.asarray(ranks, float), np.asarray(recovered, float)
+    rates, ranks, share = (
+        np.asarray(rates, float),
+        np.asarray(ranks, float),
+        np.asarray(recovered, float),
+    )
     if share.shape != (len(ranks), len(rates)):
-        raise wrong("recovered", f"an array of shape {share.shape}", f"{len(ranks)} ranks x {len(rates)} rates")
+        raise wrong(
+            "recovered",
+            f"an array of shape {share.shape}",
+            f"{len(ranks)} ranks x {len(rates)} rates",
+        )
     n, m = shape
     ax = new_axes(ax, (6, 4.6))
     picture = ax.pcolormesh(_edges(rates), _edges(ranks), share, cmap="Blues", vmin=0, vmax=1)
     k = np.linspace(max(0.0, _edges(ranks)[0]), _edges(ranks)[-1], 300)
-    ax.plot(k * (n + m - k) / (n * m), k, color=ORANGE, linewidth=2, label="k(n+m−k) / (nm): degrees of freedom")
+    ax.plot(
+        k * (n + m - k) / (n * m),
+        k,
+        color=ORANGE,
+        linewidth=2,
+        label="k(n+m−k) / (nm): degrees of freedom",
+    )
     ax.set_xlim(_edges(rates)[0], _edges(rates)[-1])
     ax.set_ylim(_edges(ranks)[0], _edges(ranks)[-1])
     ax.legend(loc="upper left", fontsize=8, framealpha=0.9, edgecolor=FAINT)
@@ -133,14 +172,24 @@ def phase_square(rates: Any, ranks: Any, recovered: Any, shape: tuple[int, int],
     return plain(ax, f"What was recovered, {n:,} × {m:,}", "share of entries seen", "rank k")
 
 
-def triptych(original: Any, missing: Any, restored: Any, ax: Any = None, *, titles: Sequence[str] | None = None) -> Any:
-    """An image, what was left of it (NaN = missing, drawn in white, or pale orange where the image is grey), and what the completion made of it.
+def triptych(
+    original: Any,
+    missing: Any,
+    restored: Any,
+    ax: Any = None,
+    *,
+    titles: Sequence[str] | None = None,
+) -> Any:
+    """An image, what was left of it (NaN = missing, drawn in white, or pale orange where the image
+    is grey), and what the completion made of it.
 
     Images are height x width (grey) or height x width x 3 (0 to 1).
     """
     pictures = [np.asarray(p, float) for p in (original, missing, restored)]
     if any(p.shape != pictures[0].shape for p in pictures) or pictures[0].ndim not in (2, 3):
-        raise wrong("images", [p.shape for p in pictures], "three images of one shape, height x width (x 3)")
+        raise wrong(
+            "images", [p.shape for p in pictures], "three images of one shape, height x width (x 3)"
+        )
     h, w = pictures[0].shape[:2]
     low, high = float(np.nanmin(pictures[0])), float(np.nanmax(pictures[0]))
     colour = pictures[0].ndim == 3
@@ -167,7 +216,11 @@ def _quality(pictures: list[np.ndarray], span: float) -> str:
     """Peak signal-to-noise ratio of the restored image over the missing pixels."""
     unseen = np.isnan(pictures[1])
     error = float(np.mean((pictures[0] - pictures[2])[unseen] ** 2)) if unseen.any() else 0.0
-    return "restored" if error == 0 else f"restored, PSNR {10 * np.log10(span**2 / error):.1f} dB where missing"
+    return (
+        "restored"
+        if error == 0
+        else f"restored, PSNR {10 * np.log10(span**2 / error):.1f} dB where missing"
+    )
 
 
 def _edges(centres: np.ndarray) -> np.ndarray:

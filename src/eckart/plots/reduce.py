@@ -27,7 +27,8 @@ from eckart.plots.style import (
 
 
 def scree(model: Any, ax: Any = None, *, spectrum: np.ndarray | None = None) -> Any:
-    """Share of variance of each component and their running sum; the chosen k is marked. ``spectrum`` shows shares beyond k.
+    """Share of variance of each component and their running sum; the chosen k is marked.
+    ``spectrum`` shows shares beyond k.
 
     >>> from eckart import PCA
     >>> ax = scree(PCA(2).fit(np.eye(3)))
@@ -36,7 +37,9 @@ def scree(model: Any, ax: Any = None, *, spectrum: np.ndarray | None = None) -> 
     """
     ax = new_axes(ax)
     k = model.n_components_
-    shares = np.array(model.explained_variance_ratio_ if spectrum is None else spectrum, float)[: max(3 * k, 20)]
+    shares = np.array(model.explained_variance_ratio_ if spectrum is None else spectrum, float)[
+        : max(3 * k, 20)
+    ]
     if getattr(model, "rotation_", None) is not None:
         shares[:k] = model.explained_variance_ratio_  # the spectrum is that of the data
     x = np.arange(1, len(shares) + 1)
@@ -47,12 +50,17 @@ def scree(model: Any, ax: Any = None, *, spectrum: np.ndarray | None = None) -> 
         ax.axvline(k + 0.5, color=INK, linewidth=1, linestyle=":")
         side = "right" if k > 0.55 * len(shares) else "left"
         box = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1.5}
-        text, moved = f"k = {k}: {running[k - 1]:.1%} of the variance", (-6 if side == "right" else 6, 0)
+        text, moved = (
+            f"k = {k}: {running[k - 1]:.1%} of the variance",
+            (-6 if side == "right" else 6, 0),
+        )
         words_at(ax, text, (k + 0.5, 0.5), moved, ha=side, va="center", fontsize=9, bbox=box)
     ax.set_ylim(0, 1.03)
     ax.yaxis.set_major_formatter(lambda v, _: f"{v:.0%}")
     ax.xaxis.get_major_locator().set_params(integer=True)
-    return plain(ax, "Variance by component (bars) and in total (line)", "component", "share of variance")
+    return plain(
+        ax, "Variance by component (bars) and in total (line)", "component", "share of variance"
+    )
 
 
 def loadings(model: Any, ax: Any = None, *, features: int = 12, components: int = 6) -> Any:
@@ -76,20 +84,28 @@ def loadings(model: Any, ax: Any = None, *, features: int = 12, components: int 
 
 
 def code_map(
-    codes: Any, labels: Any = None, ax: Any = None, *, axes: tuple[int, int] = (0, 1), shares: Any = None
+    codes: Any,
+    labels: Any = None,
+    ax: Any = None,
+    *,
+    axes: tuple[int, int] = (0, 1),
+    shares: Any = None,
 ) -> Any:
-    """Two code coordinates as a map, coloured by label with each label written at its median point."""
+    """Two code coordinates as a map, coloured by label with each label written at its median
+    point."""
     codes = np.asarray(codes.to_numpy() if hasattr(codes, "to_numpy") else codes)
     i, j = axes
     if codes.ndim != 2 or codes.shape[1] <= max(i, j) or min(i, j) < 0:
         raise InputError(
-            f"codes of shape {codes.shape} came, wanted at least {max(i, j) + 1} columns for a map of axes {axes}"
+            f"codes of shape {codes.shape} came, wanted at least {max(i, j) + 1} "
+            f"columns for a map of axes {axes}"
         )
     ax = new_axes(ax, (6, 5.2))
     size = float(np.clip(14000 / max(len(codes), 1), 4, 30))
     if labels is None:
         drawn = ax.scatter(codes[:, i], codes[:, j], s=size, color=BLUE, alpha=0.6, linewidths=0)
-        drawn.eckart_names = [f"row {r}" for r in range(len(codes))]  # a report shows them where one points
+        # a report shows them where one points
+        drawn.eckart_names = [f"row {r}" for r in range(len(codes))]
     else:
         labels = _as_labels(labels, len(codes))
         kinds = list(dict.fromkeys(labels.tolist()))
@@ -97,20 +113,34 @@ def code_map(
         for c, kind in enumerate(kinds):
             mine = labels == kind
             colour = CLASSES[c % len(CLASSES)]
-            drawn = ax.scatter(codes[mine, i], codes[mine, j], s=size, color=colour, alpha=0.55, linewidths=0)
+            drawn = ax.scatter(
+                codes[mine, i], codes[mine, j], s=size, color=colour, alpha=0.55, linewidths=0
+            )
             drawn.eckart_names = [f"{kind}, row {r}" for r in np.flatnonzero(mine)]
         for c, kind in enumerate(kinds):
             mine = labels == kind
             middle = np.median(codes[mine, i]), np.median(codes[mine, j])
-            words_at(ax, str(kind), middle, **CENTRED, fontsize=10, weight="bold", color=CLASSES[c % len(CLASSES)], bbox=TAG)
-    words = [f"component {a + 1}" + (f" ({shares[a]:.1%})" if shares is not None else "") for a in axes]
+            words_at(
+                ax,
+                str(kind),
+                middle,
+                **CENTRED,
+                fontsize=10,
+                weight="bold",
+                color=CLASSES[c % len(CLASSES)],
+                bbox=TAG,
+            )
+    words = [
+        f"component {a + 1}" + (f" ({shares[a]:.1%})" if shares is not None else "") for a in axes
+    ]
     return plain(ax, "Map of the codes", *words)
 
 
 def components_as_images(
     model: Any, shape: tuple[int, int], ax: Any = None, *, count: int = 11, columns: int = 6
 ) -> Any:
-    """The mean and the leading components as images: blue below, red above zero, each on its own scale."""
+    """The mean and the leading components as images: blue below, red above zero, each on its own
+    scale."""
     count = min(count, model.n_components_)
     mean = _images(model.mean_[None], shape)
     parts = _images(model.components_[:count], shape)
@@ -141,7 +171,9 @@ def reconstructions(
     b = model.fit_.factors
     rows = np.asarray(rows.to_numpy() if hasattr(rows, "to_numpy") else rows, float)
     if rows.ndim != 2 or rows.shape[1] != b.n or len(rows) == 0:
-        raise InputError(f"rows of shape {rows.shape} came, wanted (at least one, {b.n}) as in the model")
+        raise InputError(
+            f"rows of shape {rows.shape} came, wanted (at least one, {b.n}) as in the model"
+        )
     ks = [k for k in ks if 0 <= k <= model.n_components_]
     unit = 1.0 if getattr(model, "scale_", None) is None else model.scale_
     codes = b.encode((model.impute(rows) if np.isnan(rows).any() else rows) / unit)
@@ -169,12 +201,16 @@ def outlier_chart(outliers: Any, ax: Any = None, *, names: Any = None, most: int
     flagged = outliers.flagged
     for these, size, colour, alpha in ((~flagged, 9, BLUE, 0.5), (flagged, 16, RED, 0.8)):
         drawn = ax.scatter(t2[these], spe[these], s=size, color=colour, alpha=alpha, linewidths=0)
-        drawn.eckart_names = [f"row {r}" if names is None else str(names[r]) for r in np.flatnonzero(these)]
+        drawn.eckart_names = [
+            f"row {r}" if names is None else str(names[r]) for r in np.flatnonzero(these)
+        ]
     for limit, line in ((outliers.t2_limit, ax.axvline), (outliers.spe_limit, ax.axhline)):
         if np.isfinite(limit) and limit > 0:
             line(limit, color=INK, linewidth=1, linestyle=":")
     with np.errstate(over="ignore"):
-        beyond = np.maximum(outliers.t2 / max(outliers.t2_limit, tiny), outliers.spe / max(outliers.spe_limit, tiny))
+        beyond = np.maximum(
+            outliers.t2 / max(outliers.t2_limit, tiny), outliers.spe / max(outliers.spe_limit, tiny)
+        )
     for i in np.argsort(-beyond, kind="stable")[:most]:
         if flagged[i]:
             words_at(ax, str(i if names is None else names[i]), (t2[i], spe[i]), (4, 3))
@@ -184,7 +220,9 @@ def outlier_chart(outliers: Any, ax: Any = None, *, names: Any = None, most: int
     if t2.max() > 50 * np.median(t2):
         ax.set_xscale("log")
     title = f"{int(flagged.sum())} of {len(flagged)} rows beyond the {outliers.level:.0%} limits"
-    return plain(ax, title, "Hotelling T² (distance inside the subspace)", "SPE (squared distance from it)")
+    return plain(
+        ax, title, "Hotelling T² (distance inside the subspace)", "SPE (squared distance from it)"
+    )
 
 
 def _as_labels(labels: Any, rows: int) -> np.ndarray:

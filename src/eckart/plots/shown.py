@@ -1,4 +1,5 @@
-"""Figures that a notebook shows: axes and figures of matplotlib that know how to be a picture. Imported when a figure is drawn."""
+"""Figures that a notebook shows: axes and figures of matplotlib that know how to be a picture.
+Imported when a figure is drawn."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from matplotlib.figure import Figure
 
 
 class ShownFigure(Figure):
-    """A figure that no global state knows, which a notebook shows where it is the value of a cell."""
+    """A figure that no global state knows, which a notebook shows where it is the value of a
+    cell."""
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)

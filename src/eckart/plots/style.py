@@ -8,7 +8,18 @@ import numpy as np
 
 INK, SOFT, FAINT = "#1f2933", "#7b8794", "#e4e7eb"
 BLUE, ORANGE, RED = "#2b6cb0", "#dd6b20", "#c53030"
-CLASSES = ("#2b6cb0", "#dd6b20", "#2f855a", "#c53030", "#6b46c1", "#97266d", "#0987a0", "#b7791f", "#4a5568", "#d53f8c")
+CLASSES = (
+    "#2b6cb0",
+    "#dd6b20",
+    "#2f855a",
+    "#c53030",
+    "#6b46c1",
+    "#97266d",
+    "#0987a0",
+    "#b7791f",
+    "#4a5568",
+    "#d53f8c",
+)
 
 CENTRED: dict[str, Any] = {"ha": "center", "va": "center"}
 TAG = {"boxstyle": "round,pad=0.2", "facecolor": "white", "edgecolor": "none", "alpha": 0.85}
@@ -16,7 +27,8 @@ TAG = {"boxstyle": "round,pad=0.2", "facecolor": "white", "edgecolor": "none", "
 
 
 def new_axes(ax: Any = None, size: tuple[float, float] = (6.0, 4.0)) -> Any:
-    """The given axes, or those of a new figure that no global state knows; a notebook shows them where they are the value of a cell."""
+    """The given axes, or those of a new figure that no global state knows; a notebook shows them
+    where they are the value of a cell."""
     if ax is not None:
         return ax
     from eckart.plots.shown import ShownAxes, ShownFigure
@@ -37,8 +49,11 @@ def plain(ax: Any, title: str = "", x: str = "", y: str = "") -> Any:
     return ax
 
 
-def words_at(ax: Any, words: str, at: Any, offset: tuple[float, float] | None = None, **how: Any) -> Any:
-    """Small words at a place, or ``offset`` points from it; ``how`` as for matplotlib's ``annotate``."""
+def words_at(
+    ax: Any, words: str, at: Any, offset: tuple[float, float] | None = None, **how: Any
+) -> Any:
+    """Small words at a place, or ``offset`` points from it; ``how`` as for matplotlib's
+    ``annotate``."""
     moved = {} if offset is None else {"xytext": offset, "textcoords": "offset points"}
     return ax.annotate(words, at, **{"fontsize": 8, "color": INK} | moved | how)
 
@@ -50,12 +65,16 @@ def montage(tiles: np.ndarray, columns: int, gap: int = 1) -> np.ndarray:
     sheet = np.ones((rows * (h + gap) + gap, columns * (w + gap) + gap, 3))
     for i, tile in enumerate(tiles):
         r, c = divmod(i, columns)
-        sheet[gap + r * (h + gap) : gap + r * (h + gap) + h, gap + c * (w + gap) : gap + c * (w + gap) + w] = tile
+        sheet[
+            gap + r * (h + gap) : gap + r * (h + gap) + h,
+            gap + c * (w + gap) : gap + c * (w + gap) + w,
+        ] = tile
     return sheet
 
 
 def coloured(images: np.ndarray, cmap: str, low: Any = None, high: Any = None) -> np.ndarray:
-    """Images (count x h x w) as RGB through a colour map; each on its own range unless low and high are given."""
+    """Images (count x h x w) as RGB through a colour map; each on its own range unless low and high
+    are given."""
     import matplotlib
 
     flat = images.reshape(len(images), int(np.prod(images.shape[1:])))

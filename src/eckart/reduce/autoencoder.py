@@ -12,17 +12,20 @@ from eckart.reduce.network_coder import NetworkCoder
 
 @dataclass(eq=False, repr=False)
 class Autoencoder(NetworkCoder):
-    """A nonlinear encoder F: R^n -> R^k and decoder G: R^k -> R^n with dense layers phi(W x + b), trained on 1/2 E||x - G(F(x))||^2.
+    """A nonlinear encoder F: R^n -> R^k and decoder G: R^k -> R^n with dense layers phi(W x + b),
+    trained on 1/2 E||x - G(F(x))||^2.
 
-    Entries that are NaN (or absent in ``Observed`` data) are masked out of the loss and filled by ``impute`` and ``complete``. With ``hidden=[]``
-    both maps are linear and the optimum is the PCA subspace.
+    Entries that are NaN (or absent in ``Observed`` data) are masked out of the loss and filled by
+    ``impute`` and ``complete``. With ``hidden=[]`` both maps are linear and the optimum is the PCA
+    subspace.
 
     Parameters
     ----------
     n_components : int
         Code size k.
     hidden : None or list of int
-        Widths of the encoder's hidden layers; the decoder mirrors them. None: two layers by the shape of the data.
+        Widths of the encoder's hidden layers; the decoder mirrors them. None: two layers by the
+        shape of the data.
     {units}
     tied : bool
         The decoder uses the transposed weights of the encoder.
@@ -32,7 +35,8 @@ class Autoencoder(NetworkCoder):
     Attributes
     ----------
     fit_, certificate_
-        Network, certificate (stationary: gradient norm, held-out risk, PCA's risk at equal k beside it), trace, plan.
+        Network, certificate (stationary: gradient norm, held-out risk, PCA's risk at equal k beside
+        it), trace, plan.
     loss_curve_, held_out_curve_, n_iter_, n_components_, n_features_in_, feature_names_in_
 
     Examples
@@ -46,8 +50,9 @@ class Autoencoder(NetworkCoder):
 
     References
     ----------
-    G. Hinton and R. Salakhutdinov, "Reducing the dimensionality of data with neural networks", Science 313 (2006).
-    S. Sedhain, A. Menon, S. Sanner and L. Xie, "AutoRec: autoencoders meet collaborative filtering", WWW (2015).
+    G. Hinton and R. Salakhutdinov, "Reducing the dimensionality of data with neural networks",
+    Science 313 (2006). S. Sedhain, A. Menon, S. Sanner and L. Xie, "AutoRec: autoencoders meet
+    collaborative filtering", WWW (2015).
     """
 
     _: KW_ONLY
@@ -55,10 +60,14 @@ class Autoencoder(NetworkCoder):
 
     def _architecture(self, n: int, rows: int) -> dict[str, Any]:
         k = int(self.n_components)
-        hidden = default_hidden(n, k, rows) if self.hidden is None else [int(w) for w in self.hidden]
+        hidden = (
+            default_hidden(n, k, rows) if self.hidden is None else [int(w) for w in self.hidden]
+        )
         more: dict[str, Any] = {
             "dropout": float(self.dropout),
             "tied": bool(self.tied),
             "variational": self.variational > 0,
         }
-        return dense_coder(n, k, hidden, self.activation, shortcut=self.init == "pca" and bool(hidden), **more)
+        return dense_coder(
+            n, k, hidden, self.activation, shortcut=self.init == "pca" and bool(hidden), **more
+        )

@@ -1,4 +1,5 @@
-"""A basis as a Gaussian: N(mean, U (L - s I) U^T + s I), s the mean variance that the components leave out."""
+"""A basis as a Gaussian: N(mean, U (L - s I) U^T + s I), s the mean variance that the components
+leave out."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from eckart.reduce.encode import encode, squared_errors
 from eckart.reduce.missing import gaussian_of
 
 LEAST = 1e-12
-"""Share of the largest variance below which the noise is rounding: the covariance counts as singular."""
+"""Share of the largest variance below which the noise is rounding: the covariance counts as
+singular."""
 
 
 def log_likelihoods(x: Any, b: Basis, engine: Any) -> np.ndarray:

@@ -1,8 +1,10 @@
-"""What components mean and which rows do not fit: loadings, top features, Hotelling T2, SPE, contributions.
+"""What components mean and which rows do not fit: loadings, top features, Hotelling T2, SPE,
+contributions.
 
-T2 = sum_i code_i^2 / variance_i measures distance inside the subspace, SPE = ||x - x_hat||^2 distance from it. Limits are frozen at fit:
-T2 by the F distribution of a new observation, k (N^2 - 1) / (N (N - k)) F_{k, N-k}; SPE by Box's scaled chi-square g chi2_h with
-g h = sum l and 2 g^2 h = 2 sum l^2 over the eigenvalues l left out (Box 1954; Jackson and Mudholkar 1979).
+T2 = sum_i code_i^2 / variance_i measures distance inside the subspace, SPE = ||x - x_hat||^2
+distance from it. Limits are frozen at fit: T2 by the F distribution of a new observation, k (N^2 -
+1) / (N (N - k)) F_{k, N-k}; SPE by Box's scaled chi-square g chi2_h with g h = sum l and 2 g^2 h =
+2 sum l^2 over the eigenvalues l left out (Box 1954; Jackson and Mudholkar 1979).
 """
 
 from __future__ import annotations
@@ -48,14 +50,18 @@ class ComponentTables:
 
     @fitted
     def loadings_(self) -> np.ndarray:
-        """n x k: covariance of each column with each unit-variance component; rotated where a rotation was asked for."""
+        """n x k: covariance of each column with each unit-variance component; rotated where a
+        rotation was asked for."""
         b = self._fitted("loadings_").factors
         return loadings_of(b) if self.rotation_ is None else self.rotation_.pattern
 
     def loadings(self) -> dict[str, Any]:
-        """The loadings as a table: column names and one list for each component; pandas.DataFrame(...) and polars.DataFrame(...) take it."""
+        """The loadings as a table: column names and one list for each component;
+        pandas.DataFrame(...) and polars.DataFrame(...) take it."""
         table = {"column": list(self._names())}
-        return table | {f"component {i + 1}": column.tolist() for i, column in enumerate(self.loadings_.T)}
+        return table | {
+            f"component {i + 1}": column.tolist() for i, column in enumerate(self.loadings_.T)
+        }
 
     def top_features(self, n: int = 5) -> list[list[tuple[Any, float]]]:
         """For each component the n columns with the largest loadings, with their sign.
@@ -73,17 +79,20 @@ class ComponentTables:
         return out
 
     def hotelling_t2(self, X: Any) -> np.ndarray:
-        """Squared distance of each code from the mean, in standard deviations; directions without variance are left out."""
+        """Squared distance of each code from the mean, in standard deviations; directions without
+        variance are left out."""
         b = self._fitted("hotelling_t2").factors
         codes = self._plain_codes(X)[:, : b.rank]
         return (codes.astype(np.float64) ** 2 / b.variances[: b.rank]).sum(axis=1)
 
     def spe(self, X: Any) -> np.ndarray:
-        """Squared prediction error ||x - x_hat||^2 of each row; over observed entries where some are missing."""
+        """Squared prediction error ||x - x_hat||^2 of each row; over observed entries where some
+        are missing."""
         return self._of_rows(X, squared_errors)
 
     def outliers(self, X: Any, level: float = 0.99) -> Outliers:
-        """T2 and SPE of new rows against limits that a share ``level`` of ordinary rows stays under."""
+        """T2 and SPE of new rows against limits that a share ``level`` of ordinary rows stays
+        under."""
         matrix = reusable(self._new_rows(X))
         return Outliers(
             self.hotelling_t2(matrix),
@@ -111,7 +120,8 @@ class ComponentTables:
 
 
 def t2_limit(basis: Basis, level: float) -> float:
-    """The T2 that a new ordinary row exceeds with probability 1 - level; infinite without degrees of freedom."""
+    """The T2 that a new ordinary row exceeds with probability 1 - level; infinite without degrees
+    of freedom."""
     from scipy import stats
 
     _check_level(level)
@@ -122,13 +132,16 @@ def t2_limit(basis: Basis, level: float) -> float:
 
 
 def spe_limit(basis: Basis, level: float) -> float:
-    """The SPE that an ordinary row exceeds with probability 1 - level; a tail of unknown shape counts as flat, rounding alone is no outlier."""
+    """The SPE that an ordinary row exceeds with probability 1 - level; a tail of unknown shape
+    counts as flat, rounding alone is no outlier."""
     from scipy import stats
 
     _check_level(level)
     left = max((basis.total - float(basis.scatter.sum())) / basis.degrees, 0.0)
     rounding = 1e3 * float(np.finfo(basis.components.dtype).eps)
-    floor = rounding**2 * (basis.total / basis.degrees + float(basis.mean.astype(np.float64) @ basis.mean))
+    floor = rounding**2 * (
+        basis.total / basis.degrees + float(basis.mean.astype(np.float64) @ basis.mean)
+    )
     if basis.n == basis.k or left <= floor:
         return floor
     shape = basis.tail_shape or 1.0 / (basis.n - basis.k)

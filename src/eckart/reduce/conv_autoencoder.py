@@ -1,4 +1,5 @@
-"""Autoencoder of images: convolutions of stride 2 down to a small map, dense layers to the code, and the mirror image back."""
+"""Autoencoder of images: convolutions of stride 2 down to a small map, dense layers to the code,
+and the mirror image back."""
 
 from __future__ import annotations
 
@@ -16,10 +17,11 @@ from eckart.reduce.network_coder import NetworkCoder
 
 @dataclass(eq=False, repr=False)
 class ConvAutoencoder(NetworkCoder):
-    """Encoder and decoder of images with convolutions (f * h)(u) = sum_v f(u + v) h(v), trained on 1/2 E||x - G(F(x))||^2.
+    """Encoder and decoder of images with convolutions (f * h)(u) = sum_v f(u + v) h(v), trained on
+    1/2 E||x - G(F(x))||^2.
 
-    Each row of X is an image, flattened. Every convolution has 3 x 3 filters and halves height and width; dense layers lead to the k numbers of
-    the code; the decoder mirrors all of it.
+    Each row of X is an image, flattened. Every convolution has 3 x 3 filters and halves height and
+    width; dense layers lead to the k numbers of the code; the decoder mirrors all of it.
 
     Parameters
     ----------
@@ -38,7 +40,8 @@ class ConvAutoencoder(NetworkCoder):
     Attributes
     ----------
     fit_, certificate_
-        Network, certificate (stationary: gradient norm, held-out risk, PCA's risk at equal k beside it), trace, plan.
+        Network, certificate (stationary: gradient norm, held-out risk, PCA's risk at equal k beside
+        it), trace, plan.
     filters_
         Filters of the first convolution.
     loss_curve_, held_out_curve_, n_iter_, n_components_, n_features_in_, feature_names_in_
@@ -53,7 +56,8 @@ class ConvAutoencoder(NetworkCoder):
 
     References
     ----------
-    J. Masci, U. Meier, D. Ciresan and J. Schmidhuber, "Stacked convolutional auto-encoders for hierarchical feature extraction", ICANN (2011).
+    J. Masci, U. Meier, D. Ciresan and J. Schmidhuber, "Stacked convolutional auto-encoders for
+    hierarchical feature extraction", ICANN (2011).
     """
 
     _: KW_ONLY
@@ -68,7 +72,14 @@ class ConvAutoencoder(NetworkCoder):
             "variational": self.variational > 0,
             "shortcut": self.init == "pca",
         }
-        return conv_coder(image_shape(self.image, n), int(self.n_components), channels, hidden, self.activation, **more)
+        return conv_coder(
+            image_shape(self.image, n),
+            int(self.n_components),
+            channels,
+            hidden,
+            self.activation,
+            **more,
+        )
 
     @fitted
     def filters_(self) -> np.ndarray:

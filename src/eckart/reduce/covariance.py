@@ -1,4 +1,5 @@
-"""The covariance C = (1/W) sum_i w_i (x_i - mean)(x_i - mean)^T, either as a matrix (one pass) or as products (one pass each)."""
+"""The covariance C = (1/W) sum_i w_i (x_i - mean)(x_i - mean)^T, either as a matrix (one pass) or
+as products (one pass each)."""
 
 from __future__ import annotations
 
@@ -12,16 +13,17 @@ from eckart.rng import normal
 from eckart.trace import Watcher, silent
 
 IMPLICIT = 100.0
-"""Products of large data are centered implicitly while the squared length of the mean is at most this many total variances: rounding
-then costs about that many units."""
+"""Products of large data are centered implicitly while the squared length of the mean is at most
+this many total variances: rounding then costs about that many units."""
 LARGE = 2**24
 """Entries from which the centered copy of a block is worth avoiding."""
 
 
 @dataclass
 class Covariance:
-    """Mean, trace and products of C; ``matrix`` is C itself where it was formed, with the statistic it came from; ``deviations`` are the standard
-    deviations of the columns about their means, where they were measured; ``gram`` is A A^T of the rows A with C = A^T A, where it was formed."""
+    """Mean, trace and products of C; ``matrix`` is C itself where it was formed, with the statistic
+    it came from; ``deviations`` are the standard deviations of the columns about their means, where
+    they were measured; ``gram`` is A A^T of the rows A with C = A^T A, where it was formed."""
 
     mean: np.ndarray
     total: float
@@ -46,7 +48,9 @@ class Covariance:
     @property
     def rounding(self) -> float:
         """Variance that rounding alone gives a constant column of this mean."""
-        return (4 * float(np.finfo(self.dtype).eps) * float(np.abs(self.mean).max(initial=0.0))) ** 2 * self.n
+        return (
+            4 * float(np.finfo(self.dtype).eps) * float(np.abs(self.mean).max(initial=0.0))
+        ) ** 2 * self.n
 
     def product(self, v: np.ndarray) -> np.ndarray:
         """C V."""
@@ -58,9 +62,12 @@ class Covariance:
         return out
 
     def inside(self, v: Tall, rough: bool = False) -> Tall:
-        """C V of an array of the engine, which stays there; ``rough`` where an exact product judges what becomes of it."""
+        """C V of an array of the engine, which stays there; ``rough`` where an exact product judges
+        what becomes of it."""
         assert self.data is not None
-        out = self.engine.gram_times(self.data, v, self._offset(), implicit=self.implicit, rough=rough)
+        out = self.engine.gram_times(
+            self.data, v, self._offset(), implicit=self.implicit, rough=rough
+        )
         return self.engine.outer(out, np.eye(v.shape[1]) / self.weight)
 
     def rows_gram(self) -> np.ndarray:
@@ -73,21 +80,37 @@ class Covariance:
 
     def times(self, v: np.ndarray) -> np.ndarray:
         """A V, on the host."""
-        return np.asarray(self.engine.get(self.engine.times(self.data, v, self._offset())), np.float64) * self._root[:, None]
+        return (
+            np.asarray(self.engine.get(self.engine.times(self.data, v, self._offset())), np.float64)
+            * self._root[:, None]
+        )
 
     def times_t(self, y: np.ndarray) -> np.ndarray:
         """A^T Y, on the host."""
-        return np.asarray(self.engine.get(self.engine.times_t(self.data, self._root[:, None] * y, self._offset())))
+        return np.asarray(
+            self.engine.get(self.engine.times_t(self.data, self._root[:, None] * y, self._offset()))
+        )
 
     @property
     def _root(self) -> np.ndarray:
         """sqrt(w / W) of each row."""
-        w = np.ones(self.rows if self.data is None or self.data.shape[0] is None else self.data.shape[0]) if self.weights is None else self.weights
+        w = (
+            np.ones(
+                self.rows if self.data is None or self.data.shape[0] is None else self.data.shape[0]
+            )
+            if self.weights is None
+            else self.weights
+        )
         return np.sqrt(w / self.weight)
 
     def image(self, v: np.ndarray) -> np.ndarray:
-        """C V for a few wide blocks, by the engine: where it holds a large C itself, nothing of it moves."""
-        return self.product(v) if self.matrix is None else self.engine.outer(self.matrix, np.asarray(v, np.float64))
+        """C V for a few wide blocks, by the engine: where it holds a large C itself, nothing of it
+        moves."""
+        return (
+            self.product(v)
+            if self.matrix is None
+            else self.engine.outer(self.matrix, np.asarray(v, np.float64))
+        )
 
     def _offset(self) -> np.ndarray | None:
         """What is to be taken off each row of ``data``."""
@@ -95,19 +118,36 @@ class Covariance:
 
     @classmethod
     def by_products(
-        cls, engine: Engine, x: Any, centered: bool, weights: np.ndarray | None = None, watch: Watcher = silent
+        cls,
+        engine: Engine,
+        x: Any,
+        centered: bool,
+        weights: np.ndarray | None = None,
+        watch: Watcher = silent,
     ) -> Covariance:
-        """One pass over a placed matrix for mean and trace; entries are then touched by products only."""
+        """One pass over a placed matrix for mean and trace; entries are then touched by products
+        only."""
         m = engine.column_moments(x, watch)
         square = m.square if centered else m.square + m.weight * m.mean**2
         mean = m.mean if centered else np.zeros_like(m.mean)
         implicit = (
-            m.rows * len(m.mean) >= LARGE and float(m.mean @ m.mean) <= IMPLICIT * float(m.square.sum()) / m.weight
+            m.rows * len(m.mean) >= LARGE
+            and float(m.mean @ m.mean) <= IMPLICIT * float(m.square.sum()) / m.weight
         )
         total = float(square.sum()) / m.weight
         spread = np.sqrt(m.square / m.weight)
         return cls(
-            mean, total, m.weight, m.rows, x.dtype, centered, engine, x, weights, implicit=implicit, deviations=spread
+            mean,
+            total,
+            m.weight,
+            m.rows,
+            x.dtype,
+            centered,
+            engine,
+            x,
+            weights,
+            implicit=implicit,
+            deviations=spread,
         )
 
     @classmethod
@@ -125,9 +165,22 @@ class Covariance:
         return cls.from_moments(engine, engine.moments(x, probe, watch, keeper), centered, x.dtype)
 
     @classmethod
-    def from_moments(cls, engine: Engine, m: Moments, centered: bool, dtype: np.dtype) -> Covariance:
+    def from_moments(
+        cls, engine: Engine, m: Moments, centered: bool, dtype: np.dtype
+    ) -> Covariance:
         spread = np.sqrt(np.maximum(np.diagonal(m.scatter) / m.weight, 0.0))
         c = engine.covariance(m.scatter, m.weight, None if centered else m.mean)
         mean = m.mean if centered else np.zeros_like(m.mean)
         total = float(np.trace(c))
-        return cls(mean, total, m.weight, m.rows, dtype, centered, engine, matrix=c, statistic=m, deviations=spread)
+        return cls(
+            mean,
+            total,
+            m.weight,
+            m.rows,
+            dtype,
+            centered,
+            engine,
+            matrix=c,
+            statistic=m,
+            deviations=spread,
+        )

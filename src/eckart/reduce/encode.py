@@ -1,7 +1,8 @@
 """Codes of new rows, complete or with gaps, and the entries that are missing.
 
-With x = W z + mean + noise, W = U sqrt(L - s I), a row with observed entries O has E[z] = (W_O^T W_O + s I)^-1 W_O^T (x_O - mean_O). Its missing entries
-are expected at mean + W E[z], so its expected code is U^T (E[x] - mean) = U_O^T (x_O - mean_O - W_O E[z]) + sqrt(L - s I) E[z].
+With x = W z + mean + noise, W = U sqrt(L - s I), a row with observed entries O has E[z] = (W_O^T
+W_O + s I)^-1 W_O^T (x_O - mean_O). Its missing entries are expected at mean + W E[z], so its
+expected code is U^T (E[x] - mean) = U_O^T (x_O - mean_O - W_O E[z]) + sqrt(L - s I) E[z].
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from eckart.reduce.missing import gaussian_of
 
 
 def as_observed(matrix: Matrix) -> Observed | None:
-    """The matrix as observed entries if it has gaps, else None; infinities are refused. For networks, which hold their rows themselves."""
+    """The matrix as observed entries if it has gaps, else None; infinities are refused. For
+    networks, which hold their rows themselves."""
     if isinstance(matrix, Dense) and matrix.in_memory and matrix.values.dtype.kind == "f":
         values = np.asarray(matrix.values)
         if np.isnan(values).any() and not np.isinf(values).any():
@@ -38,7 +40,8 @@ def reusable(matrix: Matrix) -> Matrix:
 
 
 def encode(x: Any, basis: Basis, engine: Engine) -> np.ndarray:
-    """Codes (x - mean) U of each row of a placed matrix; expected codes where entries are missing."""
+    """Codes (x - mean) U of each row of a placed matrix; expected codes where entries are
+    missing."""
     return engine.get(encode_there(x, basis, engine))
 
 
@@ -58,7 +61,8 @@ def encoder_of(rows: Any) -> Callable[[Any, Basis, Engine], Any]:
 
 
 def squared_errors(x: Any, basis: Basis, engine: Engine) -> np.ndarray:
-    """||x - x_hat||^2 of each row of a placed matrix, over observed entries where some are missing."""
+    """||x - x_hat||^2 of each row of a placed matrix, over observed entries where some are
+    missing."""
     if x.kind != "observed":
         return engine.get(engine.misfit(x, basis.components.T, basis.mean.astype(np.float64)))
     g = gaussian_of(basis)

@@ -1,4 +1,5 @@
-"""A PCA from stored arrays: fitted attributes that are set by hand, put together to a Basis as soon as they are enough for one."""
+"""A PCA from stored arrays: fitted attributes that are set by hand, put together to a Basis as soon
+as they are enough for one."""
 
 from __future__ import annotations
 
@@ -15,7 +16,13 @@ from eckart.trace import Trace
 
 BY_HAND = "set by hand"
 NEEDED = ("components_", "mean_", "explained_variance_")
-OTHERS = ("explained_variance_ratio_", "singular_values_", "noise_variance_", "n_samples_", "n_components_")
+OTHERS = (
+    "explained_variance_ratio_",
+    "singular_values_",
+    "noise_variance_",
+    "n_samples_",
+    "n_components_",
+)
 
 
 def _settable(name: str) -> Any:
@@ -23,7 +30,8 @@ def _settable(name: str) -> Any:
 
 
 class SettableBasis(BasisAttributes):
-    """Attributes of ``BasisAttributes`` that can be set: of a fitted model, or one by one of a new one until there are enough."""
+    """Attributes of ``BasisAttributes`` that can be set: of a fitted model, or one by one of a new
+    one until there are enough."""
 
     if TYPE_CHECKING:
         center: bool
@@ -37,12 +45,18 @@ class SettableBasis(BasisAttributes):
         parts, follow = dict(vars(self).get("_parts", {})), set(parts_that_follow(self))
         if not by_hand:
             parts = {each: getattr(self, each) for each in (*NEEDED, *OTHERS)}
-            unrotated = "explained_variance_", "explained_variance_ratio_"  # what belongs to components_
+            # what belongs to components_
+            unrotated = "explained_variance_", "explained_variance_ratio_"
             parts |= {each: vars(BasisAttributes)[each].fget(self) for each in unrotated}
             follow = {"explained_variance_ratio_", "singular_values_"}
-        if old is not None and name == "components_" and np.shape(value) != old.factors.components.shape:
+        if (
+            old is not None
+            and name == "components_"
+            and np.shape(value) != old.factors.components.shape
+        ):
             raise InputError(
-                f"components_ of shape {np.shape(value)} came, wanted {old.factors.components.shape}; set arrays of another size on a new "
+                f"components_ of shape {np.shape(value)} came, wanted "
+                f"{old.factors.components.shape}; set arrays of another size on a new "
                 f"{type(self).__name__}"
             )
         if name in ("explained_variance_", "singular_values_"):
@@ -73,40 +87,65 @@ def parts_that_follow(model: Any) -> Any:
 def fit_from(parts: dict[str, Any], columns: np.ndarray | None, centered: bool) -> Fit | None:
     """The Fit that these attributes describe; None where one that is needed has not been set yet.
 
-    The number of rows is ``n_samples_`` or what ``singular_values_`` and ``explained_variance_`` say (s^2 = v (N - 1)), else 2.
+    The number of rows is ``n_samples_`` or what ``singular_values_`` and ``explained_variance_``
+    say (s^2 = v (N - 1)), else 2.
     """
     if any(name not in parts for name in NEEDED):
         return None
-    components, mean, variance = (_array(name, parts[name], size) for name, size in zip(NEEDED, (2, 1, 1)))
+    components, mean, variance = (
+        _array(name, parts[name], size) for name, size in zip(NEEDED, (2, 1, 1))
+    )
     if len(mean) != components.shape[1] or len(variance) != len(components):
         raise InputError(
-            f"components_ of shape {components.shape} came with mean_ of {len(mean)} and explained_variance_ of {len(variance)} numbers; "
+            f"components_ of shape {components.shape} came with mean_ of {len(mean)} "
+            f"and explained_variance_ of {len(variance)} numbers; "
             "they belong to one model of k components and n columns"
         )
     rows = parts.get("n_samples_", 2)
     if "n_samples_" not in parts and "singular_values_" in parts and variance[:1].any():
         rows = round(float(np.asarray(parts["singular_values_"])[0] ** 2 / variance[0])) + 1
     if parts.get("n_components_", len(components)) != len(components):
-        raise wrong("n_components_", parts["n_components_"], f"{len(components)}, the rows of components_")
+        raise wrong(
+            "n_components_", parts["n_components_"], f"{len(components)}, the rows of components_"
+        )
     degrees, noise = max(float(rows) - 1, 1.0), float(parts.get("noise_variance_", 0.0))
     scatter = variance.astype(np.float64) * degrees
-    total = float(scatter.sum()) + noise * degrees * (min(int(rows), len(mean)) - len(components) if rows > 2 else 0)
+    total = float(scatter.sum()) + noise * degrees * (
+        min(int(rows), len(mean)) - len(components) if rows > 2 else 0
+    )
     ratio = np.sum(parts.get("explained_variance_ratio_", 0.0))
     if ratio > 0:
         total = float(scatter.sum() / ratio)
-    dtype = components.dtype if components.dtype in (np.float32, np.float64) else np.dtype(np.float64)
+    dtype = (
+        components.dtype if components.dtype in (np.float32, np.float64) else np.dtype(np.float64)
+    )
     kept = np.array(components, dtype), np.array(mean, dtype)
-    basis = Basis(kept[1], kept[0], scatter, max(total, 0.0), noise, degrees + 1, int(rows), centered, None, columns)
+    basis = Basis(
+        kept[1],
+        kept[0],
+        scatter,
+        max(total, 0.0),
+        noise,
+        degrees + 1,
+        int(rows),
+        centered,
+        None,
+        columns,
+    )
     try:
         basis.check()
     except FileError as error:
         raise InputError(f"the attributes that were set do not make a PCA: {error}") from None
-    return Fit(basis, unmeasured("principal components"), Trace("none"), {"solver": BY_HAND, "tol": 1e-8})
+    return Fit(
+        basis, unmeasured("principal components"), Trace("none"), {"solver": BY_HAND, "tol": 1e-8}
+    )
 
 
 def unmeasured(problem: str) -> Certificate:
     """The certificate of what was set by hand: it does not hold, because nothing was measured."""
-    check = Check("measured", 1.0, 0.0, "parameters were set by hand, without data; certify(X) measures them")
+    check = Check(
+        "measured", 1.0, 0.0, "parameters were set by hand, without data; certify(X) measures them"
+    )
     return Certificate(problem, "stationary", (check,), {}, ())
 
 
@@ -117,5 +156,8 @@ def _array(name: str, value: Any, dimensions: int) -> np.ndarray:
     except (TypeError, ValueError, OverflowError):
         ok = False
     if not ok:
-        raise InputError(f"{name} of shape {np.shape(value)} came, wanted {dimensions} dimension(s) of finite numbers")
+        raise InputError(
+            f"{name} of shape {np.shape(value)} came, wanted {dimensions} dimension(s) "
+            "of finite numbers"
+        )
     return out

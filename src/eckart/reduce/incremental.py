@@ -1,7 +1,9 @@
-"""PCA of rows that come in batches, under scikit-learn's name, so that changing the import is enough.
+"""PCA of rows that come in batches, under scikit-learn's name, so that changing the import is
+enough.
 
-What is kept between batches is E[x] and E[x x^T], which add up exactly (a sketch with a bound on its error where there are more than 2048 columns), so the
-answer does not depend on the size of the batches. ``fit`` leaves that statistic behind, and ``partial_fit`` goes on from there.
+What is kept between batches is E[x] and E[x x^T], which add up exactly (a sketch with a bound on
+its error where there are more than 2048 columns), so the answer does not depend on the size of the
+batches. ``fit`` leaves that statistic behind, and ``partial_fit`` goes on from there.
 """
 
 from __future__ import annotations
@@ -34,11 +36,13 @@ class IncrementalPCA(PCA):
     n_components, whiten, copy
         As in ``PCA``; None keeps as many as there are rows and columns for.
     batch_size : None or int
-        Rows that ``fit`` takes at a time; None is five for each column. The answer does not depend on it.
+        Rows that ``fit`` takes at a time; None is five for each column. The answer does not depend
+        on it.
 
     Attributes
     ----------
-    components_, explained_variance_, explained_variance_ratio_, singular_values_, mean_, noise_variance_, n_components_, n_samples_seen_
+    components_, explained_variance_, explained_variance_ratio_, singular_values_, mean_,
+    noise_variance_, n_components_, n_samples_seen_
         As in ``PCA``.
     var_, batch_size_
         Variance of each column over the rows seen; rows of a batch in ``fit``.
@@ -59,13 +63,17 @@ class IncrementalPCA(PCA):
     batch_size: int | None = param(None, optional(whole(1)))
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> IncrementalPCA:
-        """Start over with the rows of X, ``batch_size`` at a time; ``partial_fit`` goes on from there."""
+        """Start over with the rows of X, ``batch_size`` at a time; ``partial_fit`` goes on from
+        there."""
         check(self)
         matrix = self._complete(one_kind_of_names(read(X)))
         weights = sample_weights(sample_weight, matrix.shape[0])
         # rows are cut into batches, their weights are not
         parts = row_parts(matrix, self._batch(matrix.shape[1])) if weights is None else [matrix]
-        with progress(bool(self.verbose)) as watch, resuming(self, matrix, weights) as (memory, rng):
+        with (
+            progress(bool(self.verbose)) as watch,
+            resuming(self, matrix, weights) as (memory, rng),
+        ):
             self._take_in(parts, self._options(), weights, None, rng, memory, watch)
         memory.end()
         return self
@@ -103,7 +111,8 @@ class IncrementalPCA(PCA):
         state = vars(self).get("_stream")
         if not isinstance(state, Moments):
             raise AttributeError(
-                "var_ is absent: the model was loaded from a file, or the rows are too wide for their covariance"
+                "var_ is absent: the model was loaded from a file, or the rows are too "
+                "wide for their covariance"
             )
         return np.diagonal(state.scatter) / state.weight
 
@@ -118,7 +127,8 @@ class IncrementalPCA(PCA):
     def _complete(self, matrix: Matrix) -> Matrix:
         if isinstance(matrix, Observed):
             raise InputError(
-                "X has missing entries, wanted complete rows for IncrementalPCA; use PCA, which takes gaps, or impute(X) first"
+                "X has missing entries, wanted complete rows for IncrementalPCA; use "
+                "PCA, which takes gaps, or impute(X) first"
             )
         return matrix
 

@@ -1,15 +1,19 @@
-"""Block Krylov iteration with Rayleigh-Ritz: the leading eigenpairs of a covariance that is known by its products only.
+"""Block Krylov iteration with Rayleigh-Ritz: the leading eigenpairs of a covariance that is known
+by its products only.
 
-From a random block Q_0 the space span{Q_0, C Q_0, C^2 Q_0, ...} is grown by one block product a step. In its orthonormal basis Q the small
-matrix T = Q^T C Q has eigenpairs (theta, s); v = Q s are Ritz vectors, and because C Q = Q T + Q_next R in exact terms,
+From a random block Q_0 the space span{Q_0, C Q_0, C^2 Q_0, ...} is grown by one block product a
+step. In its orthonormal basis Q the small matrix T = Q^T C Q has eigenpairs (theta, s); v = Q s are
+Ritz vectors, and because C Q = Q T + Q_next R in exact terms,
 ||C v - theta v|| = ||R s_last|| is known without another product. With block = 1 this is Lanczos, with block > k the randomized range finder that keeps
-its history (which converges much faster than plain subspace iteration for the same number of products).
+its history (which converges much faster than plain subspace iteration for the same number of
+products).
 
-The iteration stops on an error, not on a count: ``missing_energy`` bounds what any k-dimensional subspace could capture beyond the sum of theta, as
-long as nothing larger hides outside the space; that condition is what the certificate tests afterwards from an independent start.
+The iteration stops on an error, not on a count: ``missing_energy`` bounds what any k-dimensional
+subspace could capture beyond the sum of theta, as long as nothing larger hides outside the space;
+that condition is what the certificate tests afterwards from an independent start.
 
-References: Musco and Musco, "Randomized block Krylov methods" (2015); Parlett, "The symmetric eigenvalue problem", ch. 11 and 13;
-Wu and Simon, "Thick-restart Lanczos" (2000).
+References: Musco and Musco, "Randomized block Krylov methods" (2015); Parlett, "The symmetric
+eigenvalue problem", ch. 11 and 13; Wu and Simon, "Thick-restart Lanczos" (2000).
 """
 
 from __future__ import annotations
@@ -29,8 +33,8 @@ Product = Callable[[np.ndarray], np.ndarray]
 
 @dataclass
 class Ritz:
-    """Ritz values (falling), vectors as columns inside the engine, residual norms, and the trace of the error bound; exact images of the vectors, where they
-    were measured."""
+    """Ritz values (falling), vectors as columns inside the engine, residual norms, and the trace of
+    the error bound; exact images of the vectors, where they were measured."""
 
     values: np.ndarray
     inside: Tall
@@ -47,11 +51,14 @@ class Ritz:
 
 
 def missing_energy(values: np.ndarray, last: np.ndarray, remainder: np.ndarray, k: int) -> float:
-    """What the k leading Ritz vectors can still miss, given all Ritz values, the last rows of S and R.
+    """What the k leading Ritz vectors can still miss, given all Ritz values, the last rows of S and
+    R.
 
-    In the Krylov basis and its complement C = [[Theta, B^T], [B, D]] with B = R S_last. While ||D|| <= beta < theta_k, every eigenvalue
-    lambda of C above theta_k is one of Theta + B^T (lambda - D)^-1 B, which is at most Theta + B^T B / (theta_k - beta); so the best k-subspace captures no
-    more than the k largest eigenvalues of that small matrix. beta is taken from the Ritz values half of k further down.
+    In the Krylov basis and its complement C = [[Theta, B^T], [B, D]] with B = R S_last. While ||D||
+    <= beta < theta_k, every eigenvalue lambda of C above theta_k is one of Theta + B^T (lambda -
+    D)^-1 B, which is at most Theta + B^T B / (theta_k - beta); so the best k-subspace captures no
+    more than the k largest eigenvalues of that small matrix. beta is taken from the Ritz values
+    half of k further down.
     """
     beta = values[min(len(values) - 1, k + max(4, k // 2))] if len(values) > k else 0.0
     b = remainder @ last
@@ -66,20 +73,25 @@ def missing_energy(values: np.ndarray, last: np.ndarray, remainder: np.ndarray, 
 
 
 def _missing_share(values: np.ndarray, last: np.ndarray, remainder: np.ndarray, k: int) -> float:
-    """The missing energy relative to the sum of the k leading Ritz values; all of it while there are fewer."""
+    """The missing energy relative to the sum of the k leading Ritz values; all of it while there
+    are fewer."""
     if len(values) < k:
         return 1.0
-    return missing_energy(values, last, remainder, k) / max(float(values[:k].sum()), np.finfo(float).tiny)
+    return missing_energy(values, last, remainder, k) / max(
+        float(values[:k].sum()), np.finfo(float).tiny
+    )
 
 
 def _seems_far(trace: Trace, tol: float) -> bool:
-    """Whether one more step as good as the last would still miss more than ``tol``; two steps alone are seldom enough."""
+    """Whether one more step as good as the last would still miss more than ``tol``; two steps alone
+    are seldom enough."""
     last = trace.values[-2:]
     return len(last) < 2 or last[1] ** 2 > tol * last[0]
 
 
 FINEST = float(np.finfo(np.float64).eps) ** 2
-"""With this ``tol`` the residuals decide, at a few units of rounding: missing energy is their square, and rounds to 0 where vectors have half their digits."""
+"""With this ``tol`` the residuals decide, at a few units of rounding: missing energy is their
+square, and rounds to 0 where vectors have half their digits."""
 
 
 def _ritz(small: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray, float]:
@@ -91,9 +103,17 @@ def _ritz(small: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray, f
 
 
 def _ended(
-    used: int, n: int, k: int, residuals: np.ndarray, noise: float, missing: float, tol: float, grows: bool
+    used: int,
+    n: int,
+    k: int,
+    residuals: np.ndarray,
+    noise: float,
+    missing: float,
+    tol: float,
+    grows: bool,
 ) -> StopReason | None:
-    """Why a space of ``used`` dimensions is enough, or None: the error is small, it is whole or can no longer grow, or what is left of it is rounding."""
+    """Why a space of ``used`` dimensions is enough, or None: the error is small, it is whole or can
+    no longer grow, or what is left of it is rounding."""
     if used < k:
         return None
     worst = float(residuals[:k].max(initial=0.0))
@@ -106,7 +126,8 @@ def _ended(
 def _thick_restart(
     engine: Engine, basis: Tall, t: np.ndarray, q: Tall, values: np.ndarray, s: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Begin a full space anew with the leading Ritz vectors Q S, in which T is diagonal: its eigenvalues and eigenvectors."""
+    """Begin a full space anew with the leading Ritz vectors Q S, in which T is diagonal: its
+    eigenvalues and eigenvectors."""
     keep = len(values)
     basis[:, :keep] = engine.outer(q, s)
     t[:] = 0.0
@@ -132,9 +153,9 @@ def block_krylov(
     memory: Memory = NOTHING,
     inside: Callable[[Tall], Tall] | None = None,
 ) -> Ritz:
-    """The k leading eigenpairs of a positive semidefinite operator; ``tol`` is relative to the sum of the k Ritz values, and is not looked at before
-    ``least_steps``. ``inside`` is the same product
-    of arrays of the engine that are not NumPy's, and do not cross."""
+    """The k leading eigenpairs of a positive semidefinite operator; ``tol`` is relative to the sum
+    of the k Ritz values, and is not looked at before ``least_steps``. ``inside`` is the same
+    product of arrays of the engine that are not NumPy's, and do not cross."""
     block = max(1, min(block, n))
     limit = min(n, max_basis or max(k + 8 * block, 4 * k))
     first = engine.drawn(rng, (n, block), dtype)
@@ -149,14 +170,24 @@ def block_krylov(
     values, s, residuals = np.empty(0), np.empty((0, 0)), np.empty(0)
     begun, ahead = 1, None  # ``ahead``: the product with ``fresh``, where it has been asked for
     if (kept := memory.last()) is not None:
-        begun, used, products, fresh = kept["step"], kept["used"], kept["products"], engine.take(kept["fresh"])
+        begun, used, products, fresh = (
+            kept["step"],
+            kept["used"],
+            kept["products"],
+            engine.take(kept["fresh"]),
+        )
         basis[:, :used], t[:used, :used] = kept["basis"], kept["t"]
         trace = resumed_trace(trace.quantity, kept["trace"])
     try:
         for step in range(begun, max_steps + 1):
             tall = {"basis": basis[:, :used], "fresh": fresh}
-            spaces = {name: (lambda a=a: engine.get(a)) for name, a in tall.items()} | {"t": t[:used, :used]}
-            memory.offer(spaces | {"step": step, "used": used, "products": products, "trace": kept_trace(trace)})
+            spaces = {name: (lambda a=a: engine.get(a)) for name, a in tall.items()} | {
+                "t": t[:used, :used]
+            }
+            memory.offer(
+                spaces
+                | {"step": step, "used": used, "products": products, "trace": kept_trace(trace)}
+            )
             width = fresh.shape[1]
             engine.write_columns(basis, used, fresh)
             q = basis[:, : used + width]
@@ -170,22 +201,32 @@ def block_krylov(
             t[: used + width, used : used + width] = coupling
             t[used : used + width, : used + width] = coupling.T
             used += width
-            # where arrays stay in the engine the noise is that of the step before: it works on while eigenvalues are found
+            # where arrays stay in the engine the noise is that of the step before: it works on
+            # while eigenvalues are found
             if stays is None or not len(values):
                 values, s, noise = _ritz(t[:used, :used], dtype)
             length = float(np.sqrt(max(np.trace(engine.inner(image, image)), 0.0)))
             following = engine.orth(image, q) if length > noise * np.sqrt(width) else image[:, :0]
             remainder, ahead = engine.inner(following, image), None
             if stays is not None:
-                if 0 < following.shape[1] <= basis.shape[1] - used and step < max_steps and _seems_far(trace, tol):
+                if (
+                    0 < following.shape[1] <= basis.shape[1] - used
+                    and step < max_steps
+                    and _seems_far(trace, tol)
+                ):
                     ahead = stays(following)
                 values, s, noise = _ritz(t[:used, :used], dtype)
             residuals = np.linalg.norm(remainder @ s[used - width :], axis=0)
             missing = _missing_share(values, s[used - width :], remainder, k)
             trace.add(missing)
             watch("Krylov steps", step, None)
-            asked = tol if step >= least_steps else 0.0  # before that only rounding and the end of the space count
-            if (ended := _ended(used, n, k, residuals, noise, missing, asked, following.shape[1] > 0)) is not None:
+            # before that only rounding and the end of the space count
+            asked = tol if step >= least_steps else 0.0
+            if (
+                ended := _ended(
+                    used, n, k, residuals, noise, missing, asked, following.shape[1] > 0
+                )
+            ) is not None:
                 trace.reason = ended
                 break
             if following.shape[1] == 0:

@@ -1,9 +1,11 @@
-"""Linear autoencoder x_hat = mu + V W (x - mu), trained by gradient methods; its optimum is the PCA subspace.
+"""Linear autoencoder x_hat = mu + V W (x - mu), trained by gradient methods; its optimum is the PCA
+subspace.
 
     minimise  R(V, W) = 1/2 E ||(I - V W)(x - mu)||^2   (+ ridge/2 (||V||^2 + ||W||^2))
 
-V and W are not identifiable (V A, A^-1 W give the same map), so results are reported in canonical form: the orthonormal, variance-ordered basis of the
-range of V W. The certificate is PCA's, for that subspace, plus the gradient norm at the end.
+V and W are not identifiable (V A, A^-1 W give the same map), so results are reported in canonical
+form: the orthonormal, variance-ordered basis of the range of V W. The certificate is PCA's, for
+that subspace, plus the gradient norm at the end.
 """
 
 from __future__ import annotations
@@ -42,12 +44,16 @@ from eckart.rng import generator
 from eckart.trace import StopReason, Trace, Watcher, progress
 
 GRADIENT_LIMIT = 1e-4
-"""Of all rows at once: what is left to gain is of the order of its square, a hundred-millionth of the largest eigenvalue."""
+"""Of all rows at once: what is left to gain is of the order of its square, a hundred-millionth of
+the largest eigenvalue."""
 
 
 @dataclass(eq=False, repr=False)
-class LinearAutoencoder(BasisAttributes, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
-    """Encoder W and decoder V of a linear autoencoder, by gradient descent on the risk 1/2 E||x - x_hat||^2.
+class LinearAutoencoder(
+    BasisAttributes, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator
+):
+    """Encoder W and decoder V of a linear autoencoder, by gradient descent on the risk 1/2 E||x -
+    x_hat||^2.
 
     Parameters
     ----------
@@ -55,19 +61,24 @@ class LinearAutoencoder(BasisAttributes, ClassNamePrefixFeaturesOutMixin, Transf
         Code size k.
     optimizer : "gd", "heavy_ball", "nesterov", "adagrad", "adam"
     learning_rate : "auto" or float
-        Step in units of 1 / largest eigenvalue of the covariance; "auto" is 1/L, or the rule's own default.
+        Step in units of 1 / largest eigenvalue of the covariance; "auto" is 1/L, or the rule's own
+        default.
     batch_size : None or int
-        None descends on the covariance, a sufficient statistic of all rows; a number descends on minibatches of rows.
+        None descends on the covariance, a sufficient statistic of all rows; a number descends on
+        minibatches of rows.
     tied : bool
         One matrix, V = W^T.
     ridge : float
         Weight of the penalty on V and W, in units of the data's variance.
     max_iter, tol : int, float
-        Most steps (epochs for minibatches), and the gradient norm to stop at, in units of the largest eigenvalue.
+        Most steps (epochs for minibatches), and the gradient norm to stop at, in units of the
+        largest eigenvalue.
     checkpoint : None or path
-        File in which the state is kept every few seconds; the same fit resumes from it after a crash, with the same bits.
+        File in which the state is kept every few seconds; the same fit resumes from it after a
+        crash, with the same bits.
     random_state, engine, n_threads, verbose
-        Seed; what computes, "auto", "cpu", "plain" or an engine; most threads to use (results do not depend on it); progress bars.
+        Seed; what computes, "auto", "cpu", "plain" or an engine; most threads to use (results do
+        not depend on it); progress bars.
 
     Attributes
     ----------
@@ -84,12 +95,15 @@ class LinearAutoencoder(BasisAttributes, ClassNamePrefixFeaturesOutMixin, Transf
 
     References
     ----------
-    P. Baldi and K. Hornik, "Neural networks and principal component analysis", Neural Networks 2 (1989).
+    P. Baldi and K. Hornik, "Neural networks and principal component analysis", Neural Networks 2
+    (1989).
     """
 
     n_components: int = param(2, whole(0))
     _: KW_ONLY
-    optimizer: Literal["gd", "heavy_ball", "nesterov", "adagrad", "adam"] = param("nesterov", one_of(*RULES))
+    optimizer: Literal["gd", "heavy_ball", "nesterov", "adagrad", "adam"] = param(
+        "nesterov", one_of(*RULES)
+    )
     learning_rate: Any = param("auto", either(one_of("auto"), number(0, above=True)))
     batch_size: int | None = param(None, optional(whole(1)))
     tied: bool = param(False, flag())
@@ -99,21 +113,32 @@ class LinearAutoencoder(BasisAttributes, ClassNamePrefixFeaturesOutMixin, Transf
     checkpoint: Any = param(None, file_name())
 
     def fit(self, X: Any, y: Any = None) -> LinearAutoencoder:
-        """Train on rows of X; with missing entries, on the covariance that explains the observed ones best."""
+        """Train on rows of X; with missing entries, on the covariance that explains the observed
+        ones best."""
         check(self)
         rule_named(self.optimizer)
         matrix = squarable(one_kind_of_names(read(X)))
         validate_components(self.n_components, matrix.shape[0], matrix.shape[1])
         engine = self._engine()
-        with progress(bool(self.verbose)) as watch, engine.at_work(), resuming(self, matrix) as (memory, rng):
-            c, rows = on_data(engine, matrix, lambda x: self._data(x, matrix, engine, rng, watch, memory))
+        with (
+            progress(bool(self.verbose)) as watch,
+            engine.at_work(),
+            resuming(self, matrix) as (memory, rng),
+        ):
+            c, rows = on_data(
+                engine, matrix, lambda x: self._data(x, matrix, engine, rng, watch, memory)
+            )
             gappy = c.statistic is None and c.data is None
             inner = memory.inner(
-                [c.mean, c.total, c.weight, c.rows, c.matrix, rng.bit_generator.state] if gappy else []
+                [c.mean, c.total, c.weight, c.rows, c.matrix, rng.bit_generator.state]
+                if gappy
+                else []
             )
             trained = self._train(c, rows, rng, watch, inner)
             values, components = canonical(c, trained.decoder)
-            spectrum = Spectrum(values, components * signs(components)[:, None], trained.trace, 1e-6)
+            spectrum = Spectrum(
+                values, components * signs(components)[:, None], trained.trace, 1e-6
+            )
             basis = to_basis(c, spectrum, matrix.columns)
             certificate = _certify(c, basis, trained, self.batch_size, self.ridge, gappy, rng)
         plan = {
@@ -127,13 +152,15 @@ class LinearAutoencoder(BasisAttributes, ClassNamePrefixFeaturesOutMixin, Transf
         }
         memory.end(trained.trace)
         self._store(
-            Fit(basis, certificate, trained.trace, plan), {"encoder": trained.encoder, "decoder": trained.decoder}
+            Fit(basis, certificate, trained.trace, plan),
+            {"encoder": trained.encoder, "decoder": trained.decoder},
         )
         self._say_if_early(self.fit_)
         return self
 
     def transform(self, X: Any) -> np.ndarray:
-        """Codes in canonical form: decorrelated, ordered by variance; on the GPU where X lies there."""
+        """Codes in canonical form: decorrelated, ordered by variance; on the GPU where X lies
+        there."""
         return same_kind(X, self._of_rows(X, encoder_of(X)))
 
     def inverse_transform(self, X: Any) -> np.ndarray:
@@ -149,8 +176,13 @@ class LinearAutoencoder(BasisAttributes, ClassNamePrefixFeaturesOutMixin, Transf
         return 0.5 * float(np.mean(self._of_rows(X, squared_errors)))
 
     def score(self, X: Any, y: Any = None) -> float:
-        """The share of the variance of X that the reconstruction explains, over its observed entries."""
-        return explained_share(self._new_rows(X), lambda part: self.inverse_transform(self.transform(part)), centred=True)
+        """The share of the variance of X that the reconstruction explains, over its observed
+        entries."""
+        return explained_share(
+            self._new_rows(X),
+            lambda part: self.inverse_transform(self.transform(part)),
+            centred=True,
+        )
 
     def certify(self, X: Any) -> Certificate:
         """Measure the certificate of the subspace again from this model and data alone."""
@@ -159,7 +191,9 @@ class LinearAutoencoder(BasisAttributes, ClassNamePrefixFeaturesOutMixin, Transf
             if x.kind == "observed":
                 return gaps.certificate_of(x, b, engine=engine)
             tol = 1e-6 if self.batch_size is None else 1e-3
-            return certify(Covariance.by_products(engine, x, True), b, tol, generator(self.random_state))
+            return certify(
+                Covariance.by_products(engine, x, True), b, tol, generator(self.random_state)
+            )
 
         return self._of_rows(squarable(self._new_rows(X)), judged)
 
@@ -184,25 +218,48 @@ class LinearAutoencoder(BasisAttributes, ClassNamePrefixFeaturesOutMixin, Transf
         self._weights = (arrays["encoder"], arrays["decoder"])
 
     def _data(
-        self, x: Any, matrix: Matrix, engine: Engine, rng: np.random.Generator, watch: Watcher, memory: Memory
+        self,
+        x: Any,
+        matrix: Matrix,
+        engine: Engine,
+        rng: np.random.Generator,
+        watch: Watcher,
+        memory: Memory,
     ) -> tuple[Covariance, np.ndarray | None]:
         """The covariance to descend on, and the rows themselves where batches of them are."""
         if x.kind == "observed":
             if kept := memory.last():  # a killed run had found it
                 mean, total, weight, count, square, rng.bit_generator.state = kept
-                return Covariance(mean, total, weight, count, matrix.dtype, True, engine, matrix=square), None
-            return _expected_covariance(matrix, int(self.n_components), engine, rng, watch, memory.inner(None)), None
+                return Covariance(
+                    mean, total, weight, count, matrix.dtype, True, engine, matrix=square
+                ), None
+            return _expected_covariance(
+                matrix, int(self.n_components), engine, rng, watch, memory.inner(None)
+            ), None
         rows = None if self.batch_size is None else engine.entries(x).astype(np.float64)
         if x.shape[1] <= STATISTIC_COLUMNS:
             return Covariance.by_statistic(engine, x, True, rng, watch), rows
         return Covariance.by_products(engine, x, True, None, watch), rows
 
     def _train(
-        self, c: Covariance, rows: np.ndarray | None, rng: np.random.Generator, watch: Watcher, memory: Memory
+        self,
+        c: Covariance,
+        rows: np.ndarray | None,
+        rng: np.random.Generator,
+        watch: Watcher,
+        memory: Memory,
     ) -> Trained:
         k = int(self.n_components)
         top = block_krylov(
-            c.product, c.n, 1, dtype=np.dtype(np.float64), rng=rng, engine=c.engine, block=2, tol=1e-3, max_steps=60
+            c.product,
+            c.n,
+            1,
+            dtype=np.dtype(np.float64),
+            rng=rng,
+            engine=c.engine,
+            block=2,
+            tol=1e-3,
+            max_steps=60,
         ).values
         largest = float(top[0]) if c.total > 0 else 0.0
         if rows is None or c.total == 0 or k == 0:
@@ -235,7 +292,14 @@ def _expected_covariance(
     values, noise = b.scatter / b.weight, b.noise * b.degrees / b.weight
     c = (u.T * (values - noise)) @ u + noise * np.eye(b.n)
     return Covariance(
-        b.mean.astype(np.float64), float(np.trace(c)), b.weight, b.rows, b.mean.dtype, True, engine, matrix=c
+        b.mean.astype(np.float64),
+        float(np.trace(c)),
+        b.weight,
+        b.rows,
+        b.mean.dtype,
+        True,
+        engine,
+        matrix=c,
     )
 
 
@@ -249,18 +313,26 @@ def _train_minibatch(
     watch: Watcher,
     memory: Memory,
 ) -> Trained:
-    """One pass over shuffled rows an epoch, full steps for the first half, then falling to nothing; the risk of each epoch is measured on all rows."""
+    """One pass over shuffled rows an epoch, full steps for the first half, then falling to nothing;
+    the risk of each epoch is measured on all rows."""
     rule = rule_named(model.optimizer)
     size = int(model.batch_size or len(rows))
     lr = model.learning_rate
     if lr == "auto":
-        lr = rule.default_lr if model.optimizer in ("adagrad", "adam") else rule.default_lr / (6 if model.tied else 3)
+        lr = (
+            rule.default_lr
+            if model.optimizer in ("adagrad", "adam")
+            else rule.default_lr / (6 if model.tied else 3)
+        )
         lr *= {"heavy_ball": 0.1, "nesterov": 0.05, "adam": 0.5}.get(model.optimizer, 1.0)
     centered = (rows - c.mean) / np.sqrt(largest)
     v = np.linalg.qr(rng.standard_normal((c.n, k)))[0]
     params = [v] if model.tied else [v, v.T.copy()]
     full = risk_objective(
-        lambda a: np.asarray(c.product(a), np.float64) / largest, c.total / largest, model.tied, model.ridge
+        lambda a: np.asarray(c.product(a), np.float64) / largest,
+        c.total / largest,
+        model.tied,
+        model.ridge,
     )
     state = rule.init(params)
     best, best_value, gradient = params, np.inf, np.inf
@@ -268,7 +340,10 @@ def _train_minibatch(
     epochs = min(model.max_iter, 200)
     if (kept := memory.last()) is not None:
         params, state, best = kept["params"], kept["state"], kept["best"]
-        (best_value, gradient, lr), trace = kept["numbers"], resumed_trace(trace.quantity, kept["trace"])
+        (best_value, gradient, lr), trace = (
+            kept["numbers"],
+            resumed_trace(trace.quantity, kept["trace"]),
+        )
     try:
         for epoch in range(len(trace), epochs):
             numbers = {"numbers": [best_value, gradient, lr], "trace": kept_trace(trace)}
@@ -303,20 +378,35 @@ def _batch_objective(part: np.ndarray, model: LinearAutoencoder) -> Objective:
 
 
 def _certify(
-    c: Covariance, basis: Any, trained: Trained, batch: int | None, ridge: float, gappy: bool, rng: np.random.Generator
+    c: Covariance,
+    basis: Any,
+    trained: Trained,
+    batch: int | None,
+    ridge: float,
+    gappy: bool,
+    rng: np.random.Generator,
 ) -> Certificate:
-    """PCA's certificate for the subspace, with the gradient norm; minibatches are held to a looser one, since their steps are noisy."""
+    """PCA's certificate for the subspace, with the gradient norm; minibatches are held to a looser
+    one, since their steps are noisy."""
     tol = 1e-6 if batch is None else 1e-3
     certificate = certify(c, basis, tol, rng)
     limit = GRADIENT_LIMIT if batch is None else 5e-2
-    check = Check("gradient", float(trained.gradient), limit, "norm of the risk's gradient / largest eigenvalue")
+    check = Check(
+        "gradient",
+        float(trained.gradient),
+        limit,
+        "norm of the risk's gradient / largest eigenvalue",
+    )
     notes, kind = certificate.notes, certificate.kind
     if gappy:
         notes = (
             *notes,
-            "about the covariance that explains the observed entries best, which is itself a stationary point",
+            "about the covariance that explains the observed entries best, which is "
+            "itself a stationary point",
         )
         kind = "stationary"
     if ridge:
         notes = (*notes, "ridge shrinks V W, not its subspace; the checks are about the subspace")
-    return Certificate(certificate.problem, kind, (*certificate.checks, check), certificate.facts, notes)
+    return Certificate(
+        certificate.problem, kind, (*certificate.checks, check), certificate.facts, notes
+    )

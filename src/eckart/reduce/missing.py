@@ -1,12 +1,15 @@
-"""PCA of data with gaps: probabilistic PCA, x = W z + mu + noise, fitted by maximum likelihood on the observed entries.
+"""PCA of data with gaps: probabilistic PCA, x = W z + mu + noise, fitted by maximum likelihood on
+the observed entries.
 
-EM with parameter expansion (Tipping and Bishop 1999; Liu, Rubin and Wu 1998). E: each row's code given its observed entries, z ~ N(M^-1 W_O^T (x_O - mu_O),
-s2 M^-1). M: row j of [W, mu] solves the normal equations of the rows that observe column j; s2 is the mean squared misfit; then W
-takes over the second moment of the codes, which speeds EM up and keeps the likelihood monotone. With nothing missing this
-is PCA. The answer is reported in canonical form: W = U sqrt(L - s2 I), rows of U^T are the components, L their variances.
+EM with parameter expansion (Tipping and Bishop 1999; Liu, Rubin and Wu 1998). E: each row's code
+given its observed entries, z ~ N(M^-1 W_O^T (x_O - mu_O), s2 M^-1). M: row j of [W, mu] solves the
+normal equations of the rows that observe column j; s2 is the mean squared misfit; then W takes over
+the second moment of the codes, which speeds EM up and keeps the likelihood monotone. With nothing
+missing this is PCA. The answer is reported in canonical form: W = U sqrt(L - s2 I), rows of U^T are
+the components, L their variances.
 
-What the certificate proves: the likelihood never fell, and one more EM step moves nothing (a stationary point; another start could
-find a better one).
+What the certificate proves: the likelihood never fell, and one more EM step moves nothing (a
+stationary point; another start could find a better one).
 """
 
 from __future__ import annotations
@@ -27,7 +30,8 @@ from eckart.reduce.krylov import block_krylov
 from eckart.trace import StopReason, Trace, Watcher, silent
 
 NOISE_FLOOR = 1e-9
-"""Least noise, in units of the entries' variance: below it the likelihood of an exact fit grows without end."""
+"""Least noise, in units of the entries' variance: below it the likelihood of an exact fit grows
+without end."""
 
 
 @dataclass
@@ -82,14 +86,22 @@ def fit_gaussian(
                 trace.reason = StopReason.CONVERGED
                 break
             a, misfit = engine.gap_solve(stats)  # the M step: one small linear system a column
-            g = _expand(Gaussian(a[:, :-1], a[:, -1], max(float(misfit.sum()) / seen, floor)), stats)
+            g = _expand(
+                Gaussian(a[:, :-1], a[:, -1], max(float(misfit.sum()) / seen, floor)), stats
+            )
     except KeyboardInterrupt:
         trace.reason = StopReason.INTERRUPTED
     return g, trace
 
 
 def _start(
-    x: Any, k: int, weight: float, mu: np.ndarray, variance: float, engine: Engine, rng: np.random.Generator
+    x: Any,
+    k: int,
+    weight: float,
+    mu: np.ndarray,
+    variance: float,
+    engine: Engine,
+    rng: np.random.Generator,
 ) -> Gaussian:
     """Column means, and the leading eigenvectors of the centered data with gaps filled by zero."""
     rows, n = x.shape
@@ -126,7 +138,8 @@ def _expand(g: Gaussian, stats: GapStatistics) -> Gaussian:
 
 
 def to_basis(g: Gaussian, k: int, weight: float, x: Any) -> Basis:
-    """Canonical form: orthonormal components by falling variance; k beyond the columns of W is filled with directions of variance s2."""
+    """Canonical form: orthonormal components by falling variance; k beyond the columns of W is
+    filled with directions of variance s2."""
     n = len(g.mu)
     u, s, _ = svd(g.w, full_matrices=k > g.w.shape[1])
     values = np.full(k, g.s2)
@@ -151,8 +164,13 @@ def to_basis(g: Gaussian, k: int, weight: float, x: Any) -> Basis:
 
 
 def gaussian_of(basis: Basis, noise_floor: float = NOISE_FLOOR) -> Gaussian:
-    """The Gaussian that a basis stands for, with divisor ``degrees``; its noise is never quite zero."""
-    s2 = max(float(basis.noise), noise_floor * basis.total / basis.degrees / basis.n, np.finfo(float).tiny * 1e20)
+    """The Gaussian that a basis stands for, with divisor ``degrees``; its noise is never quite
+    zero."""
+    s2 = max(
+        float(basis.noise),
+        noise_floor * basis.total / basis.degrees / basis.n,
+        np.finfo(float).tiny * 1e20,
+    )
     gain = np.sqrt(np.maximum(basis.variances - s2, 0.0))
     return Gaussian(basis.components.T.astype(np.float64) * gain, basis.mean.astype(np.float64), s2)
 
@@ -164,9 +182,15 @@ def certificate_of(
     factor = basis.degrees / basis.weight
     g = gaussian_of(
         replace(
-            basis, scatter=basis.scatter * factor, total=basis.total * factor, noise=basis.noise * factor, columns=None
+            basis,
+            scatter=basis.scatter * factor,
+            total=basis.total * factor,
+            noise=basis.noise * factor,
+            columns=None,
         )
     )
     variance = float(engine.seen_columns(x).square.sum()) / max(x.nnz, 1)
     floored = g.s2 <= 10 * NOISE_FLOOR * (variance or 1.0)
-    return certify_gaps(x, basis, (g.w, g.mu, g.s2), floored, engine=engine, trace=trace, notes=notes)
+    return certify_gaps(
+        x, basis, (g.w, g.mu, g.s2), floored, engine=engine, trace=trace, notes=notes
+    )

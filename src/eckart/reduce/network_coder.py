@@ -1,9 +1,11 @@
-"""Autoencoders: encoder F and decoder G trained together on the risk 1/2 E ||x - G(F(x))||^2 (or on a Bernoulli likelihood), gaps masked out.
+"""Autoencoders: encoder F and decoder G trained together on the risk 1/2 E ||x - G(F(x))||^2 (or on
+a Bernoulli likelihood), gaps masked out.
 
     minimise  1/N sum_i sum_{j observed} 1/2 (x_ij - G(F(x_i))_j)^2   + weight_decay/2 ||W||^2
 
-F sees gaps as the mean of their column; G fills them. Rows held out of the training say when to stop and which weights to keep. The certificate is
-stationary: gradient norm, held-out error, and beside it the error of PCA at equal k on the same rows. Subclasses say which layers.
+F sees gaps as the mean of their column; G fills them. Rows held out of the training say when to
+stop and which weights to keep. The certificate is stationary: gradient norm, held-out error, and
+beside it the error of PCA at equal k on the same rows. Subclasses say which layers.
 """
 
 from __future__ import annotations
@@ -29,7 +31,16 @@ from eckart.loading import lazy
 from eckart.matrix import Counts, Dense, Matrix, row_parts, squarable
 from eckart.nn.lazy import need_torch
 from eckart.nn.options import held_out_share, recipe_of
-from eckart.nn.shell import NetworkShell, as_array, drawn_seed, fingerprint, live, rows_at, split_rows, warn_of
+from eckart.nn.shell import (
+    NetworkShell,
+    as_array,
+    drawn_seed,
+    fingerprint,
+    live,
+    rows_at,
+    split_rows,
+    warn_of,
+)
 from eckart.parameters import check, either, is_int, number, param, whole
 from eckart.reduce.compare import linear_risk, principal_subspace
 from eckart.reduce.network_rebuild import fill_gaps, link, logit, risk_of, shares_only
@@ -43,13 +54,15 @@ places = lazy("eckart.nn.place")
 trainer = lazy("eckart.nn.train")
 
 ROUNDS = 10
-"""How often a row with gaps is filled and encoded again, by a network that has met no gaps in training."""
+"""How often a row with gaps is filled and encoded again, by a network that has met no gaps in
+training."""
 FINITE = either(number(0), wanted="a finite number >= 0")
 
 
 @dataclass(eq=False, repr=False)
 class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShell):
-    """fit, partial_fit and the verbs of every autoencoder; a subclass gives the layers: ``_architecture``."""
+    """fit, partial_fit and the verbs of every autoencoder; a subclass gives the layers:
+    ``_architecture``."""
 
     n_components: int = param(2, whole(1))
     _: KW_ONLY
@@ -60,14 +73,19 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
     init: Literal["random", "pca"] = param("random")
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Train on the rows of X; NaN and absent entries of ``Observed`` data are unknown and play no part in the loss."""
+        """Train on the rows of X; NaN and absent entries of ``Observed`` data are unknown and play
+        no part in the loss."""
         self._check()
         matrix, gpu = self._door(X)
-        require_room("n_components", self.n_components, float(matrix.shape[1]) * self.n_components, 4)
+        require_room(
+            "n_components", self.n_components, float(matrix.shape[1]) * self.n_components, 4
+        )
         place = self._place(matrix, gpu)
         with resuming(self, matrix) as (memory, rng):
             seed = drawn_seed(rng)
-            split = split_rows(int(matrix.shape[0] or 0), held_out_share(self, int(matrix.shape[0] or 0)), seed)
+            split = split_rows(
+                int(matrix.shape[0] or 0), held_out_share(self, int(matrix.shape[0] or 0)), seed
+            )
             net, scale, architecture = self._new_network(matrix, rows_at(matrix, split[0]), seed)
             loss, rows = self._loss(scale, place), batches.Rows(matrix, scale, place)
             judge = self._loss(scale, place, hide=True) if rows.gaps else None
@@ -83,7 +101,8 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
         return self
 
     def partial_fit(self, X: Any, y: Any = None) -> Any:
-        """One pass over more rows, from the present weights (also those of ``fit`` or of a file); the first call of all sets mean, scale and layers."""
+        """One pass over more rows, from the present weights (also those of ``fit`` or of a file);
+        the first call of all sets mean, scale and layers."""
         self._check()
         stream, matrix, gpu = self._streaming(X)
         place = self._place(matrix, gpu)
@@ -98,10 +117,19 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
         with places.threads(self.n_threads):
             run = trainer.train(stream["net"], loss, rows, None, recipe, place, **at)
         warn_of(run.trace)
-        stream |= {"rows": stream["rows"] + len(rows), "calls": stream["calls"] + 1, "optimizer": run.optimizer}
+        stream |= {
+            "rows": stream["rows"] + len(rows),
+            "calls": stream["calls"] + 1,
+            "optimizer": run.optimizer,
+        }
         stream |= {"of": of, "gaps": stream["gaps"] or rows.gaps}
         network = self._network(
-            stream["net"], stream["scale"], stream["architecture"], matrix, stream["gaps"], stream["rows"]
+            stream["net"],
+            stream["scale"],
+            stream["architecture"],
+            matrix,
+            stream["gaps"],
+            stream["rows"],
         )
         plan = self._choices(recipe, run, place, split, stream["seed"], network, matrix)
         plan |= {"reason": "partial_fit", "rows": stream["rows"]}
@@ -118,27 +146,51 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
             matrix, gpu = self._door(X)
             seed = drawn_seed(generator(self.random_state))
             made = zip(("net", "scale", "architecture"), self._new_network(matrix, matrix, seed))
-            fresh = {"seed": seed, "rows": 0, "calls": 0, "optimizer": None, "of": None, "gaps": False}
+            fresh = {
+                "seed": seed,
+                "rows": 0,
+                "calls": 0,
+                "optimizer": None,
+                "of": None,
+                "gaps": False,
+            }
             return {**dict(made), **fresh}, matrix, gpu
         matrix, gpu = self._new(X)
         if self.n_components != self.fit_.factors.k:
-            raise wrong("n_components", self.n_components, f"{self.fit_.factors.k}, that of the weights; fit anew")
+            raise wrong(
+                "n_components",
+                self.n_components,
+                f"{self.fit_.factors.k}, that of the weights; fit anew",
+            )
         if self.loss == "bernoulli":
             shares_only(matrix)
         if "_stream" in vars(self):
             return dict(self._stream), matrix, gpu
         f, seed = self.fit_.factors, int(self.fit_.plan["seed"])
         scale = batches.Scale(f.mean, f.spread, float(f.extras["per_row"][0]))
-        kept = {"net": modules.with_weights(f.architecture, f.weights), "scale": scale, "architecture": f.architecture}
+        kept = {
+            "net": modules.with_weights(f.architecture, f.weights),
+            "scale": scale,
+            "architecture": f.architecture,
+        }
         gaps = f.architecture["rounds"] == 0
-        more = {"seed": seed, "rows": f.rows, "calls": 1, "optimizer": None, "of": None, "gaps": gaps}
+        more = {
+            "seed": seed,
+            "rows": f.rows,
+            "calls": 1,
+            "optimizer": None,
+            "of": None,
+            "gaps": gaps,
+        }
         return {**kept, **more}, matrix, gpu
 
     def transform(self, X: Any) -> np.ndarray:
         """Codes F(x), k numbers a row; of a Gaussian code, its mean."""
         matrix, gpu = self._new(X)
         f = self.fit_.factors
-        return self._through(f, matrix, gpu, lambda net, batch: net.encode(fill_gaps(f, net, batch))[0])
+        return self._through(
+            f, matrix, gpu, lambda net, batch: net.encode(fill_gaps(f, net, batch))[0]
+        )
 
     def inverse_transform(self, X: Any) -> np.ndarray:
         """Rows G(z) from codes z."""
@@ -165,7 +217,8 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
         return np.concatenate([block for _, block in self.complete(matrix)])
 
     def complete(self, X: Any, *, keep: bool = True) -> Iterator[tuple[Any, np.ndarray]]:
-        """Blocks ``(row ids, values)`` of X with its unknown entries filled in; ``keep=False`` gives the model's value everywhere."""
+        """Blocks ``(row ids, values)`` of X with its unknown entries filled in; ``keep=False``
+        gives the model's value everywhere."""
         matrix, at = self._new(X)[0], 0
         for part in row_parts(matrix, 4096):
             out, count = self.reconstruct(part), int(part.shape[0] or 0)
@@ -185,7 +238,8 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
         return risk_of(matrix, self.reconstruct)
 
     def score(self, X: Any, y: Any = None) -> float:
-        """The share of the variance of X that the reconstruction explains, over its observed entries."""
+        """The share of the variance of X that the reconstruction explains, over its observed
+        entries."""
         return explained_share(self._new(X)[0], self.reconstruct, centred=True)
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
@@ -193,7 +247,8 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
         f = self._fitted("sample").factors
         if not f.architecture["variational"]:
             raise InputError(
-                "variational=0 came, wanted a weight > 0: the codes of this model have no known distribution to draw from"
+                "variational=0 came, wanted a weight > 0: the codes of this model have "
+                "no known distribution to draw from"
             )
         if not is_int(n_samples) or n_samples < 1:
             raise wrong("n_samples", n_samples, "an int >= 1")
@@ -201,7 +256,8 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
         return self.inverse_transform(rng.standard_normal((int(n_samples), f.k)))
 
     def certify(self, X: Any) -> Certificate:
-        """Measure the certificate again from this model and data. The training data are split as in the fit; other rows were all unseen."""
+        """Measure the certificate again from this model and data. The training data are split as in
+        the fit; other rows were all unseen."""
         matrix, gpu = self._new(X)
         squarable(matrix)
         f, plan, count = self.fit_.factors, self.fit_.plan, int(matrix.shape[0] or 0)
@@ -223,8 +279,16 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
     def _fits(self, f: Network, out: int) -> None:
         a = f.architecture
         rounds: Any = a.get("rounds")
-        if a["kind"] != "coder" or a["code"] != f.k or out != f.n or a.get("link") not in ("squared", "bernoulli"):
-            raise FileError(f"layers from {f.n} to {out} numbers through {a.get('code')!r} came, wanted {f.k} between")
+        if (
+            a["kind"] != "coder"
+            or a["code"] != f.k
+            or out != f.n
+            or a.get("link") not in ("squared", "bernoulli")
+        ):
+            raise FileError(
+                f"layers from {f.n} to {out} numbers through {a.get('code')!r} came, "
+                f"wanted {f.k} between"
+            )
         if not is_int(rounds) or not 0 <= rounds <= ROUNDS:
             raise FileError(f"rounds={rounds!r} came, wanted an int from 0 to {ROUNDS}")
         numbers("per_row", f.extras["per_row"], (1,), 0.0)
@@ -232,9 +296,13 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
     def _check(self) -> None:
         check(self)
         if self.corruption == "mask" and self.noise >= 1:
-            raise wrong("noise", self.noise, "a share below 1 of entries to hide, with corruption='mask'")
+            raise wrong(
+                "noise", self.noise, "a share below 1 of entries to hide, with corruption='mask'"
+            )
 
-    def _new_network(self, matrix: Matrix, training: Matrix, seed: int) -> tuple[Any, Any, dict[str, Any]]:
+    def _new_network(
+        self, matrix: Matrix, training: Matrix, seed: int
+    ) -> tuple[Any, Any, dict[str, Any]]:
         """A network with its first weights, and the scale of the training rows."""
         count, n = int(training.shape[0] or 0), matrix.shape[1]
         if self.loss == "bernoulli":
@@ -242,7 +310,9 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
         scale, architecture = batches.scale_of(training), self._architecture(n, count)
         net = modules.build(architecture, seed)
         if self.init == "pca":
-            modules.start_at_subspace(net, principal_subspace(training, int(self.n_components), seed))
+            modules.start_at_subspace(
+                net, principal_subspace(training, int(self.n_components), seed)
+            )
         return net, scale, architecture
 
     def _loss(self, scale: Any, place: Any, hide: bool = False) -> Any:
@@ -253,21 +323,42 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
             where = {"device": place.device, "dtype": place.dtype}
             back = (torch.as_tensor(scale.mean, **where), torch.as_tensor(scale.spread, **where))
             offset = torch.as_tensor(logit(scale.mean), **where)
-        more: dict[str, Any] = {"variational": float(self.variational), "noise": float(self.noise), "hide": hide}
-        return losses.coding_loss(self.loss, scale.per_row, corruption=self.corruption, back=back, offset=offset, **more)
+        more: dict[str, Any] = {
+            "variational": float(self.variational),
+            "noise": float(self.noise),
+            "hide": hide,
+        }
+        return losses.coding_loss(
+            self.loss, scale.per_row, corruption=self.corruption, back=back, offset=offset, **more
+        )
 
     def _network(
-        self, net: Any, scale: Any, architecture: dict[str, Any], matrix: Matrix, gaps: bool, rows: int = 0
+        self,
+        net: Any,
+        scale: Any,
+        architecture: dict[str, Any],
+        matrix: Matrix,
+        gaps: bool,
+        rows: int = 0,
     ) -> Network:
         met = gaps or (self.corruption == "mask" and self.noise > 0)
         architecture = architecture | {"link": self.loss, "rounds": 0 if met else ROUNDS}
         count, extras = rows or int(matrix.shape[0] or 0), {"per_row": np.array([scale.per_row])}
         more = (matrix.columns, count, None, extras)
-        return Network(modules.arrays_of(net), architecture, scale.mean, scale.spread, int(self.n_components), *more)
+        return Network(
+            modules.arrays_of(net),
+            architecture,
+            scale.mean,
+            scale.spread,
+            int(self.n_components),
+            *more,
+        )
 
     def _rebuilt(self, f: Network, matrix: Matrix, gpu: bool = False) -> np.ndarray:
         """G(F(x)) by the network of these factors."""
-        out = self._through(f, matrix, gpu, lambda net, batch: net.decode(net.encode(fill_gaps(f, net, batch))[0]))
+        out = self._through(
+            f, matrix, gpu, lambda net, batch: net.decode(net.encode(fill_gaps(f, net, batch))[0])
+        )
         return link(f, out).astype(matrix.dtype, copy=False)
 
     def _evidence(
@@ -282,28 +373,46 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
         batch_size: int,
         trained_on: bool = True,
     ) -> Certificate:
-        """The certificate, measured at the weights of the factors; PCA stands beside it where its training rows are at hand (``trained_on``) and
-        the fit was not interrupted."""
+        """The certificate, measured at the weights of the factors; PCA stands beside it where its
+        training rows are at hand (``trained_on``) and the fit was not interrupted."""
         trained_on = trained_on and stopped != StopReason.INTERRUPTED.value
         split = trainer.judged_rows(split, stopped)
         with places.threads(self.n_threads):
-            net = modules.with_weights(network.architecture, network.weights).to(place.device, place.dtype)
+            net = modules.with_weights(network.architecture, network.weights).to(
+                place.device, place.dtype
+            )
             seen = batches.Part(rows, split[0])
-            measured: tuple[float, float, float, float | None] = trainer.slope(net, loss, seen, place, float(self.weight_decay), batch_size)
+            measured: tuple[float, float, float, float | None] = trainer.slope(
+                net, loss, seen, place, float(self.weight_decay), batch_size
+            )
         judged, name = (split[1], "held-out risk") if len(split[1]) else (split[0], "risk")
         part = rows_at(matrix, judged)
         risk = risk_of(part, lambda x: self._rebuilt(network, x))
-        by_mean = risk_of(part, lambda x: np.broadcast_to(network.mean, (x.shape[0] or 0, network.n)))
+        by_mean = risk_of(
+            part, lambda x: np.broadcast_to(network.mean, (x.shape[0] or 0, network.n))
+        )
         linear = linear_risk(rows_at(matrix, split[0]), part, network.k) if trained_on else None
-        facts: dict[str, Any] = {name: risk, f"{name} by the mean": by_mean, "rows judged": len(judged)}
+        facts: dict[str, Any] = {
+            name: risk,
+            f"{name} by the mean": by_mean,
+            "rows judged": len(judged),
+        }
         if linear is not None:
             facts[f"{name} by PCA at equal k"] = linear
             if linear > 0 or risk == 0:
                 facts["risk / PCA"] = risk / linear if linear else 1.0
-        notes = ("objective and gradient without noise and sampling",) if self.noise or self.variational else ()
-        problem = f"{self.loss} reconstruction through {network.k} numbers, {network.size:,} weights"
+        notes = (
+            ("objective and gradient without noise and sampling",)
+            if self.noise or self.variational
+            else ()
+        )
+        problem = (
+            f"{self.loss} reconstruction through {network.k} numbers, {network.size:,} weights"
+        )
         against = (risk, by_mean * (1 + 1e-6) + 1e-12, "the mean of the training rows")
-        return certify_network(problem, *measured, facts, against=against, stopped=stopped, notes=notes)
+        return certify_network(
+            problem, *measured, facts, against=against, stopped=stopped, notes=notes
+        )
 
     @fitted
     def n_components_(self) -> int:

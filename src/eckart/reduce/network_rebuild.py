@@ -1,4 +1,5 @@
-"""From rows to the network and back: gaps filled, outputs in the units of the data, the risk over observed entries."""
+"""From rows to the network and back: gaps filled, outputs in the units of the data, the risk over
+observed entries."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from eckart.reduce.encode import as_observed
 
 
 def fill_gaps(f: Network, net: Any, batch: Any) -> Any:
-    """The input, its gaps filled by the network's own reconstruction where it was trained without gaps."""
+    """The input, its gaps filled by the network's own reconstruction where it was trained without
+    gaps."""
     x = batch.x
     if batch.seen is None or f.architecture["link"] != "squared" or bool(batch.seen.all()):
         return x
@@ -25,7 +27,9 @@ def fill_gaps(f: Network, net: Any, batch: Any) -> Any:
 def link(f: Network, out: np.ndarray) -> np.ndarray:
     """From the network's output to a row."""
     if f.architecture["link"] == "bernoulli":
-        return np.where(f.spread > 0, 1 / (1 + np.exp(-np.clip(out + logit(f.mean), -60, 60))), f.mean)
+        return np.where(
+            f.spread > 0, 1 / (1 + np.exp(-np.clip(out + logit(f.mean), -60, 60))), f.mean
+        )
     return f.mean + f.spread * out
 
 
@@ -59,5 +63,6 @@ def shares_only(matrix: Matrix) -> None:
     if values.size and not (np.nanmin(values) >= 0 and np.nanmax(values) <= 1):
         low, high = float(np.nanmin(values)), float(np.nanmax(values))
         raise InputError(
-            f"X lies between {low:g} and {high:g}, wanted numbers from 0 to 1 for loss='bernoulli'; scale X, or use loss='squared'"
+            f"X lies between {low:g} and {high:g}, wanted numbers from 0 to 1 for "
+            "loss='bernoulli'; scale X, or use loss='squared'"
         )

@@ -1,4 +1,5 @@
-"""Which solver, and why: flops and bytes estimated from shape, sparsity and k. The choice and its reason go to ``fit_.plan``."""
+"""Which solver, and why: flops and bytes estimated from shape, sparsity and k. The choice and its
+reason go to ``fit_.plan``."""
 
 from __future__ import annotations
 
@@ -16,9 +17,11 @@ ALIASES = {"full": "svd", "covariance_eigh": "eigh", "arpack": "lanczos"}
 SMALL = 500
 """Rows and columns up to which a full SVD takes a tenth of a second at the most."""
 GRADIENT_SECONDS = 0.03
-"""Of Python itself in some two thousand steps of descent, whatever the size of the data, at the speed that ``FLOPS`` stands for."""
+"""Of Python itself in some two thousand steps of descent, whatever the size of the data, at the
+speed that ``FLOPS`` stands for."""
 POWER_STEPS = 300
-"""Of the power method for a component: from a few where it stands out to thousands in noise (on tables of measurements 60 to 1,700)."""
+"""Of the power method for a component: from a few where it stands out to thousands in noise (on
+tables of measurements 60 to 1,700)."""
 STATISTIC_COLUMNS = 2048
 """Widest data whose covariance is formed for a stream; wider streams are sketched."""
 FLOPS = 1.0e11
@@ -33,7 +36,8 @@ EXACT_SECONDS = 0.2
 
 @dataclass(frozen=True)
 class Plan:
-    """A solver with its reason and the estimated cost in passes, seconds and bytes beyond the data."""
+    """A solver with its reason and the estimated cost in passes, seconds and bytes beyond the
+    data."""
 
     solver: str
     reason: str
@@ -43,7 +47,8 @@ class Plan:
 
 
 def validate_components(k: Any, rows: int | None, n: int) -> None:
-    """n_components is an int from 0 to min(rows, columns), a share in (0, 1), "auto", "mle" or None."""
+    """n_components is an int from 0 to min(rows, columns), a share in (0, 1), "auto", "mle" or
+    None."""
     if k is None or (isinstance(k, str) and k in ("auto", "mle")):
         return
     if isinstance(k, bool) or not isinstance(k, (int, float, np.integer, np.floating)):
@@ -54,7 +59,8 @@ def validate_components(k: Any, rows: int | None, n: int) -> None:
             raise wrong(
                 "n_components",
                 int(k),
-                f"0 to {most} for data of {rows if rows is not None else 'unknown'} rows and {n} columns",
+                f"0 to {most} for data of {rows if rows is not None else 'unknown'} "
+                f"rows and {n} columns",
                 "lower it" if k > most else "",
             )
     elif not 0 < k < 1:
@@ -76,21 +82,31 @@ def choose(x: Matrix, k: Any, solver: str) -> Plan:
 
 
 def em_plan(x: Any, k: Any, solver: str = "auto") -> Plan:
-    """The one plan for data with gaps, placed or not; a solver that was asked for by name cannot be followed, which the reason says."""
+    """The one plan for data with gaps, placed or not; a solver that was asked for by name cannot be
+    followed, which the reason says."""
     aside = "" if solver == "auto" else f"; {solver} was asked for, which takes complete rows"
     width = _width(k, x)
     seconds, memory = 100 * x.nnz * width**2 / FLOPS * 20, x.shape[1] * 8.0 * (width + 1) ** 2
-    return Plan("em", f"entries are missing: maximum likelihood on the observed ones{aside}", 100, seconds, memory)
+    return Plan(
+        "em",
+        f"entries are missing: maximum likelihood on the observed ones{aside}",
+        100,
+        seconds,
+        memory,
+    )
 
 
 def _width(k: Any, x: Any) -> int:
     n = x.shape[1]
     rows = x.shape[0] or n
-    return int(k) if isinstance(k, (int, np.integer)) and not isinstance(k, bool) else min(rows, n, 64)
+    return (
+        int(k) if isinstance(k, (int, np.integer)) and not isinstance(k, bool) else min(rows, n, 64)
+    )
 
 
 def costs(x: Matrix, k: Any) -> dict[str, tuple[int, float, float]]:
-    """(passes, seconds, bytes) of each solver; rows of a stream of unknown length count as a million."""
+    """(passes, seconds, bytes) of each solver; rows of a stream of unknown length count as a
+    million."""
     if isinstance(x, Observed):
         plan = em_plan(x, k)
         return {"em": (plan.passes, plan.seconds, plan.memory)}
@@ -103,7 +119,9 @@ def costs(x: Matrix, k: Any) -> dict[str, tuple[int, float, float]]:
     side = min(rows, n)
     products = 4.0 * stored * (6 * max(width, 8)) / FLOPS * (3 if isinstance(x, Counts) else 1)
     block = 4.0 * max(BLOCK, 128 * n * size)
-    most = 24.0 * side**2 + 8.0 * rows * n * size if short else 72.0 * side**2 + block  # few rows: no array has more entries than they
+    most = (
+        24.0 * side**2 + 8.0 * rows * n * size if short else 72.0 * side**2 + block
+    )  # few rows: no array has more entries than they
     gram = (1, read + rows * n * side / FLOPS * 0.7 + 4 * side**3 / FLOPS, most)
     krylov = (8, 8 * read + products, n * size * (9.0 * width) + block)
     return {
@@ -118,42 +136,56 @@ def costs(x: Matrix, k: Any) -> dict[str, tuple[int, float, float]]:
     }
 
 
-def _automatic(x: Dense | Counts, k: Any, costs: dict[str, tuple[int, float, float]]) -> tuple[str, str]:
+def _automatic(
+    x: Dense | Counts, k: Any, costs: dict[str, tuple[int, float, float]]
+) -> tuple[str, str]:
     rows, n = x.shape
     stream = isinstance(x, Dense) and not x.in_memory and not getattr(x.values, "at_hand", False)
     shape = f"{'unknown' if rows is None else rows} x {n}"
     if stream:
         if n <= STATISTIC_COLUMNS:
-            return "eigh", f"{shape} as row blocks: one pass, the {n} x {n} covariance is a sufficient statistic"
+            return "eigh", (
+                f"{shape} as row blocks: one pass, the {n} x {n} covariance is a "
+                "sufficient statistic"
+            )
         return "randomized", f"{shape} as row blocks, too wide for its covariance"
     assert rows is not None
     many = not isinstance(k, (int, np.integer)) or 2 * int(k) > min(rows, n)
     if isinstance(x, Dense) and x.in_memory and max(rows, n) <= SMALL:
         return "svd", f"{shape} is small: full decomposition, no tolerance needed"
     if isinstance(k, (int, np.integer)) and k == 0:
-        return "eigh" if n <= STATISTIC_COLUMNS else "randomized", "no component asked for: mean and variance only"
+        return (
+            "eigh" if n <= STATISTIC_COLUMNS else "randomized",
+            "no component asked for: mean and variance only",
+        )
     side = min(rows, n)
     if many and side <= 4 * STATISTIC_COLUMNS:
-        return "eigh", f"{shape} with many components or k open: all eigenvalues of the {side} x {side} side"
+        return "eigh", (
+            f"{shape} with many components or k open: all eigenvalues of the {side} x {side} side"
+        )
     if side <= STATISTIC_COLUMNS and costs["eigh"][1] <= max(costs["randomized"][1], EXACT_SECONDS):
         return (
             "eigh",
             f"{shape}: one pass and a {side} x {side} eigenproblem, exact, at little cost",
         )
-    return "randomized", f"{shape}: block Krylov, about {costs['randomized'][0]} passes, no {side} x {side} matrix"
+    return "randomized", (
+        f"{shape}: block Krylov, about {costs['randomized'][0]} passes, no {side} x {side} matrix"
+    )
 
 
 def require_memory(plan: Plan, available: float) -> None:
     """Refuse before allocating what cannot fit."""
     if plan.memory > available:
         raise InputError(
-            f"solver {plan.solver!r} needs about {plan.memory / 2**30:.1f} GiB beyond the data, {available / 2**30:.1f} GiB are "
+            f"solver {plan.solver!r} needs about {plan.memory / 2**30:.1f} GiB beyond "
+            f"the data, {available / 2**30:.1f} GiB are "
             "available; choose svd_solver='randomized' or fewer components"
         )
 
 
 def measured_speed() -> float:
-    """Speed of this machine's matrix product in units of FLOPS: the fastest of six products of milliseconds, since others may have been interrupted."""
+    """Speed of this machine's matrix product in units of FLOPS: the fastest of six products of
+    milliseconds, since others may have been interrupted."""
     a, seconds = np.ones((1024, 512), np.float32), []
     for _ in range(6):  # the first of them wakes the threads
         begin = time.perf_counter()

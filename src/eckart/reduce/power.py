@@ -1,13 +1,15 @@
 """The power method: leading eigenpairs of a symmetric matrix that is known by its products only.
 
-v <- A v / ||A v|| from a random normal start; theta = v^T A v; stop when ||A v - theta v|| <= tol |theta|. Further pairs by deflation,
-A - sum_i theta_i u_i u_i^T, applied implicitly by projecting each product off the pairs found: A is never rewritten and need not exist as an
-array. The residual shrinks by |lambda_2 / lambda_1| a step.
+v <- A v / ||A v|| from a random normal start; theta = v^T A v; stop when ||A v - theta v|| <= tol
+|theta|. Further pairs by deflation, A - sum_i theta_i u_i u_i^T, applied implicitly by projecting
+each product off the pairs found: A is never rewritten and need not exist as an array. The residual
+shrinks by |lambda_2 / lambda_1| a step.
 
-Defined behaviour. Zero matrix: theta = 0 at once. Indefinite: the eigenvalue of largest magnitude; for a pair +l, -l, whose iterates never
-settle, the 2-dimensional Rayleigh-Ritz step on span{v, Av} separates them and the positive one comes first. Repeated eigenvalue: an orthonormal basis of
-its eigenspace, one vector after another. A start orthogonal to u_1: after convergence a fresh random vector is iterated a
-few steps; if it finds a larger eigenvalue, the iteration goes on from there.
+Defined behaviour. Zero matrix: theta = 0 at once. Indefinite: the eigenvalue of largest magnitude;
+for a pair +l, -l, whose iterates never settle, the 2-dimensional Rayleigh-Ritz step on span{v, Av}
+separates them and the positive one comes first. Repeated eigenvalue: an orthonormal basis of its
+eigenspace, one vector after another. A start orthogonal to u_1: after convergence a fresh random
+vector is iterated a few steps; if it finds a larger eigenvalue, the iteration goes on from there.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ from eckart.trace import StopReason, Trace, Watcher, silent
 
 @dataclass(frozen=True, eq=False)
 class EigenPairs:
-    """Eigenvalues by falling magnitude, eigenvectors as columns, residual norms, iterations and observed rate of each pair."""
+    """Eigenvalues by falling magnitude, eigenvectors as columns, residual norms, iterations and
+    observed rate of each pair."""
 
     values: np.ndarray
     vectors: np.ndarray
@@ -52,7 +55,8 @@ def power_method(
     watch: Watcher = silent,
     memory: Memory = NOTHING,
 ) -> EigenPairs:
-    """k eigenpairs of largest magnitude of a symmetric matrix, by power iteration and implicit deflation.
+    """k eigenpairs of largest magnitude of a symmetric matrix, by power iteration and implicit
+    deflation.
 
     Parameters
     ----------
@@ -79,7 +83,11 @@ def power_method(
     trace = Trace("residual / |theta|", reason=StopReason.CONVERGED)
     done, begun = True, 0
     if (kept := memory.last()) is not None:
-        begun, done, trace = kept["pair"], kept["done"], resumed_trace(trace.quantity, kept["trace"])
+        begun, done, trace = (
+            kept["pair"],
+            kept["done"],
+            resumed_trace(trace.quantity, kept["trace"]),
+        )
         values, vectors, residuals, iterations, rates = kept["found"]
     for i in range(begun, k):
         told = {"pair": i, "done": done, "trace": lambda: kept_trace(trace)}
@@ -90,7 +98,11 @@ def power_method(
             image = product(v)
             return image - found @ (found.T @ image)
 
-        first = numbers("start", start, f"{n} numbers") if start is not None and i == 0 else rng.standard_normal(n)
+        first = (
+            numbers("start", start, f"{n} numbers")
+            if start is not None and i == 0
+            else rng.standard_normal(n)
+        )
         if first.shape != (n,) or not np.isfinite(first).all() or not first.any():
             raise wrong("start", start, f"{n} finite numbers, not all of them 0")
         scale = float(np.abs(values[:i]).max(initial=0.0))
@@ -106,7 +118,8 @@ def power_method(
 
 
 def _polish(product: Callable, vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Rayleigh-Ritz in the span of all pairs: errors of one pair that leaked into the next are rotated away."""
+    """Rayleigh-Ritz in the span of all pairs: errors of one pair that leaked into the next are
+    rotated away."""
     q = np.linalg.qr(vectors)[0]
     image = np.column_stack([product(column) for column in q.T])
     small = q.T @ image
@@ -162,7 +175,8 @@ def _one_pair(
 
 
 def _unit(v: np.ndarray, found: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """v made orthogonal to what was found, of length one; a vector that vanishes is replaced by a random one."""
+    """v made orthogonal to what was found, of length one; a vector that vanishes is replaced by a
+    random one."""
     for _ in range(4):
         v = v - found @ (found.T @ v)
         v = v - found @ (found.T @ v)
@@ -176,9 +190,11 @@ def _unit(v: np.ndarray, found: np.ndarray, rng: np.random.Generator) -> np.ndar
 def _two_dimensional(
     product: Callable, v: np.ndarray, image: np.ndarray, theta: float
 ) -> tuple[float, np.ndarray, float, float] | None:
-    """The Ritz pair of largest value in span{v, Av}, which separates +l from -l, its residual, and the ratio of the other Ritz value to it.
+    """The Ritz pair of largest value in span{v, Av}, which separates +l from -l, its residual, and
+    the ratio of the other Ritz value to it.
 
-    The ratio is the rate that the steps would have come to: the residuals before a pair is found so may still be rising.
+    The ratio is the rate that the steps would have come to: the residuals before a pair is found so
+    may still be rising.
     """
     w = image - theta * v
     size = float(np.linalg.norm(w))
@@ -233,5 +249,7 @@ def _product_of(a: Any, n: int | None) -> tuple[Callable[[np.ndarray], np.ndarra
             i, j = np.argwhere(~np.isfinite(a))[0]
             raise InputError(f"a is {a[i, j]} at row {i}, column {j}, wanted finite numbers")
         if not np.allclose(a, a.T, rtol=1e-6, atol=1e-9 * np.abs(a).max(initial=0.0)):
-            raise InputError("a is not symmetric; for singular vectors use the products v -> a.T @ (a @ v)")
+            raise InputError(
+                "a is not symmetric; for singular vectors use the products v -> a.T @ (a @ v)"
+            )
     return (lambda v: np.asarray(a @ v, np.float64)), a.shape[0]

@@ -1,8 +1,9 @@
 """Orthogonal projections onto affine subspaces, and the geometry between subspaces.
 
-P = U U^T for an orthonormal basis U of the range; for any spanning set V, also a dependent one, P = V V^+ by a rank-revealing factorization (singular
-values below eps max(n, m) sigma_1 count as zero), never by inverting V^T V. With an offset mu the map is x -> mu + U U^T (x - mu), the
-unique nearest point of mu + range(V).
+P = U U^T for an orthonormal basis U of the range; for any spanning set V, also a dependent one, P =
+V V^+ by a rank-revealing factorization (singular values below eps max(n, m) sigma_1 count as zero),
+never by inverting V^T V. With an offset mu the map is x -> mu + U U^T (x - mu), the unique nearest
+point of mu + range(V).
 """
 
 from __future__ import annotations
@@ -35,14 +36,19 @@ class Projection:
     def __post_init__(self) -> None:
         basis = _matrix("basis", self.basis)
         object.__setattr__(self, "basis", basis)
-        offset = np.zeros(len(basis)) if self.offset is None else numbers("offset", self.offset, "numbers")
+        offset = (
+            np.zeros(len(basis))
+            if self.offset is None
+            else numbers("offset", self.offset, "numbers")
+        )
         if offset.shape != (len(basis),):
             raise InputError(f"offset has shape {offset.shape}, wanted ({len(basis)},)")
         object.__setattr__(self, "offset", offset)
         gap = float(np.abs(basis.T @ basis - np.eye(basis.shape[1])).max(initial=0.0))
         if gap > 1e-6:
             raise InputError(
-                f"basis is not orthonormal (|U^T U - I| = {gap:.2g}); use Projection.onto for any spanning set"
+                f"basis is not orthonormal (|U^T U - I| = {gap:.2g}); use "
+                "Projection.onto for any spanning set"
             )
 
     @classmethod
@@ -75,7 +81,8 @@ class Projection:
         return np.linalg.norm(x - self(x), axis=-1)
 
     def complement(self) -> Projection:
-        """Onto the orthogonal complement, with the same offset: p(x) + p.complement()(x) = x + offset."""
+        """Onto the orthogonal complement, with the same offset: p(x) + p.complement()(x) = x +
+        offset."""
         q = np.linalg.qr(self.basis, mode="complete")[0] if self.rank else np.eye(self.n)
         return Projection(q[:, self.rank :], self.offset)
 
@@ -86,13 +93,19 @@ class Projection:
     def __matmul__(self, other: Projection) -> AffineMap:
         """Composition x -> self(other(x)); a projection again exactly when the two commute."""
         if self.n != other.n:
-            raise InputError(f"projections of {self.n} and {other.n} dimensions came, wanted the same space")
+            raise InputError(
+                f"projections of {self.n} and {other.n} dimensions came, wanted the same space"
+            )
         return AffineMap(
             self.basis,
             self.basis.T @ other.basis,
             other.basis.T,
             self.offset
-            + self.basis @ (self.basis.T @ (other.offset - self.offset - other.basis @ (other.basis.T @ other.offset))),
+            + self.basis
+            @ (
+                self.basis.T
+                @ (other.offset - self.offset - other.basis @ (other.basis.T @ other.offset))
+            ),
         )
 
     def angles(self, other: Projection) -> np.ndarray:
@@ -101,7 +114,11 @@ class Projection:
 
     def _points(self, x: Any) -> Any:
         """One point, or many as rows; a Dask array stays one."""
-        x = x.astype(np.float64) if is_collection(x) and hasattr(x, "rechunk") else np.asarray(x, np.float64)
+        x = (
+            x.astype(np.float64)
+            if is_collection(x) and hasattr(x, "rechunk")
+            else np.asarray(x, np.float64)
+        )
         if x.ndim not in (1, 2) or x.shape[-1] != self.n:
             raise InputError(f"points of shape {x.shape} came, wanted (..., {self.n})")
         return x
@@ -123,13 +140,15 @@ class AffineMap:
         return self.left @ self.core @ self.right
 
     def is_projection(self, tol: float = 1e-9) -> bool:
-        """Whether the linear part is symmetric and idempotent: the cosines between the subspaces are all 0 or 1."""
+        """Whether the linear part is symmetric and idempotent: the cosines between the subspaces
+        are all 0 or 1."""
         cosines = svd(self.core, compute_uv=False) if self.core.size else np.zeros(0)
         return bool(np.all(np.minimum(np.abs(cosines), np.abs(1 - cosines)) <= tol))
 
 
 def orthonormal(span: Any, tol: float | None = None) -> np.ndarray:
-    """An orthonormal basis of the column space by the singular value decomposition; directions below ``tol`` sigma_1 count as zero."""
+    """An orthonormal basis of the column space by the singular value decomposition; directions
+    below ``tol`` sigma_1 count as zero."""
     v = _matrix("span", span)
     size = float(np.abs(v).max(initial=0.0))
     if size == 0.0:
@@ -140,16 +159,20 @@ def orthonormal(span: Any, tol: float | None = None) -> np.ndarray:
 
 
 def principal_angles(a: Any, b: Any) -> np.ndarray:
-    """Principal angles between the column spaces of a and b, rising, in radians; small angles keep their precision.
+    """Principal angles between the column spaces of a and b, rising, in radians; small angles keep
+    their precision.
 
-    cos of the angles are the singular values of U^T V; below 45 degrees the sines, of V - U U^T V, are used instead (Bjorck and Golub 1973).
+    cos of the angles are the singular values of U^T V; below 45 degrees the sines, of V - U U^T V,
+    are used instead (Bjorck and Golub 1973).
 
     >>> principal_angles([[1.0], [0.0]], [[1.0], [1e-9]]).round(12).tolist()
     [1e-09]
     """
     u, v = orthonormal(a), orthonormal(b)
     if u.shape[0] != v.shape[0]:
-        raise InputError(f"subspaces of {u.shape[0]} and {v.shape[0]} dimensions came, wanted the same space")
+        raise InputError(
+            f"subspaces of {u.shape[0]} and {v.shape[0]} dimensions came, wanted the same space"
+        )
     if u.shape[1] < v.shape[1]:
         u, v = v, u
     if v.shape[1] == 0:
@@ -157,11 +180,16 @@ def principal_angles(a: Any, b: Any) -> np.ndarray:
     _, cosines, right = svd(u.T @ v)
     aligned = v @ right.T
     sines = np.linalg.norm(aligned - u @ (u.T @ aligned), axis=0)
-    return np.where(cosines > np.sqrt(0.5), np.arcsin(np.minimum(sines, 1.0)), np.arccos(np.clip(cosines, -1.0, 1.0)))
+    return np.where(
+        cosines > np.sqrt(0.5),
+        np.arcsin(np.minimum(sines, 1.0)),
+        np.arccos(np.clip(cosines, -1.0, 1.0)),
+    )
 
 
 def subspace_distance(a: Any, b: Any) -> float:
-    """||P_a - P_b||_2 between two column spaces: the sine of the largest angle, or 1 where their dimensions differ.
+    """||P_a - P_b||_2 between two column spaces: the sine of the largest angle, or 1 where their
+    dimensions differ.
 
     >>> subspace_distance([[1.0], [0.0]], [[0.0], [1.0]])
     1.0

@@ -1,4 +1,5 @@
-"""How many components: share of variance, Gavish-Donoho threshold, Minka's evidence. Each from eigenvalues of the covariance."""
+"""How many components: share of variance, Gavish-Donoho threshold, Minka's evidence. Each from
+eigenvalues of the covariance."""
 
 from __future__ import annotations
 
@@ -6,7 +7,8 @@ import numpy as np
 
 
 def by_share(values: np.ndarray, total: float, share: float) -> int:
-    """The smallest k whose variance is at least ``share`` of the total (scikit-learn's rule: strictly above)."""
+    """The smallest k whose variance is at least ``share`` of the total (scikit-learn's rule:
+    strictly above)."""
     ratio = np.cumsum(values) / total if total > 0 else np.ones(len(values))
     return min(int(np.searchsorted(ratio, share, side="right")) + 1, len(values))
 
@@ -23,7 +25,13 @@ def marchenko_pastur_median(beta: float) -> float:
 
         def density(u: float) -> float:
             t = low + (high - low) * np.sin(u) ** 2
-            return (high - low) ** 2 * 2 * np.sin(u) ** 2 * np.cos(u) ** 2 / (2 * np.pi * beta * max(t, 1e-300))
+            return (
+                (high - low) ** 2
+                * 2
+                * np.sin(u) ** 2
+                * np.cos(u) ** 2
+                / (2 * np.pi * beta * max(t, 1e-300))
+            )
 
         return integrate.quad(density, 0, top, limit=200)[0]
 
@@ -31,19 +39,23 @@ def marchenko_pastur_median(beta: float) -> float:
 
 
 def threshold_factor(beta: float) -> float:
-    """Gavish and Donoho (2014): the optimal hard threshold is this times sqrt(m) sigma for noise level sigma.
+    """Gavish and Donoho (2014): the optimal hard threshold is this times sqrt(m) sigma for noise
+    level sigma.
 
     >>> round(threshold_factor(1.0), 4)  # 4 / sqrt(3)
     2.3094
     """
-    return float(np.sqrt(2 * (beta + 1) + 8 * beta / ((beta + 1) + np.sqrt(beta**2 + 14 * beta + 1))))
+    return float(
+        np.sqrt(2 * (beta + 1) + 8 * beta / ((beta + 1) + np.sqrt(beta**2 + 14 * beta + 1)))
+    )
 
 
 def gavish_donoho(values: np.ndarray, rows: float, n: int, total: float | None = None) -> int:
     """k by the optimal singular value threshold for unknown noise.
 
-    ``values`` are covariance eigenvalues, falling. With the whole spectrum the noise level is taken from its median; with a leading part
-    only, from the variance that is left (``total`` minus the values above the threshold), iterated to a fixed point.
+    ``values`` are covariance eigenvalues, falling. With the whole spectrum the noise level is taken
+    from its median; with a leading part only, from the variance that is left (``total`` minus the
+    values above the threshold), iterated to a fixed point.
 
     >>> rng = np.random.default_rng(0)
     >>> x = rng.standard_normal((500, 3)) @ rng.standard_normal((3, 50)) * 3 + rng.standard_normal((500, 50))
@@ -73,8 +85,9 @@ def gavish_donoho(values: np.ndarray, rows: float, n: int, total: float | None =
 def minka(values: np.ndarray, rows: int) -> int:
     """k that maximises Minka's Laplace approximation of the evidence of probabilistic PCA (2000).
 
-    log p(D|k) = log p(U) - N/2 sum_{i<=k} log l_i - N (d-k)/2 log v + (m+k)/2 log 2 pi - 1/2 log|H| - k/2 log N, with l the eigenvalues, v the mean of
-    those after k, m = dk - k(k+1)/2 the parameters of the subspace and H the Hessian there.
+    log p(D|k) = log p(U) - N/2 sum_{i<=k} log l_i - N (d-k)/2 log v + (m+k)/2 log 2 pi - 1/2 log|H|
+    - k/2 log N, with l the eigenvalues, v the mean of those after k, m = dk - k(k+1)/2 the
+    parameters of the subspace and H the Hessian there.
     """
     from scipy.special import gammaln
 
@@ -86,7 +99,9 @@ def minka(values: np.ndarray, rows: int) -> int:
             break
         v = max(float(values[k:].mean()), floor, np.finfo(float).tiny)
         i = np.arange(1, k + 1)
-        log_prior = -k * np.log(2) + float(np.sum(gammaln((d - i + 1) / 2) - np.log(np.pi) * (d - i + 1) / 2))
+        log_prior = -k * np.log(2) + float(
+            np.sum(gammaln((d - i + 1) / 2) - np.log(np.pi) * (d - i + 1) / 2)
+        )
         m = d * k - k * (k + 1) / 2
         tilde = values.copy()
         tilde[k:] = v

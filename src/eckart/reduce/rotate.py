@@ -1,8 +1,9 @@
 """Varimax and promax: turn the loadings so that each column of the data leans on few components.
 
-Loadings L = U sqrt(variance) (n x k). Varimax: the orthogonal T that maximises the variance of the squared entries of L T, plane by
-plane (Kaiser 1958). Promax: least squares of L T towards its signed fourth power, then unit factor variances (Hendrickson and White 1964); the
-factors may then correlate. The subspace, and so every reconstruction, stays as it is: pattern L A, scores Z A^-T.
+Loadings L = U sqrt(variance) (n x k). Varimax: the orthogonal T that maximises the variance of the
+squared entries of L T, plane by plane (Kaiser 1958). Promax: least squares of L T towards its
+signed fourth power, then unit factor variances (Hendrickson and White 1964); the factors may then
+correlate. The subspace, and so every reconstruction, stays as it is: pattern L A, scores Z A^-T.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from eckart.factors import Basis, signs
 
 @dataclass(frozen=True, eq=False)
 class Rotation:
-    """``pattern`` n x k rotated loadings, ``scores`` k x k from unit-variance scores to rotated ones, ``correlation`` of the factors."""
+    """``pattern`` n x k rotated loadings, ``scores`` k x k from unit-variance scores to rotated
+    ones, ``correlation`` of the factors."""
 
     kind: str
     pattern: np.ndarray
@@ -25,9 +27,11 @@ class Rotation:
 
     @property
     def variances(self) -> np.ndarray:
-        """Variance that each rotated component explains: of P z with corr(z) = C the diagonal of C P^T P, whose sum is that of the unrotated ones.
+        """Variance that each rotated component explains: of P z with corr(z) = C the diagonal of C
+        P^T P, whose sum is that of the unrotated ones.
 
-        Varimax: the sums of squared loadings. Promax: a component is credited with what it has in common with the others in proportion to both loadings.
+        Varimax: the sums of squared loadings. Promax: a component is credited with what it has in
+        common with the others in proportion to both loadings.
         """
         return np.einsum("ij,ji->i", self.correlation, self.pattern.T @ self.pattern)
 
@@ -38,7 +42,8 @@ def loadings_of(basis: Basis) -> np.ndarray:
 
 
 def varimax(loadings: np.ndarray, max_iter: int = 500, tol: float = 1e-9) -> np.ndarray:
-    """The orthogonal k x k matrix T of the varimax rotation of the rows' directions (Kaiser normalised).
+    """The orthogonal k x k matrix T of the varimax rotation of the rows' directions (Kaiser
+    normalised).
 
     >>> L = np.array([[1.0, 1.0], [1.0, -1.0]]) / np.sqrt(2)
     >>> np.abs(L @ varimax(L)).round(6).tolist() in ([[1.0, 0.0], [0.0, 1.0]], [[0.0, 1.0], [1.0, 0.0]])
@@ -63,7 +68,8 @@ def varimax(loadings: np.ndarray, max_iter: int = 500, tol: float = 1e-9) -> np.
 
 
 def _planar_angle(x: np.ndarray, y: np.ndarray) -> float:
-    """The angle that maximises the variance of the squared loadings in the plane of two factors (Kaiser 1958)."""
+    """The angle that maximises the variance of the squared loadings in the plane of two factors
+    (Kaiser 1958)."""
     u, v = x**2 - y**2, 2 * x * y
     n, a, b = len(x), u.sum(), v.sum()
     return float(np.arctan2(2 * (u @ v) - 2 * a * b / n, u @ u - v @ v - (a * a - b * b) / n)) / 4
@@ -80,7 +86,8 @@ def promax(loadings: np.ndarray, power: int = 4) -> np.ndarray:
 
 
 def rotation_of(basis: Basis, kind: str | None) -> Rotation | None:
-    """The rotation of a basis, columns ordered by the variance they explain, signs by the house rule."""
+    """The rotation of a basis, columns ordered by the variance they explain, signs by the house
+    rule."""
     rank = basis.rank
     if kind is None or rank == 0:
         return None

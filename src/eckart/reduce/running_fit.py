@@ -1,4 +1,5 @@
-"""Rows that come block by block and are not kept: a running statistic takes them in, and is solved once they are all there."""
+"""Rows that come block by block and are not kept: a running statistic takes them in, and is solved
+once they are all there."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ def solve_running(
     memory: Memory,
     watch: Watcher,
 ) -> tuple[Fit, np.ndarray | None, Moments | Sketch]:
-    """The fit after blocks of rows, what columns were divided by, and the statistic; ``state`` and ``old`` (the basis) are those of the rows before."""
+    """The fit after blocks of rows, what columns were divided by, and the statistic; ``state`` and
+    ``old`` (the basis) are those of the rows before."""
     scale, done = None, 0
     columns, dtype = (None, np.dtype(float)) if old is None else (old.columns, old.mean.dtype)
     try:
@@ -43,7 +45,9 @@ def solve_running(
             for at, matrix in enumerate(map(squarable, parts)):
                 if options.scale and matrix.shape[1] > STATISTIC_COLUMNS:
                     raise InputError(
-                        f"scale=True came with {matrix.shape[1]} columns, wanted at most {STATISTIC_COLUMNS} for partial_fit: a sketch of more is kept in "
+                        f"scale=True came with {matrix.shape[1]} columns, wanted at "
+                        f"most {STATISTIC_COLUMNS} for partial_fit: a sketch of more is "
+                        "kept in "
                         "the units of the data; call fit on all rows"
                     )
                 if state is None:
@@ -74,10 +78,17 @@ def solve_running(
             certificate = certify(c, basis, spectrum.tol, rng, spectrum.notes)
     except GapsFound as found:
         raise InputError(
-            f"X contains NaN at row {found.row}, column {found.column}, wanted complete rows for partial_fit; "
+            f"X contains NaN at row {found.row}, column {found.column}, wanted complete "
+            "rows for partial_fit; "
             "call fit on all rows, or impute(X) first"
         ) from None
-    plan = {"solver": "stream", "reason": "partial_fit: running statistic of the rows seen", "k": basis.k, "tol": spectrum.tol, "rows": c.rows}
+    plan = {
+        "solver": "stream",
+        "reason": "partial_fit: running statistic of the rows seen",
+        "k": basis.k,
+        "tol": spectrum.tol,
+        "rows": c.rows,
+    }
     fit = Fit(basis, certificate, spectrum.trace, plan | plan_of(engine))
     if scale is None:
         fit = with_units(fit, c.deviations, c.mean)

@@ -1,9 +1,11 @@
 """How many components? One table, four answers, and whether they agree.
 
-held_out       entries hidden at random and predicted by probabilistic PCA fitted to the rest; the k of least error (within one standard error, the smallest).
+held_out       entries hidden at random and predicted by probabilistic PCA fitted to the rest; the k
+of least error (within one standard error, the smallest).
                Hiding whole rows would be invalid: a row's reconstruction has seen the row.
 gavish_donoho  singular values above the optimal hard threshold for noise of unknown level.
-parallel       eigenvalues above the 95 % quantile of those of data whose columns are shuffled independently (Horn 1965), deflated one by one.
+parallel       eigenvalues above the 95 % quantile of those of data whose columns are shuffled
+independently (Horn 1965), deflated one by one.
 share          the smallest k that captures a given share of the variance.
 """
 
@@ -30,12 +32,14 @@ from eckart.trace import Watcher, progress
 
 METHODS = ("held_out", "gavish_donoho", "parallel", "share")
 MOST_ROWS, MOST_COLUMNS = 2000, 1000
-"""Of the data that are fitted again and again for ``held_out`` and ``parallel``: each fit takes a fraction of a second then."""
+"""Of the data that are fitted again and again for ``held_out`` and ``parallel``: each fit takes a
+fraction of a second then."""
 
 
 @dataclass(frozen=True, eq=False)
 class Selection:
-    """``table``: one row for each k, a column for each quantity measured; ``choices``: k by method; ``notes``: what was left out and why."""
+    """``table``: one row for each k, a column for each quantity measured; ``choices``: k by method;
+    ``notes``: what was left out and why."""
 
     table: dict[str, list[float]]
     choices: dict[str, int]
@@ -51,9 +55,12 @@ class Selection:
         lines = ["  ".join(f"{name:>22}" for name in names)]
         for i in range(len(self.table["k"])):
             cells = [self.table[name][i] for name in names]
-            lines.append("  ".join(f"{'' if cell != cell else format(cell, '.5g'):>22}" for cell in cells))
+            lines.append(
+                "  ".join(f"{'' if cell != cell else format(cell, '.5g'):>22}" for cell in cells)
+            )
         lines.append("chosen: " + ", ".join(f"{method} {k}" for method, k in self.choices.items()))
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
+
 
 MOST_SHUFFLES = 10_000
 """Shuffled copies at the most: a quantile of 95 % is known to a hundredth of it long before."""
@@ -74,17 +81,16 @@ def select_components(
     verbose: bool = False,
     checkpoint: Any = None,
 ) -> Selection:
-    """A table of k by held-out entries, Gavish-Donoho, parallel analysis and share of variance, and what each would choose.
+    """A table of k by held-out entries, Gavish-Donoho, parallel analysis and share of variance, and
+    what each would choose.
 
     Parameters
     ----------
-    X : anything that ``eckart.read`` takes; NaN entries stay missing
-    max_components : largest k tried for held-out entries; by default up to 20
-    methods : which of "held_out", "gavish_donoho", "parallel", "share"
-    share : for the method of that name
-    held_out : share of the entries that is hidden
-    shuffles : shuffled copies for parallel analysis
-    checkpoint : file in which ranks that were judged are kept; the same call resumes from it after a crash, with the same bits
+    X : anything that ``eckart.read`` takes; NaN entries stay missing max_components : largest k
+    tried for held-out entries; by default up to 20 methods : which of "held_out", "gavish_donoho",
+    "parallel", "share" share : for the method of that name held_out : share of the entries that is
+    hidden shuffles : shuffled copies for parallel analysis checkpoint : file in which ranks that
+    were judged are kept; the same call resumes from it after a crash, with the same bits
 
     >>> rng = np.random.default_rng(0)
     >>> basis = np.linalg.qr(rng.standard_normal((12, 3)))[0]
@@ -104,7 +110,13 @@ def select_components(
     if not 1 <= shuffles <= MOST_SHUFFLES:
         raise wrong("shuffles", shuffles, f"an int from 1 to {MOST_SHUFFLES}")
     matrix = squarable(reusable(read(X)))
-    about = {"most": max_components, "methods": methods, "share": share, "held_out": held_out, "shuffles": shuffles}
+    about = {
+        "most": max_components,
+        "methods": methods,
+        "share": share,
+        "held_out": held_out,
+        "shuffles": shuffles,
+    }
     about |= {"random_state": random_state, "engine": engine}
     file = Checkpoint.of_call(checkpoint, "select_components", matrix, about)
     engine, notes = engine_named(engine, n_threads), list[str]()
@@ -131,7 +143,10 @@ def select_components(
                 values, basis.weight, basis.n, None if whole else basis.total / basis.weight
             )
         if sample is None:
-            notes.append(f"held_out and parallel are left out: {basis.n} columns, at most {MOST_COLUMNS} are tried")
+            notes.append(
+                f"held_out and parallel are left out: {basis.n} columns, at most "
+                f"{MOST_COLUMNS} are tried"
+            )
         else:
             found = memory.last()
             if "parallel" in methods:
@@ -141,7 +156,9 @@ def select_components(
                 table["shuffled eigenvalue"] = shown[: most + 1]
             if "held_out" in methods:
                 judged = memory.inner(found)
-                errors, choices["held_out"] = _held_out(sample, ks, held_out, engine, rng, watch, judged)
+                errors, choices["held_out"] = _held_out(
+                    sample, ks, held_out, engine, rng, watch, judged
+                )
                 table["held-out error"] = errors
     memory.end()
     return Selection(table, {m: choices[m] for m in METHODS if m in choices}, tuple(notes))
@@ -178,10 +195,11 @@ def _sample(matrix: Matrix, rng: np.random.Generator, notes: list[str]) -> np.nd
 def _parallel(
     x: np.ndarray, most: int, shuffles: int, rng: np.random.Generator, watch: Watcher
 ) -> tuple[list[float], int]:
-    """Deflated parallel analysis: thresholds for components 1, 2, ... and how many real ones lie above, counted from the first.
+    """Deflated parallel analysis: thresholds for components 1, 2, ... and how many real ones lie
+    above, counted from the first.
 
-    After each accepted component the data are deflated before they are shuffled again; otherwise a strong component raises the bar for
-    the weaker ones behind it (Dobriban and Owen 2019).
+    After each accepted component the data are deflated before they are shuffled again; otherwise a
+    strong component raises the bar for the weaker ones behind it (Dobriban and Owen 2019).
     """
     mean = np.nanmean(x, axis=0)
     rest = np.where(np.isnan(x), mean, x) - mean
@@ -190,7 +208,8 @@ def _parallel(
     for k in range(min(most, rows - 1)):
         values, vectors = _largest(rest)
         drawn = [_largest(rng.permuted(rest, axis=0))[0] for _ in range(shuffles)]
-        # of 20 draws and a 21st of their kind one in twenty lies above this quantile, two of 21 above the interpolated one
+        # of 20 draws and a 21st of their kind one in twenty lies above this quantile, two of 21
+        # above the interpolated one
         threshold = float(np.quantile(drawn, 0.95, method="weibull"))
         # what is left lives in n - k dimensions, shuffling spreads it over n
         thresholds.append(threshold * n / (n - k) * rows / (rows - k))
@@ -211,7 +230,13 @@ def _largest(x: np.ndarray) -> tuple[float, np.ndarray]:
 
 
 def _held_out(
-    x: np.ndarray, ks: list[int], share: float, engine: Engine, rng: np.random.Generator, watch: Watcher, memory: Memory
+    x: np.ndarray,
+    ks: list[int],
+    share: float,
+    engine: Engine,
+    rng: np.random.Generator,
+    watch: Watcher,
+    memory: Memory,
 ) -> tuple[list[float], int]:
     """Root mean squared error of hidden entries for each k."""
     kept, drawn = memory.last() or {}, rng.bit_generator.state
@@ -221,12 +246,19 @@ def _held_out(
     for j in np.flatnonzero((seen & ~hidden).sum(axis=0) == 0):
         hidden[:, j] = False
     if not hidden.any():
-        raise wrong("held_out", share, f"a share that hides some of the {int(seen.sum())} entries of X", "raise it, or name other methods")
+        raise wrong(
+            "held_out",
+            share,
+            f"a share that hides some of the {int(seen.sum())} entries of X",
+            "raise it, or name other methods",
+        )
     training = engine.put(Observed.from_nan(np.where(hidden, np.nan, x)))
     truth = x[hidden]
     for k in ks[len(errors) :]:
         memory.offer({"drawn": drawn, "errors": errors, "spread": spread})
-        g, _ = gaps.fit_gaussian(training, k, float(len(x)), engine=engine, rng=rng, tol=1e-5, max_iter=200)
+        g, _ = gaps.fit_gaussian(
+            training, k, float(len(x)), engine=engine, rng=rng, tol=1e-5, max_iter=200
+        )
         codes = engine.get(engine.gap_codes(training, g.w, g.mu, g.s2).codes)
         square = (truth - (codes @ g.w.T + g.mu)[hidden]) ** 2
         errors.append(float(np.sqrt(square.mean())))

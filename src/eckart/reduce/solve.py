@@ -1,4 +1,5 @@
-"""From a matrix to a Fit: choose the solver, run it, put the answer in canonical form, certify it."""
+"""From a matrix to a Fit: choose the solver, run it, put the answer in canonical form, certify
+it."""
 
 from __future__ import annotations
 
@@ -21,15 +22,24 @@ from eckart.reduce import missing as gaps
 from eckart.reduce import rank, spectral
 from eckart.reduce.covariance import Covariance
 from eckart.reduce.out_of_range import lost, power_of_two, undone
-from eckart.reduce.plan import STATISTIC_COLUMNS, Plan, choose, em_plan, require_memory, validate_components
+from eckart.reduce.plan import (
+    STATISTIC_COLUMNS,
+    Plan,
+    choose,
+    em_plan,
+    require_memory,
+    validate_components,
+)
 from eckart.reduce.standardise import Units, divided, in_words, scale_of
 from eckart.reduce.stream import sketch_covariance
 from eckart.trace import Trace, Watcher, silent
 
 FIRST_TRIED, MOST_TRIED = 8, 200
-"""Components of the first and of the widest fit to rows with gaps by which an open number is chosen."""
+"""Components of the first and of the widest fit to rows with gaps by which an open number is
+chosen."""
 FEW_ROWS = 64
-"""Rows up to which their products are the cheaper evidence: about as many as the directions that a bound by random starts multiplies."""
+"""Rows up to which their products are the cheaper evidence: about as many as the directions that a
+bound by random starts multiplies."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +66,8 @@ def solve(
     watch: Watcher = silent,
     memory: Memory = NOTHING,
 ) -> Fit:
-    """PCA of x. NaN met on the way turns the problem into one with missing entries; entries too large or small to square are rescaled."""
+    """PCA of x. NaN met on the way turns the problem into one with missing entries; entries too
+    large or small to square are rescaled."""
     return solve_scaled(x, options, weights, engine=engine, rng=rng, watch=watch, memory=memory)[0]
 
 
@@ -70,7 +81,8 @@ def solve_scaled(
     watch: Watcher = silent,
     memory: Memory = NOTHING,
 ) -> tuple[Fit, np.ndarray | None]:
-    """The fit, and the standard deviations that columns were divided by before it (None without ``scale``): its factors are in these units."""
+    """The fit, and the standard deviations that columns were divided by before it (None without
+    ``scale``): its factors are in these units."""
     validate_components(options.k, x.shape[0], x.shape[1])
     s = scale_of(x, weights, engine) if options.scale else None
     task = _Task(x if s is None else divided(x, s), options, weights, engine, rng, watch, memory)
@@ -89,7 +101,8 @@ def scaled_in_words(s: np.ndarray) -> str:
 
 @dataclass(frozen=True)
 class _Task:
-    """One call of ``solve``: the matrix for what its form tells (streams, files), and what was asked for."""
+    """One call of ``solve``: the matrix for what its form tells (streams, files), and what was
+    asked for."""
 
     x: Matrix
     options: Options
@@ -134,7 +147,11 @@ def _solve_complete(task: _Task, placed: Any) -> Fit:
             raise failed
     turn = signs(spectrum.components)
     basis = to_basis(c, spectrum, x.columns, turn)
-    known = None if spectrum.images is None else [engine.outer(a, np.diag(turn)) for a in spectrum.images]
+    known = (
+        None
+        if spectrum.images is None
+        else [engine.outer(a, np.diag(turn)) for a in spectrum.images]
+    )
     certificate = certify(c, basis, spectrum.tol, task.rng, spectrum.notes, known)
     described = asdict(plan) | plan_of(engine) | {"k": basis.k, "tol": spectrum.tol}
     spread = None if placed.kind == "counts" else c.deviations  # counts have one unit
@@ -142,14 +159,21 @@ def _solve_complete(task: _Task, placed: Any) -> Fit:
 
 
 def with_units(fit: Fit, deviations: np.ndarray | None, mean: np.ndarray) -> Fit:
-    """The fit with the standard deviations of columns in its plan, and with a note where they are far apart."""
+    """The fit with the standard deviations of columns in its plan, and with a note where they are
+    far apart."""
     b = fit.factors
-    found = None if deviations is None else Units.of(deviations, mean, float(np.finfo(b.mean.dtype).eps))
+    found = (
+        None
+        if deviations is None
+        else Units.of(deviations, mean, float(np.finfo(b.mean.dtype).eps))
+    )
     if found is None:
         return fit
     units = found.plan(b.columns)
     notes = (*fit.certificate.notes, in_words(units)) if found.differ else fit.certificate.notes
-    return replace(fit, certificate=replace(fit.certificate, notes=notes), plan=fit.plan | {"units": units})
+    return replace(
+        fit, certificate=replace(fit.certificate, notes=notes), plan=fit.plan | {"units": units}
+    )
 
 
 def _run(task: _Task, placed: Any, plan: Plan) -> tuple[Covariance, spectral.Spectrum]:
@@ -159,7 +183,12 @@ def _run(task: _Task, placed: Any, plan: Plan) -> tuple[Covariance, spectral.Spe
         spectrum, c = spectral.solve_svd(engine, placed, k, centered)
         return c, spectrum
     stream = isinstance(x, Dense) and not x.in_memory
-    if plan.solver == "randomized" and isinstance(x, Dense) and not x.in_memory and not x.stream.rereadable:
+    if (
+        plan.solver == "randomized"
+        and isinstance(x, Dense)
+        and not x.in_memory
+        and not x.stream.rereadable
+    ):
         return sketch_covariance(placed, k, centered, engine, watch)
     short = x.shape[0] is not None and x.shape[0] < x.shape[1] and not stream
     statistic = (
@@ -175,8 +204,12 @@ def _run(task: _Task, placed: Any, plan: Plan) -> tuple[Covariance, spectral.Spe
         if plan.solver == "eigh":
             return c, spectral.solve_eigh(c, k)
         if plan.solver == "power":
-            return c, spectral.solve_power(c, _fixed(k, c), options.tol, options.max_iter, rng, watch)
-        return c, spectral.solve_gradient(c, _fixed(k, c), options.tol, options.max_iter, rng, watch)
+            return c, spectral.solve_power(
+                c, _fixed(k, c), options.tol, options.max_iter, rng, watch
+            )
+        return c, spectral.solve_gradient(
+            c, _fixed(k, c), options.tol, options.max_iter, rng, watch
+        )
     c = Covariance.by_products(engine, placed, centered, task.weights, watch)
     validate_components(k, c.rows, c.n)
     if _unusable(c):
@@ -184,7 +217,9 @@ def _run(task: _Task, placed: Any, plan: Plan) -> tuple[Covariance, spectral.Spe
     if plan.solver == "eigh":
         return c, spectral.solve_rows(c, k)
     if plan.solver == "power":
-        return c, spectral.solve_power(c, _fixed(k, c), options.tol, options.max_iter, rng, watch, task.memory)
+        return c, spectral.solve_power(
+            c, _fixed(k, c), options.tol, options.max_iter, rng, watch, task.memory
+        )
     return c, spectral.solve_krylov(
         c,
         k,
@@ -204,12 +239,17 @@ def _fixed(k: Any, c: Covariance) -> int:
     if k is None:
         return min(c.rows, c.n)
     if not isinstance(k, (int, np.integer)):
-        raise InputError(f"n_components={k!r} came, wanted an int for this solver; use svd_solver='auto'")
+        raise InputError(
+            f"n_components={k!r} came, wanted an int for this solver; use svd_solver='auto'"
+        )
     return int(k)
 
 
-def to_basis(c: Covariance, s: spectral.Spectrum, columns: np.ndarray | None, turn: np.ndarray | None = None) -> Basis:
-    """Rows of components with signs fixed (``turn``, where they are known), and what they leave out."""
+def to_basis(
+    c: Covariance, s: spectral.Spectrum, columns: np.ndarray | None, turn: np.ndarray | None = None
+) -> Basis:
+    """Rows of components with signs fixed (``turn``, where they are known), and what they leave
+    out."""
     dtype = c.dtype
     turn = signs(s.components) if turn is None else turn
     components = s.components * turn[:, None].astype(s.components.dtype)
@@ -235,7 +275,8 @@ def to_basis(c: Covariance, s: spectral.Spectrum, columns: np.ndarray | None, tu
 
 
 def _tail_shape(c: Covariance, s: spectral.Spectrum, left: float) -> float | None:
-    """sum(l^2) / sum(l)^2 of the eigenvalues left out: exact where the spectrum or the matrix is known."""
+    """sum(l^2) / sum(l)^2 of the eigenvalues left out: exact where the spectrum or the matrix is
+    known."""
     if left <= 1e-12 * c.total or not 1e-150 < left < 1e150:  # its square leaves the range
         return None
     if s.all_values is not None:
@@ -248,13 +289,23 @@ def _tail_shape(c: Covariance, s: spectral.Spectrum, left: float) -> float | Non
 
 
 def certify(
-    c: Covariance, basis: Basis, tol: float, rng: np.random.Generator, notes: dict[str, Any] | None = None, known: Any = None
+    c: Covariance,
+    basis: Basis,
+    tol: float,
+    rng: np.random.Generator,
+    notes: dict[str, Any] | None = None,
+    known: Any = None,
 ) -> Certificate:
-    """The certificate of a basis for a covariance, with the check of the statistic where it replaced the data. ``known`` are these components V as columns
-    and C V, inside the engine, where they are."""
+    """The certificate of a basis for a covariance, with the check of the statistic where it
+    replaced the data. ``known`` are these components V as columns and C V, inside the engine, where
+    they are."""
     extra: tuple[Check, ...] = ()
     if c.centered:
-        extra = (mean_check(basis.mean, c.mean, np.sqrt(max(c.total, c.rounding, np.finfo(float).tiny)), c.dtype),)
+        extra = (
+            mean_check(
+                basis.mean, c.mean, np.sqrt(max(c.total, c.rounding, np.finfo(float).tiny)), c.dtype
+            ),
+        )
     words: tuple[str, ...] = ()
     if c.statistic is not None:
         eps = float(np.finfo(c.dtype).eps)
@@ -275,7 +326,15 @@ def certify(
         words = (*words, notes["sketch"])
     judged: dict[str, Any] = {"tol": tol, "floor": c.rounding, "notes": words, "extra": extra}
     if c.gram is not None or _few_rows(c):
-        return certify_rows(c.rows_gram(), c.times, c.times_t, basis.components, basis.scatter / basis.weight, c.total, **judged)
+        return certify_rows(
+            c.rows_gram(),
+            c.times,
+            c.times_t,
+            basis.components,
+            basis.scatter / basis.weight,
+            c.total,
+            **judged,
+        )
     return certify_subspace(
         c.image
         if c.matrix is not None or c.data is None
@@ -288,22 +347,31 @@ def certify(
         engine=c.engine if c.data is not None else None,
         probe=SPARSE_PROBE if c.data is not None and c.data.kind == "counts" else PROBE,
         known=known,
-        rough=(lambda v: c.inside(v, rough=True), ROUGH) if tol >= spectral.ROUGH_TOL and c.data is not None and c.data.kind == "dense" else None,
+        rough=(lambda v: c.inside(v, rough=True), ROUGH)
+        if tol >= spectral.ROUGH_TOL and c.data is not None and c.data.kind == "dense"
+        else None,
         **judged,
     )
 
 
 def _few_rows(c: Covariance) -> bool:
-    """Whether the products of rows with each other cost less than random directions of all columns."""
+    """Whether the products of rows with each other cost less than random directions of all
+    columns."""
     rows = getattr(c.data, "matrix", None)
-    return c.matrix is None and isinstance(rows, Dense) and rows.in_memory and len(rows.array) <= min(FEW_ROWS, c.n - 1)
+    return (
+        c.matrix is None
+        and isinstance(rows, Dense)
+        and rows.in_memory
+        and len(rows.array) <= min(FEW_ROWS, c.n - 1)
+    )
 
 
 def _solve_gaps(task: _Task, x: Any) -> Fit:
     options, engine, weights = task.options, task.engine, task.weights
     if not options.centered:
         raise InputError(
-            "center=False came with missing entries, wanted center=True: without a mean, an absent entry would be read as zero"
+            "center=False came with missing entries, wanted center=True: without a "
+            "mean, an absent entry would be read as zero"
         )
     seen = engine.seen_columns(x)
     gaps.check_observed(x, seen)
@@ -311,28 +379,53 @@ def _solve_gaps(task: _Task, x: Any) -> Fit:
     most = min(rows, n)
     weight = float(rows) if weights is None else float(weights.sum())
     tol, limit = options.tol or 1e-7, options.max_iter or 2000
-    how: dict[str, Any] = {"engine": engine, "rng": task.rng, "tol": tol, "max_iter": limit, "watch": task.watch}
+    how: dict[str, Any] = {
+        "engine": engine,
+        "rng": task.rng,
+        "tol": tol,
+        "max_iter": limit,
+        "watch": task.watch,
+    }
     k = options.k
     if k is None:
         k = most
     elif k == "mle":
-        raise InputError("n_components='mle' came with missing entries, wanted an int, a share or 'auto'")
+        raise InputError(
+            "n_components='mle' came with missing entries, wanted an int, a share or 'auto'"
+        )
     elif not isinstance(k, (int, np.integer)):
-        k = _open_k(task, x, weight, how | {"tol": 100 * tol})  # where the spectrum falls shows long before its last digits
-    g, trace = gaps.fit_gaussian(x, min(int(k), n - 1), weight, **how, memory=task.memory.inner((0, int(k))))
+        k = _open_k(
+            task, x, weight, how | {"tol": 100 * tol}
+        )  # where the spectrum falls shows long before its last digits
+    g, trace = gaps.fit_gaussian(
+        x, min(int(k), n - 1), weight, **how, memory=task.memory.inner((0, int(k)))
+    )
     basis = gaps.to_basis(g, int(k), weight, x)
     empty = int(np.count_nonzero(x.counts == 0))
-    notes = (f"{empty} rows have no observed entry; they say nothing and get the mean",) if empty else ()
+    notes = (
+        (f"{empty} rows have no observed entry; they say nothing and get the mean",)
+        if empty
+        else ()
+    )
     certificate = gaps.certificate_of(x, basis, engine=engine, trace=trace, notes=notes)
-    described = asdict(em_plan(x, int(k), options.solver)) | plan_of(engine) | {"k": basis.k, "tol": tol, "gaps": rows * n - x.nnz}
-    return with_units(Fit(basis, certificate, trace, described), np.sqrt(seen.square / seen.seen), seen.mean)
+    described = (
+        asdict(em_plan(x, int(k), options.solver))
+        | plan_of(engine)
+        | {"k": basis.k, "tol": tol, "gaps": rows * n - x.nnz}
+    )
+    return with_units(
+        Fit(basis, certificate, trace, described), np.sqrt(seen.square / seen.seen), seen.mean
+    )
 
 
 def _open_k(task: _Task, x: Any, weight: float, how: dict[str, Any]) -> int:
-    """A share or "auto" as a number, from fits to the observed entries of which each has twice the components of the one before.
+    """A share or "auto" as a number, from fits to the observed entries of which each has twice the
+    components of the one before.
 
-    A fit of few components spreads what they leave evenly over the others. A share is answered by the first fit of which it takes half of the components at
-    the most; "auto" needs the median of the spectrum, which half of all components show: all of them would fit the noise away, at eight times the work.
+    A fit of few components spreads what they leave evenly over the others. A share is answered by
+    the first fit of which it takes half of the components at the most; "auto" needs the median of
+    the spectrum, which half of all components show: all of them would fit the noise away, at eight
+    times the work.
     """
     k, (rows, n) = task.options.k, x.shape
     limit = min(n - 1, rows, MOST_TRIED)

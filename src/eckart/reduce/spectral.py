@@ -1,7 +1,10 @@
-"""Solvers of one PCA: eigh, svd, power, randomized, lanczos, gradient. Each returns eigenvalues and rows of components.
+"""Solvers of one PCA: eigh, svd, power, randomized, lanczos, gradient. Each returns eigenvalues and
+rows of components.
 
-All solve  max tr(U^T C U), U^T U = I  for the covariance C of ``Covariance``; they differ in what they need of the data: the covariance
-itself (``eigh``, ``gradient``), the entries (``svd``), or products only (``randomized``, ``lanczos``, ``power``).
+All solve  max tr(U^T C U), U^T U = I  for the covariance C of ``Covariance``; they differ in what
+they need of the data: the covariance
+itself (``eigh``, ``gradient``), the entries (``svd``), or products only (``randomized``,
+``lanczos``, ``power``).
 """
 
 from __future__ import annotations
@@ -24,21 +27,25 @@ from eckart.reduce.train_linear import train
 from eckart.trace import StopReason, Trace, Watcher
 
 ROUGH_TOL = 1e-5
-"""Shares of missing energy from which products may be rough: rounding changes energy by far less."""
+"""Shares of missing energy from which products may be rough: rounding changes energy by far
+less."""
 RANDOMIZED_TOL, LANCZOS_TOL = 1e-4, 1e-7
 """Where no ``tol`` is given: randomized is asked for its speed, lanczos for its accuracy."""
 
 
 WEAK = {"f": 1e-6, "d": 1e-10}
-"""Singular values below this share of the largest have no direction: rounding of the working precision."""
+"""Singular values below this share of the largest have no direction: rounding of the working
+precision."""
 STEEP = 1e4
-"""Entries of an inverse triangle up to which two of them give orthonormal columns to rounding; beyond, a QR factorization does."""
+"""Entries of an inverse triangle up to which two of them give orthonormal columns to rounding;
+beyond, a QR factorization does."""
 
 
 @dataclass
 class Spectrum:
-    """Leading eigenvalues (falling) of the covariance, components as rows; ``all_values`` is the whole spectrum where known, ``images`` are exact products of
-    the covariance with these very components, beside them as columns inside the engine, where the solver made them."""
+    """Leading eigenvalues (falling) of the covariance, components as rows; ``all_values`` is the
+    whole spectrum where known, ``images`` are exact products of the covariance with these very
+    components, beside them as columns inside the engine, where the solver made them."""
 
     values: np.ndarray
     components: np.ndarray
@@ -59,7 +66,8 @@ def pick(k: Any, values: np.ndarray, total: float, weight: float, rows: int, n: 
     if k == "mle":
         if rows < n:
             raise InputError(
-                "n_components='mle' is only supported if n_samples >= n_features: wanted at least as many rows as columns"
+                "n_components='mle' is only supported if n_samples >= n_features: "
+                "wanted at least as many rows as columns"
             )
         return rank.minka(values, rows)
     if isinstance(k, (float, np.floating)):
@@ -81,22 +89,26 @@ def solve_eigh(c: Covariance, k: Any) -> Spectrum:
 
 
 def solve_rows(c: Covariance, k: Any) -> Spectrum:
-    """Short and wide: eigenvectors of the N x N matrix Xc Xc^T, turned into components by one more product."""
+    """Short and wide: eigenvectors of the N x N matrix Xc Xc^T, turned into components by one more
+    product."""
     gram = c.rows_gram()
     rows = len(gram)
     known = isinstance(k, (int, np.integer))
     values, u = c.engine.eigh_top(gram, int(k) if known else rows)
     values = np.maximum(values, 0.0)
-    kept = min(pick(k, values, c.total, c.weight, c.rows, c.n), rows)  # a sketch has fewer rows than it has seen
+    # a sketch has fewer rows than it has seen
+    kept = min(pick(k, values, c.total, c.weight, c.rows, c.n), rows)
     values, u = values[:kept], u[:, :kept]
     components = _orthonormal_rows(c.times_t(u), values)
     return Spectrum(values, components, Trace("none"), 1e-12 if c.dtype == np.float64 else 1e-8)
 
 
 def _orthonormal_rows(images: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Columns of squared lengths about ``values`` as orthonormal rows, in that order; vanishing ones become any orthogonal direction.
+    """Columns of squared lengths about ``values`` as orthonormal rows, in that order; vanishing
+    ones become any orthogonal direction.
 
-    Columns are almost orthogonal, so that Q = A R^-1 with R^T R = A^T A, twice, is as good as a QR factorization, and few rows of A are held in float64.
+    Columns are almost orthogonal, so that Q = A R^-1 with R^T R = A^T A, twice, is as good as a QR
+    factorization, and few rows of A are held in float64.
     """
     n, k = images.shape
     out = np.empty((k, n), images.dtype)
@@ -128,7 +140,8 @@ def _orthonormal_rows(images: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 
 def solve_svd(engine: Engine, x: Any, k: Any, centered: bool) -> tuple[Spectrum, Covariance]:
-    """Full singular value decomposition of the centered entries: small singular values keep their full precision."""
+    """Full singular value decomposition of the centered entries: small singular values keep their
+    full precision."""
     d = engine.svd(x, centered)
     values = d.values**2 / d.weight
     total, n = float(values.sum()), len(d.mean)
@@ -152,13 +165,18 @@ def solve_krylov(
     watch: Watcher,
     memory: Memory = NOTHING,
 ) -> Spectrum:
-    """Block Krylov on products; an open k (share or "auto") grows the subspace until it is answered."""
+    """Block Krylov on products; an open k (share or "auto") grows the subspace until it is
+    answered."""
     most = min(c.rows, c.n)
     tol = tol or (LANCZOS_TOL if lanczos else RANDOMIZED_TOL)
     wanted = int(k) if isinstance(k, (int, np.integer)) else (most if k is None else min(most, 32))
     wanted, start = memory.last() or (wanted, None)
     while True:
-        block = min(8, max(wanted, 1)) if lanczos else _block(wanted, oversample, c.data.kind == "counts")
+        block = (
+            min(8, max(wanted, 1))
+            if lanczos
+            else _block(wanted, oversample, c.data.kind == "counts")
+        )
         steps = max_steps or max(60, 40 * -(-wanted // block))
         ritz = block_krylov(
             c.product,
@@ -187,19 +205,23 @@ def solve_krylov(
     ritz.trace.note = f"{ritz.products} columns multiplied"
     finest = 1e-12 if c.dtype == np.float64 else 1e-8  # what an exact solver is held to
     found = ritz.inside[:, :kept]
-    components = np.ascontiguousarray(c.engine.get(found.T))  # rows are looked at one by one from here on
+    # rows are looked at one by one from here on
+    components = np.ascontiguousarray(c.engine.get(found.T))
     images = None if ritz.images is None else (found, ritz.images[:, :kept])
     return Spectrum(values[:kept], components, ritz.trace, max(tol, finest), images=images)
 
 
 DIAGONAL = 2.0**-12
-"""What exact products between different vectors may be, of the largest variance, for rough ones to have been right: residuals may be a hundred times that."""
+"""What exact products between different vectors may be, of the largest variance, for rough ones to
+have been right: residuals may be a hundred times that."""
 
 
 def _settle(c: Covariance, ritz: Ritz) -> None:
-    """Rayleigh-Ritz by an exact product in the span that rough ones found; where arrays are NumPy's, products were exact.
+    """Rayleigh-Ritz by an exact product in the span that rough ones found; where arrays are
+    NumPy's, products were exact.
 
-    Vectors that are settled already stay as they are, so that the certificate need not multiply them again.
+    Vectors that are settled already stay as they are, so that the certificate need not multiply
+    them again.
     """
     v = ritz.inside
     if isinstance(v, np.ndarray):
@@ -207,7 +229,9 @@ def _settle(c: Covariance, ritz: Ritz) -> None:
     image = c.inside(v)
     small = c.engine.inner(v, image)
     values = np.diagonal(small)
-    if np.abs(small - np.diag(values)).max(initial=0.0) <= DIAGONAL * np.abs(values).max(initial=0.0):
+    if np.abs(small - np.diag(values)).max(initial=0.0) <= DIAGONAL * np.abs(values).max(
+        initial=0.0
+    ):
         order = np.argsort(-values, kind="stable")
         ritz.values, ritz.inside, ritz.images = values[order], v[:, order], image[:, order]
         return
@@ -248,7 +272,12 @@ def solve_power(
     def product(v: np.ndarray) -> np.ndarray:
         return np.asarray(c.product(v[:, None].astype(working)), np.float64)[:, 0]
 
-    how: dict[str, Any] = {"n": c.n, "tol": limit, "max_iter": max_iter or 2000, "random_state": rng}
+    how: dict[str, Any] = {
+        "n": c.n,
+        "tol": limit,
+        "max_iter": max_iter or 2000,
+        "random_state": rng,
+    }
     pairs = power_method(product, k, watch=watch, memory=memory, **how)
     order = np.argsort(-pairs.values, kind="stable")
     values, vectors = np.maximum(pairs.values[order], 0.0), pairs.vectors[:, order]
@@ -256,11 +285,25 @@ def solve_power(
 
 
 def solve_gradient(
-    c: Covariance, k: int, tol: float, max_iter: int | None, rng: np.random.Generator, watch: Watcher
+    c: Covariance,
+    k: int,
+    tol: float,
+    max_iter: int | None,
+    rng: np.random.Generator,
+    watch: Watcher,
 ) -> Spectrum:
-    """Accelerated gradient descent on the risk of a linear autoencoder, then its canonical form (orthonormal, by variance)."""
+    """Accelerated gradient descent on the risk of a linear autoencoder, then its canonical form
+    (orthonormal, by variance)."""
     largest = block_krylov(
-        c.product, c.n, 1, dtype=np.dtype(np.float64), rng=rng, engine=c.engine, block=2, tol=1e-3, max_steps=60
+        c.product,
+        c.n,
+        1,
+        dtype=np.dtype(np.float64),
+        rng=rng,
+        engine=c.engine,
+        block=2,
+        tol=1e-3,
+        max_steps=60,
     ).values[0]
     trained = train(
         c.product,
@@ -282,7 +325,8 @@ def solve_gradient(
 
 
 def canonical(c: Covariance, directions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Rayleigh-Ritz in the span of columns: the orthonormal, variance-ordered basis of that subspace."""
+    """Rayleigh-Ritz in the span of columns: the orthonormal, variance-ordered basis of that
+    subspace."""
     q = np.linalg.qr(directions)[0]
     small = q.T @ np.asarray(c.product(q), np.float64)
     values, s = eigh((small + small.T) / 2)

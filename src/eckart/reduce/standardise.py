@@ -1,8 +1,9 @@
 """Columns in units of their own standard deviations, and how far apart these are.
 
-Components follow variance, and variance has the unit of its column squared: a column in milligrams outweighs the same column in kilograms by 10^12. Dividing
-every column by its standard deviation s_j (divisor: the weight of its observed entries) turns the covariance into the correlations,
-which do not depend on units. A column whose spread is that of rounding is left as it is.
+Components follow variance, and variance has the unit of its column squared: a column in milligrams
+outweighs the same column in kilograms by 10^12. Dividing every column by its standard deviation s_j
+(divisor: the weight of its observed entries) turns the covariance into the correlations, which do
+not depend on units. A column whose spread is that of rounding is left as it is.
 """
 
 from __future__ import annotations
@@ -19,16 +20,18 @@ from eckart.fit import on_data
 from eckart.matrix import Dense, Matrix, RowBlocks
 
 APART = 10.0
-"""Standard deviations this many times apart are usually those of different units: one column then has a hundred times the variance of another."""
+"""Standard deviations this many times apart are usually those of different units: one column then
+has a hundred times the variance of another."""
 FEW = 0.5
-"""... and where they are, few columns hold most of the variance: their effective number (sum v)^2 / sum v^2 is at most this share of them. Pixels of images
-differ as much, those at the rim being almost constant, but the variance is spread over many of them."""
+"""... and where they are, few columns hold most of the variance: their effective number (sum v)^2 /
+sum v^2 is at most this share of them. Pixels of images differ as much, those at the rim being
+almost constant, but the variance is spread over many of them."""
 
 
 @dataclass(frozen=True)
 class Units:
-    """Standard deviations of columns: the positions of the largest and the smallest (above rounding), their ratio, and the share of the largest in the
-    total variance.
+    """Standard deviations of columns: the positions of the largest and the smallest (above
+    rounding), their ratio, and the share of the largest in the total variance.
 
     >>> units = Units.of(np.array([0.1, 300.0, 2.0]), np.zeros(3), 1e-16)
     >>> units.largest, round(units.ratio), units.differ
@@ -52,12 +55,18 @@ class Units:
         v = s * s
         at = varies[int(s.argmax())], varies[int(s.argmin())]
         return cls(
-            int(at[0]), int(at[1]), float(1 / s.min()), float(1 / v.sum()), float(v.sum() ** 2 / (v @ v)), len(varies)
+            int(at[0]),
+            int(at[1]),
+            float(1 / s.min()),
+            float(1 / v.sum()),
+            float(v.sum() ** 2 / (v @ v)),
+            len(varies),
         )
 
     @property
     def differ(self) -> bool:
-        """Whether the columns seem to have different units, so that the largest decides the components."""
+        """Whether the columns seem to have different units, so that the largest decides the
+        components."""
         return self.ratio >= APART and self.effective <= FEW * self.columns
 
     def plan(self, names: np.ndarray | None) -> dict[str, Any]:
@@ -75,8 +84,10 @@ class Units:
 def in_words(units: dict[str, Any]) -> str:
     """One sentence about columns whose units differ, from the plan."""
     return (
-        f"standard deviations of columns differ by a factor of {units['ratio']:,.3g}, from {units['smallest']!r} to {units['largest']!r}, which has "
-        f"{100 * units['share of the largest']:.3g} % of all variance: components mostly show the columns with large numbers; "
+        f"standard deviations of columns differ by a factor of {units['ratio']:,.3g}, "
+        f"from {units['smallest']!r} to {units['largest']!r}, which has "
+        f"{100 * units['share of the largest']:.3g} % of all variance: components "
+        "mostly show the columns with large numbers; "
         "scale=True (--scale) gives every column the same weight"
     )
 
@@ -87,17 +98,21 @@ def above_rounding(deviations: np.ndarray, mean: np.ndarray, eps: float) -> np.n
 
 
 def scale_of(x: Matrix, weights: np.ndarray | None, engine: Engine) -> np.ndarray:
-    """s_j of each column, 1 where it does not vary; one pass over the rows, over what is observed of them."""
+    """s_j of each column, 1 where it does not vary; one pass over the rows, over what is observed
+    of them."""
     if isinstance(x, Dense) and not x.in_memory and not x.stream.rereadable:
         raise InputError(
-            "scale=True came with an iterator that can be read once only, wanted rows that can be read twice: first for the standard deviations; "
+            "scale=True came with an iterator that can be read once only, wanted rows "
+            "that can be read twice: first for the standard deviations; "
             "pass a list of blocks or a file, or call partial_fit on each block"
         )
 
     def measured(placed: Any) -> np.ndarray:
         if placed.kind == "observed":
             seen = engine.seen_columns(placed)
-            return divisors(np.sqrt(seen.square / np.maximum(seen.seen, 1)), seen.mean, placed.dtype)
+            return divisors(
+                np.sqrt(seen.square / np.maximum(seen.seen, 1)), seen.mean, placed.dtype
+            )
         m = engine.column_moments(placed)
         return divisors(np.sqrt(m.square / m.weight), m.mean, placed.dtype)
 
@@ -106,7 +121,8 @@ def scale_of(x: Matrix, weights: np.ndarray | None, engine: Engine) -> np.ndarra
     if not np.isfinite(s).all():
         j = int(np.argmax(~np.isfinite(s)))
         raise InputError(
-            f"column {j} of X has entries too large to square, wanted smaller units for scale=True; divide it by a constant"
+            f"column {j} of X has entries too large to square, wanted smaller units for "
+            "scale=True; divide it by a constant"
         )
     return s
 
@@ -126,8 +142,11 @@ def divided(x: Matrix, s: np.ndarray) -> Matrix:
 
 
 def divided_moments(m: Moments, s: np.ndarray) -> Moments:
-    """The statistic of rows whose column j is divided by s_j: D^-1 S D^-1 times D g is D^-1 S g, so the probe stays a check."""
-    return Moments(m.rows, m.weight, m.mean / s, m.scatter / s / s[:, None], m.probe * s, m.probed / s)
+    """The statistic of rows whose column j is divided by s_j: D^-1 S D^-1 times D g is D^-1 S g, so
+    the probe stays a check."""
+    return Moments(
+        m.rows, m.weight, m.mean / s, m.scatter / s / s[:, None], m.probe * s, m.probed / s
+    )
 
 
 class DividedBlocks:
@@ -153,7 +172,9 @@ class DividedBlocks:
         return self._dtype
 
     def blocks(self, rows: int) -> Iterator[np.ndarray]:
-        return (_divide(np.asarray(block), self._s, self._dtype) for block in self._stream.blocks(rows))
+        return (
+            _divide(np.asarray(block), self._s, self._dtype) for block in self._stream.blocks(rows)
+        )
 
 
 def _divide(values: np.ndarray, s: np.ndarray, dtype: np.dtype) -> np.ndarray:

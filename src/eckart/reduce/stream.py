@@ -1,8 +1,10 @@
-"""One pass over rows at bounded memory: the covariance where it fits, a sketch where the data are too wide for it.
+"""One pass over rows at bounded memory: the covariance where it fits, a sketch where the data are
+too wide for it.
 
-The sketch keeps l rows B with B^T B close to the scatter S: incoming rows are appended (with a row for the shift of the mean) and
-the l leading right singular directions are kept. Each cut drops a matrix of norm sigma_{l+1}^2, so with D the sum of those,
-0 <= S - B^T B <= D I at all times: a deterministic bound, checked in the certificate.
+The sketch keeps l rows B with B^T B close to the scatter S: incoming rows are appended (with a row
+for the shift of the mean) and the l leading right singular directions are kept. Each cut drops a
+matrix of norm sigma_{l+1}^2, so with D the sum of those, 0 <= S - B^T B <= D I at all times: a
+deterministic bound, checked in the certificate.
 """
 
 from __future__ import annotations
@@ -46,23 +48,35 @@ def spectrum_of_sketch(sketch: Sketch, k: Any, engine: Engine) -> tuple[Covarian
     )
     spectrum = replace(solve_rows(c, k), tol=1e-8)
     values = spectrum.values
-    share = len(values) * sketch.lost / max(sketch.weight * float(values.sum()), np.finfo(float).tiny)
+    share = (
+        len(values) * sketch.lost / max(sketch.weight * float(values.sum()), np.finfo(float).tiny)
+    )
     notes = {
         "error": Check(
-            "sketch error", share, SKETCH_LIMIT, "most that the sketch can hide, as a share of the captured variance"
+            "sketch error",
+            share,
+            SKETCH_LIMIT,
+            "most that the sketch can hide, as a share of the captured variance",
         ),
-        "sketch": f"measured on a sketch of {len(sketch.b)} rows kept from one pass over {sketch.rows}",
+        "sketch": f"measured on a sketch of {len(sketch.b)} rows kept from one pass over "
+        f"{sketch.rows}",
     }
     return c, replace(spectrum, notes=notes)
 
 
-def sketch_covariance(x: Any, k: Any, centered: bool, engine: Engine, watch: Watcher) -> tuple[Covariance, Spectrum]:
+def sketch_covariance(
+    x: Any, k: Any, centered: bool, engine: Engine, watch: Watcher
+) -> tuple[Covariance, Spectrum]:
     """One pass over wide rows that cannot be read twice."""
     n = x.shape[1]
-    return spectrum_of_sketch(engine.sketch(x, Sketch(n, sketch_size(k, n), x.dtype, centered), watch), k, engine)
+    return spectrum_of_sketch(
+        engine.sketch(x, Sketch(n, sketch_size(k, n), x.dtype, centered), watch), k, engine
+    )
 
 
-def running(n: int, k: Any, dtype: np.dtype, centered: bool, rng: np.random.Generator) -> Moments | Sketch:
+def running(
+    n: int, k: Any, dtype: np.dtype, centered: bool, rng: np.random.Generator
+) -> Moments | Sketch:
     """The state of ``partial_fit``: moments where the covariance fits, else a sketch."""
     if n <= STATISTIC_COLUMNS:
         return Moments.empty(n, rng.standard_normal(n))

@@ -1,8 +1,11 @@
-"""Truncated singular value decomposition of the data as they are, under scikit-learn's name, so that changing the import is enough.
+"""Truncated singular value decomposition of the data as they are, under scikit-learn's name, so
+that changing the import is enough.
 
-    X ~ U S V^T with the k largest singular values: the best approximation of rank k, without centering, so that sparse data stay sparse
+    X ~ U S V^T with the k largest singular values: the best approximation of rank k, without
+    centering, so that sparse data stay sparse
 
-``explained_variance_`` is the variance of each column of X V, as scikit-learn means it: s_j^2 / N - (mean . v_j)^2, not the share of the squares.
+``explained_variance_`` is the variance of each column of X V, as scikit-learn means it: s_j^2 / N -
+(mean . v_j)^2, not the share of the squares.
 """
 
 from __future__ import annotations
@@ -32,7 +35,8 @@ from eckart.rng import generator
 from eckart.trace import progress
 
 INCOMPLETE = (
-    "Input X contains NaN or entries that are unknown, wanted complete rows for TruncatedSVD; use PCA, which takes gaps"
+    "Input X contains NaN or entries that are unknown, wanted complete rows for TruncatedSVD; "
+    "use PCA, which takes gaps"
 )
 
 
@@ -45,21 +49,25 @@ class TruncatedSVD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator)
     n_components : int
         k.
     algorithm : "randomized" or "arpack"
-        Block Krylov steps, or Lanczos steps to machine precision (to ``tol`` where that is above 0).
+        Block Krylov steps, or Lanczos steps to machine precision (to ``tol`` where that is above
+        0).
     n_iter, n_oversamples : int
-        "randomized": steps after the first, and least columns of a step. All steps are kept (a Krylov space), so they see more than as many power iterations.
+        "randomized": steps after the first, and least columns of a step. All steps are kept (a
+        Krylov space), so they see more than as many power iterations.
     tol : float
         "arpack": share of the squares that may be missed.
     power_iteration_normalizer
         Accepted for compatibility: every step is orthonormalised.
     checkpoint : None or path
-        File in which the state is kept; the same fit resumes from it after a crash, with the same bits.
+        File in which the state is kept; the same fit resumes from it after a crash, with the same
+        bits.
     random_state, engine, n_threads, verbose
         As in ``PCA``.
 
     Attributes
     ----------
-    components_, singular_values_, explained_variance_, explained_variance_ratio_, n_features_in_, feature_names_in_
+    components_, singular_values_, explained_variance_, explained_variance_ratio_, n_features_in_,
+    feature_names_in_
         As in scikit-learn.
     fit_, certificate_
         All of the fit; evidence that no other k directions hold more of the squares.
@@ -74,7 +82,8 @@ class TruncatedSVD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator)
 
     References
     ----------
-    C. Eckart and G. Young, "The approximation of one matrix by another of lower rank", Psychometrika 1 (1936).
+    C. Eckart and G. Young, "The approximation of one matrix by another of lower rank",
+    Psychometrika 1 (1936).
     """
 
     n_components: int = param(2, whole(1))
@@ -98,20 +107,31 @@ class TruncatedSVD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator)
         most = matrix.shape[1] if matrix.shape[0] is None else min(matrix.shape[0], matrix.shape[1])
         if self.algorithm == "arpack" and self.n_components >= most:
             raise wrong(
-                "n_components", self.n_components, f"less than {most} with algorithm='arpack'", "use 'randomized'"
+                "n_components",
+                self.n_components,
+                f"less than {most} with algorithm='arpack'",
+                "use 'randomized'",
             )
         lanczos = self.algorithm == "arpack"
         options = Options(
-            int(self.n_components), False, "lanczos" if lanczos else "randomized", float(self.tol) or FINEST,
-            int(self.n_oversamples), None if lanczos else int(self.n_iter) + 1,
-        )  # fmt: skip
+            int(self.n_components),
+            False,
+            "lanczos" if lanczos else "randomized",
+            float(self.tol) or FINEST,
+            int(self.n_oversamples),
+            None if lanczos else int(self.n_iter) + 1,
+        )
         engine = self._engine()
         with progress(bool(self.verbose)) as watch, resuming(self, matrix) as (memory, rng):
             with engine.at_work():
                 moments = _of_complete(lambda: engine.column_moments(engine.put(matrix), watch))
             fit = solve(matrix, options, None, engine=engine, rng=rng, watch=watch, memory=memory)
         self._store(
-            fit, {"column_mean": moments.mean, "column_variance": np.array([moments.square.sum() / moments.weight])}
+            fit,
+            {
+                "column_mean": moments.mean,
+                "column_variance": np.array([moments.square.sum() / moments.weight]),
+            },
         )
         memory.end(fit.trace)
         return self
@@ -134,16 +154,24 @@ class TruncatedSVD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator)
         return codes @ b.components
 
     def score(self, X: Any, y: Any = None) -> float:
-        """The share of the squares of X that the reconstruction explains: 1 - ||X - X V V^T||^2 / ||X||^2."""
-        return explained_share(self._new_rows(X), lambda part: self.inverse_transform(self.transform(part)), centred=False)
+        """The share of the squares of X that the reconstruction explains: 1 - ||X - X V V^T||^2 /
+        ||X||^2."""
+        return explained_share(
+            self._new_rows(X),
+            lambda part: self.inverse_transform(self.transform(part)),
+            centred=False,
+        )
 
     def certify(self, X: Any) -> Certificate:
-        """Measure the certificate again from this model and data, by products with the data alone."""
+        """Measure the certificate again from this model and data, by products with the data
+        alone."""
 
         def judged(x: Any, b: Any, engine: Any) -> Certificate:
             x, b, notes = in_range(matrix, x, b, engine)
             c = Covariance.by_products(engine, x, False)
-            found = certify(c, b, float(self.fit_.plan.get("tol", 1e-8)), generator(self.random_state))
+            found = certify(
+                c, b, float(self.fit_.plan.get("tol", 1e-8)), generator(self.random_state)
+            )
             return replace(found, notes=(*found.notes, *notes))
 
         matrix = reusable(self._new_rows(X))
@@ -170,7 +198,9 @@ class TruncatedSVD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator)
     def explained_variance_(self) -> np.ndarray:
         """Variance of each column of X V, divisor N."""
         b = self._fitted("explained_variance_").factors
-        return np.maximum(b.scatter / b.weight - (b.components.astype(np.float64) @ self._columns[0]) ** 2, 0.0)
+        return np.maximum(
+            b.scatter / b.weight - (b.components.astype(np.float64) @ self._columns[0]) ** 2, 0.0
+        )
 
     @fitted
     def explained_variance_ratio_(self) -> np.ndarray:
@@ -188,7 +218,10 @@ class TruncatedSVD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator)
 
     def _store(self, fit: Fit, arrays: dict[str, np.ndarray]) -> None:
         self.fit_ = fit
-        self._columns = np.asarray(arrays["column_mean"], np.float64), float(arrays["column_variance"][0])
+        self._columns = (
+            np.asarray(arrays["column_mean"], np.float64),
+            float(arrays["column_variance"][0]),
+        )
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -202,4 +235,6 @@ def _of_complete(do: Any) -> Any:
     try:
         return do()
     except GapsFound as found:
-        raise InputError(f"{INCOMPLETE} (the first is at row {found.row}, column {found.column})") from None
+        raise InputError(
+            f"{INCOMPLETE} (the first is at row {found.row}, column {found.column})"
+        ) from None

@@ -1,4 +1,5 @@
-"""The report of a completion: how good its predictions are, whether it can be trusted and for whom, and what it found."""
+"""The report of a completion: how good its predictions are, whether it can be trusted and for whom,
+and what it found."""
 
 from __future__ import annotations
 
@@ -31,15 +32,24 @@ def complete_report(
 ) -> Report:
     """A page for a fitted completion.
 
-    ``held_out`` (from ``eckart.report.held_out.judge``) adds the measured error and whom it hits, ``names`` are what rows, columns and values are called,
-    ``tuning`` (from ``eckart.complete.tune.tune``) adds the candidates among which the rank was chosen; ``titles`` turns ids of columns into titles.
+    ``held_out`` (from ``eckart.report.held_out.judge``) adds the measured error and whom it hits,
+    ``names`` are what rows, columns and values are called, ``tuning`` (from
+    ``eckart.complete.tune.tune``) adds the candidates among which the rank was chosen; ``titles``
+    turns ids of columns into titles.
     """
     x, fit = observed, model.fit_
     n, m = x.shape
     weights = isinstance(fit.factors, ItemWeights)
     k = 1 if weights else rank_of(model)
-    kind = f"{type(model).__name__}, weights between columns" if weights else f"{type(model).__name__} of rank {k}"
-    page = Report(f"Complete: {name}" if name else "Complete", f"{n:,} rows and {m:,} columns, {x.nnz:,} entries observed ({x.nnz / (n * m):.2%}); {kind}")
+    kind = (
+        f"{type(model).__name__}, weights between columns"
+        if weights
+        else f"{type(model).__name__} of rank {k}"
+    )
+    page = Report(
+        f"Complete: {name}" if name else "Complete",
+        f"{n:,} rows and {m:,} columns, {x.nnz:,} entries observed ({x.nnz / (n * m):.2%}); {kind}",
+    )
     page.holds(fit.certificate)
     titles = titles or _texts
     _recommendations(page, model, x, names, titles)
@@ -57,11 +67,18 @@ def complete_report(
         _recovery(page, model, x, k, names, titles)
     page.section("Evidence").certificate(fit.certificate)
     if len(fit.trace):
-        page.pictures((plots.objective(fit.trace), f"{fit.trace.quantity.capitalize()}: {len(fit.trace)} values"))
+        page.pictures(
+            (
+                plots.objective(fit.trace),
+                f"{fit.trace.quantity.capitalize()}: {len(fit.trace)} values",
+            )
+        )
     return page.computed(fit, ("path",))
 
 
-def _recovery(page: Report, model: Any, x: Observed, k: int, names: tuple[str, str, str], titles: Titles) -> None:
+def _recovery(
+    page: Report, model: Any, x: Observed, k: int, names: tuple[str, str, str], titles: Titles
+) -> None:
     page.section("Can it be recovered?")
     found, words = recovered(x, k, model)
     page.verdict(words, found.possible or _leans(model) is not None)
@@ -82,8 +99,9 @@ def rank_of(model: Any) -> int:
 
 
 def recovered(x: Observed, k: int, model: Any = None) -> tuple[Any, str]:
-    """What can be counted about recovering a matrix of rank k from these entries, and the verdict as a sentence; a model that leans on more than the entries
-    has an answer where they leave one open."""
+    """What can be counted about recovering a matrix of rank k from these entries, and the verdict
+    as a sentence; a model that leans on more than the entries has an answer where they leave one
+    open."""
     k = min(k, *x.shape)
     found = recovery(x, k)
     more = None if found.possible else _leans(model)
@@ -96,7 +114,11 @@ def recovered(x: Observed, k: int, model: Any = None) -> tuple[Any, str]:
 
 def _leans(model: Any) -> str | None:
     """What a model has beside the entries."""
-    return {"BayesianMF": "the prior", "ALS": "the ridge", "SoftImpute": "the price of the nuclear norm"}.get(type(model).__name__)
+    return {
+        "BayesianMF": "the prior",
+        "ALS": "the ridge",
+        "SoftImpute": "the price of the nuclear norm",
+    }.get(type(model).__name__)
 
 
 def _errors(page: Report, held: HeldOut, names: tuple[str, str, str]) -> None:
@@ -110,18 +132,28 @@ def _errors(page: Report, held: HeldOut, names: tuple[str, str, str]) -> None:
     page.verdict(
         f"{first} {ours:.4g} on {held.test.nnz:,} entries that the fit did not see, {change:.1%} "
         f"{'better' if held.useful else 'worse'} than {rival} ({value:.4g})."
-        + ("" if held.useful else " The factors add nothing here: try another rank, ridge or method."),
+        + (
+            ""
+            if held.useful
+            else " The factors add nothing here: try another rank, ridge or method."
+        ),
         held.useful,
     )
-    page.table(["answer", *measures], [[who, *scores.values()] for who, scores in held.scores.items()])
+    page.table(
+        ["answer", *measures], [[who, *scores.values()] for who, scores in held.scores.items()]
+    )
     if held.predicted is None:
         return
     error = held.predicted.astype(float) - held.test.data
-    rows, columns = held.train.row_counts()[held.rows], held.train.column_counts()[held.test.indices]
+    rows, columns = (
+        held.train.row_counts()[held.rows],
+        held.train.column_counts()[held.test.indices],
+    )
     page.pictures(
         (
             plots.error_by_popularity(rows, error, what=names[0]),
-            f"For whom: by the training entries of the {names[0]}; in each bar, how many entries it was measured on",
+            f"For whom: by the training entries of the {names[0]}; in each bar, how "
+            "many entries it was measured on",
         ),
         (
             plots.error_by_popularity(columns, error, what=names[1]),
@@ -133,10 +165,17 @@ def _errors(page: Report, held: HeldOut, names: tuple[str, str, str]) -> None:
         ),
     )
     if len(held.errors) > 1:
-        page.pictures((plots.held_out_curve(held.errors), "Error on entries held out of the fit after each sweep"))
+        page.pictures(
+            (
+                plots.held_out_curve(held.errors),
+                "Error on entries held out of the fit after each sweep",
+            )
+        )
 
 
-def _unidentified(page: Report, model: Any, x: Observed, k: int, names: tuple[str, str, str], titles: Titles) -> None:
+def _unidentified(
+    page: Report, model: Any, x: Observed, k: int, names: tuple[str, str, str], titles: Titles
+) -> None:
     """Rows and columns with fewer observations than a code has numbers."""
     lines = []
     for side, ids, counts, called in (
@@ -145,11 +184,14 @@ def _unidentified(page: Report, model: Any, x: Observed, k: int, names: tuple[st
     ):
         few = np.flatnonzero(counts < k)
         few = few[np.argsort(counts[few], kind="stable")]
-        told = "; ".join(f"{name} ({counts[i]})" for i, name in zip(few, called(ids.names(few[:NAMED]))))
+        told = "; ".join(
+            f"{name} ({counts[i]})" for i, name in zip(few, called(ids.names(few[:NAMED])))
+        )
         more = f" and {len(few) - NAMED:,} more" if len(few) > NAMED else ""
         lines.append([side, f"{len(few):,} of {len(counts):,}", (told + more) or "none"])
     page.text(
-        f"A code of rank {k} has {k} numbers. With fewer observations than that the data alone does not determine it: "
+        f"A code of rank {k} has {k} numbers. With fewer observations than that the "
+        "data alone does not determine it: "
         "the penalty and the biases decide, and the prediction leans on the mean."
     )
     page.table(["side", f"fewer than {k} observations", "which (how many they have)"], lines)
@@ -164,16 +206,30 @@ def _tuning(page: Report, tuning: Any) -> None:
     if len(ranks) > 1:
         _tuning_picture(page, tuning, best, ranks)
     rows = [
-        [">" if i == tuning.chosen else "", t.n_components, "" if t.l2 is None else t.l2, t.error, t.sweeps]
+        [
+            ">" if i == tuning.chosen else "",
+            t.n_components,
+            "" if t.l2 is None else t.l2,
+            t.error,
+            t.sweeps,
+        ]
         for i, t in enumerate(tuning.table)
     ]
-    page.table(["", "rank", "ridge", tuning.metric, "sweeps"], rows).text(str(tuning.stopped).capitalize() + ".")
+    page.table(["", "rank", "ridge", tuning.metric, "sweeps"], rows).text(
+        str(tuning.stopped).capitalize() + "."
+    )
 
 
 def _tuning_picture(page: Report, tuning: Any, best: dict[int, float], ranks: list[int]) -> None:
     ax = plots.held_out_curve([best[r] for r in ranks], ranks, what="rank")
     ax.set_ylabel(tuning.metric.upper() if tuning.metric in ("rmse", "mae") else tuning.metric)
-    page.pictures((ax, "Least error over the ridges tried, for each rank, on entries kept from the choice's own fits"))
+    page.pictures(
+        (
+            ax,
+            "Least error over the ridges tried, for each rank, on entries kept from the "
+            "choice's own fits",
+        )
+    )
 
 
 def _path(page: Report, plan: dict[str, Any]) -> None:
@@ -181,17 +237,24 @@ def _path(page: Report, plan: dict[str, Any]) -> None:
     path = plan["path"]
     ax = plots.shrinkage_path(path["taus"], path["values"], chosen=plan.get("tau"))
     page.pictures(
-        (ax, "Singular values of the answer as the price of the nuclear norm falls to the one that was chosen")
+        (
+            ax,
+            "Singular values of the answer as the price of the nuclear norm falls to "
+            "the one that was chosen",
+        )
     )
 
 
 def _known(counts: np.ndarray, k: int) -> np.ndarray:
-    """Positions observed often enough for their code to mean something: at least k times, and at least as often as half of the others."""
+    """Positions observed often enough for their code to mean something: at least k times, and at
+    least as often as half of the others."""
     enough = np.flatnonzero(counts >= max(k, 1, float(np.median(counts))))
     return enough if len(enough) >= 3 else np.flatnonzero(counts)
 
 
-def _factors(page: Report, model: Any, known: list[np.ndarray], names: tuple[str, str, str], titles: Titles) -> None:
+def _factors(
+    page: Report, model: Any, known: list[np.ndarray], names: tuple[str, str, str], titles: Titles
+) -> None:
     f = model.fit_.factors
     if min(f.k, *f.shape) < 2 or not (f.left.any() and f.right.any()):
         return
@@ -199,7 +262,8 @@ def _factors(page: Report, model: Any, known: list[np.ndarray], names: tuple[str
     page.pictures(
         (
             plots.factor_map(model, among=known[1], titles=titles),
-            f"Each {names[1]} that was observed often, on the two strongest directions: near ones are treated alike",
+            f"Each {names[1]} that was observed often, on the two strongest directions: "
+            "near ones are treated alike",
         ),
         (
             plots.factor_map(model, side="rows", among=known[0]),
@@ -211,30 +275,57 @@ def _factors(page: Report, model: Any, known: list[np.ndarray], names: tuple[str
     rows = []
     for d in range(right.shape[1]):
         order = known[1][np.argsort(right[known[1], d], kind="stable")]
-        ends = ["; ".join(titles(model.column_ids.names(part))) for part in (order[:5], order[::-1][:5])]
+        ends = [
+            "; ".join(titles(model.column_ids.names(part))) for part in (order[:5], order[::-1][:5])
+        ]
         rows.append([d + 1, *ends])
     page.table(["direction", f"{names[1]}s at one end", "at the other"], rows)
 
 
 def _neighbours(
-    page: Report, model: Any, x: Observed, known: np.ndarray, names: tuple[str, str, str], titles: Titles
+    page: Report,
+    model: Any,
+    x: Observed,
+    known: np.ndarray,
+    names: tuple[str, str, str],
+    titles: Titles,
 ) -> None:
-    if x.n_columns < 3 or (not isinstance(model.fit_.factors, ItemWeights) and model.fit_.factors.k == 0):
+    if x.n_columns < 3 or (
+        not isinstance(model.fit_.factors, ItemWeights) and model.fit_.factors.k == 0
+    ):
         return
     page.section("Neighbours")
     popular = np.argsort(-x.column_counts(), kind="stable")[:POPULAR]
-    found = model.similar(columns=model.column_ids.names(popular), n=min(20 * NEIGHBOURS, x.n_columns - 1))
+    found = model.similar(
+        columns=model.column_ids.names(popular), n=min(20 * NEIGHBOURS, x.n_columns - 1)
+    )
     rows = []
     for i, j in enumerate(popular):
         among = np.flatnonzero(np.isin(found.positions[i], known))[:NEIGHBOURS]
-        near = [f"{name} ({found.scores[i, t]:.2f})" for t, name in zip(among, titles(found.columns[i, among]))]
+        near = [
+            f"{name} ({found.scores[i, t]:.2f})"
+            for t, name in zip(among, titles(found.columns[i, among]))
+        ]
         rows.append(
-            [titles(model.column_ids.names(np.array([j])))[0], f"{x.column_counts()[j]:,}", "; ".join(near) or "none"]
+            [
+                titles(model.column_ids.names(np.array([j])))[0],
+                f"{x.column_counts()[j]:,}",
+                "; ".join(near) or "none",
+            ]
         )
-    page.table([names[1], "observations", f"most similar {names[1]}s among those observed often ({found.by})"], rows)
+    page.table(
+        [
+            names[1],
+            "observations",
+            f"most similar {names[1]}s among those observed often ({found.by})",
+        ],
+        rows,
+    )
 
 
-def _recommendations(page: Report, model: Any, x: Observed, names: tuple[str, str, str], titles: Titles) -> None:
+def _recommendations(
+    page: Report, model: Any, x: Observed, names: tuple[str, str, str], titles: Titles
+) -> None:
     order = np.argsort(-x.row_counts(), kind="stable")
     chosen = np.unique(np.linspace(0, len(order) - 1, SHOWN_ROWS).astype(int))
     at = order[chosen]
@@ -242,7 +333,10 @@ def _recommendations(page: Report, model: Any, x: Observed, names: tuple[str, st
     rows = []
     for i, row in enumerate(at):
         there = np.flatnonzero(found.positions[i] >= 0)
-        best = [f"{name} ({found.scores[i, t]:.3g})" for t, name in zip(there, titles(found.columns[i, there]))]
+        best = [
+            f"{name} ({found.scores[i, t]:.3g})"
+            for t, name in zip(there, titles(found.columns[i, there]))
+        ]
         rows.append(
             [
                 _texts(model.row_ids.names(np.array([row])))[0],
@@ -255,4 +349,7 @@ def _recommendations(page: Report, model: Any, x: Observed, names: tuple[str, st
 
 
 def _texts(ids: np.ndarray) -> list[str]:
-    return [str(label.item() if isinstance(label, np.generic) and label.dtype.kind != "M" else label) for label in ids]
+    return [
+        str(label.item() if isinstance(label, np.generic) and label.dtype.kind != "M" else label)
+        for label in ids
+    ]

@@ -1,4 +1,5 @@
-"""The report of an embedding: words and their neighbours, a map, the vocabulary, and how well the vectors say which words stand together."""
+"""The report of an embedding: words and their neighbours, a map, the vocabulary, and how well the
+vectors say which words stand together."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from eckart.matrix import Counts
 from eckart.report.html import Report
 
 PICTURED, LISTED, NEAR, MAPPED, RANKS = 8, 24, 8, 80, 15
-"""Words whose neighbours are drawn; listed; neighbours of each; words on the map; frequent words in the table."""
+"""Words whose neighbours are drawn; listed; neighbours of each; words on the map; frequent words in
+the table."""
 MOST_WORDS = 5_000_000
 """Words of the corpus up to which pairs are counted for a picture."""
 
@@ -22,8 +24,9 @@ MOST_WORDS = 5_000_000
 def embed_report(model: Any, source: Any = None, *, name: str = "", words: Any = None) -> Report:
     """A page for a fitted ``SkipGram``, ``PMI`` or ``GloVe``.
 
-    ``source`` is what it was fitted to (``Sequences`` or co-occurrences): facts about the text, and scores of pairs beside what they should be.
-    ``words`` are those whose neighbours are shown; by default the most frequent that are no function words of English.
+    ``source`` is what it was fitted to (``Sequences`` or co-occurrences): facts about the text, and
+    scores of pairs beside what they should be. ``words`` are those whose neighbours are shown; by
+    default the most frequent that are no function words of English.
     """
     v, fit = model.vectors_, model.fit_
     shown = telling(v) if words is None else list(words)
@@ -41,15 +44,24 @@ def embed_report(model: Any, source: Any = None, *, name: str = "", words: Any =
 
 
 def telling(vectors: Any, n: int = LISTED) -> list[Any]:
-    """The first ``n`` (most frequent) words that are no function words of English, no numbers and no single letters; any words where these are too few.
+    """The first ``n`` (most frequent) words that are no function words of English, no numbers and
+    no single letters; any words where these are too few.
 
     >>> from eckart import Vectors
     >>> telling(Vectors(["the", "7", "x", "sea", "of", "ship"], np.eye(6)), 2)
     ['sea', 'ship']
     """
-    order = range(len(vectors)) if vectors.counts is None else np.argsort(-vectors.counts, kind="stable")
+    order = (
+        range(len(vectors))
+        if vectors.counts is None
+        else np.argsort(-vectors.counts, kind="stable")
+    )
     ranked = [vectors.words[i] for i in order]
-    says = [w for w in ranked if not isinstance(w, str) or (len(w) > 1 and w not in ENGLISH and not w.isdigit())]
+    says = [
+        w
+        for w in ranked
+        if not isinstance(w, str) or (len(w) > 1 and w not in ENGLISH and not w.isdigit())
+    ]
     return (says if len(says) >= min(n, 2) else ranked)[:n]
 
 
@@ -59,7 +71,10 @@ def _neighbours(page: Report, v: Any, shown: list[Any]) -> None:
         page.text("The vocabulary has one word, which has no neighbour.")
         return
     page.pictures(
-        (plots.plot_neighbours(v, shown[:PICTURED], n=NEAR), "The nearest words with their cosines, all on one scale")
+        (
+            plots.plot_neighbours(v, shown[:PICTURED], n=NEAR),
+            "The nearest words with their cosines, all on one scale",
+        )
     )
     rows = [
         [str(word), ", ".join(str(near) for near, _ in found), float(found[0][1]) if found else ""]
@@ -75,7 +90,8 @@ def _map(page: Report, v: Any, shown: list[Any]) -> None:
     page.pictures(
         (
             plots.plot_map(v, shown),
-            f"{len(shown)} words on the two principal components of their directions: what lies close together points the same way, as far as a plane can show",
+            f"{len(shown)} words on the two principal components of their directions: "
+            "what lies close together points the same way, as far as a plane can show",
         )
     )
 
@@ -83,10 +99,18 @@ def _map(page: Report, v: Any, shown: list[Any]) -> None:
 def _vocabulary(page: Report, v: Any, source: Any) -> None:
     page.section("Text and vocabulary")
     if isinstance(source, Sequences):
-        page.table(["of the text", ""], [[what, f"{number:,}"] for what, number in corpus_facts(source).items()])
+        page.table(
+            ["of the text", ""],
+            [[what, f"{number:,}"] for what, number in corpus_facts(source).items()],
+        )
     lengths = np.linalg.norm(v.vectors.astype(np.float64), axis=1)
     total = None if v.counts is None else max(float(v.counts.sum()), 1.0)
-    header = ["rank", "word", *([] if total is None else ["count", "share"]), "length of its vector"]
+    header = [
+        "rank",
+        "word",
+        *([] if total is None else ["count", "share"]),
+        "length of its vector",
+    ]
     rows = []
     for i in [*range(min(RANKS, len(v))), *(r - 1 for r in _decades(len(v)))]:
         seen = [] if total is None else [f"{v.counts[i]:,.0f}", f"{v.counts[i] / total:.2%}"]
@@ -120,7 +144,10 @@ def _fit_pictures(page: Report, model: Any, source: Any) -> None:
     pictures: list[tuple[Any, str]] = []
     if kind == "PMI":
         pictures.append(
-            (plots.plot_singular_values(model), "Singular values of the matrix of pointwise mutual information")
+            (
+                plots.plot_singular_values(model),
+                "Singular values of the matrix of pointwise mutual information",
+            )
         )
     elif len(trace) > 1:
         pictures.append((plots.plot_loss(model), f"{trace.quantity.capitalize()}, pass by pass"))
@@ -129,7 +156,8 @@ def _fit_pictures(page: Report, model: Any, source: Any) -> None:
         pictures.append(
             (
                 plots.plot_pmi_optimum(model, counts),
-                "Scores of pairs against their best values (shifted pointwise mutual information); a sample in which frequent pairs are more probable",
+                "Scores of pairs against their best values (shifted pointwise mutual "
+                "information); a sample in which frequent pairs are more probable",
             )
         )
     if counts is not None and kind == "GloVe":

@@ -1,4 +1,5 @@
-"""The report of an explanation: what the latent variables are, whom they explain, and how it is known."""
+"""The report of an explanation: what the latent variables are, whom they explain, and how it is
+known."""
 
 from __future__ import annotations
 
@@ -26,9 +27,10 @@ def explain_report(
 ) -> Report:
     """A page for a fitted topic model, mixture or NMF.
 
-    ``held_out`` (from ``eckart.report.unseen.judge_topics``) adds the perplexity of topics; ``excerpts`` gives the texts of example documents: a list of all
-    texts, or a function from positions to a dictionary position: text; ``labels`` (one a row) are set beside the components of a mixture; ``image`` is height
-    and width of rows that are images.
+    ``held_out`` (from ``eckart.report.unseen.judge_topics``) adds the perplexity of topics;
+    ``excerpts`` gives the texts of example documents: a list of all texts, or a function from
+    positions to a dictionary position: text; ``labels`` (one a row) are set beside the components
+    of a mixture; ``image`` is height and width of rows that are images.
     """
     x = read(data)
     fit = model.fit_
@@ -41,5 +43,10 @@ def explain_report(
         page = parts_page(model, x, title, image, excerpts)
     page.section("Evidence").certificate(fit.certificate)
     if len(fit.trace):
-        page.pictures((plots.objective(fit.trace), f"{fit.trace.quantity.capitalize()}: {len(fit.trace)} values"))
+        page.pictures(
+            (
+                plots.objective(fit.trace),
+                f"{fit.trace.quantity.capitalize()}: {len(fit.trace)} values",
+            )
+        )
     return page.computed(fit)

@@ -1,7 +1,8 @@
 """A model judged on entries it has not seen, beside the two answers that anybody has without it.
 
-Values: RMSE and MAE of the model, of mean + row bias + column bias, and of the mean. Implicit feedback: recall@20 and NDCG@20 of the model's lists and of
-one list for all, the most popular columns.
+Values: RMSE and MAE of the model, of mean + row bias + column bias, and of the mean. Implicit
+feedback: recall@20 and NDCG@20 of the model's lists and of one list for all, the most popular
+columns.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ MEASURES = {"recall": f"recall@{LISTED}", "ndcg": f"NDCG@{LISTED}"}
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:
-    """``scores`` by name of the answer ("model" first) and of the measure; ``predicted`` at the entries of ``test`` (None for implicit feedback)."""
+    """``scores`` by name of the answer ("model" first) and of the measure; ``predicted`` at the
+    entries of ``test`` (None for implicit feedback)."""
 
     train: Observed
     test: Observed
@@ -46,7 +48,10 @@ class HeldOut:
     def useful(self) -> bool:
         """Whether the model beats every answer that needs no factors."""
         first = next(iter(self.scores["model"]))
-        ours, others = self.scores["model"][first], [s[first] for n, s in self.scores.items() if n != "model"]
+        ours, others = (
+            self.scores["model"][first],
+            [s[first] for n, s in self.scores.items() if n != "model"],
+        )
         return ours < min(others) if self.predicted is not None else ours > max(others)
 
     def lines(self) -> list[str]:
@@ -58,37 +63,54 @@ class HeldOut:
         digits = (
             ".4f" if not largest or 0.01 <= largest < 1e4 else ".4g"
         )  # errors have the units of the data: cents, or people in millions
-        table += [(name, [f"{value:{digits}}" for value in scores.values()]) for name, scores in self.scores.items()]
-        return [f"{name:<{width}}" + "".join(f"{cell:>11}" for cell in cells) for name, cells in table]
+        table += [
+            (name, [f"{value:{digits}}" for value in scores.values()])
+            for name, scores in self.scores.items()
+        ]
+        return [
+            f"{name:<{width}}" + "".join(f"{cell:>11}" for cell in cells) for name, cells in table
+        ]
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
 
     def kept(self) -> dict[str, Any]:
-        """What was measured, for a checkpoint; ``judged_before`` is the inverse, with the entries split again."""
+        """What was measured, for a checkpoint; ``judged_before`` is the inverse, with the entries
+        split again."""
         return {"scores": self.scores, "predicted": self.predicted, "errors": self.errors}
 
 
-def judge(fit: Callable[[Observed], Any], observed: Observed, share: float | int = 0.1, seed: int = 0) -> HeldOut:
-    """Let ``fit`` (from entries to a fitted model) see what a split by entry leaves, and measure its model on what the split hides."""
+def judge(
+    fit: Callable[[Observed], Any], observed: Observed, share: float | int = 0.1, seed: int = 0
+) -> HeldOut:
+    """Let ``fit`` (from entries to a fitted model) see what a split by entry leaves, and measure
+    its model on what the split hides."""
     parts = split(observed, share, random_state=seed)
     train, test = parts.train, parts.test
     model = fit(train)
     if getattr(model, "feedback", "explicit") == "implicit":
         return HeldOut(train, test, _lists(model, train, test))
     rows = np.repeat(np.arange(test.shape[0]), test.row_counts())
-    predicted = np.asarray(model.predict(test.row_index.names(rows), test.column_index.names(test.indices)))
+    predicted = np.asarray(
+        model.predict(test.row_index.names(rows), test.column_index.names(test.indices))
+    )
     biases, _ = normalise(train, "bias")
     flat = biases.invert(np.zeros(test.nnz), rows, test.indices)
     answers = {"model": predicted, "biases only": flat, "mean only": np.full(test.nnz, biases.mean)}
-    scores = {name: {"RMSE": rmse(test.data, p), "MAE": mae(test.data, p)} for name, p in answers.items()}
+    scores = {
+        name: {"RMSE": rmse(test.data, p), "MAE": mae(test.data, p)} for name, p in answers.items()
+    }
     return HeldOut(train, test, scores, predicted, tuple(getattr(model, "held_out_errors_", ())))
 
 
-def judged_before(kept: Any, observed: Observed, share: float | int = 0.1, seed: int = 0) -> HeldOut:
+def judged_before(
+    kept: Any, observed: Observed, share: float | int = 0.1, seed: int = 0
+) -> HeldOut:
     """What ``judge`` measured with the same entries, share and seed, from its ``kept`` values."""
     parts = split(observed, share, random_state=seed)
-    return HeldOut(parts.train, parts.test, dict(kept["scores"]), kept["predicted"], tuple(kept["errors"]))
+    return HeldOut(
+        parts.train, parts.test, dict(kept["scores"]), kept["predicted"], tuple(kept["errors"])
+    )
 
 
 def _lists(model: Any, train: Observed, test: Observed) -> dict[str, dict[str, float]]:

@@ -1,4 +1,5 @@
-"""A report as one self-contained HTML file: pictures inside, nothing from outside, readable without its script, on a phone and printed."""
+"""A report as one self-contained HTML file: pictures inside, nothing from outside, readable without
+its script, on a phone and printed."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ import numpy as np
 from eckart.io.models.whole_files import atomic_write
 
 DRAWN = 4000
-"""Points of a picture that is drawn as lines and shapes; more would make a large file and a slow page, so it becomes an image."""
+"""Points of a picture that is drawn as lines and shapes; more would make a large file and a slow
+page, so it becomes an image."""
 POINTED = 5000
 """Points that can be pointed at in a picture."""
 LONG = 12
@@ -49,33 +51,48 @@ class Report:
         body = "".join("<tr>" + "".join(_cell(c) for c in row) + "</tr>" for row in rows)
         kind = "wide search" if len(rows) > LONG else "wide"
         self.parts.append(
-            f'<div class="{kind}"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+            "<div "
+            f'class="{kind}"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
         )
         return self
 
     def pictures(self, *axes: tuple[Any, str]) -> Report:
         """Each picture is (axes, caption)."""
-        self.parts.append(f'<div class="grid">{"".join(_figure(ax, words) for ax, words in axes)}</div>')
+        self.parts.append(
+            f'<div class="grid">{"".join(_figure(ax, words) for ax, words in axes)}</div>'
+        )
         return self
 
     def holds(self, certificate: Any) -> Report:
         """One line for the top of a page: whether the evidence below holds."""
         good = certificate.holds
-        words = "The certificate holds" if good else f"The certificate does not hold: {certificate.reason}"
+        words = (
+            "The certificate holds"
+            if good
+            else f"The certificate does not hold: {certificate.reason}"
+        )
         self.parts.append(
-            f'<p class="badge{"" if good else " no"}">{html.escape(words)}. <a href="#evidence">See the evidence</a></p>'
+            f'<p class="badge{"" if good else " no"}">{html.escape(words)}. <a '
+            'href="#evidence">See the evidence</a></p>'
         )
         return self
 
     def certificate(self, certificate: Any) -> Report:
         words = (
-            "The certificate holds." if certificate.holds else f"The certificate does not hold: {certificate.reason}."
+            "The certificate holds."
+            if certificate.holds
+            else f"The certificate does not hold: {certificate.reason}."
         )
         self.parts.append(
-            f'<p class="verdict{"" if certificate.holds else " no"}"><b>{html.escape(words)}</b> Kind: {html.escape(certificate.kind)}. '
+            "<p "
+            f'class="verdict{"" if certificate.holds else " no"}"><b>{html.escape(words)}</b> '
+            f"Kind: {html.escape(certificate.kind)}. "
             f"Problem: {html.escape(certificate.problem)}.</p>"
         )
-        rows = [["ok" if c.passed else "fails", c.name, c.value, c.limit, c.meaning] for c in certificate.checks]
+        rows = [
+            ["ok" if c.passed else "fails", c.name, c.value, c.limit, c.meaning]
+            for c in certificate.checks
+        ]
         self.table(["", "check", "measured", "allowed", "meaning"], rows)
         facts = [[name, value] for name, value in certificate.facts.items()] + [
             ["note", note] for note in certificate.notes
@@ -85,18 +102,32 @@ class Report:
     def computed(self, fit: Any, hidden: tuple[str, ...] = (), steps: str = "steps") -> Report:
         """The end of a page: the choices that were made, and why the solver stopped."""
         self.section("How it was computed")
-        self.table(["choice", "value"], [[key, in_words(v)] for key, v in fit.plan.items() if key not in hidden])
-        return self.text(f"Stopped: {fit.trace.reason.value} ({len(fit.trace)} {steps}). {fit.trace.note}")
+        self.table(
+            ["choice", "value"],
+            [[key, in_words(v)] for key, v in fit.plan.items() if key not in hidden],
+        )
+        return self.text(
+            f"Stopped: {fit.trace.reason.value} ({len(fit.trace)} {steps}). {fit.trace.note}"
+        )
 
     def render(self) -> str:
-        style, script = (files("eckart.report").joinpath(name).read_text("utf-8") for name in ("page.css", "page.js"))
-        allowed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()  # this script and no other
-        policy = f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{allowed}'"
+        style, script = (
+            files("eckart.report").joinpath(name).read_text("utf-8")
+            for name in ("page.css", "page.js")
+        )
+        # this script and no other
+        allowed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+        policy = (
+            "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src "
+            f"'sha256-{allowed}'"
+        )
         return (
-            f'<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">'
+            '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta '
+            'name="viewport" content="width=device-width,initial-scale=1">'
             f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
             f"<title>{html.escape(self.title)}</title><style>{style}</style></head><body><h1>{html.escape(self.title)}</h1>"
-            f'<p class="lead">{html.escape(self.lead)}</p>{"".join(self.parts)}<script>{script}</script></body></html>'
+            "<p "
+            f'class="lead">{html.escape(self.lead)}</p>{"".join(self.parts)}<script>{script}</script></body></html>'
         )
 
     def write(self, path: Any) -> Path:
@@ -137,18 +168,24 @@ def _figure(ax: Any, words: str) -> str:
     """A picture with its caption and, for those who point at it, the values of its points."""
     kind, picture = _picture(ax.figure)
     photo = any(axes.images for axes in ax.figure.axes)
-    # charts side by side are drawn wide: on a phone their words would be too small to read, so the picture keeps its width there and is moved
+    # charts side by side are drawn wide: on a phone their words would be too small to read, so the
+    # picture keeps its width there and is moved
     many = ' class="many"' if ax.figure.get_size_inches()[0] > 9 and not photo else ""
     told = html.escape(words)
-    image = f'<img alt="{told}" class="{"photo" if photo else "drawn"}" src="data:image/{kind};base64,{picture}">'
+    image = (
+        f'<img alt="{told}" class="{"photo" if photo else "drawn"}" '
+        f'src="data:image/{kind};base64,{picture}">'
+    )
     return (
-        f'<figure{many} data-marks="{html.escape(json.dumps(_marks(ax.figure)))}"><div class="frame"><div class="pane">{image}</div></div>'
+        f'<figure{many} data-marks="{html.escape(json.dumps(_marks(ax.figure)))}"><div '
+        f'class="frame"><div class="pane">{image}</div></div>'
         f"<figcaption>{told}</figcaption></figure>"
     )
 
 
 def _picture(figure: Any) -> tuple[str, str]:
-    """The type and the bytes of a picture: lines and shapes, which stay sharp, unless they are very many."""
+    """The type and the bytes of a picture: lines and shapes, which stay sharp, unless they are very
+    many."""
     from matplotlib import rc_context
 
     points = sum(len(c.get_offsets()) for axes in figure.axes for c in axes.collections)
@@ -156,17 +193,23 @@ def _picture(figure: Any) -> tuple[str, str]:
     many = points + lines // 10 > DRAWN or any(axes.images for axes in figure.axes)
     buffer = io.BytesIO()
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # labels of any script: the tables beside the pictures have them
+        warnings.filterwarnings(
+            "ignore", message="Glyph .* missing from font"
+        )  # labels of any script: the tables beside the pictures have them
         if many:
             figure.savefig(buffer, format="png", dpi=160, facecolor="white")
             return "png", base64.b64encode(buffer.getvalue()).decode()
-        with rc_context({"svg.hashsalt": "eckart", "svg.fonttype": "path"}):  # the same report has the same bytes
-            figure.savefig(buffer, format="svg", facecolor="white", metadata={"Date": None, "Creator": None})
+        # the same report has the same bytes
+        with rc_context({"svg.hashsalt": "eckart", "svg.fonttype": "path"}):
+            figure.savefig(
+                buffer, format="svg", facecolor="white", metadata={"Date": None, "Creator": None}
+            )
     return "svg+xml", base64.b64encode(buffer.getvalue()).decode()
 
 
 def _marks(figure: Any) -> list[list[Any]]:
-    """What can be pointed at: [across, down, words], places as shares of the picture. Read after the picture was drawn."""
+    """What can be pointed at: [across, down, words], places as shares of the picture. Read after
+    the picture was drawn."""
     found: list[list[Any]] = []
     for axes in figure.axes:
         if not axes.get_visible():
@@ -177,14 +220,22 @@ def _marks(figure: Any) -> list[list[Any]]:
             if len(offsets) > 1 or names is not None:
                 found += _placed(axes, offsets, names)
         for line in axes.lines:
-            xy = np.column_stack([np.asarray(line.get_xdata(), float), np.asarray(line.get_ydata(), float)])
+            xy = np.column_stack(
+                [np.asarray(line.get_xdata(), float), np.asarray(line.get_ydata(), float)]
+            )
             label = str(line.get_label())
             if 2 < len(xy) <= POINTED and line.get_transform() == axes.transData:
                 found += _placed(axes, xy, None if label.startswith("_") else [label] * len(xy))
         for bars in axes.containers:
             for bar in getattr(bars, "patches", ()):
-                lies = bar.get_width() if getattr(bars, "orientation", "vertical") == "horizontal" else bar.get_height()
-                middle = np.array([[bar.get_x() + bar.get_width() / 2, bar.get_y() + bar.get_height() / 2]])
+                lies = (
+                    bar.get_width()
+                    if getattr(bars, "orientation", "vertical") == "horizontal"
+                    else bar.get_height()
+                )
+                middle = np.array(
+                    [[bar.get_x() + bar.get_width() / 2, bar.get_y() + bar.get_height() / 2]]
+                )
                 found += [[*mark[:2], f"{lies:.4g}"] for mark in _placed(axes, middle, None)]
     return found[:POINTED]
 
@@ -198,5 +249,11 @@ def _placed(axes: Any, xy: np.ndarray, names: Any) -> list[list[Any]]:
     for i, (across, up) in zip(seen, at):
         if 0 <= across <= 1 and 0 <= up <= 1:
             name = "" if names is None else f"{names[i]}: "
-            marks.append([round(float(across), 4), round(1 - float(up), 4), f"{name}{xy[i, 0]:.4g}, {xy[i, 1]:.4g}"])
+            marks.append(
+                [
+                    round(float(across), 4),
+                    round(1 - float(up), 4),
+                    f"{name}{xy[i, 0]:.4g}, {xy[i, 1]:.4g}",
+                ]
+            )
     return marks

@@ -1,4 +1,5 @@
-"""The page of a non-negative factorization: its parts, as images or as lists of columns, and rows made of them."""
+"""The page of a non-negative factorization: its parts, as images or as lists of columns, and rows
+made of them."""
 
 from __future__ import annotations
 
@@ -16,11 +17,19 @@ LISTED, EXAMPLES = 10, 2
 
 
 def parts_page(
-    model: Any, x: Matrix, title: str, image: tuple[int, int] | None = None, excerpts: Excerpts = None
+    model: Any,
+    x: Matrix,
+    title: str,
+    image: tuple[int, int] | None = None,
+    excerpts: Excerpts = None,
 ) -> Report:
     """All but the evidence."""
     h = np.asarray(model.components_, float)
-    page = Report(title, f"{x.shape[0]:,} rows and {x.shape[1]:,} columns; {type(model).__name__} with {len(h)} parts")
+    page = Report(
+        title,
+        f"{x.shape[0]:,} rows and {x.shape[1]:,} columns; {type(model).__name__} with "
+        f"{len(h)} parts",
+    )
     page.holds(model.fit_.certificate)
     part, at = some_rows(x)
     w = np.asarray(model.transform(part), float)
@@ -30,7 +39,9 @@ def parts_page(
     if image is not None:
         page.pictures((_sheet(h, image), "Parts as images, each on its own scale: dark is more"))
     elif isinstance(x, Counts):
-        page.pictures((plots.topic_words(model, words=8), "The columns with the largest weights in each part"))
+        page.pictures(
+            (plots.topic_words(model, words=8), "The columns with the largest weights in each part")
+        )
     columns = model.fit_.factors.columns
     names = np.arange(h.shape[1]) if columns is None else columns
     order = np.argsort(-share, kind="stable")
@@ -59,7 +70,9 @@ def _sheet(h: np.ndarray, image: tuple[int, int], most: int = 64, columns: int =
     peak = np.maximum(tiles.max(axis=(1, 2)), 1e-300)
     columns = min(columns, len(tiles))
     ax = new_axes(None, (1.0 * columns, 1.0 * -(-len(tiles) // columns) + 0.4))
-    ax.imshow(montage(coloured(tiles, "gray_r", -0.12 * peak, peak), columns, max(1, image[0] // 8)))
+    ax.imshow(
+        montage(coloured(tiles, "gray_r", -0.12 * peak, peak), columns, max(1, image[0] // 8))
+    )
     ax.set_axis_off()
     return ax
 

@@ -22,28 +22,40 @@ def reduce_report(
     spectrum: np.ndarray | None = None,
     names: Any = None,
 ) -> Report:
-    """A page for a fitted PCA; ``sample`` (rows of the data, called ``names``) adds map, reconstructions and outliers."""
+    """A page for a fitted PCA; ``sample`` (rows of the data, called ``names``) adds map,
+    reconstructions and outliers."""
     b, fit = model.fit_.factors, model.fit_
     share = float(np.sum(model.explained_variance_ratio_))
     page = Report(
         f"Reduce: {name}",
-        f"{b.rows:,} rows and {b.n:,} columns in {b.k} components that keep {share:.2%} of the variance",
+        f"{b.rows:,} rows and {b.n:,} columns in {b.k} components that keep {share:.2%} "
+        "of the variance",
     )
     page.holds(fit.certificate)
     page.section("How much").pictures(
-        (plots.scree(model, spectrum=spectrum), "Share of variance of each component; the chosen k is marked")
+        (
+            plots.scree(model, spectrum=spectrum),
+            "Share of variance of each component; the chosen k is marked",
+        )
     )
     if image is not None and b.k:
         page.section("What the components are")
         page.pictures(
-            (plots.components_as_images(model, image), "Mean and components as images; red adds, blue takes away")
+            (
+                plots.components_as_images(model, image),
+                "Mean and components as images; red adds, blue takes away",
+            )
         )
     elif b.k:
         page.section("What the components are").pictures(
             (plots.loadings(model), "Loadings: covariance of a column with a unit component")
         )
         rows = [
-            [i + 1, float(model.explained_variance_ratio_[i]), ", ".join(f"{n} {v:+.3g}" for n, v in top)]
+            [
+                i + 1,
+                float(model.explained_variance_ratio_[i]),
+                ", ".join(f"{n} {v:+.3g}" for n, v in top),
+            ]
             for i, top in enumerate(model.top_features(5)[:12])
         ]
         page.table(["component", "share of variance", "columns with the largest loadings"], rows)

@@ -12,7 +12,8 @@ MOST_ROWS = 5000
 """Rows whose posteriors are computed for pictures and examples."""
 
 Excerpts = Callable[[np.ndarray], dict[int, str]] | Sequence[str] | None
-"""The texts of documents: all of them, or a function from positions to a dictionary position: text."""
+"""The texts of documents: all of them, or a function from positions to a dictionary position:
+text."""
 
 
 def some_rows(x: Matrix, most: int = MOST_ROWS) -> tuple[Matrix, np.ndarray]:

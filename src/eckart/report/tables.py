@@ -1,4 +1,5 @@
-"""The report of a mixed table: what was missing, what each column is, how well the others speak for it, how sure fills are, what goes together, evidence."""
+"""The report of a mixed table: what was missing, what each column is, how well the others speak for
+it, how sure fills are, what goes together, evidence."""
 
 from __future__ import annotations
 
@@ -25,44 +26,85 @@ def table_report(model: Any, X: Any, *, name: str = "") -> Report:
     gaps = {cells.name: int(np.isnan(cells.values).sum()) for cells in frame.columns}
     page = Report(
         f"Complete: {name}" if name else "Complete",
-        f"{frame.rows:,} rows and {len(frame.columns):,} columns, {sum(gaps.values()):,} gaps; MixedTable of rank {fit.plan['rank']}",
+        f"{frame.rows:,} rows and {len(frame.columns):,} columns, "
+        f"{sum(gaps.values()):,} gaps; MixedTable of rank {fit.plan['rank']}",
     )
     page.holds(fit.certificate)
     page.section("What was missing")
-    page.pictures((_gap_map(frame), "Gaps (dark) of rows from top to bottom, as shares of neighbouring rows where they are many"))
+    page.pictures(
+        (
+            _gap_map(frame),
+            "Gaps (dark) of rows from top to bottom, as shares of neighbouring rows "
+            "where they are many",
+        )
+    )
     page.section("What the other columns say of each")
     if errors := fit.plan.get("errors"):
         page.text(
-            "Errors at rows that the fit had not seen, each cell from the other cells of its row. Numbers: as a share of the standard deviation of the column. "
-            "Levels: the share of wrong ones. One answer for all is the mean, or the commonest level."
+            "Errors at rows that the fit had not seen, each cell from the other cells "
+            "of its row. Numbers: as a share of the standard deviation of the column. "
+            "Levels: the share of wrong ones. One answer for all is the mean, or the "
+            "commonest level."
         )
         page.table(
             ["column", "loss", "gaps", "error", "factor model alone", "one answer for all"],
-            [[name, model.losses_[name], f"{gaps[name]:,}", of[2], of[1], of[0]] for name, of in errors.items()],
+            [
+                [name, model.losses_[name], f"{gaps[name]:,}", of[2], of[1], of[0]]
+                for name, of in errors.items()
+            ],
         )
         page.text(f"Trees: {fit.plan['trees']}.")
     else:
         page.text(
-            "Every seen cell is predicted from the other cells of its row. Numbers: the error as a share of the standard deviation of the column. Levels: the "
-            "share of wrong ones, and that of always saying the commonest. The fit has seen these cells, so new tables may do a little worse."
+            "Every seen cell is predicted from the other cells of its row. Numbers: the "
+            "error as a share of the standard deviation of the column. Levels: the "
+            "share of wrong ones, and that of always saying the commonest. The fit has "
+            "seen these cells, so new tables may do a little worse."
         )
-        page.table(["column", "loss", "gaps", "error", "without the others"], _judged(model, frame, gaps))
+        page.table(
+            ["column", "loss", "gaps", "error", "without the others"], _judged(model, frame, gaps)
+        )
     if sure := model.uncertainty(X):
         page.section("How sure the filled cells are")
-        page.text("Numbers: the standard deviation of the error, in the unit of the column. Levels: the probability that the level is another one.")
-        page.table(["column", "filled", "surest tenth", "middle", "least sure tenth", "at the least or largest value"], _certain(model, X, sure))
+        page.text(
+            "Numbers: the standard deviation of the error, in the unit of the column. "
+            "Levels: the probability that the level is another one."
+        )
+        page.table(
+            [
+                "column",
+                "filled",
+                "surest tenth",
+                "middle",
+                "least sure tenth",
+                "at the least or largest value",
+            ],
+            _certain(model, X, sure),
+        )
     if fit.factors.aside:
         page.text("Left as they are:")
-        page.table(["column", "why"], [[column, told["reason"]] for column, told in fit.factors.aside.items()])
+        page.table(
+            ["column", "why"],
+            [[column, told["reason"]] for column, told in fit.factors.aside.items()],
+        )
     page.section("What goes together")
     page.table(["direction", "columns that it moves most"], _directions(model))
     page.section("How the rank was chosen")
     page.text(str(fit.plan["rank_reason"]))
-    page.table(["rank", "ridge", "error at hidden cells"], [list(c) for c in fit.plan["candidates"]])
+    page.table(
+        ["rank", "ridge", "error at hidden cells"], [list(c) for c in fit.plan["candidates"]]
+    )
     page.section("Evidence").certificate(fit.certificate)
     if len(fit.trace):
-        page.pictures((plots.objective(fit.trace), f"{fit.trace.quantity.capitalize()}: {len(fit.trace)} values"))
-    return page.computed(fit, ("candidates", "losses", "aside", "rank_reason", "errors", "forms", "trees"))
+        page.pictures(
+            (
+                plots.objective(fit.trace),
+                f"{fit.trace.quantity.capitalize()}: {len(fit.trace)} values",
+            )
+        )
+    return page.computed(
+        fit, ("candidates", "losses", "aside", "rank_reason", "errors", "forms", "trees")
+    )
 
 
 def _gap_map(frame: Any) -> Any:
@@ -73,7 +115,15 @@ def _gap_map(frame: Any) -> Any:
     edges = np.unique(np.linspace(0, frame.rows, min(frame.rows, LINES) + 1).astype(np.intp))
     shares = np.add.reduceat(gaps, edges[:-1], axis=0) / np.diff(edges)[:, None]
     ax = new_axes(None)
-    ax.imshow(shares, aspect="auto", interpolation="nearest", cmap="Greys", vmin=0, vmax=1, extent=(-0.5, gaps.shape[1] - 0.5, frame.rows, 0))
+    ax.imshow(
+        shares,
+        aspect="auto",
+        interpolation="nearest",
+        cmap="Greys",
+        vmin=0,
+        vmax=1,
+        extent=(-0.5, gaps.shape[1] - 0.5, frame.rows, 0),
+    )
     few = np.unique(np.linspace(0, gaps.shape[1] - 1, min(gaps.shape[1], NAMED)).astype(int))
     ax.set_xticks(few, [frame.columns[j].name[:14] for j in few], rotation=60, ha="right")
     ax.set_ylabel("row")
@@ -81,13 +131,18 @@ def _gap_map(frame: Any) -> Any:
 
 
 def _certain(model: Any, X: Any, sure: dict[str, np.ndarray]) -> list[list[Any]]:
-    """Of each column the spread of uncertainties of its filled cells, and how many lie at an end of the range."""
+    """Of each column the spread of uncertainties of its filled cells, and how many lie at an end of
+    the range."""
     ends = model.at_the_ends(X)
-    return [[name, f"{len(each):,}", *np.quantile(each, (0.1, 0.5, 0.9)).tolist(), ends.get(name, 0)] for name, each in sure.items()]
+    return [
+        [name, f"{len(each):,}", *np.quantile(each, (0.1, 0.5, 0.9)).tolist(), ends.get(name, 0)]
+        for name, each in sure.items()
+    ]
 
 
 def _judged(model: Any, frame: Any, gaps: dict[str, int]) -> list[list[Any]]:
-    """Each column that has a loss: how wrong the other columns are about its seen cells, and how wrong one answer for all is."""
+    """Each column that has a loss: how wrong the other columns are about its seen cells, and how
+    wrong one answer for all is."""
     rows = np.unique(np.linspace(0, frame.rows - 1, min(frame.rows, ROWS)).astype(np.intp))
     some = [cells._replace(values=cells.values[rows]) for cells in frame.columns]
     table, codes, _ = scores_of(model.parts_, some)
@@ -98,7 +153,9 @@ def _judged(model: Any, frame: Any, gaps: dict[str, int]) -> list[list[Any]]:
             continue
         found = model._answered(part, model._from_others(Scores(table.parts, table.y[seen]), part))
         if part.discrete:
-            share = np.bincount(a[seen].astype(np.intp), minlength=len(part.levels)).max() / len(seen)
+            share = np.bincount(a[seen].astype(np.intp), minlength=len(part.levels)).max() / len(
+                seen
+            )
             wrong, plain = float(np.mean(found.argmax(axis=1) != a[seen])), 1 - float(share)
         else:
             values = next(cells.values for cells in some if cells.name == part.name)[seen]

@@ -1,7 +1,9 @@
 """A topic model judged on documents it has not seen, beside the answer that anybody has without it.
 
-Documents are split. The model is fitted to one part. Of each other document half of the words are shown, its shares of topics are found from them, and the
-other half is predicted. Perplexity is exp(-mean log p(w)); beside it stands that of one distribution for all documents, the frequencies of words in training.
+Documents are split. The model is fitted to one part. Of each other document half of the words are
+shown, its shares of topics are found from them, and the other half is predicted. Perplexity is
+exp(-mean log p(w)); beside it stands that of one distribution for all documents, the frequencies of
+words in training.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ LEAST_PRIOR = 1e-3
 
 @dataclass(frozen=True)
 class Unseen:
-    """``perplexities`` by name of the answer ("model" first), on ``words`` words of ``documents`` documents."""
+    """``perplexities`` by name of the answer ("model" first), on ``words`` words of ``documents``
+    documents."""
 
     perplexities: dict[str, float]
     documents: int
@@ -37,14 +40,16 @@ class Unseen:
     def verdict(self) -> str:
         ours, plain = self.perplexities["model"], self.perplexities["word frequencies"]
         words = (
-            f"Perplexity {ours:,.1f} on {self.words:,} words of {self.documents:,} documents that the fit did not see; "
+            f"Perplexity {ours:,.1f} on {self.words:,} words of {self.documents:,} documents "
+            "that the fit did not see; "
         )
         if self.useful:
-            return (
-                words
-                + f"by word frequencies alone it is {plain / ours:.2f} times as large ({plain:,.1f})."
+            return words + (
+                f"by word frequencies alone it is {plain / ours:.2f} times as large ({plain:,.1f})."
             )
-        return words + f"word frequencies alone do better ({plain:,.1f}). Try fewer topics or more documents."
+        return words + (
+            f"word frequencies alone do better ({plain:,.1f}). Try fewer topics or more documents."
+        )
 
     def lines(self) -> list[str]:
         """The numbers as a small table."""
@@ -60,8 +65,11 @@ class Unseen:
         return {"documents": self.documents, "words": self.words, "perplexity": self.perplexities}
 
 
-def judge_topics(fit: Callable[[Counts], Any], x: Counts, share: float = 0.1, seed: int = 0) -> Unseen:
-    """Let ``fit`` (from counts to a fitted topic model) see a part of the documents, and measure its model on words of the others."""
+def judge_topics(
+    fit: Callable[[Counts], Any], x: Counts, share: float = 0.1, seed: int = 0
+) -> Unseen:
+    """Let ``fit`` (from counts to a fitted topic model) see a part of the documents, and measure
+    its model on words of the others."""
     rng = np.random.default_rng(seed)
     full = np.flatnonzero(x.to_scipy().sum(axis=1) >= 2)  # one word to show, one to predict
     count = round(share * len(full))
@@ -69,7 +77,8 @@ def judge_topics(fit: Callable[[Counts], Any], x: Counts, share: float = 0.1, se
         raise wrong(
             "held_out",
             share,
-            f"a share that leaves some of the {len(full)} documents of two words or more on both sides",
+            f"a share that leaves some of the {len(full)} documents of two words or "
+            "more on both sides",
         )
     hidden = np.sort(rng.permutation(full)[:count])
     csr = x.to_scipy()

@@ -1,4 +1,5 @@
-"""Questions to a model, each a function of a checked request; the answer is columns of one length, which JSON and Arrow write alike."""
+"""Questions to a model, each a function of a checked request; the answer is columns of one length,
+which JSON and Arrow write alike."""
 
 from __future__ import annotations
 
@@ -23,13 +24,18 @@ def answer(served: Served, verb: str, asked: Any, limits: Any) -> Columns:
     """The answer to a request."""
     if verb not in served.verbs:
         kind = type(served.model).__name__
-        raise Problem(422, f"{verb} came for model {served.name!r}, a {kind}, wanted one of {', '.join(served.verbs)}")
+        raise Problem(
+            422,
+            f"{verb} came for model {served.name!r}, a {kind}, wanted one of "
+            f"{', '.join(served.verbs)}",
+        )
     _bounded(served, asked, limits)
     return ASKED[verb](served, asked)
 
 
 def quick(served: Served, verb: str, asked: Any) -> np.ndarray | None:
-    """Positions of rows whose lists can be made together with those of other requests; None where the question is another."""
+    """Positions of rows whose lists can be made together with those of other requests; None where
+    the question is another."""
     if verb != "recommend" or served.lists is None or asked.rows is None or asked.X is not None:
         return None
     if (
@@ -44,7 +50,8 @@ def quick(served: Served, verb: str, asked: Any) -> np.ndarray | None:
 
 
 def by_of(served: Served, asked: Any) -> str:
-    """What "auto" stands for: the order by chance where the model file holds it. It is never learned while someone waits."""
+    """What "auto" stands for: the order by chance where the model file holds it. It is never
+    learned while someone waits."""
     if asked.by != "auto":
         return asked.by
     demand = getattr(served.model, "_demand", None)
@@ -59,7 +66,11 @@ def listed(found: Any) -> Columns:
 def _transform(served: Served, asked: Any) -> Columns:
     if (asked.X is None) == (asked.texts is None):
         what = "X is missing" if asked.X is None else "X and texts came"
-        raise Problem(422, f"{what}, wanted one of them for transform: X, the new rows, or texts, the new documents")
+        raise Problem(
+            422,
+            f"{what}, wanted one of them for transform: X, the new rows, or texts, the "
+            "new documents",
+        )
     rows = _rows(served, asked.X) if asked.texts is None else _counted(served, asked.texts)
     return _named(served, served.model.transform(rows))
 
@@ -70,8 +81,14 @@ def _counted(served: Served, texts: list[str]) -> Any:
     told, columns = model.fit_.plan.get("text"), model.fit_.factors.columns
     words = columns is not None and all(isinstance(word, str) for word in columns)
     if not words or not (isinstance(told, dict) or isinstance(model.fit_.factors, Topics)):
-        raise Problem(422, f"texts came for a {type(model).__name__} that was not fitted on texts, wanted X, the new rows")
-    return corpus(texts, vocabulary=model, **vars(Tokenizer.from_dict((told or {}).get("rules") or {})))
+        raise Problem(
+            422,
+            f"texts came for a {type(model).__name__} that was not fitted on texts, "
+            "wanted X, the new rows",
+        )
+    return corpus(
+        texts, vocabulary=model, **vars(Tokenizer.from_dict((told or {}).get("rules") or {}))
+    )
 
 
 def _impute(served: Served, asked: Any) -> Columns:
@@ -85,12 +102,18 @@ def _predict(served: Served, asked: Any) -> Columns:
     model = served.model
     if not hasattr(model, "recommend"):
         if asked.X is None or asked.rows is not None or asked.columns is not None:
-            raise Problem(422, f"predict of a {type(model).__name__} wants X, the new rows, and nothing beside it")
+            raise Problem(
+                422,
+                f"predict of a {type(model).__name__} wants X, the new rows, and nothing beside it",
+            )
         return {"label": np.asarray(model.predict(_rows(served, asked.X)))}
     if asked.X is not None:
         return _named(served, model.predict(_rows(served, asked.X)))
     if asked.rows is None or asked.columns is None:
-        raise Problem(422, "predict of a completion wants rows and columns, the ids of the cells (or X, new rows)")
+        raise Problem(
+            422,
+            "predict of a completion wants rows and columns, the ids of the cells (or X, new rows)",
+        )
     rows, columns = ids_of(asked.rows, model.row_ids), ids_of(asked.columns, model.column_ids)
     return {"prediction": model.predict(rows, columns, unknown=asked.unknown)}
 
@@ -100,7 +123,9 @@ def _recommend(served: Served, asked: Any) -> Columns:
     if (asked.rows is None) == (asked.X is None):
         raise Problem(422, "recommend wants rows (ids) or X (the entries of new rows), one of them")
     chosen = {
-        name: None if getattr(asked, name) is None else ids_of(getattr(asked, name), model.column_ids)
+        name: None
+        if getattr(asked, name) is None
+        else ids_of(getattr(asked, name), model.column_ids)
         for name in ("candidates", "exclude")
     }
     how = {
@@ -149,18 +174,34 @@ def _analogy(served: Served, asked: Any) -> Columns:
 
 
 def _certify(served: Served, asked: Any) -> Columns:
-    c = served.model.certificate_ if asked.X is None else served.model.certify(_rows(served, asked.X))
+    c = (
+        served.model.certificate_
+        if asked.X is None
+        else served.model.certify(_rows(served, asked.X))
+    )
     checks = c.checks
     return {
-        "holds": [c.holds] * len(checks), "kind": [c.kind] * len(checks), "check": [k.name for k in checks], "value": [k.value for k in checks],
-        "limit": [k.limit for k in checks], "passed": [k.passed for k in checks], "meaning": [k.meaning for k in checks],
-    }  # fmt: skip
+        "holds": [c.holds] * len(checks),
+        "kind": [c.kind] * len(checks),
+        "check": [k.name for k in checks],
+        "value": [k.value for k in checks],
+        "limit": [k.limit for k in checks],
+        "passed": [k.passed for k in checks],
+        "meaning": [k.meaning for k in checks],
+    }
 
 
 ASKED = {
-    "transform": _transform, "predict": _predict, "recommend": _recommend, "similar": _similar, "explain": _explain, "neighbours": _neighbours,
-    "analogy": _analogy, "impute": _impute, "certify": _certify,
-}  # fmt: skip
+    "transform": _transform,
+    "predict": _predict,
+    "recommend": _recommend,
+    "similar": _similar,
+    "explain": _explain,
+    "neighbours": _neighbours,
+    "analogy": _analogy,
+    "impute": _impute,
+    "certify": _certify,
+}
 
 
 def _rows(served: Served, x: Any) -> Any:
@@ -170,17 +211,26 @@ def _rows(served: Served, x: Any) -> Any:
         if not completes:
             raise Problem(
                 422,
-                f"X came as entries for a {type(served.model).__name__}, wanted lists of {served.model.n_features_in_} numbers",
+                f"X came as entries for a {type(served.model).__name__}, wanted lists "
+                f"of {served.model.n_features_in_} numbers",
             )
         if served.model.fit_.factors.columns is None:
             at = served.model.column_ids.indices_of(x["columns"])
             table = observed(
-                {"r": x["rows"], "c": at, "v": x["values"]}, rows="r", columns="c", values="v", duplicates="last"
+                {"r": x["rows"], "c": at, "v": x["values"]},
+                rows="r",
+                columns="c",
+                values="v",
+                duplicates="last",
             )
             return _spread(table, served.model.fit_.factors.n)
         columns = ids_of(x["columns"], served.model.column_ids)
         return observed(
-            {"r": x["rows"], "c": columns, "v": x["values"]}, rows="r", columns="c", values="v", duplicates="last"
+            {"r": x["rows"], "c": columns, "v": x["values"]},
+            rows="r",
+            columns="c",
+            values="v",
+            duplicates="last",
         )
     if not isinstance(x, list):
         if completes and x.num_columns != served.model.n_features_in_:
@@ -188,17 +238,25 @@ def _rows(served: Served, x: Any) -> Any:
         return x
     wide = {len(row) for row in x}
     if len(wide) > 1:
-        raise Problem(422, f"X has rows of {min(wide)} and of {max(wide)} numbers, wanted the same number in each")
+        raise Problem(
+            422,
+            f"X has rows of {min(wide)} and of {max(wide)} numbers, wanted the same number in each",
+        )
     numbers = np.array([[np.nan if v is None else v for v in row] for row in x], np.float64)
     if completes and numbers.shape[1] != served.model.n_features_in_:
         raise _width(served, numbers.shape[1])
     if np.isinf(numbers).any():
-        raise Problem(422, "X holds a number beyond the range of 64 bits, wanted finite numbers or null")
+        raise Problem(
+            422, "X holds a number beyond the range of 64 bits, wanted finite numbers or null"
+        )
     return numbers
 
 
 def _width(served: Served, came: int) -> Problem:
-    wanted = f"{served.model.n_features_in_}, one for each column of the model (null where it is unknown), or entries by id"
+    wanted = (
+        f"{served.model.n_features_in_}, one for each column of the model (null where it is "
+        "unknown), or entries by id"
+    )
     return Problem(422, f"X came with {came} numbers in each row, wanted {wanted}")
 
 
@@ -232,16 +290,27 @@ def _named(served: Served, values: Any, names: Any = None) -> Columns:
 def _bounded(served: Served, asked: Any, limits: Any) -> None:
     """Refuse what would take more than the limits allow, before any work is done."""
     x = getattr(asked, "X", None)
-    lines = len(x["rows"]) if isinstance(x, dict) else len(x) if isinstance(x, list) else getattr(x, "num_rows", 0)
+    lines = (
+        len(x["rows"])
+        if isinstance(x, dict)
+        else len(x)
+        if isinstance(x, list)
+        else getattr(x, "num_rows", 0)
+    )
     for name in ("rows", "columns", "words", "texts", "candidates", "exclude"):
         ids = getattr(asked, name, None)
         lines = max(lines, len(ids) if isinstance(ids, (list, np.ndarray)) else 1)
     if lines > limits.rows:
-        raise Problem(413, f"{lines:,} rows came, wanted at most {limits.rows:,} in one request; send them in parts")
+        raise Problem(
+            413,
+            f"{lines:,} rows came, wanted at most {limits.rows:,} in one request; send "
+            "them in parts",
+        )
     if x is not None and hasattr(served.model, "recommend"):
         cells = lines * served.model.fit_.factors.n
         if cells > limits.cells:
             raise Problem(
                 413,
-                f"{lines:,} new rows of {served.model.fit_.factors.n:,} columns came, wanted at most {limits.cells:,} cells; send them in parts",
+                f"{lines:,} new rows of {served.model.fit_.factors.n:,} columns came, "
+                f"wanted at most {limits.cells:,} cells; send them in parts",
             )

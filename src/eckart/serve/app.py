@@ -1,6 +1,8 @@
-"""The service as an ASGI application: places, limits, tokens and logs. It holds no data of a request longer than the request.
+"""The service as an ASGI application: places, limits, tokens and logs. It holds no data of a
+request longer than the request.
 
-There are eight places and two methods, so they are told apart here, without a framework between the socket and the answer.
+There are eight places and two methods, so they are told apart here, without a framework between the
+socket and the answer.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ log = logging.getLogger("eckart.serve")
 OPEN = ("/health", "/ready")
 """Places that need no token: they tell nothing."""
 LARGE = 100_000
-"""Bytes of a body from which on it is parsed in a thread: in a millisecond other requests may be answered."""
+"""Bytes of a body from which on it is parsed in a thread: in a millisecond other requests may be
+answered."""
 MOST_DIGITS = 18
 """Digits of a length that is read at all; no limit is that large."""
 
@@ -72,17 +75,25 @@ class Gone(Exception):
 
 
 class Service:
-    """The application. Around everything: tokens, how many at once, problems as JSON, one line of log for each request, without data and ids."""
+    """The application. Around everything: tokens, how many at once, problems as JSON, one line of
+    log for each request, without data and ids."""
 
-    def __init__(self, shelf: Shelf, limits: Limits, token: str | None, hosts: tuple[str, ...] = ()):
+    def __init__(
+        self, shelf: Shelf, limits: Limits, token: str | None, hosts: tuple[str, ...] = ()
+    ):
         self.shelf, self.limits, self.token, self.hosts = shelf, limits, token, AllowedHosts(hosts)
         self.meter, self.together = Meter(), Together()
         self.threads = ThreadPoolExecutor(min(32, 4 + (os.cpu_count() or 1)), "eckart-answers")
-        self.parser = ThreadPoolExecutor(1, "eckart-bodies")  # one large body at a time is in memory as objects
+        # one large body at a time is in memory as objects
+        self.parser = ThreadPoolExecutor(1, "eckart-bodies")
         self.places = {
-            "/health": self._health, "/ready": self._is_ready, "/metrics": self._metrics, "/v1/models": self._cards, "/openapi.json": self._description,
+            "/health": self._health,
+            "/ready": self._is_ready,
+            "/metrics": self._metrics,
+            "/v1/models": self._cards,
+            "/openapi.json": self._description,
             "/docs": self._page,
-        }  # fmt: skip
+        }
         self.ready = False
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -112,7 +123,9 @@ class Service:
         try:
             headers = dict(scope["headers"])
             try:
-                check_source(header_texts(scope), self.hosts, str(self.hosts), scope["method"] == "POST")
+                check_source(
+                    header_texts(scope), self.hosts, str(self.hosts), scope["method"] == "POST"
+                )
                 self._admit(scope["path"], headers)
                 model, reply = await self._reply(scope, headers, parts, receive)
             except Problem as problem:
@@ -123,8 +136,13 @@ class Service:
                 log.exception("a bug in eckart")
                 reply = Reply.of(Problem(500, "this is a bug in eckart; please report it"))
             status = reply.status
-            told = [(b"content-length", b"%d" % len(reply.content)), (b"content-type", reply.media.encode())]
-            told += [(name.encode(), value.encode("latin-1")) for name, value in reply.headers.items()]
+            told = [
+                (b"content-length", b"%d" % len(reply.content)),
+                (b"content-type", reply.media.encode()),
+            ]
+            told += [
+                (name.encode(), value.encode("latin-1")) for name, value in reply.headers.items()
+            ]
             await send({"type": "http.response.start", "status": status, "headers": told})
             await send({"type": "http.response.body", "body": reply.content})
         finally:
@@ -132,11 +150,17 @@ class Service:
             seconds = time.perf_counter() - begin
             self.meter.took(model, verb, status, seconds)
             if log.isEnabledFor(logging.INFO):
-                line = {"time": round(time.time(), 3), "verb": verb, "model": model, "status": status}
+                line = {
+                    "time": round(time.time(), 3),
+                    "verb": verb,
+                    "model": model,
+                    "status": status,
+                }
                 log.info(json.dumps(line | {"ms": round(seconds * 1e3, 2)}))
 
     def _known(self, parts: list[str]) -> str:
-        """The model of a path, where there is one of that name: other names are words of the caller, which logs do not hold."""
+        """The model of a path, where there is one of that name: other names are words of the
+        caller, which logs do not hold."""
         return parts[3] if len(parts) == 5 and parts[3] in self.shelf.served else ""
 
     def _admit(self, path: str, headers: dict[bytes, bytes]) -> None:
@@ -165,26 +189,45 @@ class Service:
         asks = len(parts) == 5 and path.startswith("/v1/models/") and bool(parts[3] and parts[4])
         card = len(parts) == 4 and path.startswith("/v1/models/") and bool(parts[3])
         if not (asks or card or path in self.places):
-            places = "/v1/models/NAME/VERB, /v1/models, /health, /ready, /metrics, /openapi.json or /docs"
+            places = (
+                "/v1/models/NAME/VERB, /v1/models, /health, /ready, /metrics, /openapi.json or "
+                "/docs"
+            )
             raise Problem(404, f"{method[:20]} {path[:200]} came, wanted {places}")
         allowed = ("POST",) if asks else ("GET", "HEAD")
         if method not in allowed:
             said = " or ".join(allowed)
-            raise Problem(405, f"{method[:20]} {path[:200]} came, wanted {said}", {"allow": ", ".join(allowed)})
+            raise Problem(
+                405,
+                f"{method[:20]} {path[:200]} came, wanted {said}",
+                {"allow": ", ".join(allowed)},
+            )
         if asks:
-            return parts[3], await self._ask(parts[3], parts[4], scope["query_string"], headers, receive)
-        return "", Reply(to_json(self.shelf.named(parts[3]).card())) if card else self.places[path]()
+            return parts[3], await self._ask(
+                parts[3], parts[4], scope["query_string"], headers, receive
+            )
+        return "", Reply(to_json(self.shelf.named(parts[3]).card())) if card else self.places[
+            path
+        ]()
 
-    async def _ask(self, name: str, verb: str, query: bytes, headers: dict[bytes, bytes], receive: Any) -> Reply:
+    async def _ask(
+        self, name: str, verb: str, query: bytes, headers: dict[bytes, bytes], receive: Any
+    ) -> Reply:
         if verb not in VERBS:
             raise Problem(404, f"verb {verb[:80]!r} came, wanted one of {', '.join(VERBS)}")
         served = self.shelf.named(name)
         body = await self._body(headers, receive)
-        kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower().decode("latin-1")
+        kind = (
+            headers.get(b"content-type", b"").partition(b";")[0].strip().lower().decode("latin-1")
+        )
         fields = dict(parse_qsl(query.decode("latin-1"), keep_blank_values=True)) if query else {}
-        read = partial(read_request, verb, kind, body, fields, hasattr(served.model, "recommend"), self.limits)
+        read = partial(
+            read_request, verb, kind, body, fields, hasattr(served.model, "recommend"), self.limits
+        )
         small = len(body) < LARGE
-        asked = read() if small else await asyncio.get_running_loop().run_in_executor(self.parser, read)
+        asked = (
+            read() if small else await asyncio.get_running_loop().run_in_executor(self.parser, read)
+        )
         columns = await self._columns(served, verb, asked)
         about = {"model": name, "version": served.version, "verb": verb}
         media, content = written(headers.get(b"accept", b"").decode("latin-1"), about, columns)
@@ -202,24 +245,34 @@ class Service:
             return await asyncio.wait_for(working, self.limits.seconds)
         except TimeoutError:
             raise Problem(
-                503, f"the answer took longer than {self.limits.seconds:g} s; ask for fewer rows", {"retry-after": "1"}
+                503,
+                f"the answer took longer than {self.limits.seconds:g} s; ask for fewer rows",
+                {"retry-after": "1"},
             ) from None
         except EckartError as error:
             raise Problem(422, " ".join(str(error).split())) from None
         except np.linalg.LinAlgError:
             raise Problem(
-                422, "the numbers that came are too large or too alike to be worked with in 64 bits; scale them"
+                422,
+                "the numbers that came are too large or too alike to be worked with in "
+                "64 bits; scale them",
             ) from None
         except (OverflowError, UnicodeError) as error:
             raise Problem(
-                422, f"a value came that no model can hold ({error}); wanted numbers of 64 bits and valid text"
+                422,
+                f"a value came that no model can hold ({error}); wanted numbers of 64 "
+                "bits and valid text",
             ) from None
 
     async def _body(self, headers: dict[bytes, bytes], receive: Any) -> bytes:
         """All of the body: no more than the limit, and no slower."""
         told, most = headers.get(b"content-length", b""), self.limits.body
         if told.isdigit() and (len(told) > MOST_DIGITS or int(told) > most):
-            raise Problem(413, f"a body of {told[:30].decode()} bytes came, wanted at most {most:,}; send it in parts")
+            raise Problem(
+                413,
+                f"a body of {told[:30].decode()} bytes came, wanted at most {most:,}; "
+                "send it in parts",
+            )
         parts, size, more = [], 0, True
         try:
             async with asyncio.timeout(self.limits.slow):
@@ -231,7 +284,9 @@ class Service:
                     parts.append(part)
                     size += len(part)
                     if size > most:
-                        raise Problem(413, f"a body of more than {most:,} bytes came; send it in parts")
+                        raise Problem(
+                            413, f"a body of more than {most:,} bytes came; send it in parts"
+                        )
         except TimeoutError:
             raise Problem(
                 408,
@@ -261,7 +316,11 @@ class Service:
         from eckart.serve.page import page
 
         head = {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'"}
-        return Reply(page(openapi(__version__, tuple(self.shelf.paths))).encode(), "text/html; charset=utf-8", headers=head)
+        return Reply(
+            page(openapi(__version__, tuple(self.shelf.paths))).encode(),
+            "text/html; charset=utf-8",
+            headers=head,
+        )
 
 
 def _lists(served: Served, at: np.ndarray, asked: Any) -> Any:
@@ -276,7 +335,8 @@ def application(
     hosts: tuple[str, ...] = (),
     copies: Path | None = None,
 ) -> Service:
-    """The ASGI application that serves these model files by name, to callers that name this machine or one of ``hosts``."""
+    """The ASGI application that serves these model files by name, to callers that name this machine
+    or one of ``hosts``."""
     service = Service(Shelf(paths, copies), limits or Limits(), token, hosts)
     service.shelf.load()
     service.ready = True

@@ -1,7 +1,8 @@
 """Arrow streams of strangers: read message by message, so that a few bytes cannot become gigabytes.
 
-A stream may say "a billion nulls" in 200 bytes (null and run-end encoded columns, batches without columns), or hold compressed buffers that inflate a
-thousandfold. So the rows of a batch are counted and its buffers are seen to be plain before anything of it is converted.
+A stream may say "a billion nulls" in 200 bytes (null and run-end encoded columns, batches without
+columns), or hold compressed buffers that inflate a thousandfold. So the rows of a batch are counted
+and its buffers are seen to be plain before anything of it is converted.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from eckart.serve.problems import Problem
 MOST_HEAD = 8 * 2**20
 """Bytes of the description of one message: names of 60,000 columns take four million."""
 MOST_TEXT = 64 * 2**20
-"""Bytes beyond the body's own that codes of a dictionary, or columns that share their buffers, may stand for."""
+"""Bytes beyond the body's own that codes of a dictionary, or columns that share their buffers, may
+stand for."""
 MOST_BATCHES = 1000
 """Messages of one stream: each takes some 10 microseconds, whatever it holds."""
 RECORD_BATCH, DICTIONARY_BATCH = 3, 2
@@ -27,12 +29,29 @@ def read_table(body: bytes, rows: int, cells: int) -> Any:
     try:
         table = _table(body, rows, cells)
         if table.nbytes > 4 * len(body) + MOST_TEXT:
-            raise Problem(413, f"columns came that stand for {table.nbytes:,} bytes, wanted at most {4 * len(body) + MOST_TEXT:,}")
+            raise Problem(
+                413,
+                f"columns came that stand for {table.nbytes:,} bytes, wanted at most "
+                f"{4 * len(body) + MOST_TEXT:,}",
+            )
         table.validate(full=True)
-        return pa.table([_plain_column(column) for column in table.columns], names=table.column_names)
-    except (pa.ArrowException, OSError, ValueError, IndexError, struct.error, UnicodeDecodeError, MemoryError) as error:
+        return pa.table(
+            [_plain_column(column) for column in table.columns], names=table.column_names
+        )
+    except (
+        pa.ArrowException,
+        OSError,
+        ValueError,
+        IndexError,
+        struct.error,
+        UnicodeDecodeError,
+        MemoryError,
+    ) as error:
         said = " ".join(str(error).split())[:120]
-        raise Problem(400, f"a body came that is no Arrow stream ({said}); write it with pyarrow.ipc.new_stream") from None
+        raise Problem(
+            400,
+            f"a body came that is no Arrow stream ({said}); write it with pyarrow.ipc.new_stream",
+        ) from None
 
 
 def _table(body: bytes, most: int, cells: int) -> Any:
@@ -41,7 +60,11 @@ def _table(body: bytes, most: int, cells: int) -> Any:
     for number, message in enumerate(pa.ipc.MessageReader.open_stream(body)):
         head = message.metadata
         if head.size > MOST_HEAD or number > MOST_BATCHES:
-            raise Problem(413, f"an Arrow stream with {head.size:,} bytes of description in message {number} came; send it in parts")
+            raise Problem(
+                413,
+                f"an Arrow stream with {head.size:,} bytes of description in message "
+                f"{number} came; send it in parts",
+            )
         if message.type == "schema":
             schema = pa.ipc.read_schema(message)
             columns = len(schema)
@@ -53,20 +76,35 @@ def _table(body: bytes, most: int, cells: int) -> Any:
             raise Problem(415, "an Arrow stream with compressed buffers came, wanted plain ones")
         rows += count if message.type == "record batch" else 0
         if rows > most or rows * columns > cells:
-            raise Problem(413, f"{rows:,} rows came, wanted at most {most:,} and {cells:,} cells in one request; send them in parts")
+            raise Problem(
+                413,
+                f"{rows:,} rows came, wanted at most {most:,} and {cells:,} cells in "
+                "one request; send them in parts",
+            )
     with pa.ipc.open_stream(body) as stream:
         return stream.read_all()
 
 
 def _check_type(field: Any) -> None:
-    """Only columns whose size in memory is the size of their bytes, or of text that a dictionary names."""
+    """Only columns whose size in memory is the size of their bytes, or of text that a dictionary
+    names."""
     kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
     plain = (
-        pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_string, pa.types.is_large_string, pa.types.is_date,
-        pa.types.is_timestamp, pa.types.is_decimal,
-    )  # fmt: skip
+        pa.types.is_integer,
+        pa.types.is_floating,
+        pa.types.is_boolean,
+        pa.types.is_string,
+        pa.types.is_large_string,
+        pa.types.is_date,
+        pa.types.is_timestamp,
+        pa.types.is_decimal,
+    )
     if not any(is_kind(kind) for is_kind in plain):
-        raise Problem(422, f"column {field.name[:80]!r} of type {str(field.type)[:80]} came, wanted numbers, text or dates")
+        raise Problem(
+            422,
+            f"column {field.name[:80]!r} of type {str(field.type)[:80]} came, wanted "
+            "numbers, text or dates",
+        )
 
 
 def _plain_column(column: Any) -> Any:
@@ -75,16 +113,29 @@ def _plain_column(column: Any) -> Any:
         return column
     values = column.type.value_type
     if pa.types.is_string(values) or pa.types.is_large_string(values):
-        longest = max((pc.max(pc.binary_length(c.dictionary)).as_py() or 0 for c in column.chunks if len(c.dictionary)), default=0)
+        longest = max(
+            (
+                pc.max(pc.binary_length(c.dictionary)).as_py() or 0
+                for c in column.chunks
+                if len(c.dictionary)
+            ),
+            default=0,
+        )
         if longest * len(column) > MOST_TEXT:
-            raise Problem(413, f"a dictionary came whose texts take up to {longest * len(column):,} bytes, wanted at most {MOST_TEXT:,}")
+            raise Problem(
+                413,
+                f"a dictionary came whose texts take up to {longest * len(column):,} "
+                f"bytes, wanted at most {MOST_TEXT:,}",
+            )
     return column.cast(values)
 
 
 def _batch_facts(head: bytes) -> tuple[int, bool]:
-    """Rows of a batch and whether its buffers are compressed, out of the FlatBuffers table that describes a message.
+    """Rows of a batch and whether its buffers are compressed, out of the FlatBuffers table that
+    describes a message.
 
-    Message {version, header type, header, ...}; RecordBatch {length, nodes, buffers, compression}; DictionaryBatch {id, data: RecordBatch, isDelta}.
+    Message {version, header type, header, ...}; RecordBatch {length, nodes, buffers, compression};
+    DictionaryBatch {id, data: RecordBatch, isDelta}.
     """
     message = _follow(head, 0)
     kind, header = _field(head, message, 1), _field(head, message, 2)

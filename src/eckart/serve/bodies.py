@@ -29,11 +29,16 @@ STRINGS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 """Texts of a JSON body, whose brackets open nothing."""
 
 
-def read_request(verb: str, kind: str, body: bytes, query: Mapping[str, str], completes: bool, limits: Any) -> Any:
-    """A checked request out of a body. An Arrow stream carries X or columns of ids; other fields stand in the query."""
+def read_request(
+    verb: str, kind: str, body: bytes, query: Mapping[str, str], completes: bool, limits: Any
+) -> Any:
+    """A checked request out of a body. An Arrow stream carries X or columns of ids; other fields
+    stand in the query."""
     if kind == JSON:
         if query:
-            raise Problem(422, f"{next(iter(query))[:80]!r} came in the address, wanted it in the JSON body")
+            raise Problem(
+                422, f"{next(iter(query))[:80]!r} came in the address, wanted it in the JSON body"
+            )
         _count(body, limits.rows)
         return parsed(verb, _object(body))
     if kind != ARROW:
@@ -46,7 +51,9 @@ def read_request(verb: str, kind: str, body: bytes, query: Mapping[str, str], co
         raise Problem(422, "a table without rows came, wanted at least one")
     names = table.column_names
     if set(names) <= {f.name for f in fields(VERBS[verb])} - {"X"}:
-        return parsed(verb, given | {name: _plain(table.column(name).to_pylist()) for name in names})
+        return parsed(
+            verb, given | {name: _plain(table.column(name).to_pylist()) for name in names}
+        )
     if completes and sorted(names) == ["column", "row", "value"]:
         x = {f"{name}s": _plain(table.column(name).to_pylist()) for name in names}
         return parsed(verb, given | {"X": x})
@@ -60,9 +67,13 @@ def written(accept: str, about: dict[str, Any], columns: dict[str, Any]) -> tupl
     if accept and not any(word in accept for word in (JSON, "*/*", "application/*")):
         raise Problem(406, f"accept {accept[:80]!r} came, wanted {JSON} or {ARROW}")
     if all(len(values) <= MANY for values in columns.values()):
-        return JSON, to_json(about | {"answer": {name: _listed(values) for name, values in columns.items()}})
+        return JSON, to_json(
+            about | {"answer": {name: _listed(values) for name, values in columns.items()}}
+        )
     told = ",".join(f"{_quoted(name)}:{_text(values)}" for name, values in columns.items())
-    return JSON, b"".join((to_json(about)[:-1], b',"answer":{', told.encode("utf-8", "replace"), b"}}"))
+    return JSON, b"".join(
+        (to_json(about)[:-1], b',"answer":{', told.encode("utf-8", "replace"), b"}}")
+    )
 
 
 def to_json(value: Any) -> bytes:
@@ -77,7 +88,8 @@ def _object(body: bytes) -> dict[str, Any]:
         value = json.loads(body.decode("utf-8"), parse_constant=refuse)
     except (ValueError, RecursionError) as error:
         raise Problem(
-            400, f"a body came that is no JSON ({' '.join(str(error).split())[:120]}), wanted {EXAMPLE}"
+            400,
+            f"a body came that is no JSON ({' '.join(str(error).split())[:120]}), wanted {EXAMPLE}",
         ) from None
     if not isinstance(value, dict):
         raise Problem(400, f"a JSON {type(value).__name__} came, wanted {EXAMPLE}")
@@ -85,13 +97,22 @@ def _object(body: bytes) -> dict[str, Any]:
 
 
 def _count(body: bytes, rows: int) -> None:
-    """Refuse lists, objects and texts in numbers that no request has, before a Python object is made of each."""
-    for mark, most, what in ((b"[", rows + 16, "lists"), (b"{", 8, "objects"), (b'"', 2 * (8 * rows + 64), "texts")):
+    """Refuse lists, objects and texts in numbers that no request has, before a Python object is
+    made of each."""
+    for mark, most, what in (
+        (b"[", rows + 16, "lists"),
+        (b"{", 8, "objects"),
+        (b'"', 2 * (8 * rows + 64), "texts"),
+    ):
         found = body.count(mark)
         if found > most and mark != b'"':
             found = STRINGS.sub(b"", body).count(mark)
         if found > most:
-            raise Problem(413, f"{found:,} {what} came, wanted at most {rows:,} rows in one request; send them in parts")
+            raise Problem(
+                413,
+                f"{found:,} {what} came, wanted at most {rows:,} rows in one request; "
+                "send them in parts",
+            )
 
 
 def _scalar(text: str) -> Any:
@@ -104,14 +125,19 @@ def _scalar(text: str) -> Any:
 
 
 def _plain(values: list[Any]) -> list[Any]:
-    return [v.isoformat() if isinstance(v, (datetime.date, datetime.datetime)) else v for v in values]
+    return [
+        v.isoformat() if isinstance(v, (datetime.date, datetime.datetime)) else v for v in values
+    ]
 
 
-_quoted = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=str).encode
+_quoted = json.JSONEncoder(
+    ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=str
+).encode
 
 
 def _text(values: Any) -> str:
-    """A column as JSON. Many numbers are written by Arrow, without an object for each: a tenth of the time."""
+    """A column as JSON. Many numbers are written by Arrow, without an object for each: a tenth of
+    the time."""
     if not (isinstance(values, np.ndarray) and values.dtype.kind in "iuf" and len(values) > MANY):
         return _quoted(_listed(values))
     numbers = values.astype(np.float32) if values.dtype == np.float16 else values
@@ -125,7 +151,11 @@ def _listed(values: Any) -> list[Any]:
     """A column as JSON holds it: what is no finite number is null, dates are text."""
     a = np.asarray(values) if isinstance(values, np.ndarray) else np.array(values, object)
     if a.dtype.kind == "f":
-        return a.tolist() if np.isfinite(a).all() else [v if math.isfinite(v) else None for v in a.tolist()]
+        return (
+            a.tolist()
+            if np.isfinite(a).all()
+            else [v if math.isfinite(v) else None for v in a.tolist()]
+        )
     if a.dtype.kind in "Mm":
         return a.astype(str).tolist()
     if a.dtype.kind != "O":
@@ -142,9 +172,12 @@ def _item(v: Any) -> Any:
 
 def _stream(about: dict[str, Any], columns: dict[str, Any]) -> bytes:
     arrays = [
-        label_array(v) if isinstance(v, np.ndarray) and v.dtype.kind == "O" else pa.array(v) for v in columns.values()
+        label_array(v) if isinstance(v, np.ndarray) and v.dtype.kind == "O" else pa.array(v)
+        for v in columns.values()
     ]
-    table = pa.table(arrays, names=list(columns)).replace_schema_metadata({k: str(v) for k, v in about.items()})
+    table = pa.table(arrays, names=list(columns)).replace_schema_metadata(
+        {k: str(v) for k, v in about.items()}
+    )
     out = pa.BufferOutputStream()
     with pa.ipc.new_stream(out, table.schema) as stream:
         stream.write_table(table)

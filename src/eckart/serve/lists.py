@@ -1,10 +1,14 @@
-"""Top lists of many small requests: what all of them share is made ready once, and those that wait together are answered by one product.
+"""Top lists of many small requests: what all of them share is made ready once, and those that wait
+together are answered by one product.
 
-The score of column j for row i is b_j + <u_i, v_j> (plus what is the same for all columns of the row), so the lists of B rows are B x n numbers
-U_B V^T + b, of which the n best of each row are found by the maxima of parts of it, not by sorting.
+The score of column j for row i is b_j + <u_i, v_j> (plus what is the same for all columns of the
+row), so the lists of B rows are B x n numbers U_B V^T + b, of which the n best of each row are
+found by the maxima of parts of it, not by sorting.
 
-A model in double precision is looked through in single precision first. The rounding error of a score is at most e = (k + 2) 2^-23 (|u| max |v| + max |b|), so
-a column whose score in single precision is more than 2e below the n-th best cannot be among the n best; the few that are left are scored again in double.
+A model in double precision is looked through in single precision first. The rounding error of a
+score is at most e = (k + 2) 2^-23 (|u| max |v| + max |b|), so a column whose score in single
+precision is more than 2e below the n-th best cannot be among the n best; the few that are left are
+scored again in double.
 """
 
 from __future__ import annotations
@@ -20,14 +24,17 @@ from eckart.complete.recommend import Recommendations, scoring
 from eckart.factors import LowRank
 
 TOGETHER = 32
-"""Rows of requests that are answered by one product, while the others wait: about 3 ms for 27,000 columns."""
+"""Rows of requests that are answered by one product, while the others wait: about 3 ms for 27,000
+columns."""
 BLOCK = 128
-"""Rows of one product in a large request: BLAS copies all columns for each product, which 32 rows do not pay for; 128 x 27,000 scores are 14 MB, and
-larger blocks measured no faster."""
+"""Rows of one product in a large request: BLAS copies all columns for each product, which 32 rows
+do not pay for; 128 x 27,000 scores are 14 MB, and larger blocks measured no faster."""
 FEW = 4
-"""Rows from which on one product of matrices is faster than products with a vector: 90 to 110 microseconds a row at 4, 200 to 110 at 2."""
+"""Rows from which on one product of matrices is faster than products with a vector: 90 to 110
+microseconds a row at 4, 200 to 110 at 2."""
 MAXIMA = 512
-"""Maxima of a row among which the n-th is looked for: the inner loop of the maximum is as long, and shorter ones are slower."""
+"""Maxima of a row among which the n-th is looked for: the inner loop of the maximum is as long, and
+shorter ones are slower."""
 
 
 @cache
@@ -48,15 +55,20 @@ class Lists:
         offset = np.zeros((f.n, 0)) if self.offset is None else np.asarray(self.offset)[:, None]
         self.rough = np.ascontiguousarray(np.hstack([self.right, offset]).T, np.float32)
         self.double = self.right.dtype != np.float32
-        self.largest = float(np.sqrt(np.einsum("jk,jk->j", self.right, self.right, dtype=np.float64).max()))
+        self.largest = float(
+            np.sqrt(np.einsum("jk,jk->j", self.right, self.right, dtype=np.float64).max())
+        )
         self.shift = 0.0 if self.offset is None else float(np.abs(self.offset).max())
 
     @classmethod
     def of(cls, model: Any) -> Lists | None:
-        """None for a model that has no lists, or whose columns have scales of their own (the general way answers those)."""
+        """None for a model that has no lists, or whose columns have scales of their own (the
+        general way answers those)."""
         f = model.fit_.factors
         return (
-            cls(model, f) if hasattr(model, "recommend") and isinstance(f, LowRank) and f.column_scale is None else None
+            cls(model, f)
+            if hasattr(model, "recommend") and isinstance(f, LowRank) and f.column_scale is None
+            else None
         )
 
     def best(self, at: Any, n: int, exclude_seen: bool) -> Recommendations:
@@ -82,16 +94,25 @@ class Lists:
         found, scores = self.model._told_scores(f, at, found, scores, "prediction")
         names = self.names[np.maximum(found, 0)]
         often = np.where(found >= 0, self.support[found], 0)
-        return Recommendations(self.model.row_ids.names(at), names, scores, found, often, "prediction")
+        return Recommendations(
+            self.model.row_ids.names(at), names, scores, found, often, "prediction"
+        )
 
-    def _of(self, at: np.ndarray, left: np.ndarray, n: int, exclude_seen: bool) -> tuple[np.ndarray, np.ndarray]:
+    def _of(
+        self, at: np.ndarray, left: np.ndarray, n: int, exclude_seen: bool
+    ) -> tuple[np.ndarray, np.ndarray]:
         scores = self._scores(left)
         if exclude_seen:
             self._hide(scores, at)
         least = _least(scores, n)
         if self.double:
-            error = (self.f.k + 2) * 2.0**-23 * (np.linalg.norm(left, axis=1) * self.largest + self.shift)
-            with np.errstate(over="ignore"):  # below the range of single precision nothing is left out
+            error = (
+                (self.f.k + 2)
+                * 2.0**-23
+                * (np.linalg.norm(left, axis=1) * self.largest + self.shift)
+            )
+            # below the range of single precision nothing is left out
+            with np.errstate(over="ignore"):
                 least = np.nextafter((least - 2 * error).astype(np.float32), np.float32(-np.inf))
         reach = scores >= least[:, None]
         lines, few = np.divmod(np.flatnonzero(reach), scores.shape[1])
@@ -105,7 +126,8 @@ class Lists:
 
     def _scores(self, left: np.ndarray) -> np.ndarray:
         """All scores in single precision."""
-        rough = np.ones((len(left), len(self.rough)), np.float32)  # the last column meets the offset
+        # the last column meets the offset
+        rough = np.ones((len(left), len(self.rough)), np.float32)
         rough[:, : left.shape[1]] = left
         if len(left) >= FEW:
             return rough @ self.rough
@@ -121,7 +143,9 @@ class Lists:
         where = np.arange(ends[-1]) + np.repeat(begin - (ends - counts), counts)
         scores[np.repeat(np.arange(len(at)), counts), self.seen.indices[where]] = -np.inf
 
-    def _exact(self, left: np.ndarray, lines: np.ndarray, few: np.ndarray, rough: np.ndarray) -> np.ndarray:
+    def _exact(
+        self, left: np.ndarray, lines: np.ndarray, few: np.ndarray, rough: np.ndarray
+    ) -> np.ndarray:
         """Scores of a few columns in the precision of the model; what was hidden stays so."""
         exact = np.einsum("pk,pk->p", self.right[few], left[lines])
         if self.offset is not None:
@@ -131,13 +155,15 @@ class Lists:
 
 
 def _least(scores: np.ndarray, n: int) -> np.ndarray:
-    """For each row a number that at least n of its scores reach, and few more: the n-th largest of the maxima of its parts.
+    """For each row a number that at least n of its scores reach, and few more: the n-th largest of
+    the maxima of its parts.
 
     >>> _least(np.array([[3.0, 1.0, 2.0, 5.0]]), 2)
     array([3.])
     """
     m = scores.shape[1]
-    parts = m // max(4 * n, MAXIMA)  # enough maxima that the n-th of them is not far below the n-th score
+    # enough maxima that the n-th of them is not far below the n-th score
+    parts = m // max(4 * n, MAXIMA)
     if parts < 2:
         return np.partition(scores, m - n, axis=1)[:, m - n]
     wide = m // parts

@@ -1,7 +1,10 @@
-"""The models that are served: mapped from copies of their files, swapped when a file changes, refused with a reason when it cannot be trusted.
+"""The models that are served: mapped from copies of their files, swapped when a file changes,
+refused with a reason when it cannot be trusted.
 
-A request keeps the model it began with, so that a swap drops none: the new model is loaded and tried beside the old one, and then takes its name. A file that
-others may write into is never mapped: its bytes would change under a model that was checked, or vanish. It is copied first, once for all worker processes.
+A request keeps the model it began with, so that a swap drops none: the new model is loaded and
+tried beside the old one, and then takes its name. A file that others may write into is never
+mapped: its bytes would change under a model that was checked, or vanish. It is copied first, once
+for all worker processes.
 """
 
 from __future__ import annotations
@@ -44,26 +47,46 @@ class Served:
         fit, c = self.model.fit_, self.model.certificate_
         shape = getattr(fit.factors, "shape", None)
         return {
-            "name": self.name, "version": self.version, "class": type(self.model).__name__, "verbs": list(self.verbs),
-            "components": int(getattr(fit.factors, "k", 0)) or None, "columns": int(fit.factors.n), "rows": None if shape is None else int(shape[0]),
-            "certificate": {"holds": c.holds, "kind": c.kind, "problem": c.problem, "reason": c.reason, "notes": list(c.notes)},
+            "name": self.name,
+            "version": self.version,
+            "class": type(self.model).__name__,
+            "verbs": list(self.verbs),
+            "components": int(getattr(fit.factors, "k", 0)) or None,
+            "columns": int(fit.factors.n),
+            "rows": None if shape is None else int(shape[0]),
+            "certificate": {
+                "holds": c.holds,
+                "kind": c.kind,
+                "problem": c.problem,
+                "reason": c.reason,
+                "notes": list(c.notes),
+            },
             "loaded": round(self.loaded, 3),
-        }  # fmt: skip
+        }
 
 
 def _verbs_of(model: Any) -> tuple[str, ...]:
     completes, embeds = hasattr(model, "recommend"), hasattr(model, "vectors_")
     can = {
-        "transform": hasattr(model, "transform"), "predict": hasattr(model, "predict"), "recommend": completes, "similar": completes, "explain": completes,
-        "neighbours": embeds, "analogy": embeds, "impute": hasattr(model, "impute") or completes, "certify": True,
-    }  # fmt: skip
+        "transform": hasattr(model, "transform"),
+        "predict": hasattr(model, "predict"),
+        "recommend": completes,
+        "similar": completes,
+        "explain": completes,
+        "neighbours": embeds,
+        "analogy": embeds,
+        "impute": hasattr(model, "impute") or completes,
+        "certify": True,
+    }
     return tuple(verb for verb in VERBS if can[verb])
 
 
 def open_model(name: str, path: Path, copies: Path | None = None) -> Served:
-    """A model of a file, tried with one question of the kind that it will be asked, so that the first caller does not wait for it.
+    """A model of a file, tried with one question of the kind that it will be asked, so that the
+    first caller does not wait for it.
 
-    It is read into memory; or mapped from a copy in the folder ``copies``, which worker processes share.
+    It is read into memory; or mapped from a copy in the folder ``copies``, which worker processes
+    share.
     """
     now = path.stat()
     model = load(path) if copies is None else load_mapped(_sealed_copy(path, copies))
@@ -71,11 +94,14 @@ def open_model(name: str, path: Path, copies: Path | None = None) -> Served:
     lists = Lists.of(model)
     if lists is not None and lists.rows:
         lists.best([0], 1, True)
-    return Served(name, model, f"{now.st_mtime_ns:x}-{now.st_size:x}", time.time(), lists, _verbs_of(model))
+    return Served(
+        name, model, f"{now.st_mtime_ns:x}-{now.st_size:x}", time.time(), lists, _verbs_of(model)
+    )
 
 
 def _sealed_copy(path: Path, copies: Path) -> Path:
-    """A copy that nobody writes into, named by the file's place, time and size; made by the first worker process that asks for it."""
+    """A copy that nobody writes into, named by the file's place, time and size; made by the first
+    worker process that asks for it."""
     mark = _mark(path)
     place = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]
     copy = copies / f"{place}-{'-'.join(f'{n:x}' for n in mark or ())}.safetensors"
@@ -127,12 +153,14 @@ class Shelf:
             self.look()
 
     def look(self) -> None:
-        """Take in what was replaced and has come to rest; what cannot be trusted is refused, and the model of before stays."""
+        """Take in what was replaced and has come to rest; what cannot be trusted is refused, and
+        the model of before stays."""
         for name, path in self.paths.items():
             mark = _mark(path)
             if mark is None or mark == self._seen.get(name):
                 continue
-            if self._moving.get(name) != mark:  # a copy in progress: its time or size changes until the next look
+            # a copy in progress: its time or size changes until the next look
+            if self._moving.get(name) != mark:
                 self._moving[name] = mark
                 continue
             try:
@@ -150,12 +178,16 @@ class Shelf:
         if found is None:
             raise Problem(
                 404,
-                f"model {name[:80]!r} came, wanted one of {', '.join(sorted(self.served)) or 'none'}; see /v1/models",
+                f"model {name[:80]!r} came, wanted one of "
+                f"{', '.join(sorted(self.served)) or 'none'}; see /v1/models",
             )
         return found
 
     def cards(self) -> list[dict[str, Any]]:
-        return [served.card() | {"refused": self.refused.get(name)} for name, served in sorted(self.served.items())]
+        return [
+            served.card() | {"refused": self.refused.get(name)}
+            for name, served in sorted(self.served.items())
+        ]
 
 
 def _mark(path: Path) -> Any:

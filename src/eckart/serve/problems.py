@@ -1,4 +1,5 @@
-"""Errors of the service: a JSON problem (RFC 9457) that says what came, what was wanted and what to do."""
+"""Errors of the service: a JSON problem (RFC 9457) that says what came, what was wanted and what to
+do."""
 
 from __future__ import annotations
 
@@ -6,11 +7,22 @@ import json
 from typing import Any
 
 TITLES = {
-    400: "The body cannot be read", 401: "A token is wanted", 403: "Not from there", 404: "There is no such place", 405: "Another method is wanted",
-    406: "No such format is written", 408: "The request came too slowly", 409: "Not as things are", 413: "The request is too large",
-    415: "No such format is read", 421: "Another host is wanted", 422: "The request cannot be answered", 429: "Too many requests at once",
-    500: "A bug in eckart", 503: "Not ready",
-}  # fmt: skip
+    400: "The body cannot be read",
+    401: "A token is wanted",
+    403: "Not from there",
+    404: "There is no such place",
+    405: "Another method is wanted",
+    406: "No such format is written",
+    408: "The request came too slowly",
+    409: "Not as things are",
+    413: "The request is too large",
+    415: "No such format is read",
+    421: "Another host is wanted",
+    422: "The request cannot be answered",
+    429: "Too many requests at once",
+    500: "A bug in eckart",
+    503: "Not ready",
+}
 
 
 class Problem(Exception):
@@ -21,11 +33,18 @@ class Problem(Exception):
         self.status, self.detail, self.headers = status, detail, headers or {}
 
     def body(self) -> bytes:
-        told = {"type": "about:blank", "title": TITLES[self.status], "status": self.status, "detail": self.detail}
+        told = {
+            "type": "about:blank",
+            "title": TITLES[self.status],
+            "status": self.status,
+            "detail": self.detail,
+        }
         return json.dumps(told, ensure_ascii=False).encode("utf-8", "replace")
 
 
 def wanted(name: str, came: Any, what: str) -> Problem:
     """A field that holds something else than it should."""
     shown = repr(came)
-    return Problem(422, f"{name}={shown if len(shown) < 80 else shown[:77] + '...'} came, wanted {what}")
+    return Problem(
+        422, f"{name}={shown if len(shown) < 80 else shown[:77] + '...'} came, wanted {what}"
+    )

@@ -1,10 +1,13 @@
-"""The flavour of MLflow: a saved model as ``python_function``. MLflow calls ``_load_pyfunc`` by the name of this module; eckart itself does not need MLflow.
+"""The flavour of MLflow: a saved model as ``python_function``. MLflow calls ``_load_pyfunc`` by the
+name of this module; eckart itself does not need MLflow.
 
-    mlflow.pyfunc.save_model("folder", loader_module="eckart.serve.pyfunc", data_path="m.safetensors")
-    mlflow.pyfunc.load_model("folder").predict(frame, params={"verb": "recommend"})
+    mlflow.pyfunc.save_model("folder", loader_module="eckart.serve.pyfunc",
+    data_path="m.safetensors") mlflow.pyfunc.load_model("folder").predict(frame, params={"verb":
+    "recommend"})
 
-A frame is asked as a request to the service is (see ``schema``): columns named as fields of the verb are these fields, any other frame is X, the new rows.
-Other fields stand in ``params``. The answer is a frame.
+A frame is asked as a request to the service is (see ``schema``): columns named as fields of the
+verb are these fields, any other frame is X, the new rows. Other fields stand in ``params``. The
+answer is a frame.
 """
 
 from __future__ import annotations
@@ -26,24 +29,32 @@ UNLIMITED = Limits(rows=2**62, cells=2**62)
 
 
 class Asked:
-    """What MLflow asks: frames in, frames out. MLflow fills in the defaults of a signature, so fields of other verbs are no error here."""
+    """What MLflow asks: frames in, frames out. MLflow fills in the defaults of a signature, so
+    fields of other verbs are no error here."""
 
     def __init__(self, served: Served):
         self.served = served
 
     def predict(self, frame: Any, params: dict[str, Any] | None = None) -> Any:
-        """The answer to ``params["verb"]`` (recommend for a completion, neighbours for an embedding, else transform) as a pandas frame."""
+        """The answer to ``params["verb"]`` (recommend for a completion, neighbours for an
+        embedding, else transform) as a pandas frame."""
         given = dict(params or {})
         verb = given.pop("verb", None) or self._usual()
         if verb not in VERBS:
             raise InputError(f"verb {verb!r} came, wanted one of {', '.join(self.served.verbs)}")
         known = {f.name for f in fields(VERBS[verb])}
         given = {name: value for name, value in given.items() if name in known or name not in KINDS}
-        table = frame if isinstance(frame, pa.Table) else pa.Table.from_pandas(frame, preserve_index=False)
+        table = (
+            frame
+            if isinstance(frame, pa.Table)
+            else pa.Table.from_pandas(frame, preserve_index=False)
+        )
         names = table.column_names
         try:
             if set(names) <= known - {"X"}:
-                asked = parsed(verb, given | {name: table.column(name).to_pylist() for name in names})
+                asked = parsed(
+                    verb, given | {name: table.column(name).to_pylist() for name in names}
+                )
             elif "recommend" in self.served.verbs and sorted(names) == ["column", "row", "value"]:
                 x = {f"{name}s": table.column(name).to_pylist() for name in names}
                 asked = parsed(verb, given | {"X": x})
@@ -57,7 +68,11 @@ class Asked:
         return pd.DataFrame(columns)
 
     def _usual(self) -> str:
-        return next(verb for verb in ("recommend", "neighbours", "transform", "certify") if verb in self.served.verbs)
+        return next(
+            verb
+            for verb in ("recommend", "neighbours", "transform", "certify")
+            if verb in self.served.verbs
+        )
 
 
 def _load_pyfunc(path: str) -> Asked:

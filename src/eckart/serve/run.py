@@ -1,4 +1,5 @@
-"""The service as a process: uvicorn with slow clients cut, TLS by files, workers that share the mapped models, and a drain before it ends."""
+"""The service as a process: uvicorn with slow clients cut, TLS by files, workers that share the
+mapped models, and a drain before it ends."""
 
 from __future__ import annotations
 
@@ -30,30 +31,47 @@ def serve(
     drain: int,
     hosts: tuple[str, ...] = (),
 ) -> None:
-    """Serve until SIGTERM or SIGINT; requests that are being answered then have ``drain`` seconds."""
+    """Serve until SIGTERM or SIGINT; requests that are being answered then have ``drain``
+    seconds."""
     try:
         import uvicorn
     except ImportError:
         raise MissingError(
-            "serving needs uvicorn and httptools, which are not installed; pip install 'eckart[serve]'"
+            "serving needs uvicorn and httptools, which are not installed; pip install "
+            "'eckart[serve]'"
         ) from None
-    copies = tempfile.TemporaryDirectory(prefix="eckart-serve-") if workers > 1 else nullcontext(None)
+    copies = (
+        tempfile.TemporaryDirectory(prefix="eckart-serve-") if workers > 1 else nullcontext(None)
+    )
     settings = {
         "paths": {name: str(path) for name, path in paths.items()},
         "limits": asdict(limits),
         "token_file": None if token_file is None else str(token_file),
         "hosts": list(hosts),
     }
-    more: dict[str, Any] = {} if tls is None else {"ssl_certfile": str(tls[0]), "ssl_keyfile": str(tls[1])}
+    more: dict[str, Any] = (
+        {} if tls is None else {"ssl_certfile": str(tls[0]), "ssl_keyfile": str(tls[1])}
+    )
     from eckart.serve.slow import Prompt
 
     with copies as folder:
         os.environ[ENVIRONMENT] = json.dumps(settings | {"copies": folder})
         uvicorn.run(
-            "eckart.serve.run:from_environment" if workers > 1 else from_environment(), factory=workers > 1, host=host, port=port, workers=workers,
-            http=Prompt, ws="none", access_log=False, log_level="warning", timeout_graceful_shutdown=drain, timeout_keep_alive=30,
-            server_header=False, backlog=512, **more,
-        )  # fmt: skip
+            "eckart.serve.run:from_environment" if workers > 1 else from_environment(),
+            factory=workers > 1,
+            host=host,
+            port=port,
+            workers=workers,
+            http=Prompt,
+            ws="none",
+            access_log=False,
+            log_level="warning",
+            timeout_graceful_shutdown=drain,
+            timeout_keep_alive=30,
+            server_header=False,
+            backlog=512,
+            **more,
+        )
 
 
 def from_environment() -> Any:
@@ -72,7 +90,13 @@ def from_environment() -> Any:
     settings = json.loads(os.environ[ENVIRONMENT])
     token = None if settings["token_file"] is None else read_token(Path(settings["token_file"]))
     paths = {name: Path(path) for name, path in settings["paths"].items()}
-    return application(paths, Limits(**settings["limits"]), token, tuple(settings["hosts"]), settings["copies"] and Path(settings["copies"]))
+    return application(
+        paths,
+        Limits(**settings["limits"]),
+        token,
+        tuple(settings["hosts"]),
+        settings["copies"] and Path(settings["copies"]),
+    )
 
 
 def read_token(file: Path) -> str:
@@ -83,6 +107,7 @@ def read_token(file: Path) -> str:
         raise InputError(f"--token-file {file} cannot be read: {error}") from None
     if len(token) < 16:
         raise InputError(
-            f"--token-file {file} holds a token of {len(token)} characters, wanted at least 16, such as what 'openssl rand -hex 32' prints"
+            f"--token-file {file} holds a token of {len(token)} characters, wanted at "
+            "least 16, such as what 'openssl rand -hex 32' prints"
         )
     return token

@@ -1,4 +1,5 @@
-"""What may be asked, as data: for each verb its fields, each with its kind. Requests are checked against it and the OpenAPI file is made of it."""
+"""What may be asked, as data: for each verb its fields, each with its kind. Requests are checked
+against it and the OpenAPI file is made of it."""
 
 from __future__ import annotations
 
@@ -22,8 +23,16 @@ ENTRIES = {
     },
 }
 X = {
-    "description": "New rows: lists of numbers (null is missing), or observed entries by id for a completion.",
-    "oneOf": [{"type": "array", "minItems": 1, "items": {"type": "array", "minItems": 1, "items": NUMBER}}, ENTRIES],
+    "description": "New rows: lists of numbers (null is missing), or observed entries by id for a "
+    "completion.",
+    "oneOf": [
+        {
+            "type": "array",
+            "minItems": 1,
+            "items": {"type": "array", "minItems": 1, "items": NUMBER},
+        },
+        ENTRIES,
+    ],
 }
 
 
@@ -35,18 +44,39 @@ def _one_of(*words: str) -> dict[str, Any]:
     return {"type": "string", "enum": list(words)}
 
 
-TEXTS = {"type": "array", "minItems": 1, "items": {"type": "string"}, "description": "documents, for a model that was fitted on texts"}
+TEXTS = {
+    "type": "array",
+    "minItems": 1,
+    "items": {"type": "string"},
+    "description": "documents, for a model that was fitted on texts",
+}
 COUNT = _whole(1, 1000, "how many for each")
 KINDS: dict[str, dict[str, Any]] = {
-    "X": X, "texts": TEXTS, "rows": IDS, "columns": IDS, "row": ID, "column": ID, "words": IDS, "a": ID, "b": ID, "c": ID, "candidates": IDS, "exclude": IDS,
-    "n": COUNT, "exclude_seen": {"type": "boolean"}, "by": _one_of("auto", "chance", "prediction"), "min_support": _whole(0, 2**31, "observations"),
-    "unknown": _one_of("raise", "mean", "nan"), "method": _one_of("add", "multiply"),
-}  # fmt: skip
+    "X": X,
+    "texts": TEXTS,
+    "rows": IDS,
+    "columns": IDS,
+    "row": ID,
+    "column": ID,
+    "words": IDS,
+    "a": ID,
+    "b": ID,
+    "c": ID,
+    "candidates": IDS,
+    "exclude": IDS,
+    "n": COUNT,
+    "exclude_seen": {"type": "boolean"},
+    "by": _one_of("auto", "chance", "prediction"),
+    "min_support": _whole(0, 2**31, "observations"),
+    "unknown": _one_of("raise", "mean", "nan"),
+    "method": _one_of("add", "multiply"),
+}
 
 
 @dataclass(frozen=True)
 class Transform:
-    """Codes of new rows; for a completion, new rows with their unknown entries filled in (fold-in); shares of topics or parts of new texts."""
+    """Codes of new rows; for a completion, new rows with their unknown entries filled in (fold-in);
+    shares of topics or parts of new texts."""
 
     X: Any = None
     texts: Any = None
@@ -54,7 +84,8 @@ class Transform:
 
 @dataclass(frozen=True)
 class Predict:
-    """Values at the cells (rows[p], columns[p]) of a completion; labels of new rows X of a mixture or a network."""
+    """Values at the cells (rows[p], columns[p]) of a completion; labels of new rows X of a mixture
+    or a network."""
 
     rows: Any = None
     columns: Any = None
@@ -128,23 +159,34 @@ class Certify:
 
 
 VERBS: dict[str, Any] = {
-    "transform": Transform, "predict": Predict, "recommend": Recommend, "similar": Similar, "explain": Explain, "neighbours": Neighbours,
-    "analogy": Analogy, "impute": Impute, "certify": Certify,
-}  # fmt: skip
+    "transform": Transform,
+    "predict": Predict,
+    "recommend": Recommend,
+    "similar": Similar,
+    "explain": Explain,
+    "neighbours": Neighbours,
+    "analogy": Analogy,
+    "impute": Impute,
+    "certify": Certify,
+}
 
 
 def parsed(verb: str, given: dict[str, Any], table: Any = None) -> Any:
-    """A checked request; a field that is unknown, missing or of another kind is refused by its name. ``table`` is X, where it came as an Arrow table."""
+    """A checked request; a field that is unknown, missing or of another kind is refused by its
+    name. ``table`` is X, where it came as an Arrow table."""
     kind = VERBS[verb]
     known = {f.name: f for f in fields(kind)}
     for name in given:
         if name not in known:
-            raise Problem(422, f"field {name[:80]!r} came, wanted one of {', '.join(known)} for {verb}")
+            raise Problem(
+                422, f"field {name[:80]!r} came, wanted one of {', '.join(known)} for {verb}"
+            )
     values = {name: value for name, value in given.items() if value is not None}
     if table is not None and ("X" not in known or "X" in values):
         raise Problem(
             422,
-            f"a table of {', '.join(table.column_names[:5])[:80]} came, wanted columns {', '.join(n for n in known if n != 'X')} for {verb}",
+            f"a table of {', '.join(table.column_names[:5])[:80]} came, wanted columns "
+            f"{', '.join(n for n in known if n != 'X')} for {verb}",
         )
     held = values if table is None else values | {"X": table}
     for name, field in known.items():
@@ -167,7 +209,9 @@ def _check(name: str, value: Any, kind: dict[str, Any]) -> None:
         raise wanted(name, value, _words(kind["type"]))
     if "enum" in kind and value not in kind["enum"]:
         raise wanted(name, value, " or ".join(kind["enum"]))
-    if isinstance(value, int) and not kind.get("minimum", value) <= value <= kind.get("maximum", value):
+    if isinstance(value, int) and not kind.get("minimum", value) <= value <= kind.get(
+        "maximum", value
+    ):
         raise wanted(name, value, f"{kind['minimum']} to {kind['maximum']}")
     if isinstance(value, list):
         if len(value) < kind.get("minItems", 0):
@@ -179,23 +223,33 @@ def _check(name: str, value: Any, kind: dict[str, Any]) -> None:
     if isinstance(value, dict):
         for part in kind["required"]:
             if part not in value:
-                raise Problem(422, f"{name}.{part} is missing, wanted {', '.join(kind['required'])}")
+                raise Problem(
+                    422, f"{name}.{part} is missing, wanted {', '.join(kind['required'])}"
+                )
         for part, inner in value.items():
             if part not in kind["properties"]:
                 raise Problem(422, f"{name}.{part[:80]} came, wanted {', '.join(kind['required'])}")
             _check(f"{name}.{part}", inner, kind["properties"][part])
         if len({len(v) for v in value.values()}) > 1:
             raise Problem(
-                422, f"{name} has {', '.join(f'{len(v)} {k}' for k, v in value.items())}, wanted as many of each"
+                422,
+                f"{name} has {', '.join(f'{len(v)} {k}' for k, v in value.items())}, "
+                "wanted as many of each",
             )
 
 
 def _all_are(values: list[Any], kind: dict[str, Any]) -> bool:
-    """Whether a list of ids or numbers is as it should be, without a look at each by itself; where it is not, that look finds the words."""
+    """Whether a list of ids or numbers is as it should be, without a look at each by itself; where
+    it is not, that look finds the words."""
     types = set(map(type, values))
     if kind is ID:
-        return types == {str} or (types == {int} and ID["minimum"] <= min(values) and max(values) <= ID["maximum"])
-    return all(any(issubclass(t, TYPES[name]) for name in _names(kind["type"])) and t is not bool for t in types)
+        return types == {str} or (
+            types == {int} and ID["minimum"] <= min(values) and max(values) <= ID["maximum"]
+        )
+    return all(
+        any(issubclass(t, TYPES[name]) for name in _names(kind["type"])) and t is not bool
+        for t in types
+    )
 
 
 TYPES: dict[str, Any] = {
@@ -236,62 +290,119 @@ def _words(types: Any) -> str:
 def openapi(version: str, models: tuple[str, ...] = ()) -> dict[str, Any]:
     """The OpenAPI description of the service, of these models."""
     refused = _problems(400, 401, 404, 405, 406, 408, 413, 415, 422, 429, 503)
-    arrow = {"application/vnd.apache.arrow.stream": {"schema": {"type": "string", "format": "binary"}}}
+    arrow = {
+        "application/vnd.apache.arrow.stream": {"schema": {"type": "string", "format": "binary"}}
+    }
     table = {
-        "type": "object", "required": ["model", "version", "verb", "answer"], "additionalProperties": False,
+        "type": "object",
+        "required": ["model", "version", "verb", "answer"],
+        "additionalProperties": False,
         "properties": {
-            "model": {"type": "string"}, "version": {"type": "string"}, "verb": {"type": "string", "enum": list(VERBS)},
-            "answer": {"type": "object", "additionalProperties": {"type": "array", "items": {"type": ["string", "number", "boolean", "null"]}}},
+            "model": {"type": "string"},
+            "version": {"type": "string"},
+            "verb": {"type": "string", "enum": list(VERBS)},
+            "answer": {
+                "type": "object",
+                "additionalProperties": {
+                    "type": "array",
+                    "items": {"type": ["string", "number", "boolean", "null"]},
+                },
+            },
         },
-    }  # fmt: skip
-    name = {"name": "name", "in": "path", "required": True, "schema": {"type": "string"} | ({"enum": list(models)} if models else {})}
+    }
+    name = {
+        "name": "name",
+        "in": "path",
+        "required": True,
+        "schema": {"type": "string"} | ({"enum": list(models)} if models else {}),
+    }
     paths: dict[str, Any] = {}
     for verb, kind in VERBS.items():
         asked = fields(kind)
         body = {
-            "type": "object", "additionalProperties": False, "required": [f.name for f in asked if f.default is MISSING],
+            "type": "object",
+            "additionalProperties": False,
+            "required": [f.name for f in asked if f.default is MISSING],
             "properties": {f.name: _described(f.name, f.default) for f in asked},
-        }  # fmt: skip
+        }
         paths[f"/v1/models/{{name}}/{verb}"] = {
             "post": {
-                "summary": kind.__doc__, "operationId": verb, "parameters": [name],
-                "requestBody": {"required": True, "content": {"application/json": {"schema": body}} | arrow},
-                "responses": {"200": {"description": "Columns of one length.", "content": {"application/json": {"schema": table}} | arrow}} | refused,
+                "summary": kind.__doc__,
+                "operationId": verb,
+                "parameters": [name],
+                "requestBody": {
+                    "required": True,
+                    "content": {"application/json": {"schema": body}} | arrow,
+                },
+                "responses": {
+                    "200": {
+                        "description": "Columns of one length.",
+                        "content": {"application/json": {"schema": table}} | arrow,
+                    }
+                }
+                | refused,
             }
-        }  # fmt: skip
+        }
     text, thing = {"type": "string"}, {"type": "object"}
     card = {"type": "object", "required": ["name", "version", "class", "verbs", "certificate"]}
-    cards = {"type": "object", "required": ["models"], "properties": {"models": {"type": "array", "items": card}}}
+    cards = {
+        "type": "object",
+        "required": ["models"],
+        "properties": {"models": {"type": "array", "items": card}},
+    }
     for place, what, media, schema in (
-        ("/v1/models", "Model cards.", "application/json", cards), ("/v1/models/{name}", "The card of a model.", "application/json", card),
-        ("/health", "The process runs.", "application/json", thing), ("/ready", "All models are loaded.", "application/json", thing),
-        ("/metrics", "For Prometheus.", "text/plain", text), ("/openapi.json", "This description.", "application/json", thing),
+        ("/v1/models", "Model cards.", "application/json", cards),
+        ("/v1/models/{name}", "The card of a model.", "application/json", card),
+        ("/health", "The process runs.", "application/json", thing),
+        ("/ready", "All models are loaded.", "application/json", thing),
+        ("/metrics", "For Prometheus.", "text/plain", text),
+        ("/openapi.json", "This description.", "application/json", thing),
         ("/docs", "This description, for people.", "text/html", text),
-    ):  # fmt: skip
-        answers = {"200": {"description": what, "content": {media: {"schema": schema}}}} | _problems(401, 404, 405, 429, 503)
-        paths[place] = {"get": {"summary": what, "responses": answers} | ({"parameters": [name]} if "{" in place else {})}
+    ):
+        answers = {
+            "200": {"description": what, "content": {media: {"schema": schema}}}
+        } | _problems(401, 404, 405, 429, 503)
+        paths[place] = {
+            "get": {"summary": what, "responses": answers}
+            | ({"parameters": [name]} if "{" in place else {})
+        }
     about = {
         "title": "eckart",
         "version": version,
-        "description": "Questions to saved models. Arrow streams carry X, or columns of ids; other fields stand in the query.",
+        "description": "Questions to saved models. Arrow streams carry X, or columns of ids; other "
+        "fields stand in the query.",
     }
     security = {"securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}}
-    return {"openapi": "3.1.0", "info": about, "paths": paths, "components": security, "security": [{}, {"token": []}]}
+    return {
+        "openapi": "3.1.0",
+        "info": about,
+        "paths": paths,
+        "components": security,
+        "security": [{}, {"token": []}],
+    }
 
 
 def _described(name: str, default: Any) -> dict[str, Any]:
     """A field of a request; null stands for a field that is not given."""
     if default is MISSING:
         return KINDS[name]
-    return {"anyOf": [KINDS[name], {"type": "null"}]} | ({} if default is None else {"default": default})
+    return {"anyOf": [KINDS[name], {"type": "null"}]} | (
+        {} if default is None else {"default": default}
+    )
 
 
 def _problems(*statuses: int) -> dict[str, Any]:
     """Refusals, all of one shape."""
     shape = {
-        "type": "object", "required": ["type", "title", "status", "detail"],
-        "properties": {"type": {"type": "string"}, "title": {"type": "string"}, "status": {"type": "integer"}, "detail": {"type": "string"}},
-    }  # fmt: skip
+        "type": "object",
+        "required": ["type", "title", "status", "detail"],
+        "properties": {
+            "type": {"type": "string"},
+            "title": {"type": "string"},
+            "status": {"type": "integer"},
+            "detail": {"type": "string"},
+        },
+    }
     problem = {
         "description": "A problem: what came, what was wanted, what to do.",
         "content": {"application/problem+json": {"schema": shape}},

@@ -1,13 +1,19 @@
-"""Vectors of columns (items, words) for a search service of another kind: FAISS, usearch, or a table that vector databases read.
+"""Vectors of columns (items, words) for a search service of another kind: FAISS, usearch, or a
+table that vector databases read.
 
-For a completion the score of column j for row i is <u_i, v_j> + b_j, plus what is the same for all columns of the row. With
+For a completion the score of column j for row i is <u_i, v_j> + b_j, plus what is the same for all
+columns of the row. With
 
-    x_j = (v_j, b_j, sqrt(M^2 - |v_j|^2 - b_j^2)),   M^2 = max_j |v_j|^2 + b_j^2,   and   q_i = (u_i, 1, 0),
+    x_j = (v_j, b_j, sqrt(M^2 - |v_j|^2 - b_j^2)),   M^2 = max_j |v_j|^2 + b_j^2,   and   q_i =
+    (u_i, 1, 0),
 
-<q_i, x_j> is that score, and all x_j have the length M: the order by inner product, by cosine and by distance is one and the same, so that an index built for
-any of them finds the best columns (Bachrach et al. 2014). For an embedding both are the unit vectors, and the inner product is the cosine.
+<q_i, x_j> is that score, and all x_j have the length M: the order by inner product, by cosine and
+by distance is one and the same, so that an index built for any of them finds the best columns
+(Bachrach et al. 2014). For an embedding both are the unit vectors, and the inner product is the
+cosine.
 
-An approximate index misses some of the best. How many is measured: recall@10 is the share of the exact 10 best that it finds, over a sample of the rows.
+An approximate index misses some of the best. How many is measured: recall@10 is the share of the
+exact 10 best that it finds, over a sample of the rows.
 """
 
 from __future__ import annotations
@@ -34,7 +40,8 @@ NEEDS = {".usearch": ("usearch", "usearch"), ".faiss": ("faiss", "faiss-cpu")}
 LINKS, BUILD_WIDTH = 32, 128
 """Neighbours of a node of the graph, and candidates that are kept while it is built."""
 WIDTHS = (64, 128, 256, 512, 1024)
-"""Candidates kept while it is searched: the first of these that reaches ENOUGH. How many are needed depends on the vectors, so it is measured."""
+"""Candidates kept while it is searched: the first of these that reaches ENOUGH. How many are needed
+depends on the vectors, so it is measured."""
 ENOUGH, BEST = 0.99, 10
 """Share of the exact 10 best that is enough: one list of ten misses one of them."""
 BLOCK = 256
@@ -43,7 +50,8 @@ BLOCK = 256
 
 @dataclass(frozen=True)
 class SearchVectors:
-    """``vectors`` of the things that are searched, ``queries`` of those that ask, both in single precision; the larger <q, x>, the better."""
+    """``vectors`` of the things that are searched, ``queries`` of those that ask, both in single
+    precision; the larger <q, x>, the better."""
 
     ids: np.ndarray
     vectors: np.ndarray
@@ -62,10 +70,14 @@ class SearchVectors:
         f = getattr(getattr(model, "fit_", None), "factors", None)
         if not isinstance(f, LowRank):
             raise InputTypeError(
-                f"a {type(model).__name__} came, wanted a fitted completion with factors (such as ALS) or an embedding: only these have vectors to search"
+                f"a {type(model).__name__} came, wanted a fitted completion with "
+                "factors (such as ALS) or an embedding: only these have vectors to "
+                "search"
             )
         left, right, offset = scoring(f, np.arange(f.shape[0]), np.arange(f.n))
-        lifted = np.column_stack([right, np.zeros(f.n) if offset is None else offset]).astype(np.float64)
+        lifted = np.column_stack([right, np.zeros(f.n) if offset is None else offset]).astype(
+            np.float64
+        )
         square = np.einsum("jk,jk->j", lifted, lifted)
         rest = np.sqrt(np.maximum(square.max() - square, 0.0))
         queries = np.column_stack([left, np.ones(len(left)), np.zeros(len(left))])
@@ -78,7 +90,8 @@ class SearchVectors:
         )
 
     def best(self, at: np.ndarray, n: int) -> np.ndarray:
-        """Positions of the n vectors of the largest inner product with these queries, by looking at all of them."""
+        """Positions of the n vectors of the largest inner product with these queries, by looking at
+        all of them."""
         found = np.empty((len(at), n), np.int64)
         for start in range(0, len(at), BLOCK):
             scores = self.queries[at[start : start + BLOCK]] @ self.vectors.T
@@ -90,7 +103,8 @@ class SearchVectors:
 class Exported:
     """What was written. ``recall`` is None for a table, which is searched by others.
 
-    ``width`` is the number of candidates with which it was measured. A file of FAISS keeps it; usearch wants it again (``index.expansion_search = width``).
+    ``width`` is the number of candidates with which it was measured. A file of FAISS keeps it;
+    usearch wants it again (``index.expansion_search = width``).
     """
 
     path: Path
@@ -106,22 +120,27 @@ class Exported:
         what += "" if self.ids_path is None else f", their ids in {self.ids_path}"
         if self.recall is None:
             return what
-        return f"{what}; searched with {self.width} candidates, recall@{BEST} of {self.asked:,} queries against exact search is {self.recall:.4f}"
+        return (
+            f"{what}; searched with {self.width} candidates, recall@{BEST} of {self.asked:,} "
+            f"queries against exact search is {self.recall:.4f}"
+        )
 
 
 @held
-def export_vectors(model: Any, path: Any, *, queries: Any = None, sample: int = 1000, seed: int = 0) -> Exported:
+def export_vectors(
+    model: Any, path: Any, *, queries: Any = None, sample: int = 1000, seed: int = 0
+) -> Exported:
     """Write the column vectors of a model as an index or a table, and measure what the index finds.
 
-    The best columns for a row are those whose vectors have the largest inner product with the row's query vector. Columns that the row has seen are among them.
+    The best columns for a row are those whose vectors have the largest inner product with the row's
+    query vector. Columns that the row has seen are among them.
 
     Parameters
     ----------
-    model : a fitted completion with factors, an embedding, or ``Vectors``
-    path : .usearch or .faiss (an HNSW graph; the ids of its positions go to a .ids.parquet beside it), or .parquet (columns id and vector)
-    queries : a .parquet for the vectors of the rows that ask, columns id and vector
-    sample : how many queries the recall is measured on
-    seed : of the sample
+    model : a fitted completion with factors, an embedding, or ``Vectors`` path : .usearch or .faiss
+    (an HNSW graph; the ids of its positions go to a .ids.parquet beside it), or .parquet (columns
+    id and vector) queries : a .parquet for the vectors of the rows that ask, columns id and vector
+    sample : how many queries the recall is measured on seed : of the sample
 
     >>> import os, tempfile
     >>> from eckart import ALS, export_vectors
@@ -138,7 +157,8 @@ def export_vectors(model: Any, path: Any, *, queries: Any = None, sample: int = 
     kind = target.suffix.lower()
     if kind in NEEDS and find_spec(NEEDS[kind][0]) is None:
         raise MissingError(
-            f"writing {target} needs {NEEDS[kind][1]}, which is not installed; pip install {NEEDS[kind][1]}"
+            f"writing {target} needs {NEEDS[kind][1]}, which is not installed; pip "
+            f"install {NEEDS[kind][1]}"
         )
     v = SearchVectors.of(model)
     ids_path, recall, width, asked = None, None, None, 0
@@ -147,7 +167,9 @@ def export_vectors(model: Any, path: Any, *, queries: Any = None, sample: int = 
     else:
         index = (_Usearch if kind == ".usearch" else _Faiss)(v.vectors)
         asked = min(sample, len(v.queries))
-        width, recall = _width(index, v, np.random.default_rng(seed).choice(len(v.queries), asked, replace=False))
+        width, recall = _width(
+            index, v, np.random.default_rng(seed).choice(len(v.queries), asked, replace=False)
+        )
         ids_path = target.with_name(f"{target.stem}.ids.parquet")
         _write_table(ids_path, v.ids, None)
         _replaced(target, index.save)
@@ -162,8 +184,13 @@ class _Usearch:
         from usearch.index import Index
 
         self.index = Index(
-            ndim=vectors.shape[1], metric="ip", dtype="f32", connectivity=LINKS, expansion_add=BUILD_WIDTH, expansion_search=WIDTHS[0]
-        )  # fmt: skip
+            ndim=vectors.shape[1],
+            metric="ip",
+            dtype="f32",
+            connectivity=LINKS,
+            expansion_add=BUILD_WIDTH,
+            expansion_search=WIDTHS[0],
+        )
         self.index.add(np.arange(len(vectors)), vectors)
 
     def widen(self, width: int) -> None:
@@ -197,13 +224,17 @@ class _Faiss:
 
 
 def _width(index: Any, v: SearchVectors, at: np.ndarray) -> tuple[int, float]:
-    """The smallest width whose recall is enough (the largest, where none is), and its recall: the share of the exact best that the index finds."""
+    """The smallest width whose recall is enough (the largest, where none is), and its recall: the
+    share of the exact best that the index finds."""
     n = min(BEST + v.itself, len(v.vectors))
     own = [{int(i)} if v.itself else set() for i in at]
     exact = [set(best.tolist()) - i for best, i in zip(v.best(at, n), own)]
     for width in WIDTHS:
         index.widen(width)
-        hits = sum(len(best & set(found.tolist())) for best, found in zip(exact, index.search(v.queries[at], n)))
+        hits = sum(
+            len(best & set(found.tolist()))
+            for best, found in zip(exact, index.search(v.queries[at], n))
+        )
         recall = hits / max(1, sum(map(len, exact)))
         if recall >= ENOUGH:
             break
@@ -222,7 +253,9 @@ def _checked(path: Any, endings: tuple[str, ...]) -> Path:
 def _write_table(target: Path, ids: np.ndarray, vectors: np.ndarray | None) -> None:
     columns = {"id": label_array(ids)}
     if vectors is not None:
-        columns["vector"] = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), vectors.shape[1])
+        columns["vector"] = pa.FixedSizeListArray.from_arrays(
+            pa.array(vectors.ravel()), vectors.shape[1]
+        )
     _replaced(target, lambda name: pq.write_table(pa.table(columns), name))
 
 

@@ -1,4 +1,5 @@
-"""Clients that send the head of a request byte by byte, or without end, are cut; slow bodies are cut by the application."""
+"""Clients that send the head of a request byte by byte, or without end, are cut; slow bodies are
+cut by the application."""
 
 from __future__ import annotations
 
@@ -15,7 +16,10 @@ from eckart.serve.run import ENVIRONMENT
 
 MOST_HEAD = 64 * 2**10
 """Bytes of a request line and its headers: eight times what proxies and servers commonly allow."""
-TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+TOO_LARGE = (
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: "
+    b"0\r\n\r\n"
+)
 
 
 @cache
@@ -25,13 +29,15 @@ def _seconds() -> float:
 
 
 class Prompt(HttpToolsProtocol):
-    """A connection whose first byte and whose heads come within the limit for slow clients, or that is closed."""
+    """A connection whose first byte and whose heads come within the limit for slow clients, or that
+    is closed."""
 
     timer: asyncio.TimerHandle | None = None
     head = 0
 
     def connection_made(self, transport: Any) -> None:
-        # Sockets that uvicorn hands to worker processes are not known for TCP and would wait 40 ms before the second packet of an answer.
+        # Sockets that uvicorn hands to worker processes are not known for TCP and would wait 40 ms
+        # before the second packet of an answer.
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         super().connection_made(transport)
         self._begin()

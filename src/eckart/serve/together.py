@@ -32,7 +32,8 @@ class Together:
             groups[id(one[0]), one[2], one[3]].append(one)
         for (_, n, exclude_seen), group in groups.items():
             try:
-                found = group[0][0].lists.best(np.concatenate([at for _, at, *_ in group]), n, exclude_seen)  # type: ignore[union-attr]
+                at = np.concatenate([at for _, at, *_ in group])
+                found = group[0][0].lists.best(at, n, exclude_seen)  # type: ignore[union-attr]
             except Exception as error:
                 for *_, future in group:
                     if not future.done():

@@ -1,1 +1,2 @@
-"""The studio: a web page over a folder of data and models, for people who would rather look than read."""
+"""The studio: a web page over a folder of data and models, for people who would rather look than
+read."""

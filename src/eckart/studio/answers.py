@@ -1,4 +1,5 @@
-"""The places of the studio that answer at once: each a function of the studio and a question. The page asks them over HTTP, a notebook by messages."""
+"""The places of the studio that answer at once: each a function of the studio and a question. The
+page asks them over HTTP, a notebook by messages."""
 
 from __future__ import annotations
 
@@ -11,7 +12,18 @@ import numpy as np
 from eckart import __version__
 from eckart.errors import EckartError
 from eckart.serve.problems import Problem
-from eckart.studio import cards, complete, embed, explain, filled, forms, hidden_errors, maps, reduce, topics
+from eckart.studio import (
+    cards,
+    complete,
+    embed,
+    explain,
+    filled,
+    forms,
+    hidden_errors,
+    maps,
+    reduce,
+    topics,
+)
 from eckart.studio.asks import Answer, Ask, as_json, numbers
 from eckart.studio.complete import position
 from eckart.studio.fitted_to import unlike
@@ -39,7 +51,9 @@ class Studio:
             known = [m for m, p in PLACES if p == place]
             if known:
                 raise Problem(
-                    405, f"{method[:20]} {place} came, wanted {', '.join(known)}", {"allow": ", ".join(known)}
+                    405,
+                    f"{method[:20]} {place} came, wanted {', '.join(known)}",
+                    {"allow": ", ".join(known)},
                 )
             raise Problem(404, f"{method[:20]} {place[:200]} came, which is no place of the studio")
         try:
@@ -48,11 +62,14 @@ class Studio:
             raise Problem(422, " ".join(str(error).split())) from None
         except MemoryError:
             raise Problem(
-                422, "there is not enough memory for this; close other programs, or look at a part of the data"
+                422,
+                "there is not enough memory for this; close other programs, or look at "
+                "a part of the data",
             ) from None
         except FileNotFoundError as error:
             raise Problem(
-                404, f"{Path(error.filename or 'a file').name} is no longer there; see GET /api/folder"
+                404,
+                f"{Path(error.filename or 'a file').name} is no longer there; see GET /api/folder",
             ) from None
         return found if isinstance(found, Answer) else as_json(found)
 
@@ -67,7 +84,10 @@ class Studio:
     def side(self, ask: Ask, file: str = "file") -> Side:
         opened = self.library.model(ask.raw(file))
         return side_of(
-            self.library, opened, ask.text("data") if file == "file" else ask.text("other_data"), ask.text("side")
+            self.library,
+            opened,
+            ask.text("data") if file == "file" else ask.text("other_data"),
+            ask.text("side"),
         )
 
     def rows(self, ask: Ask, opened: Opened) -> Rows:
@@ -113,7 +133,9 @@ def _data(studio: Studio, ask: Ask) -> Any:
 
 def _data_rows(studio: Studio, ask: Ask) -> Any:
     sheet = studio.library.sheet(ask.raw("file"))
-    return sheet.page(ask.place("first", 0), ask.count("count", 100), ask.text("sort"), ask.flag("down"))
+    return sheet.page(
+        ask.place("first", 0), ask.count("count", 100), ask.text("sort"), ask.flag("down")
+    )
 
 
 def _card(studio: Studio, ask: Ask) -> Any:
@@ -130,13 +152,18 @@ def _card(studio: Studio, ask: Ask) -> Any:
     for name in card["sides"]:
         try:
             side = side_of(studio.library, opened, card["data"], name)
-        except (Problem, EckartError) as error:  # the data do not fit after all: say so, and show the rest
+        # the data do not fit after all: say so, and show the rest
+        except (Problem, EckartError) as error:
             card["sides"] = [s for s in card["sides"] if s != name]
             card["map_refused"] = getattr(error, "detail", None) or str(error)
             continue
         axes[name] = [{"key": key, "name": title} for key, title in zip(side.keys, side.titles)]
         colour[name] = side.colours()
-    return card | {"axes": axes, "colour": colour, "data_differs": _differs(studio, opened, card["data"])}
+    return card | {
+        "axes": axes,
+        "colour": colour,
+        "data_differs": _differs(studio, opened, card["data"]),
+    }
 
 
 def _differs(studio: Studio, opened: Opened, data: str | None) -> str | None:
@@ -153,7 +180,9 @@ def _differs(studio: Studio, opened: Opened, data: str | None) -> str | None:
 def _map(studio: Studio, ask: Ask) -> Answer:
     side = studio.side(ask)
     return numbers(
-        *maps.coordinates(side, ask.text("x", side.keys[0]), ask.text("y", side.keys[min(1, len(side.keys) - 1)]))
+        *maps.coordinates(
+            side, ask.text("x", side.keys[0]), ask.text("y", side.keys[min(1, len(side.keys) - 1)])
+        )
     )
 
 
@@ -190,7 +219,12 @@ def _select(studio: Studio, ask: Ask) -> Answer:
 def _table(studio: Studio, ask: Ask) -> Any:
     side = studio.side(ask)
     return maps.table(
-        side, _chosen(side, ask), ask.place("first", 0), ask.count("count", 100), ask.text("sort"), ask.flag("down")
+        side,
+        _chosen(side, ask),
+        ask.place("first", 0),
+        ask.count("count", 100),
+        ask.text("sort"),
+        ask.flag("down"),
     )
 
 
@@ -198,7 +232,8 @@ def _export(studio: Studio, ask: Ask) -> Answer:
     side = studio.side(ask)
     name = f"{Path(str(ask.raw('file'))).stem}-selection.csv".replace('"', "")
     head = {
-        "content-disposition": f'attachment; filename="{name.encode("ascii", "replace").decode().replace("?", "_")}"'
+        "content-disposition": "attachment; "
+        f'filename="{name.encode("ascii", "replace").decode().replace("?", "_")}"'
     }
     return Answer(maps.exported(side, _chosen(side, ask)), "text/csv; charset=utf-8", 200, head)
 
@@ -208,10 +243,15 @@ def _names(studio: Studio, ask: Ask) -> Any:
     at = [ask_at for ask_at in str(ask.text("at", "")).split(",") if ask_at]
     if not at or len(at) > 1000 or not all(a.isdigit() and int(a) < len(side) for a in at):
         raise Problem(
-            422, f"at={','.join(at)[:80]!r} came, wanted 1 to 1000 positions of 0 to {len(side) - 1}, with commas"
+            422,
+            f"at={','.join(at)[:80]!r} came, wanted 1 to 1000 positions of 0 to "
+            f"{len(side) - 1}, with commas",
         )
     told = [maps.point(side, int(a)) for a in at]
-    return {"names": [t["id"] for t in told], "titles": None if side.called is None else [t["title"] for t in told]}
+    return {
+        "names": [t["id"] for t in told],
+        "titles": None if side.called is None else [t["title"] for t in told],
+    }
 
 
 def _search(studio: Studio, ask: Ask) -> Any:
@@ -219,7 +259,9 @@ def _search(studio: Studio, ask: Ask) -> Any:
     if opened.room in ("complete", "series"):  # also for models without a map
         usual = "columns" if opened.room == "complete" else "rows"
         return found_by(
-            _ids_of(studio, opened, ask.text("side") or usual), ask.text("text", "") or "", ask.count("n", 20)
+            _ids_of(studio, opened, ask.text("side") or usual),
+            ask.text("text", "") or "",
+            ask.count("n", 20),
         )
     return found_by(studio.side(ask), ask.text("text", "") or "", ask.count("n", 20))
 
@@ -270,7 +312,9 @@ def _neighbours(studio: Studio, ask: Ask) -> Any:
 
 
 def _recommend(studio: Studio, ask: Ask) -> Any:
-    return complete.recommend(studio.library, studio.model(ask, "complete"), dict(ask.given), ask.count())
+    return complete.recommend(
+        studio.library, studio.model(ask, "complete"), dict(ask.given), ask.count()
+    )
 
 
 def _similar(studio: Studio, ask: Ask) -> Any:
@@ -290,36 +334,48 @@ def _similar(studio: Studio, ask: Ask) -> Any:
 def _reduce_row(studio: Studio, ask: Ask) -> Any:
     opened = studio.model(ask, "reduce")
     rows = studio.rows(ask, opened)
-    return reduce.row(opened, rows, studio.row_at(ask, rows), ask.whole("k", None), studio.image(opened))
+    return reduce.row(
+        opened, rows, studio.row_at(ask, rows), ask.whole("k", None), studio.image(opened)
+    )
 
 
 def _document(studio: Studio, ask: Ask) -> Any:
     opened = studio.model(ask, "topics", "parts")
     rows = studio.rows(ask, opened)
-    return topics.document(opened, rows, studio.row_at(ask, rows), studio.folder.existing(rows.file))
+    return topics.document(
+        opened, rows, studio.row_at(ask, rows), studio.folder.existing(rows.file)
+    )
 
 
 def _documents(studio: Studio, ask: Ask) -> Any:
     opened = studio.model(ask, "topics", "parts")
     rows = studio.rows(ask, opened)
-    return topics.documents(opened, rows, ask.place("number"), ask.count(), studio.folder.existing(rows.file))
+    return topics.documents(
+        opened, rows, ask.place("number"), ask.count(), studio.folder.existing(rows.file)
+    )
 
 
 def _complete_row(studio: Studio, ask: Ask) -> Any:
     opened = studio.model(ask, "complete")
     side = "columns" if ask.given.get("column") not in (None, "") else "rows"
     id = ask.id("column" if side == "columns" else "id")
-    return complete.row(studio.library, opened, side, id, ask.place("first", 0), ask.count("count", 100))
+    return complete.row(
+        studio.library, opened, side, id, ask.place("first", 0), ask.count("count", 100)
+    )
 
 
 def _predict(studio: Studio, ask: Ask) -> Any:
     level = ask.number("level", 0.9, 1e-6, 1 - 1e-6)
-    return complete.predict(studio.library, studio.model(ask, "complete"), ask.raw("rows"), ask.raw("columns"), level)
+    return complete.predict(
+        studio.library, studio.model(ask, "complete"), ask.raw("rows"), ask.raw("columns"), level
+    )
 
 
 def _regroup(do: Callable[..., Opened], *names: str) -> Callable[[Studio, Ask], Any]:
     def call(studio: Studio, ask: Ask) -> Any:
-        opened = do(studio.library, studio.model(ask, "topics", "parts"), *(ask.raw(name) for name in names))
+        opened = do(
+            studio.library, studio.model(ask, "topics", "parts"), *(ask.raw(name) for name in names)
+        )
         return topics.listed(opened, 10)
 
     return call
@@ -347,7 +403,13 @@ def _series_row(studio: Studio, ask: Ask) -> Any:
     opened = studio.model(ask, "series")
     at = ask.whole("at", None)
     i = position(opened, "rows", ask.id("id")) if at is None else at
-    return filled.series_row(opened, i, ask.number("level", 0.9, 1e-6, 1 - 1e-6), ask.whole("first", None), ask.whole("ahead", None))
+    return filled.series_row(
+        opened,
+        i,
+        ask.number("level", 0.9, 1e-6, 1 - 1e-6),
+        ask.whole("first", None),
+        ask.whole("ahead", None),
+    )
 
 
 def _match(studio: Studio, ask: Ask) -> Any:
@@ -361,7 +423,9 @@ def _side_by_side(studio: Studio, ask: Ask) -> Any:
 
 
 def _moved(studio: Studio, ask: Ask) -> Any:
-    return embed.moved(studio.library, studio.side(ask), studio.side(ask, "other"), ask.count("n", 30))
+    return embed.moved(
+        studio.library, studio.side(ask), studio.side(ask, "other"), ask.count("n", 30)
+    )
 
 
 def _form(verb: str) -> Callable[[Studio, Ask], Any]:
@@ -369,37 +433,84 @@ def _form(verb: str) -> Callable[[Studio, Ask], Any]:
 
 
 def _start(studio: Studio, ask: Ask) -> Answer:
-    job = studio.jobs.start(ask.raw("verb"), ask.raw("file"), ask.raw("options") or {}, ask.raw("name"))
+    job = studio.jobs.start(
+        ask.raw("verb"), ask.raw("file"), ask.raw("options") or {}, ask.raw("name")
+    )
     return as_json(job.told(), 201)
 
 
 PLACES: dict[tuple[str, str], Callable[[Studio, Ask], Any]] = {
-    ("GET", "folder"): _folder, ("GET", "data"): _data, ("GET", "data/rows"): _data_rows, ("GET", "model"): _card, ("GET", "model/map"): _map,
-    ("GET", "model/colour"): _colour, ("GET", "model/labels"): _labels, ("POST", "model/nearest"): _nearest, ("POST", "model/select"): _select,
-    ("POST", "model/table"): _table, ("POST", "model/export"): _export, ("GET", "model/names"): _names, ("GET", "model/search"): _search,
+    ("GET", "folder"): _folder,
+    ("GET", "data"): _data,
+    ("GET", "data/rows"): _data_rows,
+    ("GET", "model"): _card,
+    ("GET", "model/map"): _map,
+    ("GET", "model/colour"): _colour,
+    ("GET", "model/labels"): _labels,
+    ("POST", "model/nearest"): _nearest,
+    ("POST", "model/select"): _select,
+    ("POST", "model/table"): _table,
+    ("POST", "model/export"): _export,
+    ("GET", "model/names"): _names,
+    ("GET", "model/search"): _search,
     ("GET", "model/neighbours"): _neighbours,
     ("GET", "reduce/components"): lambda s, a: reduce.components(s.model(a, "reduce")),
-    ("GET", "reduce/loadings"): lambda s, a: reduce.loadings(o := s.model(a, "reduce"), a.place("number", 1), a.count("n", 40), s.image(o)),
+    ("GET", "reduce/loadings"): lambda s, a: reduce.loadings(
+        o := s.model(a, "reduce"), a.place("number", 1), a.count("n", 40), s.image(o)
+    ),
     ("GET", "reduce/row"): _reduce_row,
-    ("GET", "reduce/outliers"): lambda s, a: reduce.outliers(o := s.model(a, "reduce"), s.rows(a, o), a.count("n", 50)),
-    ("GET", "complete/row"): _complete_row, ("POST", "complete/predict"): _predict, ("POST", "complete/recommend"): _recommend,
-    ("POST", "complete/why"): lambda s, a: complete.why(s.library, s.model(a, "complete"), dict(a.given), a.count()),
-    ("GET", "complete/similar"): _similar, ("GET", "complete/support"): lambda s, a: hidden_errors.support(s.model(a, "complete")),
-    ("GET", "complete/coverage"): lambda s, a: hidden_errors.coverage(s.model(a, "complete"), a.count("n", 10, 100)),
-    ("GET", "topics"): lambda s, a: topics.listed(s.model(a, "topics", "parts"), a.count("words", 10, 100)),
-    ("GET", "topics/words"): lambda s, a: topics.words(s.model(a, "topics", "parts"), a.place("number", 1), a.count("n", 30), a.number("balance", 0.6, 0, 1)),
-    ("GET", "topics/word"): lambda s, a: topics.word(s.model(a, "topics", "parts"), str(a.id("word"))),
-    ("GET", "topics/documents"): _documents, ("GET", "topics/document"): _document, ("POST", "topics/rename"): _regroup(topics.rename, "number", "name"),
-    ("POST", "topics/merge"): _regroup(topics.merge, "numbers", "name"), ("POST", "topics/split"): _regroup(topics.split, "number"),
-    ("GET", "parts"): lambda s, a: explain.parts(o := s.model(a, "parts"), a.count("n", 20), s.image(o)),
-    ("GET", "mixture"): lambda s, a: explain.mixture(s.model(a, "mixture"), a.text("x"), a.text("y"), a.number("level", 0.9, 1e-6, 1 - 1e-6)),
+    ("GET", "reduce/outliers"): lambda s, a: reduce.outliers(
+        o := s.model(a, "reduce"), s.rows(a, o), a.count("n", 50)
+    ),
+    ("GET", "complete/row"): _complete_row,
+    ("POST", "complete/predict"): _predict,
+    ("POST", "complete/recommend"): _recommend,
+    ("POST", "complete/why"): lambda s, a: complete.why(
+        s.library, s.model(a, "complete"), dict(a.given), a.count()
+    ),
+    ("GET", "complete/similar"): _similar,
+    ("GET", "complete/support"): lambda s, a: hidden_errors.support(s.model(a, "complete")),
+    ("GET", "complete/coverage"): lambda s, a: hidden_errors.coverage(
+        s.model(a, "complete"), a.count("n", 10, 100)
+    ),
+    ("GET", "topics"): lambda s, a: topics.listed(
+        s.model(a, "topics", "parts"), a.count("words", 10, 100)
+    ),
+    ("GET", "topics/words"): lambda s, a: topics.words(
+        s.model(a, "topics", "parts"),
+        a.place("number", 1),
+        a.count("n", 30),
+        a.number("balance", 0.6, 0, 1),
+    ),
+    ("GET", "topics/word"): lambda s, a: topics.word(
+        s.model(a, "topics", "parts"), str(a.id("word"))
+    ),
+    ("GET", "topics/documents"): _documents,
+    ("GET", "topics/document"): _document,
+    ("POST", "topics/rename"): _regroup(topics.rename, "number", "name"),
+    ("POST", "topics/merge"): _regroup(topics.merge, "numbers", "name"),
+    ("POST", "topics/split"): _regroup(topics.split, "number"),
+    ("GET", "parts"): lambda s, a: explain.parts(
+        o := s.model(a, "parts"), a.count("n", 20), s.image(o)
+    ),
+    ("GET", "mixture"): lambda s, a: explain.mixture(
+        s.model(a, "mixture"), a.text("x"), a.text("y"), a.number("level", 0.9, 1e-6, 1 - 1e-6)
+    ),
     ("GET", "mixture/row"): _mixture_row,
-    ("GET", "table"): lambda s, a: filled.table(s.model(a, "table")), ("GET", "table/row"): _table_row, ("GET", "table/why"): _table_why,
-    ("GET", "series"): lambda s, a: filled.series(s.model(a, "series")), ("GET", "series/row"): _series_row,
-    ("GET", "embed/analogy"): lambda s, a: embed.analogy(s.model(a, "embed"), a.id("a"), a.id("b"), a.id("c"), a.count()),
+    ("GET", "table"): lambda s, a: filled.table(s.model(a, "table")),
+    ("GET", "table/row"): _table_row,
+    ("GET", "table/why"): _table_why,
+    ("GET", "series"): lambda s, a: filled.series(s.model(a, "series")),
+    ("GET", "series/row"): _series_row,
+    ("GET", "embed/analogy"): lambda s, a: embed.analogy(
+        s.model(a, "embed"), a.id("a"), a.id("b"), a.id("c"), a.count()
+    ),
     ("GET", "embed/odd"): lambda s, a: embed.odd(s.model(a, "embed"), a.listed("words")),
-    ("POST", "compare/match"): _match, ("GET", "compare/neighbours"): _side_by_side, ("GET", "compare/moved"): _moved,
-    ("GET", "jobs"): lambda s, a: {"jobs": s.jobs.listed()}, ("POST", "jobs"): _start,
+    ("POST", "compare/match"): _match,
+    ("GET", "compare/neighbours"): _side_by_side,
+    ("GET", "compare/moved"): _moved,
+    ("GET", "jobs"): lambda s, a: {"jobs": s.jobs.listed()},
+    ("POST", "jobs"): _start,
     **{("GET", f"verbs/{verb}"): _form(verb) for verb in forms.VERBS},
-}  # fmt: skip
+}
 """All places, by method and what follows /api/."""

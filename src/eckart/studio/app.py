@@ -1,4 +1,5 @@
-"""The studio over HTTP, for one person on one machine: the page and its files, questions, jobs with their events, files in and out.
+"""The studio over HTTP, for one person on one machine: the page and its files, questions, jobs with
+their events, files in and out.
 
 Who may ask is decided by ``guard``. The page runs no script but its own.
 """
@@ -33,20 +34,33 @@ from eckart.studio.plans import plan
 
 WEB = Path(__file__).parent / "web"
 KINDS = {
-    ".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".mjs": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8",
-    ".svg": "image/svg+xml", ".png": "image/png", ".ico": "image/x-icon", ".json": "application/json", ".txt": "text/plain; charset=utf-8",
-    ".md": "text/plain; charset=utf-8", ".woff2": "font/woff2",
-}  # fmt: skip
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".mjs": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".png": "image/png",
+    ".ico": "image/x-icon",
+    ".json": "application/json",
+    ".txt": "text/plain; charset=utf-8",
+    ".md": "text/plain; charset=utf-8",
+    ".woff2": "font/woff2",
+}
 POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; worker-src 'self'; font-src 'self'; "
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: "
+    "blob:; connect-src 'self'; worker-src 'self'; font-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-REPORT_POLICY = "sandbox allow-scripts; default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; base-uri 'none'"
+REPORT_POLICY = (
+    "sandbox allow-scripts; default-src 'none'; style-src 'unsafe-inline'; script-src "
+    "'unsafe-inline'; img-src data:; base-uri 'none'"
+)
 """A report is a file like any other: it may draw, in an origin of its own, and reach nothing."""
 MOST_BODY = 64 * 2**20
 """Bytes of a question: a selection of a million positions fits."""
 MOST_UPLOAD = 4 * 2**30
-"""Bytes of a file that the page sends: a larger one is quicker copied into the folder, as its refusal says."""
+"""Bytes of a file that the page sends: a larger one is quicker copied into the folder, as its
+refusal says."""
 KEEP_ALIVE, LOOK_EVERY = 15.0, 1.0
 """Seconds between signs of life of a stream of events, and between looks at the folder."""
 
@@ -68,7 +82,12 @@ class Desk:
 
     def _file(self, name: str, request: Request) -> Response:
         path = WEB / name if "\0" in name else (WEB / name).resolve()
-        if "\0" in name or not path.is_relative_to(WEB.resolve()) or path.suffix not in KINDS or not path.is_file():
+        if (
+            "\0" in name
+            or not path.is_relative_to(WEB.resolve())
+            or path.suffix not in KINDS
+            or not path.is_file()
+        ):
             raise Problem(404, f"/web/{name[:200]} came, which is no file of the page")
         content = path.read_bytes()
         tag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
@@ -78,11 +97,22 @@ class Desk:
         return Response(content, media_type=KINDS[path.suffix], headers=head)
 
     async def session(self, request: Request) -> Response:
-        given = Ask.of_body(request.headers.get("content-type", ""), await self._body(request)).text("token", "") or ""
+        given = (
+            Ask.of_body(request.headers.get("content-type", ""), await self._body(request)).text(
+                "token", ""
+            )
+            or ""
+        )
         if not self.keys.redeem(given):
-            raise Problem(401, "a token came that is not this studio's; open the address that eckart studio printed")
+            raise Problem(
+                401,
+                "a token came that is not this studio's; open the address that eckart "
+                "studio printed",
+            )
         response = Response(status_code=204)
-        response.set_cookie(self.keys.cookie, self.keys.token, httponly=True, samesite="strict", path="/")
+        response.set_cookie(
+            self.keys.cookie, self.keys.token, httponly=True, samesite="strict", path="/"
+        )
         return response
 
     # questions
@@ -93,11 +123,15 @@ class Desk:
         else:
             ask = Ask.of_body(request.headers.get("content-type", ""), await self._body(request))
         method = "GET" if request.method == "HEAD" else request.method
-        return _sent(await run_in_threadpool(self.studio.answer, method, request.path_params["place"], ask))
+        return _sent(
+            await run_in_threadpool(self.studio.answer, method, request.path_params["place"], ask)
+        )
 
     async def plan(self, request: Request) -> Response:
         ask = Ask.of_body(request.headers.get("content-type", ""), await self._body(request))
-        words = words_of(ask.raw("verb"), ask.raw("file"), ask.raw("options") or {}, self.studio.folder)
+        words = words_of(
+            ask.raw("verb"), ask.raw("file"), ask.raw("options") or {}, self.studio.folder
+        )
         gone = threading.Event()
         work = asyncio.ensure_future(run_in_threadpool(plan, words, self.studio.folder.root, gone))
         while not work.done():
@@ -135,7 +169,9 @@ class Desk:
         return self._stream(self._events(None))
 
     def _stream(self, events: AsyncIterator[bytes]) -> Response:
-        return StreamingResponse(events, media_type="text/event-stream", headers={"x-accel-buffering": "no"})
+        return StreamingResponse(
+            events, media_type="text/event-stream", headers={"x-accel-buffering": "no"}
+        )
 
     async def _events(self, only: str | None) -> AsyncIterator[bytes]:
         jobs = self.studio.jobs
@@ -154,7 +190,10 @@ class Desk:
                 try:
                     id, kind, event = await asyncio.wait_for(me[1].get(), LOOK_EVERY)
                 except TimeoutError:
-                    if only is None and (now := await run_in_threadpool(self.studio.folder.mark)) != seen:
+                    if (
+                        only is None
+                        and (now := await run_in_threadpool(self.studio.folder.mark)) != seen
+                    ):
                         seen = now
                         yield events_line("folder", {})
                     elif time.monotonic() - spoken > KEEP_ALIVE:
@@ -176,10 +215,16 @@ class Desk:
         name = Ask.of_query(parse_qsl(request.url.query)).text("name", "") or ""
         folder = self.studio.folder
         if "/" in name or not name.lower().endswith(UPLOADS):
-            raise Problem(422, f"name={name[:80]!r} came, wanted a file name that ends in {', '.join(UPLOADS)}")
+            raise Problem(
+                422,
+                f"name={name[:80]!r} came, wanted a file name that ends in {', '.join(UPLOADS)}",
+            )
         target = folder.inside(name, "name")
         if target.exists():
-            raise Problem(409, f"{name[:80]} is in the folder already; rename the file, or the one that is there")
+            raise Problem(
+                409,
+                f"{name[:80]} is in the folder already; rename the file, or the one that is there",
+            )
         from eckart.io.models.whole_files import replacing
 
         size = 0
@@ -189,7 +234,9 @@ class Desk:
                     size += len(part)
                     if size > MOST_UPLOAD:
                         raise Problem(
-                            413, f"more than {MOST_UPLOAD:,} bytes came; copy the file into the folder instead"
+                            413,
+                            f"more than {MOST_UPLOAD:,} bytes came; copy the file into "
+                            "the folder instead",
                         )
                     await run_in_threadpool(out.write, part)
             if not size:
@@ -203,7 +250,9 @@ class Desk:
         if path.suffix.lower() not in (".html", ".htm"):
             raise Problem(422, f"{path.name} came, wanted a report (.html)")
         return FileResponse(
-            path, media_type="text/html; charset=utf-8", headers={"content-security-policy": REPORT_POLICY}
+            path,
+            media_type="text/html; charset=utf-8",
+            headers={"content-security-policy": REPORT_POLICY},
         )
 
     async def download(self, request: Request) -> Response:
@@ -243,12 +292,20 @@ def application(folder: Folder, token: str, hosts: Any, cookie: str = "eckart") 
 
     get, post = partial(Route, methods=["GET"]), partial(Route, methods=["POST"])
     routes = [
-        get("/", desk.page), get("/web/{name:path}", desk.web), post("/api/session", desk.session), post("/api/plan", desk.plan),
-        post("/api/upload", desk.upload), get("/api/report", desk.report), get("/api/download", desk.download), get("/api/events", desk.all_events),
-        Route("/api/jobs/{id}", desk.job, methods=["GET", "DELETE"]), get("/api/jobs/{id}/events", desk.job_events),
-        post("/api/jobs/{id}/stop", desk.stop), post("/api/jobs/{id}/resume", desk.resume),
+        get("/", desk.page),
+        get("/web/{name:path}", desk.web),
+        post("/api/session", desk.session),
+        post("/api/plan", desk.plan),
+        post("/api/upload", desk.upload),
+        get("/api/report", desk.report),
+        get("/api/download", desk.download),
+        get("/api/events", desk.all_events),
+        Route("/api/jobs/{id}", desk.job, methods=["GET", "DELETE"]),
+        get("/api/jobs/{id}/events", desk.job_events),
+        post("/api/jobs/{id}/stop", desk.stop),
+        post("/api/jobs/{id}/resume", desk.resume),
         Route("/api/{place:path}", desk.ask, methods=["GET", "POST"]),
-    ]  # fmt: skip
+    ]
     app = Starlette(
         routes=routes,
         lifespan=life,
@@ -270,7 +327,10 @@ async def _bug(request: Request, error: Exception) -> Response:
 async def _elsewhere(request: Request, error: Exception) -> Response:
     status = 405 if getattr(error, "status_code", 404) == 405 else 404
     return refusal(
-        Problem(status, f"{request.method[:20]} {request.url.path[:200]} came, which is no place of the studio")
+        Problem(
+            status,
+            f"{request.method[:20]} {request.url.path[:200]} came, which is no place of the studio",
+        )
     )
 
 

@@ -1,4 +1,5 @@
-"""A question of the page: its fields, each taken by name and kind, and refused by name where it is of another."""
+"""A question of the page: its fields, each taken by name and kind, and refused by name where it is
+of another."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ MOST = 1000
 
 @dataclass(frozen=True)
 class Ask:
-    """``given`` are the fields of the address or of the JSON body; ``words`` those that an address repeats."""
+    """``given`` are the fields of the address or of the JSON body; ``words`` those that an address
+    repeats."""
 
     given: Mapping[str, Any]
     words: dict[str, list[str]] = field(default_factory=dict)
@@ -58,11 +60,17 @@ class Ask:
         if value is None or value == "":
             return usual
         digits = (
-            isinstance(value, str) and value.lstrip("-").isascii() and value.lstrip("-").isdigit() and len(value) < 18
+            isinstance(value, str)
+            and value.lstrip("-").isascii()
+            and value.lstrip("-").isdigit()
+            and len(value) < 18
         )
         found = int(value) if digits else value
         if type(found) is not int or not low <= found <= high:
-            raise Problem(422, f"{name}={str(value)[:80]!r} came, wanted a whole number of {low:,} to {high:,}")
+            raise Problem(
+                422,
+                f"{name}={str(value)[:80]!r} came, wanted a whole number of {low:,} to {high:,}",
+            )
         return found
 
     def count(self, name: str = "n", usual: int = 10, most: int = MOST) -> int:
@@ -77,7 +85,9 @@ class Ask:
             raise Problem(422, f"{name} is missing, wanted a whole number")
         return found
 
-    def number(self, name: str, usual: float | None, low: float = -math.inf, high: float = math.inf) -> float:
+    def number(
+        self, name: str, usual: float | None, low: float = -math.inf, high: float = math.inf
+    ) -> float:
         value = self.given.get(name)
         value = usual if value is None or value == "" else value
         try:
@@ -85,7 +95,9 @@ class Ask:
         except (TypeError, ValueError, OverflowError):
             found = math.nan
         if not (math.isfinite(found) and low <= found <= high):
-            raise Problem(422, f"{name}={str(value)[:80]!r} came, wanted a number{_between(low, high)}")
+            raise Problem(
+                422, f"{name}={str(value)[:80]!r} came, wanted a number{_between(low, high)}"
+            )
         return found
 
     def flag(self, name: str) -> bool:
@@ -99,7 +111,13 @@ class Ask:
 
 
 def _between(low: float, high: float) -> str:
-    return "" if math.isinf(low) else f" of {low:g} to {high:g}" if not math.isinf(high) else f" of {low:g} or more"
+    return (
+        ""
+        if math.isinf(low)
+        else f" of {low:g} to {high:g}"
+        if not math.isinf(high)
+        else f" of {low:g} or more"
+    )
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,5 @@
-"""What a model is, for its page: class, sizes, certificate, trace, plan, what can be asked, and how to make it again in Python and in the shell."""
+"""What a model is, for its page: class, sizes, certificate, trace, plan, what can be asked, and how
+to make it again in Python and in the shell."""
 
 from __future__ import annotations
 
@@ -42,14 +43,34 @@ def card(library: Library, opened: Opened) -> dict[str, Any]:
     rows = int(rows) if isinstance(rows, int) and rows else None
     k, draws = sizes_of(opened)
     return {
-        "file": opened.file, "class": type(model).__name__, "verb": opened.verb, "room": opened.room, "rows": rows, "columns": int(f.n), "components": k,
-        "title": _title(opened, rows, k, draws), "data": data, "data_sure": sure, "data_candidates": candidates,
-        "certificate": _certificate(model.certificate_), "trace": _trace(model.fit_.trace), "plan": choices_of(opened.plan),
-        "parameters": plain(model.get_params(deep=False)), "facts": _facts(opened, rows, k), "python": as_python(opened, data, job),
-        "shell": as_shell(opened, data, job), "can": can(opened, data), "sides": sides(opened, data), "names": names_of(opened),
-        "images": image_size(opened, job), "first_row": plain(opened.model.row_ids.names(np.array([0]))[0]) if opened.room == "complete" else None,
-        "components_found": k, "job": None if job is None else job.id,
-    }  # fmt: skip
+        "file": opened.file,
+        "class": type(model).__name__,
+        "verb": opened.verb,
+        "room": opened.room,
+        "rows": rows,
+        "columns": int(f.n),
+        "components": k,
+        "title": _title(opened, rows, k, draws),
+        "data": data,
+        "data_sure": sure,
+        "data_candidates": candidates,
+        "certificate": _certificate(model.certificate_),
+        "trace": _trace(model.fit_.trace),
+        "plan": choices_of(opened.plan),
+        "parameters": plain(model.get_params(deep=False)),
+        "facts": _facts(opened, rows, k),
+        "python": as_python(opened, data, job),
+        "shell": as_shell(opened, data, job),
+        "can": can(opened, data),
+        "sides": sides(opened, data),
+        "names": names_of(opened),
+        "images": image_size(opened, job),
+        "first_row": plain(opened.model.row_ids.names(np.array([0]))[0])
+        if opened.room == "complete"
+        else None,
+        "components_found": k,
+        "job": None if job is None else job.id,
+    }
 
 
 def sides(opened: Opened, data: str | None) -> list[str]:
@@ -76,11 +97,18 @@ def can(opened: Opened, data: str | None) -> list[str]:
     found = ["map", "colour", "rows", "labels"] if sides(opened, data) else []
     found += {
         "reduce": [
-            *(["loadings"] if hasattr(opened.factors, "components") else []), *(["outliers"] if data and hasattr(model, "outliers") else []),
-        ], "topics": ["topics"],
-        "complete": ["search", "recommend", "why", "whatif", "similar", "coverage"], "parts": ["parts", "topics"], "mixture": ["mixture"],
-        "embed": ["search", "neighbours", "analogy", "odd"], "network": [], "table": ["columns"], "series": ["search", "series"],
-    }[room]  # fmt: skip
+            *(["loadings"] if hasattr(opened.factors, "components") else []),
+            *(["outliers"] if data and hasattr(model, "outliers") else []),
+        ],
+        "topics": ["topics"],
+        "complete": ["search", "recommend", "why", "whatif", "similar", "coverage"],
+        "parts": ["parts", "topics"],
+        "mixture": ["mixture"],
+        "embed": ["search", "neighbours", "analogy", "odd"],
+        "network": [],
+        "table": ["columns"],
+        "series": ["search", "series"],
+    }[room]
     if room == "complete" and not ranks_only:
         found += [
             "predict",
@@ -89,7 +117,10 @@ def can(opened: Opened, data: str | None) -> list[str]:
         ]
         found += ["intervals"] if hasattr(model, "interval") else []
     if room in ("reduce", "topics", "parts", "mixture", "table") and data:
-        found += ["search", {"reduce": "reconstruct", "mixture": "row", "table": "cells"}.get(room, "documents")]
+        found += [
+            "search",
+            {"reduce": "reconstruct", "mixture": "row", "table": "cells"}.get(room, "documents"),
+        ]
         found += ["neighbours"] if room in ("table", "reduce", "topics") else []
     return found
 
@@ -103,7 +134,8 @@ def names_of(opened: Opened) -> dict[str, str]:
 
 
 def image_size(opened: Opened, job: Job | None) -> dict[str, int] | None:
-    """Height and width of rows that are images: as the job or the network was told, or as their number of columns suggests."""
+    """Height and width of rows that are images: as the job or the network was told, or as their
+    number of columns suggests."""
     said = (job.options.get("image") if job else None) or getattr(opened.model, "image", None)
     size: Any = None
     if isinstance(said, str):
@@ -113,8 +145,16 @@ def image_size(opened: Opened, job: Job | None) -> dict[str, int] | None:
             size = None
     elif isinstance(said, (list, tuple)) and len(said) == 2:
         size = tuple(said)
-    size = size or (image_of(opened.factors.n, opened.factors.columns) if opened.room in ("reduce", "parts") else None)
-    return {"height": int(size[0]), "width": int(size[1])} if size and size[0] * size[1] == opened.factors.n else None
+    size = size or (
+        image_of(opened.factors.n, opened.factors.columns)
+        if opened.room in ("reduce", "parts")
+        else None
+    )
+    return (
+        {"height": int(size[0]), "width": int(size[1])}
+        if size and size[0] * size[1] == opened.factors.n
+        else None
+    )
 
 
 def choices_of(plan: dict[str, Any]) -> dict[str, Any]:
@@ -124,11 +164,26 @@ def choices_of(plan: dict[str, Any]) -> dict[str, Any]:
 
 def _certificate(c: Any) -> dict[str, Any]:
     checks = [
-        {"name": k.name, "value": k.value, "limit": k.limit, "passed": k.passed, "meaning": k.meaning} for k in c.checks
+        {
+            "name": k.name,
+            "value": k.value,
+            "limit": k.limit,
+            "passed": k.passed,
+            "meaning": k.meaning,
+        }
+        for k in c.checks
     ]
-    return plain({
-        "holds": c.holds, "kind": c.kind, "problem": c.problem, "reason": c.reason, "notes": list(c.notes), "checks": checks, "facts": c.facts,
-    })  # fmt: skip
+    return plain(
+        {
+            "holds": c.holds,
+            "kind": c.kind,
+            "problem": c.problem,
+            "reason": c.reason,
+            "notes": list(c.notes),
+            "checks": checks,
+            "facts": c.facts,
+        }
+    )
 
 
 def _trace(trace: Any) -> dict[str, Any]:
@@ -136,7 +191,8 @@ def _trace(trace: Any) -> dict[str, Any]:
 
 
 def sizes_of(opened: Opened) -> tuple[int | None, int]:
-    """How many components, and how many draws of them a posterior holds side by side (1 elsewhere)."""
+    """How many components, and how many draws of them a posterior holds side by side (1
+    elsewhere)."""
     k = int(getattr(opened.factors, "k", 0))
     draws = int(getattr(getattr(opened.model, "posterior_", None), "size", 1)) or 1
     return k // draws or None, draws
@@ -160,7 +216,9 @@ def _title(opened: Opened, rows: int | None, k: int | None, draws: int) -> str:
     )
     drawn = f", {draws} draws" if draws > 1 else ""
     return (
-        f"{type(opened.model).__name__} of {size}" + (f", {k} {what.get(opened.room, 'outputs')}" if k else "") + drawn
+        f"{type(opened.model).__name__} of {size}"
+        + (f", {k} {what.get(opened.room, 'outputs')}" if k else "")
+        + drawn
     )
 
 
@@ -170,14 +228,22 @@ def _facts(opened: Opened, rows: int | None, k: int | None) -> list[list[str]]:
     found += [["components", str(k)]] if k else []
     if hasattr(opened.model, "observed_"):
         x = opened.model.observed_
-        found.append(["observed", f"{x.nnz:,} ({x.nnz / max(1, x.shape[0] * x.shape[1]):.2%} of all cells)"])
+        found.append(
+            ["observed", f"{x.nnz:,} ({x.nnz / max(1, x.shape[0] * x.shape[1]):.2%} of all cells)"]
+        )
     if hasattr(opened.model, "explained_variance_ratio_"):
-        found.append(["variance kept", f"{float(opened.model.explained_variance_ratio_.sum()):.2%}"])
+        found.append(
+            ["variance kept", f"{float(opened.model.explained_variance_ratio_.sum()):.2%}"]
+        )
     held = opened.plan.get("held_out")
     if isinstance(held, dict):
         for who, scores in held.items():
             words = (
-                ", ".join(f"{name} {value:.4g}" for name, value in scores.items() if isinstance(value, float))
+                ", ".join(
+                    f"{name} {value:.4g}"
+                    for name, value in scores.items()
+                    if isinstance(value, float)
+                )
                 if isinstance(scores, dict)
                 else str(plain(scores))
             )
@@ -195,13 +261,24 @@ def as_shell(opened: Opened, data: str | None, job: Job | None) -> str:
 def as_python(opened: Opened, data: str | None, job: Job | None) -> str:
     """Lines that open the model; where the data are known, also those that fit it again."""
     name = type(opened.model).__name__
-    lines = ["import eckart", "", f"model = eckart.load({opened.file!r})", "print(model.certificate_)"]
+    lines = [
+        "import eckart",
+        "",
+        f"model = eckart.load({opened.file!r})",
+        "print(model.certificate_)",
+    ]
     if job is None or data is None:
         return "\n".join(lines)
     given = ", ".join(f"{n}={v!r}" for n, v in changed(opened.model).items())
     source = _source(opened, data, job)
     return "\n".join(
-        [*lines, "", "# the same fit again", f"data = {source}", f"model = eckart.{name}({given}).fit(data)"]
+        [
+            *lines,
+            "",
+            "# the same fit again",
+            f"data = {source}",
+            f"model = eckart.{name}({given}).fit(data)",
+        ]
     )
 
 
@@ -209,7 +286,11 @@ def changed(model: Any) -> dict[str, Any]:
     """Parameters that are not the usual ones."""
     usual = {n: p.default for n, p in inspect.signature(type(model)).parameters.items()}
     aside = ("checkpoint", "verbose")
-    return {n: v for n, v in model.get_params(deep=False).items() if n not in aside and repr(v) != repr(usual.get(n))}
+    return {
+        n: v
+        for n, v in model.get_params(deep=False).items()
+        if n not in aside and repr(v) != repr(usual.get(n))
+    }
 
 
 def _source(opened: Opened, data: str, job: Job) -> str:
@@ -224,8 +305,16 @@ def _source(opened: Opened, data: str, job: Job) -> str:
         call = "observed"
     elif opened.verb == "embed":
         params = opened.model.get_params(deep=False)
-        said = {n: params[n] for n in ("min_count", "max_words", "tokenizer", "lowercase") if n in params}
-        said |= {n: v for n, v in reading.of_text().items() if n != "index" and v != getattr(type(reading)(), n)}
+        said = {
+            n: params[n]
+            for n in ("min_count", "max_words", "tokenizer", "lowercase")
+            if n in params
+        }
+        said |= {
+            n: v
+            for n, v in reading.of_text().items()
+            if n != "index" and v != getattr(type(reading)(), n)
+        }
         return _call("sequences", data, {n: v for n, v in said.items() if v is not None})
     elif opened.room == "topics" or "text" in opened.plan:
         said = {n: v for n, v in reading.of_text().items() if v != getattr(type(reading)(), n)}
@@ -233,9 +322,17 @@ def _source(opened: Opened, data: str, job: Job) -> str:
     else:
         call = "observed" if opened.verb == "complete" else "read"
         names = opened.factors.columns
-        said = {"columns": [str(n) for n in names]} if names is not None and opened.verb != "complete" else {}
+        said = (
+            {"columns": [str(n) for n in names]}
+            if names is not None and opened.verb != "complete"
+            else {}
+        )
         said |= {"index": reading.index} if reading.index is not None else {}
-    said |= {n: v for n, v in (("delimiter", reading.delimiter), ("header", reading.header)) if v is not None}
+    said |= {
+        n: v
+        for n, v in (("delimiter", reading.delimiter), ("header", reading.header))
+        if v is not None
+    }
     said |= {"missing": list(reading.missing)} if reading.missing else {}
     return _call(call, data, said)
 

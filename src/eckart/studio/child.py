@@ -1,8 +1,11 @@
-"""A job: one command of the shell in a process of its own, which tells what it does and can be asked to stop.
+"""A job: one command of the shell in a process of its own, which tells what it does and can be
+asked to stop.
 
-Events are lines of JSON on standard output. Standard input is the leash: a line "stop", or its end because the studio is gone, asks to stop. The state
-that the fit offers next is then kept in its checkpoint and the fit interrupted; one that offers none within ``PATIENCE`` seconds is interrupted where it is.
-Methods that have a best state so far end with it and their files are written; else the command ends with the exit code of an interrupt.
+Events are lines of JSON on standard output. Standard input is the leash: a line "stop", or its end
+because the studio is gone, asks to stop. The state that the fit offers next is then kept in its
+checkpoint and the fit interrupted; one that offers none within ``PATIENCE`` seconds is interrupted
+where it is. Methods that have a best state so far end with it and their files are written; else the
+command ends with the exit code of an interrupt.
 """
 
 from __future__ import annotations
@@ -18,7 +21,8 @@ import time
 from typing import Any
 
 PATIENCE = 2.0
-"""Seconds until a fit that offers no state is interrupted: long enough for most iterations, short enough for one who waits."""
+"""Seconds until a fit that offers no state is interrupted: long enough for most iterations, short
+enough for one who waits."""
 EVERY = 0.1
 """Seconds between two events of one kind: more would not be seen."""
 
@@ -87,7 +91,8 @@ class Voice:
         self.stop.set()
         Checkpoint.ending = True
         time.sleep(PATIENCE)
-        if Checkpoint.ending and not self.fitted:  # no state was offered; what is found already is written to its end
+        # no state was offered; what is found already is written to its end
+        if Checkpoint.ending and not self.fitted:
             Checkpoint.ending = False
             _thread.interrupt_main()
 
@@ -129,7 +134,13 @@ def main(words: list[str]) -> int:
     except KeyboardInterrupt:
         code = 130
     voice.flush()
-    voice.tell("end", code=code, answer=_object(answer.getvalue()), error=_error(problems.getvalue()), peak=_peak())
+    voice.tell(
+        "end",
+        code=code,
+        answer=_object(answer.getvalue()),
+        error=_error(problems.getvalue()),
+        peak=_peak(),
+    )
     return code
 
 
@@ -151,7 +162,9 @@ def _peak() -> int | None:
         import resource
     except ImportError:  # not on Windows
         return None
-    return int(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss) * (1 if sys.platform == "darwin" else 1024)
+    return int(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss) * (
+        1 if sys.platform == "darwin" else 1024
+    )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,9 @@
-"""The room of a completion: rows and columns by id or title, predictions with intervals, lists with their reasons, and what would change if ratings did.
+"""The room of a completion: rows and columns by id or title, predictions with intervals, lists with
+their reasons, and what would change if ratings did.
 
-Intervals are those of the posterior where the model is Bayesian. Elsewhere they are measured: the interval around a prediction is that of the errors at
-entries hidden from their rows (see ``errors``).
+Intervals are those of the posterior where the model is Bayesian. Elsewhere they are measured: the
+interval around a prediction is that of the errors at entries hidden from their rows (see
+``errors``).
 """
 
 from __future__ import annotations
@@ -58,7 +60,9 @@ def named(library: Library, opened: Opened, at: Any) -> tuple[list[Any], list[st
     """Ids and titles of columns at positions."""
     ids = opened.model.column_ids.names(np.asarray(at))
     titles = titles_of(library, opened)
-    return [cell(i) for i in ids], [None] * len(ids) if titles is None else [str(t) for t in titles(ids)]
+    return [cell(i) for i in ids], [None] * len(ids) if titles is None else [
+        str(t) for t in titles(ids)
+    ]
 
 
 def entries_of(opened: Opened, side: str, i: int) -> tuple[np.ndarray, np.ndarray]:
@@ -72,8 +76,11 @@ def entries_of(opened: Opened, side: str, i: int) -> tuple[np.ndarray, np.ndarra
     return turned.indices[part], turned.data[part]
 
 
-def row(library: Library, opened: Opened, side: str, id: Any, first: int, count: int) -> dict[str, Any]:
-    """What was observed of a row (or column), the largest values first, and what the model says there."""
+def row(
+    library: Library, opened: Opened, side: str, id: Any, first: int, count: int
+) -> dict[str, Any]:
+    """What was observed of a row (or column), the largest values first, and what the model says
+    there."""
     i = position(opened, side, id)
     other, values = entries_of(opened, side, i)
     order = np.argsort(-values, kind="stable")[first : first + count]
@@ -87,16 +94,28 @@ def row(library: Library, opened: Opened, side: str, id: Any, first: int, count:
     f = opened.factors
     bias = getattr(f, "row_bias" if side == "rows" else "column_bias", None)
     own_ids, own_titles = (
-        named(library, opened, [i]) if side == "columns" else ([cell(opened.model.row_ids.names([i])[0])], [None])
+        named(library, opened, [i])
+        if side == "columns"
+        else ([cell(opened.model.row_ids.names([i])[0])], [None])
     )
     return {
-        "id": own_ids[0], "title": own_titles[0], "at": i, "observations": len(other), "mean": float(values.mean()) if len(values) else None,
-        "bias": None if bias is None else float(bias[i]), "first": first,
+        "id": own_ids[0],
+        "title": own_titles[0],
+        "at": i,
+        "observations": len(other),
+        "mean": float(values.mean()) if len(values) else None,
+        "bias": None if bias is None else float(bias[i]),
+        "first": first,
         "entries": [
-            {"id": a, "title": t, "value": float(values[p]), "predicted": None if predicted is None else float(predicted[q])}
+            {
+                "id": a,
+                "title": t,
+                "value": float(values[p]),
+                "predicted": None if predicted is None else float(predicted[q]),
+            }
             for q, (a, t, p) in enumerate(zip(ids, titles, order))
         ],
-    }  # fmt: skip
+    }
 
 
 def _values(opened: Opened, i: np.ndarray, j: np.ndarray) -> np.ndarray | None:
@@ -106,11 +125,15 @@ def _values(opened: Opened, i: np.ndarray, j: np.ndarray) -> np.ndarray | None:
     return opened.model._clipped(opened.factors.at(i, j))
 
 
-def predict(library: Library, opened: Opened, rows: Any, columns: Any, level: float) -> dict[str, Any]:
+def predict(
+    library: Library, opened: Opened, rows: Any, columns: Any, level: float
+) -> dict[str, Any]:
     """Cells with intervals."""
     if not ranks_values(opened):
         raise Problem(
-            422, f"a {type(opened.model).__name__} orders columns and predicts no values; ask for recommendations"
+            422,
+            f"a {type(opened.model).__name__} orders columns and predicts no values; "
+            "ask for recommendations",
         )
     both = []
     for side, ids in (("rows", rows), ("columns", columns)):
@@ -119,7 +142,10 @@ def predict(library: Library, opened: Opened, rows: Any, columns: Any, level: fl
         both.append(np.array([position(opened, side, one) for one in ids]))
     i, j = (np.repeat(a, len(b)) if len(a) == 1 else a for a, b in (both, both[::-1]))
     if len(i) != len(j):
-        raise Problem(422, f"{len(i)} rows and {len(j)} columns came, wanted as many of each, or one of a side")
+        raise Problem(
+            422,
+            f"{len(i)} rows and {len(j)} columns came, wanted as many of each, or one of a side",
+        )
     values = _values(opened, i, j)
     assert values is not None
     low, high, words = intervals(opened, i, j, values, level)
@@ -140,22 +166,32 @@ def intervals(
     model = opened.model
     if hasattr(model, "interval"):
         low, high = model.interval(model.row_ids.names(i), model.column_ids.names(j), level)
-        return low.tolist(), high.tolist(), f"holds a new observation with probability {level:.0%}, by the posterior"
+        return (
+            low.tolist(),
+            high.tolist(),
+            f"holds a new observation with probability {level:.0%}, by the posterior",
+        )
     none = [None] * len(values)
     if getattr(model, "feedback", "explicit") == "implicit":
         return (
             none,
             list(none),
-            "implicit feedback has no intervals: its values order columns, they are no measurements",
+            "implicit feedback has no intervals: its values order columns, they are no "
+            "measurements",
         )
     found = hidden_errors(opened)
     if found is None:
         return none, list(none), "too few entries to hide some and measure the error"
     low, high = np.quantile(found.error, [0.5 - level / 2, 0.5 + level / 2])
     reach = model._clipped(np.array([values - high, values - low]))
-    return reach[0].tolist(), reach[1].tolist(), (
-        f"where {level:.0%} of {len(found.error):,} entries fell that were hidden from their row; the columns had seen them, so it is a little narrow"
-    )  # fmt: skip
+    return (
+        reach[0].tolist(),
+        reach[1].tolist(),
+        (
+            f"where {level:.0%} of {len(found.error):,} entries fell that were hidden "
+            "from their row; the columns had seen them, so it is a little narrow"
+        ),
+    )
 
 
 def _observed_at(opened: Opened, i: np.ndarray, j: np.ndarray) -> list[float | None]:
@@ -171,15 +207,29 @@ def _observed_at(opened: Opened, i: np.ndarray, j: np.ndarray) -> list[float | N
 
 
 def changed(opened: Opened, row: Any, ratings: Any) -> tuple[np.ndarray, np.ndarray]:
-    """The entries of a row (None: of nobody) with some changed, added or taken away: positions and values."""
+    """The entries of a row (None: of nobody) with some changed, added or taken away: positions and
+    values."""
     if not isinstance(ratings, list) or len(ratings) > MOST_RATINGS:
-        raise Problem(422, f"ratings={str(ratings)[:80]} came, wanted a list such as [{{'column': 7, 'value': 4}}]")
+        raise Problem(
+            422,
+            f"ratings={str(ratings)[:80]} came, wanted a list such as [{{'column': 7, "
+            f"'value': 4}}]",
+        )
     now: dict[int, float] = {}
     if row is not None:
-        now = dict(zip(*(part.tolist() for part in entries_of(opened, "rows", position(opened, "rows", row)))))
+        now = dict(
+            zip(
+                *(
+                    part.tolist()
+                    for part in entries_of(opened, "rows", position(opened, "rows", row))
+                )
+            )
+        )
     for one in ratings:
         if not isinstance(one, dict) or set(one) - {"column", "value"} or "column" not in one:
-            raise Problem(422, f"ratings holds {str(one)[:80]}, wanted objects with column and value")
+            raise Problem(
+                422, f"ratings holds {str(one)[:80]}, wanted objects with column and value"
+            )
         j, value = position(opened, "columns", one["column"]), one.get("value")
         if value is None:
             now.pop(j, None)
@@ -191,7 +241,8 @@ def changed(opened: Opened, row: Any, ratings: Any) -> tuple[np.ndarray, np.ndar
         ):
             raise Problem(
                 422,
-                f"value={str(value)[:80]!r} came for column {one['column']!r}, wanted a number, or null to take it away",
+                f"value={str(value)[:80]!r} came for column {one['column']!r}, wanted a "
+                "number, or null to take it away",
             )
         else:
             now[j] = float(value)
@@ -206,7 +257,8 @@ def as_rows(opened: Opened, at: np.ndarray, values: np.ndarray) -> Observed:
 
 
 def recommend(library: Library, opened: Opened, asked: dict[str, Any], n: int) -> dict[str, Any]:
-    """A list, for a row as it is or with its ratings changed; with a change, each column also has the rank that it had before."""
+    """A list, for a row as it is or with its ratings changed; with a change, each column also has
+    the rank that it had before."""
     begin = time.perf_counter()
     model, row, ratings = opened.model, asked.get("row"), asked.get("ratings")
     how = _how(opened, asked) | {"n": n}
@@ -224,20 +276,34 @@ def recommend(library: Library, opened: Opened, asked: dict[str, Any], n: int) -
         before = (
             None
             if row is None
-            else _known(opened, position(opened, "rows", row), how | {"n": min(1000, max(n, 100))}).positions[0]
+            else _known(
+                opened, position(opened, "rows", row), how | {"n": min(1000, max(n, 100))}
+            ).positions[0]
         )
     kept = np.flatnonzero(found.positions[0] >= 0)
     ids, titles = named(library, opened, found.positions[0][kept])
     often = found.support if found.support is not None else np.zeros_like(found.positions)
-    rank = {} if before is None else {int(j): r + 1 for r, j in enumerate(before.tolist()) if j >= 0}
+    rank = (
+        {} if before is None else {int(j): r + 1 for r, j in enumerate(before.tolist()) if j >= 0}
+    )
     return {
-        "by": found.by, "milliseconds": round(1e3 * (time.perf_counter() - begin), 2),
+        "by": found.by,
+        "milliseconds": round(1e3 * (time.perf_counter() - begin), 2),
         "list": [
-            {"rank": r + 1, "at": int(found.positions[0, p]), "column": ids[r], "title": titles[r], "score": float(found.scores[0, p]), "low": low[p],
-             "high": high[p], "observations": int(often[0, p]), "before": rank.get(int(found.positions[0, p]))}
+            {
+                "rank": r + 1,
+                "at": int(found.positions[0, p]),
+                "column": ids[r],
+                "title": titles[r],
+                "score": float(found.scores[0, p]),
+                "low": low[p],
+                "high": high[p],
+                "observations": int(often[0, p]),
+                "before": rank.get(int(found.positions[0, p])),
+            }
             for r, p in enumerate(kept.tolist())
         ],
-    }  # fmt: skip
+    }
 
 
 def _how(opened: Opened, asked: dict[str, Any]) -> dict[str, Any]:
@@ -246,7 +312,9 @@ def _how(opened: Opened, asked: dict[str, Any]) -> dict[str, Any]:
         raise Problem(422, f"by={str(by)[:40]!r} came, wanted auto, chance or prediction")
     support = asked.get("min_support") or 0
     if type(support) is not int or support < 0:
-        raise Problem(422, f"min_support={str(support)[:40]!r} came, wanted a number of observations")
+        raise Problem(
+            422, f"min_support={str(support)[:40]!r} came, wanted a number of observations"
+        )
     seen = asked.get("exclude_seen", True)
     if not isinstance(seen, bool):
         raise Problem(422, f"exclude_seen={str(seen)[:40]!r} came, wanted true or false")
@@ -266,7 +334,8 @@ def _list_of(opened: Opened, i: int, how: dict[str, Any]) -> Any:
 
 
 def _ends(opened: Opened, i: np.ndarray, found: Any) -> tuple[list[Any], list[Any]]:
-    """Intervals of a list, where the model has a posterior; measured ones are the same for all columns and stand with the predictions."""
+    """Intervals of a list, where the model has a posterior; measured ones are the same for all
+    columns and stand with the predictions."""
     if not hasattr(opened.model, "interval"):
         return [None] * len(i), [None] * len(i)
     j = np.maximum(found.positions[0], 0)
@@ -275,7 +344,8 @@ def _ends(opened: Opened, i: np.ndarray, found: Any) -> tuple[list[Any], list[An
 
 
 def why(library: Library, opened: Opened, asked: dict[str, Any], n: int) -> dict[str, Any]:
-    """The shares of the observed entries in a prediction, for a row as it is or with its ratings changed."""
+    """The shares of the observed entries in a prediction, for a row as it is or with its ratings
+    changed."""
     model, row, ratings = opened.model, asked.get("row"), asked.get("ratings")
     j = position(opened, "columns", asked.get("column"))
     column = model.column_ids.names([j])[0]
@@ -290,11 +360,17 @@ def why(library: Library, opened: Opened, asked: dict[str, Any], n: int) -> dict
         {"column": a, "title": t, "value": float(v), "share": float(s)}
         for a, t, (_, v, s) in zip(ids, titles, e.shares)
     ]
-    return {"prediction": e.prediction, "base": e.base, "shares": shares, "words": str(e).splitlines()}
+    return {
+        "prediction": e.prediction,
+        "base": e.base,
+        "shares": shares,
+        "words": str(e).splitlines(),
+    }
 
 
 def _explained(opened: Opened, row: Any, ratings: Any, column: Any, n: int) -> Any:
-    """An explanation after the change: the row is taken in by a copy of the model, whose other rows stay."""
+    """An explanation after the change: the row is taken in by a copy of the model, whose other rows
+    stay."""
     at, values = changed(opened, row, ratings)
     model = copy.copy(opened.model)
     ids = model.row_ids

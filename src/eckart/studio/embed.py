@@ -1,6 +1,8 @@
-"""The room of vectors: neighbours among a million, analogies, the odd one out, and two models side by side.
+"""The room of vectors: neighbours among a million, analogies, the odd one out, and two models side
+by side.
 
-Neighbours are exact: one pass over the unit vectors in single precision, which is bounded by the speed of memory.
+Neighbours are exact: one pass over the unit vectors in single precision, which is bounded by the
+speed of memory.
 """
 
 from __future__ import annotations
@@ -25,20 +27,26 @@ COMPARED = 2000
 
 
 def one(opened: Opened, word: Any) -> Any:
-    """A word as the kind of id that the vectors have; an unknown one is refused with those near to it."""
+    """A word as the kind of id that the vectors have; an unknown one is refused with those near to
+    it."""
     v = opened.vectors
     if isinstance(word, bool) or not isinstance(word, (str, int, float)) or word == "":
         raise Problem(422, f"word={str(word)[:80]!r} came, wanted a word or an id")
     id = as_kind(np.array([word], object), v._labels)[0]
-    told(lambda: v._find(np.array([id], object) if isinstance(id, str) else np.array([id]), "error"))
+    told(
+        lambda: v._find(np.array([id], object) if isinstance(id, str) else np.array([id]), "error")
+    )
     return id
 
 
 def neighbours(side: Side, i: int, n: int) -> dict[str, Any]:
-    """The nearest points of a side to one of them: by the cosine of vectors or factors, by the distance of codes for rows of a reduction."""
+    """The nearest points of a side to one of them: by the cosine of vectors or factors, by the
+    distance of codes for rows of a reduction."""
     begin = time.perf_counter()
     if side.opened.room == "mixture":
-        raise Problem(422, "rows of a mixture have no neighbours by their shares; look at its components")
+        raise Problem(
+            422, "rows of a mixture have no neighbours by their shares; look at its components"
+        )
     if side.opened.room in ("reduce", "table"):
         assert side.rows is not None
         best, scores = _by_distance(np.asarray(codes_of(side.opened, side.rows)), i, n)
@@ -51,7 +59,12 @@ def neighbours(side: Side, i: int, n: int) -> dict[str, Any]:
         best, scores = by_cosine(unit, i, n)
     took = round(1e3 * (time.perf_counter() - begin), 2)
     listed = [
-        {"at": int(j), "id": cell(side.id_of(int(j))), "title": side.title_of(int(j)), "score": float(s)}
+        {
+            "at": int(j),
+            "id": cell(side.id_of(int(j))),
+            "title": side.title_of(int(j)),
+            "score": float(s),
+        }
         for j, s in zip(best, scores)
         if j >= 0
     ]
@@ -80,7 +93,8 @@ def _unit(side: Side) -> np.ndarray:
 
 
 def by_cosine(unit: np.ndarray, i: int, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """The n rows of the largest cosine with row i, itself left out: one product of a matrix and a vector, and the maxima of its parts.
+    """The n rows of the largest cosine with row i, itself left out: one product of a matrix and a
+    vector, and the maxima of its parts.
 
     >>> by_cosine(np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8], [0.0, 0.0]], np.float32), 1, 1)
     (array([2]), array([0.8], dtype=float32))
@@ -153,7 +167,9 @@ def _found(side: Side, other: Side, at: np.ndarray) -> np.ndarray:
 
 def _index(side: Side) -> dict[Any, int]:
     shelf = side.opened.kept if side.rows is None else side.rows.kept
-    return shelf.get(("index", side.side), lambda: {_key(side.id_of(i)): i for i in range(len(side))})
+    return shelf.get(
+        ("index", side.side), lambda: {_key(side.id_of(i)): i for i in range(len(side))}
+    )
 
 
 def _key(id: Any) -> Any:
@@ -165,7 +181,10 @@ def side_by_side(left: Side, right: Side, i: int, n: int) -> dict[str, Any]:
     """Neighbours of one id in both models."""
     j = match(left, right, np.array([i]))[0]
     if j is None:
-        raise Problem(422, f"{left.id_of(i)!r} is not in {right.opened.file}; choose one that both models have")
+        raise Problem(
+            422,
+            f"{left.id_of(i)!r} is not in {right.opened.file}; choose one that both models have",
+        )
     ours, theirs = neighbours(left, i, n)["neighbours"], neighbours(right, j, n)["neighbours"]
     shared = [e["id"] for e in ours if _key(e["id"]) in {_key(o["id"]) for o in theirs}]
     return {
@@ -177,7 +196,8 @@ def side_by_side(left: Side, right: Side, i: int, n: int) -> dict[str, Any]:
 
 
 def moved(library: Library, left: Side, right: Side, n: int, near: int = 10) -> dict[str, Any]:
-    """Ids whose neighbours differ most between the two models, and those whose neighbours stay, among the frequent ones of both."""
+    """Ids whose neighbours differ most between the two models, and those whose neighbours stay,
+    among the frequent ones of both."""
     if left.rows is not None or right.rows is not None:
         raise Problem(422, "wanted two models that hold their ids: embeddings, or completions")
     common = left.order[:50_000]
@@ -185,10 +205,13 @@ def moved(library: Library, left: Side, right: Side, n: int, near: int = 10) -> 
     both = np.flatnonzero(there >= 0)[:COMPARED]
     if len(both) < 3:
         raise Problem(
-            422, f"{left.opened.file} and {right.opened.file} have {len(both)} ids in common, wanted at least 3"
+            422,
+            f"{left.opened.file} and {right.opened.file} have {len(both)} ids in "
+            "common, wanted at least 3",
         )
     a, b = common[both], there[both]
-    # neighbours among the common ids only, so that a larger vocabulary does not count as a difference
+    # neighbours among the common ids only, so that a larger vocabulary does not count as a
+    # difference
     lists = []
     for side, at in ((left, a), (right, b)):
         unit = side.opened.kept.get(("unit", side.side), lambda: _unit(side))[at]  # noqa: B023
@@ -199,9 +222,16 @@ def moved(library: Library, left: Side, right: Side, n: int, near: int = 10) -> 
 
     def told_of(at: np.ndarray) -> list[dict[str, Any]]:
         return [
-            {"at": int(a[p]), "other": int(b[p]), "id": cell(left.id_of(int(a[p]))), "title": left.title_of(int(a[p])), "overlap": float(share[p]),
-             "count": float(weight[a[p]])} for p in at
-        ]  # fmt: skip
+            {
+                "at": int(a[p]),
+                "other": int(b[p]),
+                "id": cell(left.id_of(int(a[p]))),
+                "title": left.title_of(int(a[p])),
+                "overlap": float(share[p]),
+                "count": float(weight[a[p]]),
+            }
+            for p in at
+        ]
 
     return {
         "moved": told_of(order[:n]),

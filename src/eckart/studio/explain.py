@@ -1,4 +1,5 @@
-"""The rooms of mixtures and of parts: ellipses of components on two columns, shares of a row, parts as lists of columns or as images."""
+"""The rooms of mixtures and of parts: ellipses of components on two columns, shares of a row, parts
+as lists of columns or as images."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ SHOWN = 12
 
 
 def mixture(opened: Opened, x: str | None, y: str | None, level: float) -> dict[str, Any]:
-    """Components on two columns; an ellipse holds ``level`` of a Gaussian: (v - m)^T C^-1 (v - m) = -2 log(1 - level)."""
+    """Components on two columns; an ellipse holds ``level`` of a Gaussian: (v - m)^T C^-1 (v - m) =
+    -2 log(1 - level)."""
     f, names = opened.factors, [str(c) for c in opened.column_names()]
     x, y = x or names[0], y or names[min(1, len(names) - 1)]
     at = []
@@ -27,18 +29,33 @@ def mixture(opened: Opened, x: str | None, y: str | None, level: float) -> dict[
         if key not in names:
             raise Problem(422, f"{what}={key[:80]!r} came, wanted one of {', '.join(names[:40])}")
         at.append(names.index(key))
-    means, covariances = means_of(opened.model), opened.kept.get("covariances", lambda: _covariances(opened.model))
+    means, covariances = (
+        means_of(opened.model),
+        opened.kept.get("covariances", lambda: _covariances(opened.model)),
+    )
     told_columns = _telling(means, f.weights, names)
     components = []
     for z in range(f.k):
         ellipse = None
         if means is not None and covariances is not None:
             ellipse = _ellipse(means[z, at], covariances[z][np.ix_(at, at)], level)
-        components.append({
-            "number": z + 1, "share": float(f.weights[z]), "mean": None if means is None else [float(means[z, j]) for j in at], "ellipse": ellipse,
-            "means": told_columns[z],
-        })  # fmt: skip
-    return {"family": f.family, "columns": names, "x": x, "y": y, "level": level, "components": components}
+        components.append(
+            {
+                "number": z + 1,
+                "share": float(f.weights[z]),
+                "mean": None if means is None else [float(means[z, j]) for j in at],
+                "ellipse": ellipse,
+                "means": told_columns[z],
+            }
+        )
+    return {
+        "family": f.family,
+        "columns": names,
+        "x": x,
+        "y": y,
+        "level": level,
+        "components": components,
+    }
 
 
 def _ellipse(centre: np.ndarray, covariance: np.ndarray, level: float) -> dict[str, float]:
@@ -46,11 +63,17 @@ def _ellipse(centre: np.ndarray, covariance: np.ndarray, level: float) -> dict[s
     reach = np.sqrt(np.clip(values[::-1], 0, None) * -2 * np.log1p(-level))
     first = vectors[:, 1]
     return {
-        "cx": float(centre[0]), "cy": float(centre[1]), "rx": float(reach[0]), "ry": float(reach[1]), "angle": float(np.arctan2(first[1], first[0])),
-    }  # fmt: skip
+        "cx": float(centre[0]),
+        "cy": float(centre[1]),
+        "rx": float(reach[0]),
+        "ry": float(reach[1]),
+        "angle": float(np.arctan2(first[1], first[0])),
+    }
 
 
-def _telling(means: np.ndarray | None, weights: np.ndarray, names: list[str]) -> list[list[dict[str, Any]]]:
+def _telling(
+    means: np.ndarray | None, weights: np.ndarray, names: list[str]
+) -> list[list[dict[str, Any]]]:
     if means is None:
         return [[] for _ in weights]
     centre = weights @ means
@@ -85,8 +108,12 @@ def parts(opened: Opened, n: int, image: dict[str, int] | None) -> dict[str, Any
     out = []
     for z in np.argsort(-share, kind="stable").tolist():
         best = np.argsort(-h[z], kind="stable")[:n]
-        out.append({
-            "number": z + 1, "share": float(share[z]), "columns": [{"column": str(names[j]), "value": float(h[z, j])} for j in best],
-            "values": None if image is None else h[z].tolist(),
-        })  # fmt: skip
+        out.append(
+            {
+                "number": z + 1,
+                "share": float(share[z]),
+                "columns": [{"column": str(names[j]), "value": float(h[z, j])} for j in best],
+                "values": None if image is None else h[z].tolist(),
+            }
+        )
     return {"image": image, "parts": out}

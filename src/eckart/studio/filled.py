@@ -1,4 +1,5 @@
-"""The rooms of a table whose columns are of several kinds and of time series: what was filled in, how sure it is, and what speaks for it."""
+"""The rooms of a table whose columns are of several kinds and of time series: what was filled in,
+how sure it is, and what speaks for it."""
 
 from __future__ import annotations
 
@@ -20,23 +21,35 @@ MOST_AHEAD = 500
 
 
 def table(opened: Opened) -> dict[str, Any]:
-    """Each column with its kind, loss, levels and its errors at cells held out, and columns that were left aside."""
+    """Each column with its kind, loss, levels and its errors at cells held out, and columns that
+    were left aside."""
     errors = opened.plan.get("errors")
     errors = errors if isinstance(errors, dict) else {}
     columns = []
     for part in opened.model.parts_:
         if not part.cycle:
             plain, low_rank, whole = errors.get(part.name) or (None, None, None)
-            columns.append({
-                "column": part.name, "kind": part.kind, "loss": part.loss.name, "levels": [str(level) for level in part.levels[:20]],
-                "error": whole, "error_factors": low_rank, "error_plain": plain,
-            })  # fmt: skip
-    aside = [{"column": name, "reason": str(of["reason"])} for name, of in opened.factors.aside.items()]
+            columns.append(
+                {
+                    "column": part.name,
+                    "kind": part.kind,
+                    "loss": part.loss.name,
+                    "levels": [str(level) for level in part.levels[:20]],
+                    "error": whole,
+                    "error_factors": low_rank,
+                    "error_plain": plain,
+                }
+            )
+    aside = [
+        {"column": name, "reason": str(of["reason"])} for name, of in opened.factors.aside.items()
+    ]
     return {
-        "columns": columns, "aside": aside,
-        "meaning": "error: that of cells held out, in standard deviations for numbers and as the share of wrong levels otherwise, beside the factor "
+        "columns": columns,
+        "aside": aside,
+        "meaning": "error: that of cells held out, in standard deviations for numbers and as the "
+        "share of wrong levels otherwise, beside the factor "
         "model alone and the mean or the commonest level",
-    }  # fmt: skip
+    }
 
 
 def table_row(opened: Opened, rows: Rows, i: int) -> dict[str, Any]:
@@ -48,12 +61,23 @@ def table_row(opened: Opened, rows: Rows, i: int) -> dict[str, Any]:
         came = rows.matrix.column(name)[i].as_py()
         part, at = kinds.get(name), int(np.searchsorted(gaps[name], i))
         empty = at < len(gaps[name]) and gaps[name][at] == i
-        cells.append({
-            "column": name, "value": None if empty else cell(came), "gap": bool(empty), "filled": cell(filled.column(name)[i].as_py()) if empty else None,
-            "uncertainty": cell(float(unsure[name][at])) if empty and name in unsure else None,
-            "chance": part is not None and bool(part.discrete), "explained": part is not None,
-        })  # fmt: skip
-    return {"at": i, "id": cell(rows.id_of(i)), "cells": cells, "gaps": sum(c["gap"] for c in cells)}
+        cells.append(
+            {
+                "column": name,
+                "value": None if empty else cell(came),
+                "gap": bool(empty),
+                "filled": cell(filled.column(name)[i].as_py()) if empty else None,
+                "uncertainty": cell(float(unsure[name][at])) if empty and name in unsure else None,
+                "chance": part is not None and bool(part.discrete),
+                "explained": part is not None,
+            }
+        )
+    return {
+        "at": i,
+        "id": cell(rows.id_of(i)),
+        "cells": cells,
+        "gaps": sum(c["gap"] for c in cells),
+    }
 
 
 def _filled(opened: Opened, rows: Rows) -> tuple[dict[str, np.ndarray], Any, dict[str, np.ndarray]]:
@@ -66,9 +90,11 @@ def table_why(opened: Opened, rows: Rows, i: int, column: str) -> dict[str, Any]
     """Which columns speak for what is expected in a cell."""
     why = told(opened.model.explain, rows.matrix.slice(i, 1), column, 0)
     return {
-        "column": why.column, "value": cell(why.value), "base": cell(float(why.base)),
+        "column": why.column,
+        "value": cell(why.value),
+        "base": cell(float(why.base)),
         "shares": [{"column": name, "share": float(share)} for name, share in why.shares],
-    }  # fmt: skip
+    }
 
 
 def series(opened: Opened) -> dict[str, Any]:
@@ -78,16 +104,25 @@ def series(opened: Opened) -> dict[str, Any]:
     at = np.arange(min(len(counts), LONGEST))
     names = model.row_ids.names(at)
     return {
-        "period": int(model.period_), "times": int(x.shape[1]), "series_total": len(counts),
-        "series": [{"at": int(i), "id": cell(names[i]), "seen": int(counts[i]), "noise": float(noise[i])} for i in at],
-    }  # fmt: skip
+        "period": int(model.period_),
+        "times": int(x.shape[1]),
+        "series_total": len(counts),
+        "series": [
+            {"at": int(i), "id": cell(names[i]), "seen": int(counts[i]), "noise": float(noise[i])}
+            for i in at
+        ],
+    }
 
 
-def series_row(opened: Opened, i: int, level: float, first: int | None, ahead: int | None) -> dict[str, Any]:
+def series_row(
+    opened: Opened, i: int, level: float, first: int | None, ahead: int | None
+) -> dict[str, Any]:
     """A series: what was seen, what is expected with its interval, and the times to come."""
     model, total = opened.model, int(opened.model.observed_.shape[1])
     if not 0 <= i < opened.model.observed_.shape[0]:
-        raise Problem(422, f"at={i} came, wanted a series of 0 to {opened.model.observed_.shape[0] - 1}")
+        raise Problem(
+            422, f"at={i} came, wanted a series of 0 to {opened.model.observed_.shape[0] - 1}"
+        )
     begin = min(max(0, total - LONGEST) if first is None else first, total - 1)
     at = np.arange(begin, min(total, begin + LONGEST))
     times, row = model.column_ids.names(at), model.row_ids.names(np.array([i]))
@@ -100,12 +135,25 @@ def series_row(opened: Opened, i: int, level: float, first: int | None, ahead: i
     steps = (period if period > 1 else AHEAD) if ahead is None else ahead
     steps = min(steps, MOST_AHEAD)
     answer: dict[str, Any] = {
-        "at": i, "id": cell(row[0]), "level": level, "first": begin, "times_total": total, "times": [cell(t) for t in times],
-        "seen": _numbers(values[at]), "expected": _numbers(model.predict(ids, times)), "low": _numbers(low), "high": _numbers(high), "ahead": None,
-    }  # fmt: skip
+        "at": i,
+        "id": cell(row[0]),
+        "level": level,
+        "first": begin,
+        "times_total": total,
+        "times": [cell(t) for t in times],
+        "seen": _numbers(values[at]),
+        "expected": _numbers(model.predict(ids, times)),
+        "low": _numbers(low),
+        "high": _numbers(high),
+        "ahead": None,
+    }
     if steps:
-        found = opened.kept.get(("forecast", steps, level), lambda: told(lambda: model.forecast(steps, level=level)))
-        answer["ahead"] = {"times": [cell(t) for t in found.columns]} | {n: _numbers(getattr(found, n)[i]) for n in ("mean", "low", "high")}
+        found = opened.kept.get(
+            ("forecast", steps, level), lambda: told(lambda: model.forecast(steps, level=level))
+        )
+        answer["ahead"] = {"times": [cell(t) for t in found.columns]} | {
+            n: _numbers(getattr(found, n)[i]) for n in ("mean", "low", "high")
+        }
     return answer
 
 

@@ -1,7 +1,9 @@
-"""The one folder that the studio sees: paths that stay inside of it, what lies in it, and studio's own corner for jobs.
+"""The one folder that the studio sees: paths that stay inside of it, what lies in it, and studio's
+own corner for jobs.
 
-A path comes from a web page, so it is hostile until proven otherwise: relative, of plain parts, and, after every symbolic link is followed, still below the
-folder. Hidden files and studio's own are not there for the page.
+A path comes from a web page, so it is hostile until proven otherwise: relative, of plain parts,
+and, after every symbolic link is followed, still below the folder. Hidden files and studio's own
+are not there for the page.
 """
 
 from __future__ import annotations
@@ -38,7 +40,8 @@ UPLOADS = (*TABLES, *ARRAYS, *TEXTS, *VECTORS, ".gz", ".safetensors")
 
 @dataclass(frozen=True)
 class Folder:
-    """``root`` is the folder with every symbolic link followed; ``opened`` the file that was named on the command line, relative to it."""
+    """``root`` is the folder with every symbolic link followed; ``opened`` the file that was named
+    on the command line, relative to it."""
 
     root: Path
     opened: str | None = None
@@ -65,22 +68,35 @@ class Folder:
             raise Problem(422, f"{what}={name!r} came, wanted the name of a file in the folder")
         shown = name if len(name) < 200 else name[:197] + "..."
         parts = name.split("/")
-        plain = "\\" not in name and name.isprintable() and not os.path.isabs(name) and ":" not in parts[0][:2]
+        plain = (
+            "\\" not in name
+            and name.isprintable()
+            and not os.path.isabs(name)
+            and ":" not in parts[0][:2]
+        )
         plain = (
             plain
             and len(name) <= LONGEST
             and all(len(part.encode("utf-8", "replace")) <= LONGEST_PART for part in parts)
         )
         if not plain or any(part in ("", ".", "..") or part.startswith(".") for part in parts):
-            raise Problem(422, f"{what}={shown!r} came, wanted a name below the folder, without .. and hidden parts")
+            raise Problem(
+                422,
+                f"{what}={shown!r} came, wanted a name below the folder, without .. and "
+                "hidden parts",
+            )
         path = self.root.joinpath(*parts)
         try:
             real = path.resolve()
         except (OSError, RuntimeError, ValueError):
-            raise Problem(422, f"{what}={shown!r} came, which cannot be followed; wanted a plain file") from None
+            raise Problem(
+                422, f"{what}={shown!r} came, which cannot be followed; wanted a plain file"
+            ) from None
         if not real.is_relative_to(self.root) or CORNER in real.relative_to(self.root).parts:
             raise Problem(
-                422, f"{what}={shown!r} leads out of the folder; copy the file into it, or open the studio elsewhere"
+                422,
+                f"{what}={shown!r} leads out of the folder; copy the file into it, or "
+                "open the studio elsewhere",
             )
         return path
 
@@ -88,12 +104,17 @@ class Folder:
         """The same for what must be there."""
         path = self.inside(name, what)
         if not path.exists():
-            raise Problem(404, f"{what}={name[:200]!r} came, which is not in the folder; see GET /api/folder")
+            raise Problem(
+                404, f"{what}={name[:200]!r} came, which is not in the folder; see GET /api/folder"
+            )
         return path
 
     def new_name(self, stem: str, endings: tuple[str, ...]) -> str:
         """A stem that no file of these endings has: a number is added where one does."""
-        clean = "".join(c if c.isalnum() or c in "-_ ." else "-" for c in stem).strip(" .-")[:80] or "model"
+        clean = (
+            "".join(c if c.isalnum() or c in "-_ ." else "-" for c in stem).strip(" .-")[:80]
+            or "model"
+        )
         name, count = clean, 1
         while any((self.root / f"{name}{ending}").exists() for ending in endings):
             count += 1
@@ -113,9 +134,20 @@ class Folder:
             except OSError:
                 continue
             name = path.relative_to(self.root).as_posix()
-            about = {"file": name, "name": path.name, "kind": kind, "bytes": now.st_size, "changed": now.st_mtime}
+            about = {
+                "file": name,
+                "name": path.name,
+                "kind": kind,
+                "bytes": now.st_size,
+                "changed": now.st_mtime,
+            }
             found.append(
-                about | ({} if kind != "model" else {"class": model_class(path, now.st_mtime_ns, now.st_size)})
+                about
+                | (
+                    {}
+                    if kind != "model"
+                    else {"class": model_class(path, now.st_mtime_ns, now.st_size)}
+                )
             )
         return sorted(found, key=lambda f: (f["file"].count("/"), f["file"].lower())), more
 
@@ -167,7 +199,8 @@ def kind_of(path: Path) -> str:
 
 @lru_cache(maxsize=4096)
 def model_class(path: Path, changed: int, size: int) -> str | None:
-    """The class that the header of a model file names, None for other files; asked again only when it changed, since the header of a large one is long."""
+    """The class that the header of a model file names, None for other files; asked again only when
+    it changed, since the header of a large one is long."""
     try:
         with path.open("rb") as raw:
             name = json.loads(head_of(raw, path)).get("class")

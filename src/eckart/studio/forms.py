@@ -1,7 +1,8 @@
 """The options of a verb as a form, and a filled-in form as the words of a command.
 
-Both come from the signatures of the commands, so that the page offers what the shell has. Options that name files outside of the folder, databases, or
-places that the studio itself decides are not taken.
+Both come from the signatures of the commands, so that the page offers what the shell has. Options
+that name files outside of the folder, databases, or places that the studio itself decides are not
+taken.
 """
 
 from __future__ import annotations
@@ -18,21 +19,56 @@ from eckart.studio.folder import Folder
 
 VERBS = ("reduce", "complete", "explain", "embed")
 OWN = {
-    "file", "out", "model", "report", "checkpoint", "log", "json", "quiet", "verbose", "strict", "plan", "cache", "format", "pairs", "cells", "all_cells",
-    "unknown", "top",
-}  # fmt: skip
+    "file",
+    "out",
+    "model",
+    "report",
+    "checkpoint",
+    "log",
+    "json",
+    "quiet",
+    "verbose",
+    "strict",
+    "plan",
+    "cache",
+    "format",
+    "pairs",
+    "cells",
+    "all_cells",
+    "unknown",
+    "top",
+}
 """Parameters that the studio sets itself, or that only make sense where a table is written."""
 CHOICES = {
-    ("reduce", "method"): ["pca", "autoencoder", "conv_autoencoder"], ("reduce", "rotation"): ["varimax", "promax"],
+    ("reduce", "method"): ["pca", "autoencoder", "conv_autoencoder"],
+    ("reduce", "rotation"): ["varimax", "promax"],
     ("reduce", "solver"): ["auto", "eigh", "svd", "power", "randomized", "lanczos", "gradient"],
-    ("complete", "method"): ["auto", "als", "bayes", "biases", "soft-impute", "svp", "svt", "exact", "ease", "slim", "gf-cf", "blend"],
-    ("complete", "feedback"): ["explicit", "implicit"], ("complete", "normalise"): ["column", "row", "both", "bias", "global"],
-    ("explain", "method"): ["lda", "plsa", "nmf", "mixture"], ("explain", "learning"): ["gibbs", "cvb0", "variational", "online"],
-    ("explain", "covariance"): ["full", "tied", "diag", "spherical", "unit", "factor"], ("explain", "family"): ["bernoulli", "multinomial"],
-    ("explain", "loss"): ["frobenius", "kullback-leibler"], ("embed", "method"): ["skipgram", "pmi", "glove"],
-    ("embed", "loss"): ["negative", "softmax"], ("embed", "kind"): ["positive", "pmi"],
+    ("complete", "method"): [
+        "auto",
+        "als",
+        "bayes",
+        "biases",
+        "soft-impute",
+        "svp",
+        "svt",
+        "exact",
+        "ease",
+        "slim",
+        "gf-cf",
+        "blend",
+    ],
+    ("complete", "feedback"): ["explicit", "implicit"],
+    ("complete", "normalise"): ["column", "row", "both", "bias", "global"],
+    ("explain", "method"): ["lda", "plsa", "nmf", "mixture"],
+    ("explain", "learning"): ["gibbs", "cvb0", "variational", "online"],
+    ("explain", "covariance"): ["full", "tied", "diag", "spherical", "unit", "factor"],
+    ("explain", "family"): ["bernoulli", "multinomial"],
+    ("explain", "loss"): ["frobenius", "kullback-leibler"],
+    ("embed", "method"): ["skipgram", "pmi", "glove"],
+    ("embed", "loss"): ["negative", "softmax"],
+    ("embed", "kind"): ["positive", "pmi"],
     ("embed", "solver"): ["stochastic", "exact", "adagrad", "als"],
-}  # fmt: skip
+}
 COMMON = {
     "reduce": ("method", "components", "scale", "index", "labels", "image"),
     "complete": ("rows", "columns", "values", "method", "components", "feedback", "titles"),
@@ -55,15 +91,21 @@ def form(verb: str) -> dict[str, Any]:
 
 
 def words_of(verb: str, file: str, options: Any, folder: Folder) -> list[str]:
-    """The command: verb, file and options, each checked; what is not an option, or leads out of the folder, is refused."""
+    """The command: verb, file and options, each checked; what is not an option, or leads out of the
+    folder, is refused."""
     parameters, _ = _parameters(verb)
     folder.existing(file)
     if not isinstance(options, dict):
-        raise Problem(422, f"options={options!r} came, wanted an object such as {{'components': '8'}}")
+        raise Problem(
+            422, f"options={options!r} came, wanted an object such as {{'components': '8'}}"
+        )
     words = [verb, file if not file.startswith("-") else f"./{file}"]
     for name, value in options.items():
         if name not in parameters:
-            raise Problem(422, f"option {str(name)[:80]!r} came, wanted one of {', '.join(parameters)} for {verb}")
+            raise Problem(
+                422,
+                f"option {str(name)[:80]!r} came, wanted one of {', '.join(parameters)} for {verb}",
+            )
         if value is None or value == "" or value == []:
             continue
         words += _told(name, value, parameters[name], folder)
@@ -92,11 +134,20 @@ def _parameters(verb: Any) -> tuple[dict[str, tuple[Any, Any, Any]], Any]:
 def _field(verb: str, name: str, kind: Any, default: Any, mark: Any) -> dict[str, Any]:
     choices = CHOICES.get((verb, name)) or {"duplicates": DUPLICATES, "engine": ENGINES}.get(name)
     words = (mark.help or "").partition("[default:")
-    told = words[2].strip(" ]") or (None if default is None or default is False or default == "" else str(default))
+    told = words[2].strip(" ]") or (
+        None if default is None or default is False or default == "" else str(default)
+    )
     return {
-        "name": name, "flag": _flag(name, mark)[0], "kind": _kind(kind), "default": default, "default_in_words": told, "help": words[0].strip(),
-        "choices": choices, "group": mark.rich_help_panel, "common": name in COMMON[verb],
-    }  # fmt: skip
+        "name": name,
+        "flag": _flag(name, mark)[0],
+        "kind": _kind(kind),
+        "default": default,
+        "default_in_words": told,
+        "help": words[0].strip(),
+        "choices": choices,
+        "group": mark.rich_help_panel,
+        "common": name in COMMON[verb],
+    }
 
 
 def _kind(kind: Any) -> str:
@@ -141,16 +192,25 @@ def _told(name: str, value: Any, known: tuple[Any, Any, Any], folder: Folder) ->
     if value == default:
         return []
     # written with = so that a value that begins with - is no option
-    return [word for one in values for word in ([f"{flag}={one}"] if str(one).startswith("-") else [flag, str(one)])]
+    return [
+        word
+        for one in values
+        for word in ([f"{flag}={one}"] if str(one).startswith("-") else [flag, str(one)])
+    ]
 
 
 def _refuse_outside(name: str, value: str, metavar: str | None, folder: Folder) -> None:
-    """An option whose value names a file, as its placeholder in the help says, names a file of the folder."""
+    """An option whose value names a file, as its placeholder in the help says, names a file of the
+    folder."""
     if name == "engine" and value not in ENGINES:
         raise Problem(422, f"engine={value[:80]!r} came, wanted one of {', '.join(ENGINES)}")
     if "FILE" not in (metavar or "") or (name == "stop_words" and value in ("none", *LISTS)):
         return
-    # FILE:ID:TITLE: a name may hold colons itself, so whatever stands before one of them may be what is opened
-    names = [value.rsplit(":", count)[0] for count in range(value.count(":") + 1 if ":" in str(metavar) else 1)]
+    # FILE:ID:TITLE: a name may hold colons itself, so whatever stands before one of them may be
+    # what is opened
+    names = [
+        value.rsplit(":", count)[0]
+        for count in range(value.count(":") + 1 if ":" in str(metavar) else 1)
+    ]
     if not any(folder.inside(one, name).exists() for one in names):
         folder.existing(names[-1], name)

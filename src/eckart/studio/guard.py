@@ -1,7 +1,9 @@
 """Who may ask the studio, and from where. Looked at before anything else.
 
-The browser that was opened with the token (then a cookie) may, and a program that sends it. A page of another origin may not, nor may one reach the studio
-by another name (DNS rebinding): Host, Origin and Sec-Fetch-Site are compared. Cookies do not know ports, so the origin is asked for every question.
+The browser that was opened with the token (then a cookie) may, and a program that sends it. A page
+of another origin may not, nor may one reach the studio by another name (DNS rebinding): Host,
+Origin and Sec-Fetch-Site are compared. Cookies do not know ports, so the origin is asked for every
+question.
 """
 
 from __future__ import annotations
@@ -19,14 +21,18 @@ from eckart.serve.problems import Problem
 
 log = logging.getLogger("eckart.studio")
 HEADERS = {
-    "x-content-type-options": "nosniff", "referrer-policy": "no-referrer", "cross-origin-opener-policy": "same-origin",
-    "cross-origin-resource-policy": "same-origin", "cache-control": "no-store",
-}  # fmt: skip
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
 
 
 @dataclass(frozen=True)
 class Keys:
-    """The token, the names by which the studio is reached, the name of its cookie, and tickets that are good once."""
+    """The token, the names by which the studio is reached, the name of its cookie, and tickets that
+    are good once."""
 
     token: str
     hosts: frozenset[str]
@@ -37,7 +43,8 @@ class Keys:
         return hmac.compare_digest(given.encode("utf-8", "replace"), self.token.encode())
 
     def redeem(self, given: str) -> bool:
-        """The token, or a ticket, which is then void: others may see the command line of a browser."""
+        """The token, or a ticket, which is then void: others may see the command line of a
+        browser."""
         if self.may(given):
             return True
         asked = given.encode("utf-8", "replace")
@@ -64,7 +71,9 @@ class Guard:
         async def guarded(message: Any) -> None:
             if message["type"] == "http.response.start":
                 have = {name for name, _ in message["headers"]}
-                more = [(n.encode(), v.encode()) for n, v in HEADERS.items() if n.encode() not in have]
+                more = [
+                    (n.encode(), v.encode()) for n, v in HEADERS.items() if n.encode() not in have
+                ]
                 message["headers"] = [*message["headers"], *more]
             await send(message)
 
@@ -81,7 +90,9 @@ class Guard:
     def _admit(self, scope: Any) -> None:
         keys, headers = self.keys, header_texts(scope)
         api = scope["path"].startswith("/api/")
-        check_source(headers, keys.hosts.__contains__, " or ".join(sorted(keys.hosts)), api, ("http",))
+        check_source(
+            headers, keys.hosts.__contains__, " or ".join(sorted(keys.hosts)), api, ("http",)
+        )
         if not api:
             return
         if scope["path"] == "/api/session":
@@ -92,5 +103,7 @@ class Guard:
             given = next((value for name, _, value in pairs if name == keys.cookie), "")
         if not keys.may(given):
             raise Problem(
-                401, "no valid token came; open the address that eckart studio printed", {"www-authenticate": "Bearer"}
+                401,
+                "no valid token came; open the address that eckart studio printed",
+                {"www-authenticate": "Bearer"},
             )

@@ -1,7 +1,9 @@
-"""How good a completion is, and for whom: errors at entries hidden from their rows, by how often rows and columns were observed; and what its lists cover.
+"""How good a completion is, and for whom: errors at entries hidden from their rows, by how often
+rows and columns were observed; and what its lists cover.
 
-A fifth of the entries of some rows is hidden, the rows are folded in from the rest, and what is predicted at the hidden entries is compared with them. The
-columns have seen those entries, so these errors are a little too small; the words beside the numbers say so.
+A fifth of the entries of some rows is hidden, the rows are folded in from the rest, and what is
+predicted at the hidden entries is compared with them. The columns have seen those entries, so these
+errors are a little too small; the words beside the numbers say so.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from eckart.serve.problems import Problem
 from eckart.studio.opened import Opened, told
 
 MOST_ROWS = 2000
-"""Rows that are folded in to measure errors, and whose lists are looked at for coverage: enough for two digits."""
+"""Rows that are folded in to measure errors, and whose lists are looked at for coverage: enough for
+two digits."""
 HIDDEN = 0.2
 """Share of a row's entries that are hidden."""
 
@@ -28,7 +31,8 @@ def ranks_values(opened: Opened) -> bool:
 
 
 def order_of(opened: Opened) -> str:
-    """What "auto" stands for: the order by chance where the shell has learned it for the model file. It is never learned while someone waits."""
+    """What "auto" stands for: the order by chance where the shell has learned it for the model
+    file. It is never learned while someone waits."""
     demand = getattr(opened.model, "_demand", None)
     return "chance" if demand is not None and demand.informative else "prediction"
 
@@ -43,7 +47,8 @@ def means_of(x: Observed, side: str) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Errors:
-    """Prediction minus value at entries hidden from their rows; how often their row (the rest of it) and column were observed; error of the column's mean."""
+    """Prediction minus value at entries hidden from their rows; how often their row (the rest of
+    it) and column were observed; error of the column's mean."""
 
     error: np.ndarray
     rows: np.ndarray
@@ -86,18 +91,26 @@ def support(opened: Opened) -> dict[str, Any]:
     """Errors by number of observations."""
     if not ranks_values(opened) or getattr(opened.model, "feedback", "explicit") == "implicit":
         raise Problem(
-            422, f"a {type(opened.model).__name__} that ranks has no errors to measure; see the coverage of its lists"
+            422,
+            f"a {type(opened.model).__name__} that ranks has no errors to measure; see "
+            "the coverage of its lists",
         )
     found = hidden_errors(opened)
     if found is None:
-        raise Problem(422, "every row has fewer than 3 entries, so none can be hidden to measure the error")
+        raise Problem(
+            422, "every row has fewer than 3 entries, so none can be hidden to measure the error"
+        )
     told_all = _measured(found.error)
     return {
-        "meaning": f"{len(found.error):,} entries were hidden from their rows, which were folded in from the rest; the columns had seen them, so the errors "
+        "meaning": f"{len(found.error):,} entries were hidden from their rows, which were folded "
+        "in from the rest; the columns had seen them, so the errors "
         "are a little too small. The error on entries that nothing had seen is in the report.",
-        "rows": _by(found.rows, found.error), "columns": _by(found.columns, found.error), "all": told_all,
-        "baseline": {"rmse": _measured(found.plain)["rmse"], "meaning": "the mean of the column"}, "held_out": _held_out(opened),
-    }  # fmt: skip
+        "rows": _by(found.rows, found.error),
+        "columns": _by(found.columns, found.error),
+        "all": told_all,
+        "baseline": {"rmse": _measured(found.plain)["rmse"], "meaning": "the mean of the column"},
+        "held_out": _held_out(opened),
+    }
 
 
 def _held_out(opened: Opened) -> Any:
@@ -106,7 +119,11 @@ def _held_out(opened: Opened) -> Any:
 
 
 def _measured(error: np.ndarray) -> dict[str, Any]:
-    return {"rmse": float(np.sqrt(np.mean(error**2))), "mae": float(np.abs(error).mean()), "entries": len(error)}
+    return {
+        "rmse": float(np.sqrt(np.mean(error**2))),
+        "mae": float(np.abs(error).mean()),
+        "entries": len(error),
+    }
 
 
 def _by(counts: np.ndarray, error: np.ndarray) -> list[dict[str, Any]]:
@@ -120,7 +137,8 @@ def _by(counts: np.ndarray, error: np.ndarray) -> list[dict[str, Any]]:
 
 
 def coverage(opened: Opened, n: int) -> dict[str, Any]:
-    """Which columns the lists of some rows hold, and how they are spread over popular and rare ones."""
+    """Which columns the lists of some rows hold, and how they are spread over popular and rare
+    ones."""
     model, f = opened.model, opened.factors
     count = model.row_ids.size
     at = np.unique(np.linspace(0, count - 1, min(count, MOST_ROWS)).astype(int))
@@ -135,18 +153,29 @@ def coverage(opened: Opened, n: int) -> dict[str, Any]:
     tenths = np.array_split(order, min(10, f.n))
     total = max(1, int(times.sum()))
     return {
-        "meaning": f"lists of {n} for {len(at):,} rows: which of the {f.n:,} columns are in any of them, by tenth of popularity", "columns": int(f.n),
-        "listed": int((times > 0).sum()), "share": float((times > 0).mean()), "rows": len(at), "concentration": gini(times),
+        "meaning": f"lists of {n} for {len(at):,} rows: which of the {f.n:,} columns are in any of "
+        "them, by tenth of popularity",
+        "columns": int(f.n),
+        "listed": int((times > 0).sum()),
+        "share": float((times > 0).mean()),
+        "rows": len(at),
+        "concentration": gini(times),
         "popular": [
-            {"from": int(popularity[part].max()), "to": int(popularity[part].min()), "columns": len(part), "listed": int((times[part] > 0).sum()),
-             "share_of_lists": float(times[part].sum() / total)}
+            {
+                "from": int(popularity[part].max()),
+                "to": int(popularity[part].min()),
+                "columns": len(part),
+                "listed": int((times[part] > 0).sum()),
+                "share_of_lists": float(times[part].sum() / total),
+            }
             for part in tenths
         ],
-    }  # fmt: skip
+    }
 
 
 def gini(times: np.ndarray) -> float:
-    """0 where all are listed as often, near 1 where one takes all: 1 + 1/n - 2 sum_i (n + 1 - i) t_i / (n sum t), t rising.
+    """0 where all are listed as often, near 1 where one takes all: 1 + 1/n - 2 sum_i (n + 1 - i)
+    t_i / (n sum t), t rising.
 
     >>> gini(np.array([1, 1, 1, 1])), gini(np.array([0, 0, 0, 4]))
     (0.0, 0.75)

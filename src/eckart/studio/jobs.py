@@ -1,7 +1,9 @@
-"""Jobs: commands of the shell as child processes, their events, and records of them that outlive the studio.
+"""Jobs: commands of the shell as child processes, their events, and records of them that outlive
+the studio.
 
-A job is described by the words of its command; its results are the files that the command writes into the folder. Records and checkpoints lie in the
-folder's corner of the studio. A stopped job is resumed by the same command, which goes on from its checkpoint to the same bits.
+A job is described by the words of its command; its results are the files that the command writes
+into the folder. Records and checkpoints lie in the folder's corner of the studio. A stopped job is
+resumed by the same command, which goes on from its checkpoint to the same bits.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ from eckart.studio.folder import Folder
 from eckart.studio.forms import shell_line, words_of
 
 TOGETHER = 2
-"""Jobs that run at once; each uses all cores, so more would only take one another's time and memory."""
+"""Jobs that run at once; each uses all cores, so more would only take one another's time and
+memory."""
 MOST_POINTS = 5000
 """Points of a curve that are kept: more than a screen has columns."""
 ENDED = ("done", "stopped", "failed")
@@ -68,11 +71,19 @@ class Job:
 
     def told(self, curve: bool = True) -> dict[str, Any]:
         found = asdict(self)
-        line = [*self.words, "--model", self.model, *(["--report", self.report] if self.report else [])]
+        line = [
+            *self.words,
+            "--model",
+            self.model,
+            *(["--report", self.report] if self.report else []),
+        ]
         found |= {
-            "shell": shell_line(line), "can_stop": self.state == "running", "can_resume": self.state in ("stopped", "failed"),
-            "model": self.model if self.written else None, "report": self.report if self.written else None,
-        }  # fmt: skip
+            "shell": shell_line(line),
+            "can_stop": self.state == "running",
+            "can_resume": self.state in ("stopped", "failed"),
+            "model": self.model if self.written else None,
+            "report": self.report if self.written else None,
+        }
         if not curve:
             found |= {"points": len(self.curve)}
             del found["curve"]
@@ -81,7 +92,8 @@ class Job:
 
 
 def _has_type(value: Any, kind: Any) -> bool:
-    """Whether a value out of a record is what the annotation of its field says, to the last element.
+    """Whether a value out of a record is what the annotation of its field says, to the last
+    element.
 
     >>> _has_type([[1, 2.5]], list[list[float]]), _has_type([[1, "x"]], list[list[float]]), _has_type(None, str | None), _has_type(True, float)
     (True, False, True, False)
@@ -100,11 +112,14 @@ def _has_type(value: Any, kind: Any) -> bool:
 
 
 class Jobs:
-    """All jobs of a folder. Events are handed to the queues of those who listen, in their event loop."""
+    """All jobs of a folder. Events are handed to the queues of those who listen, in their event
+    loop."""
 
     def __init__(self, folder: Folder):
         if folder.corner.is_symlink():
-            raise FileError(f"{folder.corner} is a link, wanted a folder of the studio's own; remove it")
+            raise FileError(
+                f"{folder.corner} is a link, wanted a folder of the studio's own; remove it"
+            )
         self.folder, self.lock = folder, threading.RLock()
         self.jobs: dict[str, Job] = {}
         self.children: dict[str, subprocess.Popen[bytes]] = {}
@@ -129,10 +144,13 @@ class Jobs:
                 self.jobs[job.id] = job
 
     def _refuse_foreign(self, job: Job, file: Path) -> None:
-        """A record is a file like any other: what it names must be what a page could have asked for."""
+        """A record is a file like any other: what it names must be what a page could have asked
+        for."""
         if (
             job.id != file.stem
-            or not all(_has_type(getattr(job, name), kind) for name, kind in get_type_hints(Job).items())
+            or not all(
+                _has_type(getattr(job, name), kind) for name, kind in get_type_hints(Job).items()
+            )
             or job.words != words_of(job.verb, job.file, job.options, self.folder)
         ):
             raise ValueError("a record that no studio wrote")
@@ -158,7 +176,9 @@ class Jobs:
 
     def listed(self) -> list[dict[str, Any]]:
         with self.lock:
-            return [job.told(curve=False) for job in sorted(self.jobs.values(), key=lambda j: -j.began)]
+            return [
+                job.told(curve=False) for job in sorted(self.jobs.values(), key=lambda j: -j.began)
+            ]
 
     # what a page asks
 
@@ -168,12 +188,23 @@ class Jobs:
             raise Problem(422, f"name={str(name)[:80]!r} came, wanted a short name without /")
         with self.lock:
             taken = {job.model for job in self.jobs.values() if job.state not in ENDED}
-            stem = self.folder.new_name(name or f"{Path(file).stem}-{verb}", (".safetensors", ".html"))
+            stem = self.folder.new_name(
+                name or f"{Path(file).stem}-{verb}", (".safetensors", ".html")
+            )
             while f"{stem}.safetensors" in taken:
                 stem += "-next"
             number = max((int(id) for id in self.jobs if id.isdigit()), default=0) + 1
             report = f"{stem}.html" if reports(verb, options) else None
-            job = Job(f"{number:04d}", verb, file, options, words, f"{stem}.safetensors", report, time.time())
+            job = Job(
+                f"{number:04d}",
+                verb,
+                file,
+                options,
+                words,
+                f"{stem}.safetensors",
+                report,
+                time.time(),
+            )
             self.jobs[job.id] = job
             self._keep(job)
             self._next()
@@ -191,7 +222,14 @@ class Jobs:
                 job.state = "stopping"
                 self._ask_to_stop(child)
                 self._tell(
-                    job, "phase", {"phase": "stopping", "done": job.done, "total": job.total, "seconds": job.seconds}
+                    job,
+                    "phase",
+                    {
+                        "phase": "stopping",
+                        "done": job.done,
+                        "total": job.total,
+                        "seconds": job.seconds,
+                    },
                 )
         return job
 
@@ -233,7 +271,11 @@ class Jobs:
     def command(self, job: Job) -> list[str]:
         more = ["--json", "--log", f"{self._beside(job, 'log')}", "--model", job.model]
         more += ["--report", job.report] if job.report else []
-        more += ["--checkpoint", f"{self._beside(job, 'checkpoint')}"] if keeps_state(job.verb, job.options) else []
+        more += (
+            ["--checkpoint", f"{self._beside(job, 'checkpoint')}"]
+            if keeps_state(job.verb, job.options)
+            else []
+        )
         return child_of([*job.words, *more])
 
     def _beside(self, job: Job, ending: str) -> Path:
@@ -241,14 +283,21 @@ class Jobs:
 
     def _next(self) -> None:
         """Start jobs that wait, the oldest first, while there is room."""
-        waiting = sorted((j for j in self.jobs.values() if j.state == "waiting"), key=lambda j: j.began)
+        waiting = sorted(
+            (j for j in self.jobs.values() if j.state == "waiting"), key=lambda j: j.began
+        )
         for job in waiting[: max(0, TOGETHER - len(self.children))]:
             try:
                 with open(self._beside(job, "errors"), "wb") as errors:
                     child = subprocess.Popen(
-                        self.command(job), cwd=self.folder.root, env=child_environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
+                        self.command(job),
+                        cwd=self.folder.root,
+                        env=child_environment(),
+                        stdin=subprocess.PIPE,
+                        stdout=subprocess.PIPE,
+                        stderr=errors,
                         start_new_session=True,
-                    )  # fmt: skip
+                    )
             except OSError as error:
                 self._end(job, "failed", f"no process could be started: {error}")
                 continue
@@ -300,20 +349,34 @@ class Jobs:
         job.peak = (last or {}).get("peak")
         job.written = job.written or bool((answer.get("written") or {}).get("model"))
         if "certificate" in answer:
-            job.certificate = {name: answer["certificate"].get(name) for name in ("holds", "kind", "reason")}
+            job.certificate = {
+                name: answer["certificate"].get(name) for name in ("holds", "kind", "reason")
+            }
         interrupted = str(answer.get("stopped", "")).startswith("interrupted")
         if last is None:
-            lines = self._beside(job, "errors").read_text(encoding="utf-8", errors="replace").strip().splitlines()
+            lines = (
+                self._beside(job, "errors")
+                .read_text(encoding="utf-8", errors="replace")
+                .strip()
+                .splitlines()
+            )
             state, error = (
                 "failed",
-                (lines[-1] if lines else "the process ended without a word; was it killed for memory?"),
+                (
+                    lines[-1]
+                    if lines
+                    else "the process ended without a word; was it killed for memory?"
+                ),
             )
         elif last["code"] in (0, 1):
             state, error = ("stopped" if interrupted else "done"), None
         elif last["code"] == INTERRUPTED:
             state, error = "stopped", None
         else:
-            state, error = "failed", answer.get("error") or last.get("error") or f"exit code {last['code']}"
+            state, error = (
+                "failed",
+                answer.get("error") or last.get("error") or f"exit code {last['code']}",
+            )
         self._end(job, state, error)
 
     def _end(self, job: Job, state: str, error: str | None = None) -> None:
@@ -347,7 +410,8 @@ class Jobs:
 
 
 def child_of(words: list[str]) -> list[str]:
-    """A command of the shell as a child. -P: what lies in the folder of the data is never imported."""
+    """A command of the shell as a child. -P: what lies in the folder of the data is never
+    imported."""
     return [sys.executable, "-P", "-m", "eckart.studio.child", *words]
 
 
@@ -367,4 +431,6 @@ def keeps_state(verb: str, options: dict[str, Any]) -> bool:
 
 def reports(verb: str, options: Any) -> bool:
     """Whether the verb draws a report: methods that only rank have none."""
-    return not (verb == "complete" and isinstance(options, dict) and options.get("method") in ITEM_METHODS)
+    return not (
+        verb == "complete" and isinstance(options, dict) and options.get("method") in ITEM_METHODS
+    )

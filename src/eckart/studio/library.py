@@ -1,7 +1,8 @@
-"""Models and data that are open: read once, kept while their files stay as they are, and brought together (the rows of a file in the columns of a model).
+"""Models and data that are open: read once, kept while their files stay as they are, and brought
+together (the rows of a file in the columns of a model).
 
-A model file does not hold the rows that it was fitted to. The studio knows them for its own jobs; for other models it looks for files of the folder whose
-columns fit, and says that it guessed.
+A model file does not hold the rows that it was fitted to. The studio knows them for its own jobs;
+for other models it looks for files of the folder whose columns fit, and says that it guessed.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ from eckart.studio.opened import Opened, Rows, Shelf, told
 from eckart.studio.tables import Sheet, naming, open_sheet
 
 MODELS_OPEN, SHEETS_OPEN, ROWS_OPEN = 6, 4, 3
-"""How many of each stay open: models are maps of files and cost little, tables and rows are held."""
+"""How many of each stay open: models are maps of files and cost little, tables and rows are
+held."""
 
 
 class Library:
@@ -41,7 +43,11 @@ class Library:
 
     def __init__(self, folder: Folder, jobs: Jobs):
         self.folder, self.jobs = folder, jobs
-        self.models, self.sheets, self.rows_open = Shelf(MODELS_OPEN), Shelf(SHEETS_OPEN), Shelf(ROWS_OPEN)
+        self.models, self.sheets, self.rows_open = (
+            Shelf(MODELS_OPEN),
+            Shelf(SHEETS_OPEN),
+            Shelf(ROWS_OPEN),
+        )
         self.writing = threading.Lock()
         self.given: dict[str, str | None] = {}
         """Data of models, where somebody said so."""
@@ -53,7 +59,8 @@ class Library:
         if kind_of(path) == "vectors":
             raise Problem(
                 422,
-                f"{file} holds vectors without the model that made them; the studio shows models ('eckart embed ... --model'), "
+                f"{file} holds vectors without the model that made them; the studio "
+                "shows models ('eckart embed ... --model'), "
                 f"and 'eckart neighbours {file} WORD' asks the vectors",
             )
 
@@ -70,12 +77,16 @@ class Library:
     def sheet(self, file: Any, reading: Reading | None = None) -> Sheet:
         path = self.folder.existing(file)
         how = reading or self.reading_for(file)
-        return self.sheets.get((file, mark_of(path), how.delimiter, how.header), lambda: open_sheet(path, how))
+        return self.sheets.get(
+            (file, mark_of(path), how.delimiter, how.header), lambda: open_sheet(path, how)
+        )
 
     def reading_for(self, file: str) -> Reading:
         """How a data file is written, as the last job that read it was told."""
         with self.jobs.lock:
-            used = [job for job in self.jobs.jobs.values() if job.file == file and job.state == "done"]
+            used = [
+                job for job in self.jobs.jobs.values() if job.file == file and job.state == "done"
+            ]
         return reading_as({}, max(used, key=lambda j: j.began).options) if used else Reading()
 
     def data_of(self, opened: Opened) -> tuple[str | None, bool, list[str]]:
@@ -103,7 +114,8 @@ class Library:
         if not data:
             raise Problem(
                 422,
-                f"the rows of {opened.file} are not in the model, and no file of the folder has its columns; put the data into the folder and say data=",
+                f"the rows of {opened.file} are not in the model, and no file of the "
+                "folder has its columns; put the data into the folder and say data=",
             )
         path = self.folder.existing(data, "data")
         options = job.options if job is not None and job.file == data else {}
@@ -112,12 +124,24 @@ class Library:
             reading = reading_as(opened.plan, options)
             matrix = told(self._matrix, opened, path, reading)
             if not isinstance(matrix.shape[0], int):
-                raise Problem(422, f"data={data!r} has an unknown number of rows; wanted a file that can be read again")
-            sheet = self.sheet(data, reading) if "text" not in opened.plan or reading.text is not None else None
+                raise Problem(
+                    422,
+                    f"data={data!r} has an unknown number of rows; wanted a file that "
+                    "can be read again",
+                )
+            sheet = (
+                self.sheet(data, reading)
+                if "text" not in opened.plan or reading.text is not None
+                else None
+            )
             if sheet is not None and (sheet.rows is None or sheet.rows.num_rows != matrix.shape[0]):
                 sheet = None
             names = None
-            if sheet is not None and getattr(matrix, "rows", None) is None and (index := naming(sheet)["index"]) is not None:
+            if (
+                sheet is not None
+                and getattr(matrix, "rows", None) is None
+                and (index := naming(sheet)["index"]) is not None
+            ):
                 names = sheet.rows.column(index).to_pylist()
             return Rows(data, matrix, reading, sheet, names)
 
@@ -128,23 +152,40 @@ class Library:
             return counted_for(opened.model, str(path), reading)
         if opened.room == "table":
             marks = Marks.of(reading.missing)
-            table = mixed_frame(str(path), reading.delimiter, reading.header, marks.words, marks.numbers, reading.of_tables).source
+            table = mixed_frame(
+                str(path),
+                reading.delimiter,
+                reading.header,
+                marks.words,
+                marks.numbers,
+                reading.of_tables,
+            ).source
             absent = [name for name in opened.column_names() if name not in table.column_names]
             if absent:
-                raise InputError(f"{path.name} has no column {absent[0]!r}, wanted those of {opened.file}")
+                raise InputError(
+                    f"{path.name} has no column {absent[0]!r}, wanted those of {opened.file}"
+                )
             return table.select(opened.column_names())
         return fitting(opened.model, opened.file, str(path), reading)
 
     def _marks(self) -> Any:
-        return tuple((f["file"], f["changed"]) for f in self.folder.listing()[0] if _is_data(f["kind"]))
+        return tuple(
+            (f["file"], f["changed"]) for f in self.folder.listing()[0] if _is_data(f["kind"])
+        )
 
     def _candidates(self, opened: Opened) -> list[str]:
         """Files whose columns are those of the model, the nearest in name first."""
         names = opened.factors.columns
-        wanted = {str(name) for name in names} if names is not None and opened.room != "topics" else None
+        wanted = (
+            {str(name) for name in names} if names is not None and opened.room != "topics" else None
+        )
         if opened.verb == "complete":
             told_names = opened.plan.get("names")
-            wanted = {str(v) for v in told_names.values() if v is not None} if isinstance(told_names, dict) else wanted
+            wanted = (
+                {str(v) for v in told_names.values() if v is not None}
+                if isinstance(told_names, dict)
+                else wanted
+            )
         found = []
         for f in self.folder.listing()[0]:
             if _is_data(f["kind"]) and self._fits(f, opened, wanted):
@@ -163,7 +204,9 @@ class Library:
         try:
             if opened.room == "topics" or opened.verb == "embed":
                 text = (
-                    (opened.plan.get("text") or {}).get("text") if isinstance(opened.plan.get("text"), dict) else None
+                    (opened.plan.get("text") or {}).get("text")
+                    if isinstance(opened.plan.get("text"), dict)
+                    else None
                 )
                 head = head_of(str(path))
                 return (
@@ -172,7 +215,9 @@ class Library:
                     else head is not None and text in [c.name for c in head.columns]
                 )
             if path.suffix.lower() == ".npy":
-                return opened.verb != "complete" and npy_array(path).shape[1:] == (opened.factors.n,)
+                return opened.verb != "complete" and npy_array(path).shape[1:] == (
+                    opened.factors.n,
+                )
             head = head_of(str(path)) if path.is_file() else None
             if head is None:
                 return False
@@ -183,9 +228,15 @@ class Library:
 
 
 def _ready(opened: Opened) -> None:
-    """Fold one row in, so that its kernels are there (compiled, on a new machine) when the first rating is changed."""
+    """Fold one row in, so that its kernels are there (compiled, on a new machine) when the first
+    rating is changed."""
     with contextlib.suppress(Exception):  # what cannot be done is said when it is asked for
-        one = Observed(np.array([0, 1]), np.array([0]), np.ones(1, opened.model.observed_.dtype), opened.factors.n)
+        one = Observed(
+            np.array([0, 1]),
+            np.array([0]),
+            np.ones(1, opened.model.observed_.dtype),
+            opened.factors.n,
+        )
         opened.model.recommend(X=one, n=1, by="prediction")
 
 
@@ -203,12 +254,23 @@ def reading_as(plan: dict[str, Any], options: dict[str, Any]) -> Reading:
 
     def group(kind: Any) -> Any:
         return kind(
-            **{name: options[name] for name in kind.__dataclass_fields__ if options.get(name) not in (None, "", [])}
+            **{
+                name: options[name]
+                for name in kind.__dataclass_fields__
+                if options.get(name) not in (None, "", [])
+            }
         )
 
     options = {
-        name: str(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else value
+        name: str(value)
+        if isinstance(value, (int, float)) and not isinstance(value, bool)
+        else value
         for name, value in options.items()
     }
-    reading = reading_of(group(TextOptions), replace(group(TableOptions), columns=None), group(CellOptions), plan=plan)
+    reading = reading_of(
+        group(TextOptions),
+        replace(group(TableOptions), columns=None),
+        group(CellOptions),
+        plan=plan,
+    )
     return replace(reading, rows=None, columns=None, values=None)

@@ -1,4 +1,5 @@
-"""Maps: coordinates and colours as raw numbers for a raster, names for the window that is looked at, what lies under a pointer or in a lasso, and its table."""
+"""Maps: coordinates and colours as raw numbers for a raster, names for the window that is looked
+at, what lies under a pointer or in a lasso, and its table."""
 
 from __future__ import annotations
 
@@ -44,7 +45,9 @@ def coordinates(side: Side, x: Any, y: Any) -> tuple[dict[str, Any], bytes]:
     kept = (
         None
         if side.shares is None
-        else float(sum(side.shares[side.at(k, "x")] for k in {x, y} if side.at(k, "x") < len(side.shares)))
+        else float(
+            sum(side.shares[side.at(k, "x")] for k in {x, y} if side.at(k, "x") < len(side.shares))
+        )
     )
     return about | {"kept": kept}, out.tobytes()
 
@@ -58,7 +61,9 @@ def colours(side: Side, by: Any) -> tuple[dict[str, Any], bytes]:
         return _numbers(side.numbers[by])
     sheet = side.rows.sheet if side.rows is not None else None
     if sheet is None or by not in sheet.rows.column_names:
-        raise Problem(422, f"by={str(by)[:80]!r} came, wanted one of {', '.join(side.colours()[:40])}")
+        raise Problem(
+            422, f"by={str(by)[:80]!r} came, wanted one of {', '.join(side.colours()[:40])}"
+        )
     column = sheet.rows.column(by)
     kind = column.type
     if (pa.types.is_floating(kind) or pa.types.is_decimal(kind)) or (
@@ -76,9 +81,20 @@ def _numbers(values: Any) -> tuple[dict[str, Any], bytes]:
     numbers = np.asarray(values, np.float64)
     finite = numbers[np.isfinite(numbers)]
     low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 1.0)
-    # half a percent at either end is left to saturate: one outlier must not take the colours from all others
-    inner = np.quantile(finite[:: max(1, len(finite) // 200_000)], [0.005, 0.995]) if len(finite) else [0.0, 1.0]
-    about = {"kind": "number", "low": low, "high": high, "inner_low": float(inner[0]), "inner_high": float(inner[1])}
+    # half a percent at either end is left to saturate: one outlier must not take the colours from
+    # all others
+    inner = (
+        np.quantile(finite[:: max(1, len(finite) // 200_000)], [0.005, 0.995])
+        if len(finite)
+        else [0.0, 1.0]
+    )
+    about = {
+        "kind": "number",
+        "low": low,
+        "high": high,
+        "inner_low": float(inner[0]),
+        "inner_high": float(inner[1]),
+    }
     return about, numbers.astype("<f4").tobytes()
 
 
@@ -95,8 +111,11 @@ def _categories(codes: np.ndarray, names: list[str]) -> tuple[dict[str, Any], by
     return {"kind": "category", "categories": told}, place[codes].astype("<f4").tobytes()
 
 
-def labels(side: Side, x: Any, y: Any, window: tuple[float, float, float, float], n: int) -> list[dict[str, Any]]:
-    """Names for a window (left, right, bottom, top): the weightiest point of each cell of a grid of about n cells."""
+def labels(
+    side: Side, x: Any, y: Any, window: tuple[float, float, float, float], n: int
+) -> list[dict[str, Any]]:
+    """Names for a window (left, right, bottom, top): the weightiest point of each cell of a grid of
+    about n cells."""
     px, py = side.axis(x, "x"), side.axis(y, "y")
     left, right, bottom, top = window
     inside = (px >= left) & (px <= right) & (py >= bottom) & (py <= top)
@@ -105,7 +124,10 @@ def labels(side: Side, x: Any, y: Any, window: tuple[float, float, float, float]
         return []
     across = max(1, round(np.sqrt(n * 1.6)))  # a window is wider than high
     down = max(1, n // across)
-    box = np.minimum(((px[at] - left) / max(right - left, 1e-30) * across).astype(int), across - 1) * down
+    box = (
+        np.minimum(((px[at] - left) / max(right - left, 1e-30) * across).astype(int), across - 1)
+        * down
+    )
     box += np.minimum(((py[at] - bottom) / max(top - bottom, 1e-30) * down).astype(int), down - 1)
     first = np.sort(np.unique(box, return_index=True)[1])[:n]
     weight = side.weights if side.weights is not None else np.ones(len(side))
@@ -132,7 +154,9 @@ def nearest_to(side: Side, x: Any, y: Any, place: Any) -> dict[str, Any]:
     px, py = side.axis(x, "x"), side.axis(y, "y")
     wide = (_edge(px, np.nanmax) - _edge(px, np.nanmin)) or 1.0
     high = (_edge(py, np.nanmax) - _edge(py, np.nanmin)) or 1.0
-    away = ((px - np.float32(place[0])) / np.float32(wide)) ** 2 + ((py - np.float32(place[1])) / np.float32(high)) ** 2
+    away = ((px - np.float32(place[0])) / np.float32(wide)) ** 2 + (
+        (py - np.float32(place[1])) / np.float32(high)
+    ) ** 2
     if np.isnan(away).all():
         raise Problem(422, "no point has a place on these axes; choose others")
     i = int(np.nanargmin(away))
@@ -156,11 +180,15 @@ def inside(side: Side, x: Any, y: Any, polygon: Any) -> np.ndarray:
     good = 3 <= len(corners) <= MOST_POLYGON and all(
         isinstance(c, list)
         and len(c) == 2
-        and all(isinstance(v, (int, float)) and not isinstance(v, bool) and np.isfinite(v) for v in c)
+        and all(
+            isinstance(v, (int, float)) and not isinstance(v, bool) and np.isfinite(v) for v in c
+        )
         for c in corners
     )
     if not good:
-        raise Problem(422, f"polygon={str(polygon)[:80]} came, wanted 3 to {MOST_POLYGON:,} corners [x, y]")
+        raise Problem(
+            422, f"polygon={str(polygon)[:80]} came, wanted 3 to {MOST_POLYGON:,} corners [x, y]"
+        )
     edge = np.asarray(corners, np.float64)
     px, py = side.axis(x, "x"), side.axis(y, "y")
     (left, bottom), (right, top) = edge.min(axis=0), edge.max(axis=0)
@@ -180,12 +208,16 @@ def chosen(side: Side, asked: dict[str, Any]) -> np.ndarray:
     return np.asarray(at, np.int64)
 
 
-def table(side: Side, at: np.ndarray, first: int, count: int, sort: Any, down: bool) -> dict[str, Any]:
+def table(
+    side: Side, at: np.ndarray, first: int, count: int, sort: Any, down: bool
+) -> dict[str, Any]:
     """A page of the points of a selection."""
     names = _columns(side)[: TABLE_COLUMNS + 2]
     if sort is not None:
         if sort not in names:
-            raise Problem(422, f"sort={str(sort)[:80]!r} came, wanted one of {', '.join(names[:40])}")
+            raise Problem(
+                422, f"sort={str(sort)[:80]!r} came, wanted one of {', '.join(names[:40])}"
+            )
         at = at[_sorted(_values(side, sort, at), down)]
     page = at[first : first + count]
     columns = [[cell(v) for v in _values(side, name, page)] for name in names]
@@ -199,7 +231,8 @@ def table(side: Side, at: np.ndarray, first: int, count: int, sort: Any, down: b
 
 
 def exported(side: Side, at: np.ndarray) -> Iterator[bytes]:
-    """The selection as CSV, in blocks; texts that a spreadsheet would calculate get an apostrophe before them."""
+    """The selection as CSV, in blocks; texts that a spreadsheet would calculate get an apostrophe
+    before them."""
     names = _columns(side)
     yield _line(names)
     for a in range(0, len(at), 10_000):

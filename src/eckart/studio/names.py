@@ -1,4 +1,5 @@
-"""Search by id and title, among millions: all names are one text in which the asked one is found, so that nothing is done for each name."""
+"""Search by id and title, among millions: all names are one text in which the asked one is found,
+so that nothing is done for each name."""
 
 from __future__ import annotations
 
@@ -37,7 +38,11 @@ class Names:
 
     def places(self, asked: str) -> list[np.ndarray]:
         """Positions of names that are the asked one, that begin with it, and that hold it."""
-        exact = self._found(f"\n{asked}\n", 1) + self._found(f"\n{asked}\t", 1) + self._found(f"\t{asked}\n", 1)
+        exact = (
+            self._found(f"\n{asked}\n", 1)
+            + self._found(f"\n{asked}\t", 1)
+            + self._found(f"\t{asked}\n", 1)
+        )
         first = self._found(f"\n{asked}", 1) + self._found(f"\t{asked}", 1)
         return [self._at(hits) for hits in (exact, first, self._found(asked, 0))]
 
@@ -54,7 +59,8 @@ class Names:
 
 
 def found_by(side: Side, asked: str, n: int) -> dict[str, Any]:
-    """The n names that fit best: the same, then beginnings, then any place; among equals the weightier. Without a text the weightiest."""
+    """The n names that fit best: the same, then beginnings, then any place; among equals the
+    weightier. Without a text the weightiest."""
     asked = " ".join(asked.lower().split())[:200]
     if not asked:
         at = side.order[:n]
@@ -77,5 +83,7 @@ def found_by(side: Side, asked: str, n: int) -> dict[str, Any]:
 
 def _told(side: Side, i: int) -> dict[str, Any]:
     weight = None if side.weights is None else float(side.weights[i])
-    what = {"complete": "observations", "series": "observations", "embed": "count"}.get(side.opened.room, "weight")
+    what = {"complete": "observations", "series": "observations", "embed": "count"}.get(
+        side.opened.room, "weight"
+    )
     return point(side, i) | {what: weight}

@@ -14,7 +14,17 @@ import numpy as np
 
 from eckart.cli.reading import Reading
 from eckart.errors import EckartError
-from eckart.factors import Basis, Components, Embedding, ItemWeights, LowRank, MixedColumns, Network, Series, Topics
+from eckart.factors import (
+    Basis,
+    Components,
+    Embedding,
+    ItemWeights,
+    LowRank,
+    MixedColumns,
+    Network,
+    Series,
+    Topics,
+)
 from eckart.io.models.save import CLASSES
 from eckart.matrix import Dense, Observed
 from eckart.serve.lists import Lists
@@ -23,7 +33,8 @@ from eckart.studio.tables import Sheet
 
 
 class Shelf:
-    """A few things by key, the least recently used given back first; what two ask for at once is made once."""
+    """A few things by key, the least recently used given back first; what two ask for at once is
+    made once."""
 
     def __init__(self, most: int):
         self.most, self.held, self.lock = most, OrderedDict[Any, Any](), threading.Lock()
@@ -53,7 +64,8 @@ class Shelf:
 
 @dataclass(eq=False)
 class Rows:
-    """The rows of a data file, in the columns of a model. ``sheet`` has all columns of the file, beside them; None for texts."""
+    """The rows of a data file, in the columns of a model. ``sheet`` has all columns of the file,
+    beside them; None for texts."""
 
     file: str
     matrix: Any
@@ -67,7 +79,8 @@ class Rows:
         return int(self.matrix.shape[0])
 
     def id_of(self, i: int) -> Any:
-        """What row i is called: its id; else the text of a column that tells all rows apart; else its position."""
+        """What row i is called: its id; else the text of a column that tells all rows apart; else
+        its position."""
         own = getattr(self.matrix, "rows", None)  # an Arrow table has none
         ids = own if own is not None else self.names
         return i if ids is None else ids[i]
@@ -122,8 +135,13 @@ class Opened:
         if isinstance(f, Network):
             return "reduce" if hasattr(self.model, "inverse_transform") else "network"
         kinds = {
-            Basis: "reduce", Components: "mixture", Embedding: "embed", ItemWeights: "complete", MixedColumns: "table", Series: "series",
-        }  # fmt: skip
+            Basis: "reduce",
+            Components: "mixture",
+            Embedding: "embed",
+            ItemWeights: "complete",
+            MixedColumns: "table",
+            Series: "series",
+        }
         if type(f) in kinds:
             return kinds[type(f)]
         assert isinstance(f, LowRank)
@@ -136,7 +154,8 @@ class Opened:
 
     @cached_property
     def vectors(self) -> Any:
-        """The vectors of an embedding, made once: a million words are looked up by a table of them."""
+        """The vectors of an embedding, made once: a million words are looked up by a table of
+        them."""
         return self.model.vectors_
 
     @cached_property
@@ -151,7 +170,9 @@ class Opened:
         """Refuse a question that belongs to another room."""
         if self.room not in rooms:
             raise Problem(
-                422, f"{self.file} holds a {type(self.model).__name__}, wanted a model of {' or '.join(rooms)}"
+                422,
+                f"{self.file} holds a {type(self.model).__name__}, wanted a model of "
+                f"{' or '.join(rooms)}",
             )
 
 

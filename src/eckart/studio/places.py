@@ -1,8 +1,10 @@
-"""Sides of a model that have a place in a plane: rows on components, rows and columns of a completion on its strongest directions, words, documents.
+"""Sides of a model that have a place in a plane: rows on components, rows and columns of a
+completion on its strongest directions, words, documents.
 
 reduce     codes of the rows of the data
 complete   P S^1/2 and Q S^1/2 of the factors U V^T = P S Q^T
-topics     principal components of the square roots of the documents' shares (their distances are Hellinger's)
+topics     principal components of the square roots of the documents' shares (their distances are
+Hellinger's)
 parts      shares of the parts in each row
 mixture    the columns of the data themselves
 table      principal components of the expected hidden numbers of rows
@@ -23,16 +25,19 @@ from eckart.studio.library import Library
 from eckart.studio.opened import Opened, Rows
 
 AXES = 12
-"""Directions that are computed for a map; more are rarely looked at, and each is 4 bytes a point."""
+"""Directions that are computed for a map; more are rarely looked at, and each is 4 bytes a
+point."""
 DIRECTIONS_FROM = 100_000
-"""Rows, evenly spaced, from which the directions of a map are found: more would turn them by less than one can see."""
+"""Rows, evenly spaced, from which the directions of a map are found: more would turn them by less
+than one can see."""
 BLOCK = 2**16
 """Rows of vectors that are multiplied at a time."""
 
 
 @dataclass(eq=False)
 class Side:
-    """Points with names. ``axes`` is n x a (single precision), ``weights`` say which names are written first; ``numbers`` and ``groups`` colour them."""
+    """Points with names. ``axes`` is n x a (single precision), ``weights`` say which names are
+    written first; ``numbers`` and ``groups`` colour them."""
 
     opened: Opened
     side: str
@@ -62,7 +67,9 @@ class Side:
 
     def at(self, key: Any, what: str) -> int:
         if key not in self.keys:
-            raise Problem(422, f"{what}={str(key)[:80]!r} came, wanted one of {', '.join(self.keys[:30])}")
+            raise Problem(
+                422, f"{what}={str(key)[:80]!r} came, wanted one of {', '.join(self.keys[:30])}"
+            )
         return self.keys.index(key)
 
     def id_of(self, i: int) -> Any:
@@ -71,13 +78,17 @@ class Side:
         return self.rows.id_of(i) if self.rows is not None else i
 
     def title_of(self, i: int) -> str | None:
-        return None if self.called is None else str(self.called(np.array([self.id_of(i)], object))[0])
+        return (
+            None if self.called is None else str(self.called(np.array([self.id_of(i)], object))[0])
+        )
 
     def colours(self) -> list[str]:
         """All that points can be coloured by."""
         own = [*self.groups, *self.numbers]
         sheet = self.rows.sheet if self.rows is not None else None
-        return own + ([] if sheet is None else [c["name"] for c in sheet.columns if c["name"] not in own])
+        return own + (
+            [] if sheet is None else [c["name"] for c in sheet.columns if c["name"] not in own]
+        )
 
 
 def side_of(library: Library, opened: Opened, data: str | None, side: str | None) -> Side:
@@ -85,14 +96,24 @@ def side_of(library: Library, opened: Opened, data: str | None, side: str | None
     known = {"complete": ("columns", "rows"), "embed": ("words",)}.get(opened.room, ("rows",))
     side = side or known[0]
     if side not in known:
-        raise Problem(422, f"side={side[:40]!r} came, wanted {' or '.join(known)} for a {type(opened.model).__name__}")
+        raise Problem(
+            422,
+            f"side={side[:40]!r} came, wanted {' or '.join(known)} for a "
+            f"{type(opened.model).__name__}",
+        )
     if opened.room in ("network", "series"):
         raise Problem(422, f"a {type(opened.model).__name__} has no map")
     if not opened.needs_data:
         make = {"complete": _completion, "embed": _words}[opened.room]
         return opened.kept.get(("side", side), lambda: make(library, opened, side))
     rows = library.rows(opened, data)
-    made = {"table": _table_rows, "reduce": _reduction, "topics": _documents, "parts": _parts, "mixture": _mixture}[opened.room]
+    made = {
+        "table": _table_rows,
+        "reduce": _reduction,
+        "topics": _documents,
+        "parts": _parts,
+        "mixture": _mixture,
+    }[opened.room]
     return rows.kept.get(("side", side), lambda: made(opened, rows))
 
 
@@ -128,9 +149,17 @@ def _documents(opened: Opened, rows: Rows) -> Side:
     keys = [str(i + 1) for i in range(axes.shape[1])]
     names = [g.title for g in groups]
     return Side(
-        opened, "rows", axes, keys, [f"direction {k}" for k in keys], kept, rows, weights=own.max(axis=1), groups={"topic": (own.argmax(axis=1), names)},
+        opened,
+        "rows",
+        axes,
+        keys,
+        [f"direction {k}" for k in keys],
+        kept,
+        rows,
+        weights=own.max(axis=1),
+        groups={"topic": (own.argmax(axis=1), names)},
         numbers={f"share of {g.title}": own[:, z] for z, g in enumerate(groups[:AXES])},
-    )  # fmt: skip
+    )
 
 
 def _parts(opened: Opened, rows: Rows) -> Side:
@@ -145,9 +174,17 @@ def _parts(opened: Opened, rows: Rows) -> Side:
     keys = [str(i + 1) for i in range(axes.shape[1])]
     names = [f"part {z + 1}" for z in range(codes.shape[1])]
     return Side(
-        opened, "rows", axes, keys, [f"part {k}" for k in keys], None, rows, weights=share.max(axis=1), groups={"part": (share.argmax(axis=1), names)},
+        opened,
+        "rows",
+        axes,
+        keys,
+        [f"part {k}" for k in keys],
+        None,
+        rows,
+        weights=share.max(axis=1),
+        groups={"part": (share.argmax(axis=1), names)},
         numbers={f"part:{z + 1}": weight[:, z] for z in range(count)},
-    )  # fmt: skip
+    )
 
 
 def _mixture(opened: Opened, rows: Rows) -> Side:
@@ -155,10 +192,18 @@ def _mixture(opened: Opened, rows: Rows) -> Side:
     names = [str(c) for c in opened.column_names()][:200]
     axes = np.ascontiguousarray(rows.dense(slice(None))[:, : len(names)], np.float32)
     return Side(
-        opened, "rows", axes, names, names, None, rows, weights=q.max(axis=1),
+        opened,
+        "rows",
+        axes,
+        names,
+        names,
+        None,
+        rows,
+        weights=q.max(axis=1),
         groups={"component": (q.argmax(axis=1), [str(z + 1) for z in range(q.shape[1])])},
-        numbers={"certainty": q.max(axis=1)} | {f"component:{z + 1}": q[:, z] for z in range(min(q.shape[1], AXES))},
-    )  # fmt: skip
+        numbers={"certainty": q.max(axis=1)}
+        | {f"component:{z + 1}": q[:, z] for z in range(min(q.shape[1], AXES))},
+    )
 
 
 def _table_rows(opened: Opened, rows: Rows) -> Side:
@@ -166,7 +211,9 @@ def _table_rows(opened: Opened, rows: Rows) -> Side:
     axes, kept = principal_axes(np.ascontiguousarray(codes, np.float32), AXES)
     keys = [str(i + 1) for i in range(axes.shape[1])]
     numbers = {f"hidden number {z + 1}": codes[:, z] for z in range(min(codes.shape[1], AXES))}
-    return Side(opened, "rows", axes, keys, [f"direction {k}" for k in keys], kept, rows, numbers=numbers)
+    return Side(
+        opened, "rows", axes, keys, [f"direction {k}" for k in keys], kept, rows, numbers=numbers
+    )
 
 
 def _completion(library: Library, opened: Opened, side: str) -> Side:
@@ -176,7 +223,9 @@ def _completion(library: Library, opened: Opened, side: str) -> Side:
 
     f, model = opened.factors, opened.model
     if getattr(f, "left", None) is None or not hasattr(f, "mean") or not f.k:
-        raise Problem(422, f"{opened.file} holds no factors, so its rows and columns have no place in a map")
+        raise Problem(
+            422, f"{opened.file} holds no factors, so its rows and columns have no place in a map"
+        )
     count = min(AXES, f.k, *f.shape)
     both = opened.kept.get("principal", lambda: principal(f, count))
     axes = np.ascontiguousarray(both[0 if side == "rows" else 1], np.float32)
@@ -210,7 +259,11 @@ def _words(library: Library, opened: Opened, side: str) -> Side:
     v = opened.vectors
     axes, kept = principal_axes(v.unit, AXES)
     keys = [str(i + 1) for i in range(axes.shape[1])]
-    weights = np.arange(len(v), 0, -1, dtype=np.float64) if v.counts is None else np.asarray(v.counts, np.float64)
+    weights = (
+        np.arange(len(v), 0, -1, dtype=np.float64)
+        if v.counts is None
+        else np.asarray(v.counts, np.float64)
+    )
     numbers = {"length": np.sqrt(np.einsum("ij,ij->i", v.vectors, v.vectors))}
     if v.counts is not None:
         numbers = {"log10 of the count": np.log10(np.maximum(weights, 1))} | numbers
@@ -230,8 +283,9 @@ def _words(library: Library, opened: Opened, side: str) -> Side:
 
 
 def principal_axes(x: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
-    """Leading principal components of the rows of x, and their shares of the variance: the eigenvectors of X^T X - N m m^T, by blocks
-    without a copy. Rows of length 1 (unit vectors, roots of shares) lose nothing by the difference that a picture would show.
+    """Leading principal components of the rows of x, and their shares of the variance: the
+    eigenvectors of X^T X - N m m^T, by blocks without a copy. Rows of length 1 (unit vectors, roots
+    of shares) lose nothing by the difference that a picture would show.
 
     >>> axes, share = principal_axes(np.array([[0.0, 0.0], [2.0, 0.0], [4.0, 0.0]], np.float32), 2)
     >>> axes[:, 0].tolist(), share.round(3).tolist()
@@ -248,12 +302,17 @@ def principal_axes(x: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
     values, vectors = eigh(gram - count * np.outer(mean, mean))
     values, vectors = np.clip(values[::-1], 0, None), vectors[:, ::-1]
     vectors = vectors[:, : max(2, min(most, n))]
-    sign = np.where(vectors[np.abs(vectors).argmax(axis=0), np.arange(vectors.shape[1])] < 0, -1.0, 1.0)
+    sign = np.where(
+        vectors[np.abs(vectors).argmax(axis=0), np.arange(vectors.shape[1])] < 0, -1.0, 1.0
+    )
     turned = vectors * sign
     axes = np.empty((len(x), vectors.shape[1]), np.float32)
     for a in range(0, len(x), BLOCK):
         axes[a : a + BLOCK] = x[a : a + BLOCK] @ turned.astype(x.dtype)
     axes -= (mean @ turned).astype(np.float32)
     if axes.shape[1] == 1:
-        axes, values = np.column_stack([axes, np.zeros(len(axes), np.float32)]), np.append(values, 0.0)
+        axes, values = (
+            np.column_stack([axes, np.zeros(len(axes), np.float32)]),
+            np.append(values, 0.0),
+        )
     return axes, values[: axes.shape[1]] / (values.sum() or 1.0)

@@ -1,4 +1,5 @@
-"""The room of a reduction: components and loadings, a row and what k components leave of it, rows that do not fit."""
+"""The room of a reduction: components and loadings, a row and what k components leave of it, rows
+that do not fit."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ def components(opened: Opened) -> dict[str, Any]:
     if not hasattr(model, "explained_variance_ratio_"):
         return {
             "components": [
-                {"number": i + 1, "share": None, "cumulative": None, "deviation": None} for i in range(opened.factors.k)
+                {"number": i + 1, "share": None, "cumulative": None, "deviation": None}
+                for i in range(opened.factors.k)
             ],
             "total": None,
             "noise": None,
@@ -32,22 +34,37 @@ def components(opened: Opened) -> dict[str, Any]:
     both = np.cumsum(ratio)
     return {
         "components": [
-            {"number": i + 1, "share": float(ratio[i]), "cumulative": float(both[i]), "deviation": float(np.sqrt(max(variance[i], 0)))}
+            {
+                "number": i + 1,
+                "share": float(ratio[i]),
+                "cumulative": float(both[i]),
+                "deviation": float(np.sqrt(max(variance[i], 0))),
+            }
             for i in range(len(ratio))
         ],
-        "total": float(opened.factors.total / max(opened.factors.degrees, 1e-300)), "noise": float(opened.factors.noise),
-    }  # fmt: skip
+        "total": float(opened.factors.total / max(opened.factors.degrees, 1e-300)),
+        "noise": float(opened.factors.noise),
+    }
 
 
 def loadings(opened: Opened, number: int, n: int, image: dict[str, int] | None) -> dict[str, Any]:
-    """The columns with the largest loadings of a component; all of them as an image where rows are images."""
+    """The columns with the largest loadings of a component; all of them as an image where rows are
+    images."""
     if not hasattr(opened.factors, "components"):
         raise Problem(
-            422, f"the codes of a {type(opened.model).__name__} have no loadings: they are no linear directions"
+            422,
+            f"the codes of a {type(opened.model).__name__} have no loadings: they are "
+            "no linear directions",
         )
-    all_loadings = opened.model.loadings_ if hasattr(opened.model, "loadings_") else opened.factors.components.T
+    all_loadings = (
+        opened.model.loadings_
+        if hasattr(opened.model, "loadings_")
+        else opened.factors.components.T
+    )
     if not 1 <= number <= all_loadings.shape[1]:
-        raise Problem(422, f"number={number} came, wanted a component of 1 to {all_loadings.shape[1]}")
+        raise Problem(
+            422, f"number={number} came, wanted a component of 1 to {all_loadings.shape[1]}"
+        )
     values = np.asarray(all_loadings[:, number - 1], np.float64)
     names = opened.column_names()
     order = np.argsort(-np.abs(values), kind="stable")[:n]
@@ -59,7 +76,9 @@ def loadings(opened: Opened, number: int, n: int, image: dict[str, int] | None) 
     }
 
 
-def row(opened: Opened, rows: Rows, i: int, k: int | None, image: dict[str, int] | None) -> dict[str, Any]:
+def row(
+    opened: Opened, rows: Rows, i: int, k: int | None, image: dict[str, int] | None
+) -> dict[str, Any]:
     """A row beside its reconstruction from k components, and the error at every k."""
     most = int(opened.factors.k)
     k = most if k is None else k
@@ -70,7 +89,13 @@ def row(opened: Opened, rows: Rows, i: int, k: int | None, image: dict[str, int]
     linear = hasattr(opened.factors, "components")
     at_k = [
         _decoded(opened, codes, j)
-        for j in (range(most + 1) if linear and most <= 200 else sorted({0, k, most}) if linear else [most])
+        for j in (
+            range(most + 1)
+            if linear and most <= 200
+            else sorted({0, k, most})
+            if linear
+            else [most]
+        )
     ]
     errors = [cell(_rms(x, each)) for each in at_k]
     shown = _decoded(opened, codes, k) if linear else at_k[0]
@@ -79,10 +104,18 @@ def row(opened: Opened, rows: Rows, i: int, k: int | None, image: dict[str, int]
     if image is None and len(x) > WIDE:
         at = np.sort(np.argsort(-np.abs(np.nan_to_num(x - shown)), kind="stable")[:WIDE])
     return {
-        "at": i, "id": cell(rows.id_of(i)), "k": k if linear else most, "columns": [cell(names[j]) for j in at], "columns_total": len(x),
-        "values": [cell(float(v)) for v in x[at]], "reconstruction": [float(v) for v in shown[at]], "error": cell(_rms(x, shown)),
-        "errors": errors, "codes": codes.tolist(), "image": image,
-    }  # fmt: skip
+        "at": i,
+        "id": cell(rows.id_of(i)),
+        "k": k if linear else most,
+        "columns": [cell(names[j]) for j in at],
+        "columns_total": len(x),
+        "values": [cell(float(v)) for v in x[at]],
+        "reconstruction": [float(v) for v in shown[at]],
+        "error": cell(_rms(x, shown)),
+        "errors": errors,
+        "codes": codes.tolist(),
+        "image": image,
+    }
 
 
 def _decoded(opened: Opened, codes: np.ndarray, k: int) -> np.ndarray:
@@ -99,7 +132,9 @@ def _rms(x: np.ndarray, other: np.ndarray) -> float:
 def outliers(opened: Opened, rows: Rows, n: int) -> dict[str, Any]:
     """Rows far from the subspace (SPE) or far out in it (T2), each as a multiple of its limit."""
     if not hasattr(opened.model, "outliers"):
-        raise Problem(422, f"a {type(opened.model).__name__} has no limits for outliers, wanted a PCA")
+        raise Problem(
+            422, f"a {type(opened.model).__name__} has no limits for outliers, wanted a PCA"
+        )
     found = rows.kept.get("outliers", lambda: told(opened.model.outliers, rows.matrix, LEVEL))
     residual = found.spe / (found.spe_limit or np.inf)
     inside = found.t2 / (found.t2_limit or np.inf)
@@ -107,10 +142,18 @@ def outliers(opened: Opened, rows: Rows, n: int) -> dict[str, Any]:
     order = np.argsort(-score, kind="stable")[:n]
     return {
         "outliers": [
-            {"at": int(i), "id": cell(rows.id_of(int(i))), "residual": cell(float(residual[i])), "inside": cell(float(inside[i])), "score": float(score[i])}
+            {
+                "at": int(i),
+                "id": cell(rows.id_of(int(i))),
+                "residual": cell(float(residual[i])),
+                "inside": cell(float(inside[i])),
+                "score": float(score[i]),
+            }
             for i in order
         ],
-        "beyond": int(found.flagged.sum()), "limits": {"residual": 1.0, "inside": 1.0},
-        "meaning": f"residual: squared distance from the subspace, inside: squared distance within it, each divided by the limit that {LEVEL:.0%} of ordinary "
+        "beyond": int(found.flagged.sum()),
+        "limits": {"residual": 1.0, "inside": 1.0},
+        "meaning": "residual: squared distance from the subspace, inside: squared distance within "
+        f"it, each divided by the limit that {LEVEL:.0%} of ordinary "
         "rows stay under; above 1 a row does not fit",
-    }  # fmt: skip
+    }

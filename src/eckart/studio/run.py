@@ -1,4 +1,5 @@
-"""The studio as a process: a port of this machine, a token, and a browser that is opened with a ticket that is good once."""
+"""The studio as a process: a port of this machine, a token, and a browser that is opened with a
+ticket that is good once."""
 
 from __future__ import annotations
 
@@ -19,7 +20,9 @@ from eckart.studio.folder import Folder
 HOST, USUAL_PORT = "127.0.0.1", 8877
 
 
-def run_studio(place: Path, port: int | None, browser: bool, say: Callable[[str, str], None]) -> None:
+def run_studio(
+    place: Path, port: int | None, browser: bool, say: Callable[[str, str], None]
+) -> None:
     """Serve until Ctrl-C or SIGTERM; jobs that run then are asked to stop, and keep their state."""
     try:
         import uvicorn
@@ -46,9 +49,15 @@ def run_studio(place: Path, port: int | None, browser: bool, say: Callable[[str,
             0.5, webbrowser.open, [address + ticket]
         ).start()  # the port listens already: the page waits for the server
     config = uvicorn.Config(
-        app, http="h11" if not _has("httptools") else "httptools", ws="none", access_log=False, log_level="warning", timeout_graceful_shutdown=3,
-        server_header=False, lifespan="on",
-    )  # fmt: skip
+        app,
+        http="h11" if not _has("httptools") else "httptools",
+        ws="none",
+        access_log=False,
+        log_level="warning",
+        timeout_graceful_shutdown=3,
+        server_header=False,
+        lifespan="on",
+    )
 
     class Server(uvicorn.Server):
         def handle_exit(self, sig: int, frame: Any) -> None:
@@ -74,9 +83,11 @@ def _get_ready() -> None:
 
 
 def listening(port: int | None) -> socket.socket:
-    """A socket of this machine: the usual port or, where it is taken, any; a port that was asked for must be free."""
+    """A socket of this machine: the usual port or, where it is taken, any; a port that was asked
+    for must be free."""
     for wanted in [USUAL_PORT, 0] if port is None else [port]:
-        # The protocol is said so that asyncio knows it for TCP and sends at once: head and body of an answer are two packets, and the second would wait 40 ms.
+        # The protocol is said so that asyncio knows it for TCP and sends at once: head and body of
+        # an answer are two packets, and the second would wait 40 ms.
         held = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -89,7 +100,9 @@ def listening(port: int | None) -> socket.socket:
         except OverflowError:
             held.close()
             reason = "wanted 0 to 65535"
-    raise InputError(f"--port {port} cannot be used: {reason}; leave it out to have a free one chosen")
+    raise InputError(
+        f"--port {port} cannot be used: {reason}; leave it out to have a free one chosen"
+    )
 
 
 def _has(name: str) -> bool:

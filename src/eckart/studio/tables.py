@@ -1,7 +1,9 @@
-"""Data files as the page shows them: columns with their kinds and gaps, a sample, and pages of tables with millions of rows.
+"""Data files as the page shows them: columns with their kinds and gaps, a sample, and pages of
+tables with millions of rows.
 
-A table is read once into Arrow columns and kept while its file stays as it is; files above ``LARGEST`` are shown by their first rows. Arrays and sparse
-matrices have columns without names, texts are documents, images are rows of grey values.
+A table is read once into Arrow columns and kept while its file stays as it is; files above
+``LARGEST`` are shown by their first rows. Arrays and sparse matrices have columns without names,
+texts are documents, images are rows of grey values.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ MOST_COLUMNS = 2000
 
 @dataclass(eq=False)
 class Sheet:
-    """A data file. ``rows`` is an Arrow table of all rows (of the first ones where ``whole`` is False), None for texts."""
+    """A data file. ``rows`` is an Arrow table of all rows (of the first ones where ``whole`` is
+    False), None for texts."""
 
     path: Path
     reading: Reading
@@ -51,7 +54,16 @@ class Sheet:
         """Name, kind, gaps and extent of each column."""
         if self.rows is None:
             return []
-        head = head_of(str(self.path), self.reading.delimiter, self.reading.header, encoding=self.reading.of_tables) if self.kind == "table" else None
+        head = (
+            head_of(
+                str(self.path),
+                self.reading.delimiter,
+                self.reading.header,
+                encoding=self.reading.of_tables,
+            )
+            if self.kind == "table"
+            else None
+        )
         kinds = {c.name: c for c in head.columns} if head else {}
         return [
             _facts(self.rows.column(j), name, kinds.get(name))
@@ -63,29 +75,45 @@ class Sheet:
         """How many cells there are, and how many of them are empty: of all columns."""
         if self.rows is None:
             return 0, 0
-        return self.rows.num_rows * self.rows.num_columns, sum(c.null_count for c in self.rows.columns) + self._nan()
+        return self.rows.num_rows * self.rows.num_columns, sum(
+            c.null_count for c in self.rows.columns
+        ) + self._nan()
 
     def card(self) -> dict[str, Any]:
         """What the page shows first."""
         rows, (cells, missing) = self.rows, self.gaps
         return {
-            "kind": self.kind, "rows": rows.num_rows if rows is not None and self.whole else None, "bytes": _size(self.path),
-            "columns": self.columns, "columns_total": 0 if rows is None else rows.num_columns, "gaps_from": 0 if rows is None else rows.num_rows,
-            "gaps_total": {"cells": cells, "missing": missing}, "sample": None if rows is None else _page(rows.slice(0, SAMPLE)),
-            "documents": self._documents() if rows is None else None, "image": self.image and dict(zip(("height", "width"), self.image)),
-        }  # fmt: skip
+            "kind": self.kind,
+            "rows": rows.num_rows if rows is not None and self.whole else None,
+            "bytes": _size(self.path),
+            "columns": self.columns,
+            "columns_total": 0 if rows is None else rows.num_columns,
+            "gaps_from": 0 if rows is None else rows.num_rows,
+            "gaps_total": {"cells": cells, "missing": missing},
+            "sample": None if rows is None else _page(rows.slice(0, SAMPLE)),
+            "documents": self._documents() if rows is None else None,
+            "image": self.image and dict(zip(("height", "width"), self.image)),
+        }
 
-    def page(self, first: int, count: int, sort: str | None = None, down: bool = False) -> dict[str, Any]:
+    def page(
+        self, first: int, count: int, sort: str | None = None, down: bool = False
+    ) -> dict[str, Any]:
         """Some rows, in the order of the file or of a column."""
         if self.rows is None:
-            raise Problem(422, f"{self.path.name} holds texts, wanted a table; its documents are in GET /api/data")
+            raise Problem(
+                422,
+                f"{self.path.name} holds texts, wanted a table; its documents are in GET /api/data",
+            )
         total = self.rows.num_rows
         at = None if sort is None else self.order(sort, down)[first : first + count]
         part = self.rows.slice(first, count) if at is None else self.rows.take(at)
-        return {"rows_total": total, "first": first, "order": sort, "whole": self.whole} | _page(part)
+        return {"rows_total": total, "first": first, "order": sort, "whole": self.whole} | _page(
+            part
+        )
 
     def order(self, column: str, down: bool) -> np.ndarray:
-        """Positions in the order of a column, missing ones last; kept, since scrolling asks again."""
+        """Positions in the order of a column, missing ones last; kept, since scrolling asks
+        again."""
         if column not in self.rows.column_names:
             raise Problem(422, f"sort={column[:80]!r} came, wanted a column of {self.path.name}")
         key = column, down
@@ -108,11 +136,14 @@ class Sheet:
 
 
 def naming(sheet: Sheet) -> dict[str, str | None]:
-    """The columns of text that name rows (``index``: all are different) and groups of them (``labels``: few are)."""
+    """The columns of text that name rows (``index``: all are different) and groups of them
+    (``labels``: few are)."""
     seen = min(sheet.rows.num_rows, 2000)
     texts = [c for c in sheet.columns if c["kind"] == "text" and not c["gaps"] and c["odd"] is None]
     index = next((c["name"] for c in texts if c["distinct"] == seen and seen > 2), None)
-    labels = next((c["name"] for c in texts if 2 <= c["distinct"] <= min(FEW_LABELS, seen // 3)), None)
+    labels = next(
+        (c["name"] for c in texts if 2 <= c["distinct"] <= min(FEW_LABELS, seen // 3)), None
+    )
     return {"index": index, "labels": labels}
 
 
@@ -136,19 +167,28 @@ def _opened(path: Path, reading: Reading) -> Sheet:
     if path.stat().st_size == 0:
         raise FileError(f"{path.name} is empty (0 bytes)")
     whole = path.stat().st_size <= LARGEST
-    head = head_of(str(path), reading.delimiter, reading.header, whole=whole, encoding=reading.of_tables)
-    if head is not None and not (path.suffix.lower() == ".txt" and reading.delimiter is None and _is_prose(head)):
+    head = head_of(
+        str(path), reading.delimiter, reading.header, whole=whole, encoding=reading.of_tables
+    )
+    if head is not None and not (
+        path.suffix.lower() == ".txt" and reading.delimiter is None and _is_prose(head)
+    ):
         return Sheet(path, reading, "table", head.rows, whole)
     if path.suffix.lower() in (".npy", ".npz", ".mtx") or path.name.lower().endswith(".mtx.gz"):
         return _of_numbers(path, reading, whole)
     if holds_text(str(path)):
         return Sheet(path, reading, "texts")
-    raise FileError(f"{path.name} is no data that eckart reads; wanted .csv, .parquet, .npy, .txt or the like")
+    raise FileError(
+        f"{path.name} is no data that eckart reads; wanted .csv, .parquet, .npy, .txt or the like"
+    )
 
 
 def _is_prose(head: Any) -> bool:
-    """Whether what could be read as a table is lines of text: a table in a .txt file has several columns, and numbers in some."""
-    return len(head.columns) < 2 or not any(c.kind in ("number", "row number") for c in head.columns)
+    """Whether what could be read as a table is lines of text: a table in a .txt file has several
+    columns, and numbers in some."""
+    return len(head.columns) < 2 or not any(
+        c.kind in ("number", "row number") for c in head.columns
+    )
 
 
 def _of_numbers(path: Path, reading: Reading, whole: bool) -> Sheet:
@@ -156,14 +196,19 @@ def _of_numbers(path: Path, reading: Reading, whole: bool) -> Sheet:
     most = (x.shape[0] or 0) if whole else SAMPLE
     if isinstance(x, Dense):
         most = min(most, max(SAMPLE, LARGEST // (8 * max(1, x.shape[1]))))
-        return Sheet(path, reading, "array", _of_array(np.asarray(x.array[:most])), most == x.shape[0])
+        return Sheet(
+            path, reading, "array", _of_array(np.asarray(x.array[:most])), most == x.shape[0]
+        )
     dense = x.to_scipy()[: min(SAMPLE, x.shape[0]), :200].toarray()
     return Sheet(path, reading, "sparse", _of_array(dense), False)
 
 
 def _of_array(values: np.ndarray, names: Any = None) -> Any:
     """Numbers as an Arrow table whose columns are called x0, x1, ... as everywhere in eckart."""
-    columns = {f"x{j}": np.ascontiguousarray(values[:, j]) for j in range(min(values.shape[1], MOST_COLUMNS))}
+    columns = {
+        f"x{j}": np.ascontiguousarray(values[:, j])
+        for j in range(min(values.shape[1], MOST_COLUMNS))
+    }
     return pa.table(({} if names is None else {"file": [str(n) for n in names]}) | columns)
 
 
@@ -171,14 +216,21 @@ def _facts(cells: Any, name: str, told: Any) -> dict[str, Any]:
     numbers = pa.types.is_floating(cells.type) or pa.types.is_integer(cells.type)
     head = cells.slice(0, 2000)
     found: dict[str, Any] = {
-        "name": name, "kind": told.kind if told else "number" if numbers else "text", "odd": told.odd if told else None,
+        "name": name,
+        "kind": told.kind if told else "number" if numbers else "text",
+        "odd": told.odd if told else None,
         "gaps": cells.null_count + (_nan_count(cells) if pa.types.is_floating(cells.type) else 0),
-        "distinct": len(set(map(str, head.to_pylist()))), "examples": [cell(v) for v in head.drop_null().slice(0, EXAMPLES).to_pylist()],
-    }  # fmt: skip
+        "distinct": len(set(map(str, head.to_pylist()))),
+        "examples": [cell(v) for v in head.drop_null().slice(0, EXAMPLES).to_pylist()],
+    }
     if numbers and len(cells):
         kept = cells if pa.types.is_integer(cells.type) else pc.filter(cells, pc.is_finite(cells))
         ends = pc.min_max(kept).as_py()
-        found |= {"least": cell(ends["min"]), "most": cell(ends["max"]), "mean": cell(pc.mean(kept).as_py())}
+        found |= {
+            "least": cell(ends["min"]),
+            "most": cell(ends["max"]),
+            "mean": cell(pc.mean(kept).as_py()),
+        }
     return found
 
 
@@ -205,4 +257,8 @@ def cell(value: Any) -> Any:
 
 
 def _size(path: Path) -> int:
-    return sum(f.stat().st_size for f in path.rglob("*") if f.is_file()) if path.is_dir() else path.stat().st_size
+    return (
+        sum(f.stat().st_size for f in path.rglob("*") if f.is_file())
+        if path.is_dir()
+        else path.stat().st_size
+    )

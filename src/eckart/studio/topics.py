@@ -1,8 +1,11 @@
-"""The room of topics: their words and documents, a map of them, and names and groups that people give them.
+"""The room of topics: their words and documents, a map of them, and names and groups that people
+give them.
 
-Names and groups are kept in the plan of the model file, beside the factors: ``{"names": {"3": "sport"}, "merged": [[1, 4]]}`` with numbers from 1. The
-factors and their certificate stay as they were fitted, so a merge can be undone. The words of a group of topics are the mean of theirs, weighted by
-their sizes, p(w|group) = sum_z s_z p(w|z) / sum_z s_z; the share of a group in a document is the sum of its topics' shares.
+Names and groups are kept in the plan of the model file, beside the factors: ``{"names": {"3":
+"sport"}, "merged": [[1, 4]]}`` with numbers from 1. The factors and their certificate stay as they
+were fitted, so a merge can be undone. The words of a group of topics are the mean of theirs,
+weighted by their sizes, p(w|group) = sum_z s_z p(w|z) / sum_z s_z; the share of a group in a
+document is the sum of its topics' shares.
 """
 
 from __future__ import annotations
@@ -30,12 +33,14 @@ EXCERPT = 240
 LONGEST_TEXT = 30_000
 """Characters of a document that are sent."""
 RUNS = re.compile(r"[^\W_]+(?:['’_·][^\W_]+)*")
-"""Runs of letters and digits, as the usual tokenizer finds them; each is given to the tokenizer of the model."""
+"""Runs of letters and digits, as the usual tokenizer finds them; each is given to the tokenizer of
+the model."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """One topic, or several that were merged; ``members`` are positions, the first one gives the number."""
+    """One topic, or several that were merged; ``members`` are positions, the first one gives the
+    number."""
 
     members: tuple[int, ...]
     name: str | None
@@ -51,7 +56,8 @@ class Group:
 
 
 def groups_of(opened: Opened) -> list[Group]:
-    """The topics as people grouped and named them; what a file holds that cannot be such a grouping is passed over."""
+    """The topics as people grouped and named them; what a file holds that cannot be such a grouping
+    is passed over."""
     k = int(opened.factors.k)
     word = "topic" if opened.room == "topics" else "part"
     names, merged = _kept(opened.plan.get("topics"), k)
@@ -70,13 +76,22 @@ def _kept(told_plan: Any, k: int) -> tuple[dict[int, str], list[tuple[int, ...]]
     names: dict[int, str] = {}
     given = told_plan.get("names")
     for number, name in given.items() if isinstance(given, dict) else ():
-        if str(number).isdigit() and 1 <= int(number) <= k and isinstance(name, str) and 0 < len(name) <= MOST_NAME:
+        if (
+            str(number).isdigit()
+            and 1 <= int(number) <= k
+            and isinstance(name, str)
+            and 0 < len(name) <= MOST_NAME
+        ):
             names[int(number) - 1] = name
     merged: list[tuple[int, ...]] = []
     taken: set[int] = set()
     lists = told_plan.get("merged")
     for group in lists if isinstance(lists, list) else ():
-        fits = isinstance(group, list) and len(group) > 1 and all(type(z) is int and 1 <= z <= k for z in group)
+        fits = (
+            isinstance(group, list)
+            and len(group) > 1
+            and all(type(z) is int and 1 <= z <= k for z in group)
+        )
         members = sorted({z - 1 for z in group}) if fits else []
         if len(members) > 1 and not taken & set(members):
             taken |= set(members)
@@ -90,7 +105,8 @@ def grouped_shares(shares: np.ndarray, groups: list[Group]) -> np.ndarray:
 
 
 def grouped_words(opened: Opened) -> tuple[list[Group], np.ndarray, np.ndarray, np.ndarray]:
-    """Groups, their p(w|group), their sizes and the words; kept, since every question needs them."""
+    """Groups, their p(w|group), their sizes and the words; kept, since every question needs
+    them."""
 
     def make() -> Any:
         p, sizes, names = distributions(opened.model)
@@ -115,14 +131,27 @@ def listed(opened: Opened, words: int) -> dict[str, Any]:
     topics = []
     for z, g in enumerate(groups):
         best, own = np.argsort(-p[z], kind="stable")[:words], telling(p, sizes, z)[:words]
-        topics.append({
-            "number": g.number, "name": g.name, "title": g.title, "members": [m + 1 for m in g.members], "share": float(sizes[z]), "x": float(xy[z, 0]),
-            "y": float(xy[z, 1]), "words": [{"word": str(names[j]), "p": float(p[z, j])} for j in best],
-            "telling": [{"word": str(names[j]), "p": float(p[z, j])} for j in own],
-        })  # fmt: skip
+        topics.append(
+            {
+                "number": g.number,
+                "name": g.name,
+                "title": g.title,
+                "members": [m + 1 for m in g.members],
+                "share": float(sizes[z]),
+                "x": float(xy[z, 0]),
+                "y": float(xy[z, 1]),
+                "words": [{"word": str(names[j]), "p": float(p[z, j])} for j in best],
+                "telling": [{"word": str(names[j]), "p": float(p[z, j])} for j in own],
+            }
+        )
     rows = opened.plan.get("documents")
     kind = "topics" if opened.room == "topics" else "parts"
-    return {"kind": kind, "topics": topics, "kept": float(kept), "documents": rows if isinstance(rows, int) else None}
+    return {
+        "kind": kind,
+        "topics": topics,
+        "kept": float(kept),
+        "documents": rows if isinstance(rows, int) else None,
+    }
 
 
 def words(opened: Opened, number: int, n: int, balance: float) -> dict[str, Any]:
@@ -134,26 +163,44 @@ def words(opened: Opened, number: int, n: int, balance: float) -> dict[str, Any]
     return {
         "number": number,
         "words": [
-            {"word": str(names[j]), "p": float(p[z, j]), "overall": float(overall[j]), "lift": float(p[z, j] / overall[j]) if overall[j] > 0 else None,
-             "of_word": float(sizes[z] * p[z, j] / overall[j]) if overall[j] > 0 else None}
+            {
+                "word": str(names[j]),
+                "p": float(p[z, j]),
+                "overall": float(overall[j]),
+                "lift": float(p[z, j] / overall[j]) if overall[j] > 0 else None,
+                "of_word": float(sizes[z] * p[z, j] / overall[j]) if overall[j] > 0 else None,
+            }
             for j in order
         ],
-    }  # fmt: skip
+    }
 
 
 def word(opened: Opened, text: str) -> dict[str, Any]:
     """In which topics a word stands: p(z|w) = s_z p(w|z) / p(w)."""
     groups, p, sizes, names = grouped_words(opened)
-    at = opened.kept.get("words at", lambda: {str(name): j for j, name in enumerate(names)}).get(text)
+    at = opened.kept.get("words at", lambda: {str(name): j for j, name in enumerate(names)}).get(
+        text
+    )
     if at is None:
-        raise Problem(422, f"word={text[:80]!r} came, which is not among the {len(names):,} words of the model")
+        raise Problem(
+            422,
+            f"word={text[:80]!r} came, which is not among the {len(names):,} words of the model",
+        )
     weight = sizes * p[:, at]
     share = weight / (weight.sum() or 1.0)
     order = np.argsort(-share, kind="stable")
     return {
         "word": text,
-        "topics": [{"number": groups[z].number, "name": groups[z].name, "title": groups[z].title, "p_topic": float(share[z])} for z in order[:20]],
-    }  # fmt: skip
+        "topics": [
+            {
+                "number": groups[z].number,
+                "name": groups[z].name,
+                "title": groups[z].title,
+                "p_topic": float(share[z]),
+            }
+            for z in order[:20]
+        ],
+    }
 
 
 def documents(opened: Opened, rows: Rows, number: int, n: int, folder_path: Any) -> dict[str, Any]:
@@ -166,9 +213,15 @@ def documents(opened: Opened, rows: Rows, number: int, n: int, folder_path: Any)
     return {
         "number": number,
         "documents": [
-            {"at": int(i), "id": cell(rows.id_of(int(i))), "share": float(share[i]), "excerpt": _short(texts.get(int(i)))} for i in order
+            {
+                "at": int(i),
+                "id": cell(rows.id_of(int(i))),
+                "share": float(share[i]),
+                "excerpt": _short(texts.get(int(i))),
+            }
+            for i in order
         ],
-    }  # fmt: skip
+    }
 
 
 def document(opened: Opened, rows: Rows, i: int, folder_path: Any) -> dict[str, Any]:
@@ -177,13 +230,22 @@ def document(opened: Opened, rows: Rows, i: int, folder_path: Any) -> dict[str, 
     share = _shares(opened, rows, groups)[i]
     order = np.argsort(-share, kind="stable")
     shares = [
-        {"number": groups[z].number, "name": groups[z].name, "title": groups[z].title, "share": float(share[z])}
+        {
+            "number": groups[z].number,
+            "name": groups[z].name,
+            "title": groups[z].title,
+            "share": float(share[z]),
+        }
         for z in order
         if share[z] > 1e-4
     ]
     text = _texts(rows, np.array([i]), folder_path).get(i)
     at = opened.kept.get("words at", lambda: {str(name): j for j, name in enumerate(names)})
-    runs = _counted(rows, i, names) if text is None else _coloured(text[:LONGEST_TEXT], _tokenizer(opened))
+    runs = (
+        _counted(rows, i, names)
+        if text is None
+        else _coloured(text[:LONGEST_TEXT], _tokenizer(opened))
+    )
     out: list[dict[str, Any]] = []
     for piece, found in runs:
         j = at.get(found) if found is not None else None
@@ -201,9 +263,13 @@ def document(opened: Opened, rows: Rows, i: int, folder_path: Any) -> dict[str, 
             }
         )
     return {
-        "at": i, "id": cell(rows.id_of(i)), "shares": shares, "text": out, "truncated": text is not None and len(text) > LONGEST_TEXT,
+        "at": i,
+        "id": cell(rows.id_of(i)),
+        "shares": shares,
+        "text": out,
+        "truncated": text is not None and len(text) > LONGEST_TEXT,
         "from_counts": text is None,
-    }  # fmt: skip
+    }
 
 
 def _shares(opened: Opened, rows: Rows, groups: list[Group]) -> np.ndarray:
@@ -276,15 +342,23 @@ def _place(groups: list[Group], number: Any) -> int:
     for z, g in enumerate(groups):
         if g.number == number:
             return z
-    raise Problem(422, f"number={str(number)[:40]} came, wanted one of {', '.join(str(g.number) for g in groups[:40])}")
+    raise Problem(
+        422,
+        f"number={str(number)[:40]} came, wanted one of "
+        f"{', '.join(str(g.number) for g in groups[:40])}",
+    )
 
 
 def rename(library: Library, opened: Opened, number: Any, name: Any) -> Opened:
     """Give a topic a name, or take it away (None)."""
     group = groups_of(opened)[_place(groups_of(opened), number)]
-    if name is not None and (not isinstance(name, str) or not name.strip() or len(name) > MOST_NAME):
+    if name is not None and (
+        not isinstance(name, str) or not name.strip() or len(name) > MOST_NAME
+    ):
         raise Problem(
-            422, f"name={str(name)[:80]!r} came, wanted a text of up to {MOST_NAME} characters, or null for none"
+            422,
+            f"name={str(name)[:80]!r} came, wanted a text of up to {MOST_NAME} "
+            "characters, or null for none",
         )
     names, merged = _kept(opened.plan.get("topics"), int(opened.factors.k))
     names.pop(group.members[0], None)
@@ -300,7 +374,9 @@ def merge(library: Library, opened: Opened, numbers: Any, name: Any) -> Opened:
         raise Problem(422, f"numbers={str(numbers)[:80]} came, wanted at least two topics")
     places = sorted({_place(groups, number) for number in numbers})
     if len(places) < 2:
-        raise Problem(422, f"numbers={str(numbers)[:80]} came, wanted at least two different topics")
+        raise Problem(
+            422, f"numbers={str(numbers)[:80]} came, wanted at least two different topics"
+        )
     members = tuple(sorted(z for place in places for z in groups[place].members))
     names, merged = _kept(opened.plan.get("topics"), int(opened.factors.k))
     merged = [m for m in merged if not set(m) & set(members)] + [members]
@@ -322,7 +398,9 @@ def split(library: Library, opened: Opened, number: Any) -> Opened:
     return _write(library, opened, names, [m for m in merged if m != group.members])
 
 
-def _write(library: Library, opened: Opened, names: dict[int, str], merged: list[tuple[int, ...]]) -> Opened:
+def _write(
+    library: Library, opened: Opened, names: dict[int, str], merged: list[tuple[int, ...]]
+) -> Opened:
     """The model file with other names and groups, in one step; all else in it keeps its bits."""
     kept: dict[str, Any] = {
         "names": {str(z + 1): name for z, name in sorted(names.items())},

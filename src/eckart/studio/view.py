@@ -1,6 +1,8 @@
-"""A model in a notebook: the rooms of the studio as a widget, asked by messages instead of HTTP, so that it works wherever the notebook does.
+"""A model in a notebook: the rooms of the studio as a widget, asked by messages instead of HTTP, so
+that it works wherever the notebook does.
 
-The model (and the data, where they are given) are written to a folder of their own that lasts as long as the widget; the page is the one of the studio.
+The model (and the data, where they are given) are written to a folder of their own that lasts as
+long as the widget; the page is the one of the studio.
 """
 
 from __future__ import annotations
@@ -22,7 +24,10 @@ from eckart.serve.bodies import JSON
 from eckart.serve.problems import Problem
 
 MODEL, DATA = "model.safetensors", "data"
-STYLE = '.bar, .side, a[href^="/api/"] { display: none !important; } .shell { display: block !important; } body { margin: 0; }'
+STYLE = (
+    '.bar, .side, a[href^="/api/"] { display: none !important; } .shell { display: block '
+    "!important; } body { margin: 0; }"
+)
 """In a notebook there is one model: no bar, no folder, nothing to download from."""
 MOST_BYTES = 64 * 2**20
 """Bytes of one answer: messages of a notebook are held in memory at both ends."""
@@ -30,14 +35,16 @@ MOST_BYTES = 64 * 2**20
 
 @held
 def view(model: Any, data: Any = None, *, height: int = 720) -> Any:
-    """Look at a fitted model in a notebook: map, components, predictions, topics, neighbours, with its certificate, as in ``eckart studio``.
+    """Look at a fitted model in a notebook: map, components, predictions, topics, neighbours, with
+    its certificate, as in ``eckart studio``.
 
     Needs anywidget (``pip install 'eckart[studio]'``).
 
     Parameters
     ----------
-    model : a fitted model, or the name of a model file
-    data : the rows that it was fitted to, where the model does not hold them (reductions, topics, mixtures, parts): an array, a frame, an Arrow table,
+    model : a fitted model, or the name of a model file data : the rows that it was fitted to, where
+    the model does not hold them (reductions, topics, mixtures, parts): an array, a frame, an Arrow
+    table,
         a list of texts, or the name of a file. Columns beside those of the model colour the map.
     height : of the view, in pixels
 
@@ -57,11 +64,13 @@ def view(model: Any, data: Any = None, *, height: int = 720) -> Any:
 
     name = MODEL
     if isinstance(model, (str, os.PathLike)):
-        name = f"{Path(model).stem.lstrip('.')}.safetensors"  # the page's heading; a hidden file would not be shown
+        # the page's heading; a hidden file would not be shown
+        name = f"{Path(model).stem.lstrip('.')}.safetensors"
         model = load(model)
     if not hasattr(model, "save"):
         raise InputTypeError(
-            f"model is a {type(model).__name__}, wanted a fitted model of eckart, or the name of a model file"
+            f"model is a {type(model).__name__}, wanted a fitted model of eckart, or "
+            "the name of a model file"
         )
     held = tempfile.TemporaryDirectory(prefix="eckart-view-")
     place = Path(held.name)
@@ -89,7 +98,10 @@ def write_data(data: Any, place: Path) -> str:
             if isinstance(data, pa.Table)
             else pa.Table.from_pandas(data, preserve_index=False)
         )
-        with pa.OSFile(str(place / f"{DATA}.arrow"), "wb") as out, pa.ipc.new_file(out, table.schema) as file:
+        with (
+            pa.OSFile(str(place / f"{DATA}.arrow"), "wb") as out,
+            pa.ipc.new_file(out, table.schema) as file,
+        ):
             file.write_table(table)
         return f"{DATA}.arrow"
     if isinstance(data, (list, tuple)) and data and all(isinstance(text, str) for text in data):
@@ -130,22 +142,34 @@ def answered(studio: Any, message: Any) -> tuple[dict[str, Any], list[bytes]] | 
         path = place.path.removeprefix("/api/")
         body = str(message.get("body") or "{}").encode("utf-8", "replace")
         ask = (
-            Ask.of_query(parse_qsl(place.query, keep_blank_values=True)) if method == "GET" else Ask.of_body(JSON, body)
+            Ask.of_query(parse_qsl(place.query, keep_blank_values=True))
+            if method == "GET"
+            else Ask.of_body(JSON, body)
         )
         if path == "jobs" and method == "POST":
             raise Problem(
-                422, "a notebook runs no jobs: fit the model in a cell, or open the folder with eckart studio"
+                422,
+                "a notebook runs no jobs: fit the model in a cell, or open the folder "
+                "with eckart studio",
             )
         found = studio.answer(method, path, ask)
         content = found.content if isinstance(found.content, bytes) else b"".join(found.content)
         if len(content) > MOST_BYTES:
             raise Problem(
-                413, f"the answer has {len(content):,} bytes, which is much for a notebook; open it with eckart studio"
+                413,
+                f"the answer has {len(content):,} bytes, which is much for a notebook; "
+                "open it with eckart studio",
             )
         status, headers = found.status, {"content-type": found.kind} | found.headers
     except Problem as problem:
-        status, headers, content = problem.status, {"content-type": "application/problem+json"}, problem.body()
-    return {"kind": "answer", "id": message.get("id"), "status": status, "headers": headers}, [content]
+        status, headers, content = (
+            problem.status,
+            {"content-type": "application/problem+json"},
+            problem.body(),
+        )
+    return {"kind": "answer", "id": message.get("id"), "status": status, "headers": headers}, [
+        content
+    ]
 
 
 def _widget_class() -> Any:

@@ -1,4 +1,5 @@
-"""Losses and penalties as values: formulas side by side, one file each. A new loss is a file and a line of ``LOSSES``."""
+"""Losses and penalties as values: formulas side by side, one file each. A new loss is a file and a
+line of ``LOSSES``."""
 
 from __future__ import annotations
 
@@ -17,14 +18,44 @@ from eckart.terms.squared import Squared
 
 LOSSES: dict[str, type[Loss]] = {
     loss.name: loss
-    for loss in (Squared, Absolute, Huber, Logistic, OrderedLogit, OrderedProbit, Poisson, Multinomial)
-}  # fmt: skip
-PENALTIES: dict[str, type[Penalty]] = {penalty.name: penalty for penalty in (Ridge, Lasso, Nonnegative, Rows, Nuclear)}
+    for loss in (
+        Squared,
+        Absolute,
+        Huber,
+        Logistic,
+        OrderedLogit,
+        OrderedProbit,
+        Poisson,
+        Multinomial,
+    )
+}
+PENALTIES: dict[str, type[Penalty]] = {
+    penalty.name: penalty for penalty in (Ridge, Lasso, Nonnegative, Rows, Nuclear)
+}
 
 __all__ = [
-    "LOSSES", "PENALTIES", "Absolute", "Huber", "Lasso", "Logistic", "Loss", "Multinomial", "Nonnegative", "Nuclear", "Ordered", "OrderedLogit",
-    "OrderedProbit", "Penalty", "Placement", "Poisson", "Ridge", "Rows", "Squared", "loss_from", "loss_named",
-]  # fmt: skip
+    "LOSSES",
+    "PENALTIES",
+    "Absolute",
+    "Huber",
+    "Lasso",
+    "Logistic",
+    "Loss",
+    "Multinomial",
+    "Nonnegative",
+    "Nuclear",
+    "Ordered",
+    "OrderedLogit",
+    "OrderedProbit",
+    "Penalty",
+    "Placement",
+    "Poisson",
+    "Ridge",
+    "Rows",
+    "Squared",
+    "loss_from",
+    "loss_named",
+]
 
 
 def loss_named(name: str) -> Loss:
@@ -36,14 +67,19 @@ def loss_named(name: str) -> Loss:
     ((1, 2, 3), [-1.1, 1.1], 2.0)
     """
     if name not in LOSSES:
-        raise wrong("loss", name, "one of " + ", ".join(f"{n!r} ({LOSSES[n].summary})" for n in LOSSES))
+        raise wrong(
+            "loss", name, "one of " + ", ".join(f"{n!r} ({LOSSES[n].summary})" for n in LOSSES)
+        )
     return LOSSES[name]()
 
 
 def loss_from(state: Any) -> Loss:
-    """The loss that ``to_state`` described; a file may hold anything, so what does not fit together is refused."""
+    """The loss that ``to_state`` described; a file may hold anything, so what does not fit together
+    is refused."""
     try:
-        parameters: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in state.items()}
+        parameters: dict[str, Any] = {
+            key: tuple(v) if isinstance(v, list) else v for key, v in state.items()
+        }
         loss = LOSSES[parameters.pop("name")](**parameters)
         apt = loss.check()
     except (AttributeError, KeyError, TypeError, ValueError) as error:

@@ -10,13 +10,15 @@ import numpy as np
 from eckart.terms.loss import Loss, known, quantile, robust_deviation
 
 CORNER = 0.05
-"""Width of the rounded corner in robust deviations, where a column decides it: the loss of an entry is at most half of that too large, and the weights of
-entries differ little enough for steps to arrive."""
+"""Width of the rounded corner in robust deviations, where a column decides it: the loss of an entry
+is at most half of that too large, and the weights of entries differ little enough for steps to
+arrive."""
 
 
 @dataclass(frozen=True)
 class Absolute(Loss):
-    """l = |r|, r = a - s, for |r| >= e and (r^2 / e + e) / 2 below, e = ``corner``; l* = a y + e (y^2 - 1) / 2 for |y| <= 1."""
+    """l = |r|, r = a - s, for |r| >= e and (r^2 / e + e) / 2 below, e = ``corner``; l* = a y + e
+    (y^2 - 1) / 2 for |y| <= 1."""
 
     corner: float = 0.0
 
@@ -25,13 +27,18 @@ class Absolute(Loss):
 
     def value(self, a: np.ndarray, s: np.ndarray) -> np.ndarray:
         r = np.abs(a - s)
-        return r if self.corner == 0 else np.where(r >= self.corner, r, 0.5 * (r * r / self.corner + self.corner))
+        return (
+            r
+            if self.corner == 0
+            else np.where(r >= self.corner, r, 0.5 * (r * r / self.corner + self.corner))
+        )
 
     def gradient(self, a: np.ndarray, s: np.ndarray) -> np.ndarray:
         return np.sign(s - a) if self.corner == 0 else np.clip((s - a) / self.corner, -1.0, 1.0)
 
     def curvature(self, a: np.ndarray, s: np.ndarray) -> np.ndarray:
-        """1 / max(|r|, e): the parabola through the same value at -r and at r. Without a rounded corner it is infinite at r = 0."""
+        """1 / max(|r|, e): the parabola through the same value at -r and at r. Without a rounded
+        corner it is infinite at r = 0."""
         with np.errstate(divide="ignore"):
             return 1.0 / np.maximum(np.abs(a - s), self.corner)
 
@@ -44,7 +51,9 @@ class Absolute(Loss):
     def fitted_to(self, values: np.ndarray, weights: np.ndarray | None = None) -> Self:
         a, w = known(values, weights)
         return (
-            replace(self, corner=CORNER * robust_deviation(self.encode(a), w)) if len(a) and not self.corner else self
+            replace(self, corner=CORNER * robust_deviation(self.encode(a), w))
+            if len(a) and not self.corner
+            else self
         )
 
     def check(self) -> bool:

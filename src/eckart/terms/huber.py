@@ -16,10 +16,12 @@ NORMAL_SHARE = 1.345
 
 @dataclass(frozen=True)
 class Huber(Loss):
-    """l = r^2 / 2 for |r| <= d, d |r| - d^2 / 2 beyond, r = a - s; l* = a y + y^2 / 2 for |y| <= d."""
+    """l = r^2 / 2 for |r| <= d, d |r| - d^2 / 2 beyond, r = a - s; l* = a y + y^2 / 2 for |y| <=
+    d."""
 
     delta: float | None = None
-    """d in the unit of the data; None is set by ``fitted_to``: 1.345 robust deviations of the values. Used as 1 where nothing set it."""
+    """d in the unit of the data; None is set by ``fitted_to``: 1.345 robust deviations of the
+    values. Used as 1 where nothing set it."""
 
     name: ClassVar[str] = "huber"
     summary: ClassVar[str] = "numbers, most with errors of about the same size, a few wild ones"
@@ -42,11 +44,13 @@ class Huber(Loss):
         return self.d / np.maximum(np.abs(a - s), self.d)
 
     def conjugate(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
-        # a gradient at the edge may exceed it by rounding, which is not a reason for an infinite bound
+        # a gradient at the edge may exceed it by rounding, which is not a reason for an infinite
+        # bound
         return np.where(np.abs(y) <= self.d * (1 + 1e-12), y * (a + 0.5 * y), np.inf)
 
     def draw(self, s: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """A truncated normal between -d and d with its share of the mass, exponential tails with theirs."""
+        """A truncated normal between -d and d with its share of the mass, exponential tails with
+        theirs."""
         d, shape = self.d, np.shape(s)
         inside, outside = np.sqrt(2 * np.pi) * (2 * ndtr(d) - 1), 2 * np.exp(-0.5 * d * d) / d
         tail = rng.random(shape) * (inside + outside) < outside
@@ -65,7 +69,8 @@ class Huber(Loss):
 
     def best_constant(self, a: np.ndarray, weights: np.ndarray) -> np.ndarray:
         s = quantile(a, weights, 0.5)
-        for _ in range(100):  # weighted means converge linearly; columns are short and this is done once
+        # weighted means converge linearly; columns are short and this is done once
+        for _ in range(100):
             w = weights * self.curvature(a, np.full(a.shape, s))
             s, before = float(np.average(a, weights=w)), s
             if abs(s - before) <= 1e-12 * (abs(s) + self.d):

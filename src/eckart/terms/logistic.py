@@ -17,18 +17,22 @@ def softplus(s: np.ndarray) -> np.ndarray:
 
 
 def tangent_in_squares(s: np.ndarray) -> np.ndarray:
-    """tanh(s / 2) / (2 s): log(2 cosh(t / 2)) is concave in t^2, so its tangent there at s^2 lies above it for every t (Jaakkola and Jordan 2000)."""
+    """tanh(s / 2) / (2 s): log(2 cosh(t / 2)) is concave in t^2, so its tangent there at s^2 lies
+    above it for every t (Jaakkola and Jordan 2000)."""
     half = 0.5 * np.abs(s)
     safe = np.maximum(half, 1e-4)  # below it the quotient is 1 - half^2 / 3 to rounding
     with np.errstate(invalid="ignore"):
         return np.where(
-            half < 1e-4, 0.25 - half * half / 12, np.where(np.isinf(half), 0.0, 0.25 * np.tanh(safe) / safe)
+            half < 1e-4,
+            0.25 - half * half / 12,
+            np.where(np.isinf(half), 0.0, 0.25 * np.tanh(safe) / safe),
         )
 
 
 @dataclass(frozen=True)
 class Logistic(Loss):
-    """l = log(1 + e^s) - a s for a in [0, 1]; l* = p log p + (1 - p) log(1 - p) with p = a + y in [0, 1]."""
+    """l = log(1 + e^s) - a s for a in [0, 1]; l* = p log p + (1 - p) log(1 - p) with p = a + y in
+    [0, 1]."""
 
     name: ClassVar[str] = "logistic"
     summary: ClassVar[str] = "yes and no, as 1 and 0 or True and False"
@@ -45,7 +49,8 @@ class Logistic(Loss):
         return tangent_in_squares(s)
 
     def parts(self, a: np.ndarray, s: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """With one exponential and one logarithm: e = exp(-|s|), h = 1 / (1 + e), tanh(|s| / 2) = (1 - e) h, and log(1 + e) = -log h."""
+        """With one exponential and one logarithm: e = exp(-|s|), h = 1 / (1 + e), tanh(|s| / 2) =
+        (1 - e) h, and log(1 + e) = -log h."""
         size = np.abs(s)
         e = np.exp(-size)
         h = 1 / (1 + e)
@@ -65,7 +70,11 @@ class Logistic(Loss):
         p = a + y
         inside = np.clip(p, 0.0, 1.0)
         # a gradient of a probability next to 0 or 1 may leave [0, 1] by rounding
-        return np.where(np.abs(p - inside) <= 1e-12, xlogy(inside, inside) + xlogy(1 - inside, 1 - inside), np.inf)
+        return np.where(
+            np.abs(p - inside) <= 1e-12,
+            xlogy(inside, inside) + xlogy(1 - inside, 1 - inside),
+            np.inf,
+        )
 
     def mean(self, s: np.ndarray) -> np.ndarray:
         """The probability of a yes."""
@@ -86,7 +95,8 @@ class Logistic(Loss):
         return a
 
     def best_constant(self, a: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """log odds of the share; of half an observation where all say the same, since the best would be infinite."""
+        """log odds of the share; of half an observation where all say the same, since the best
+        would be infinite."""
         half = 0.5 / len(a)
         p = np.clip(np.average(a, weights=weights), half, 1 - half)
         return np.log(p / (1 - p))

@@ -1,7 +1,9 @@
-"""What a loss is: a function of an observed value a and a natural parameter s, and everything a solver asks of it.
+"""What a loss is: a function of an observed value a and a natural parameter s, and everything a
+solver asks of it.
 
-A loss is a frozen value. Its methods are vectorised: ``a`` and ``s`` have one shape (``s`` one more axis of length ``width`` where an entry has several natural
-parameters), and results have it too. Values ``a`` are those that ``encode`` returned: numbers, or the codes 0, 1, ... of levels.
+A loss is a frozen value. Its methods are vectorised: ``a`` and ``s`` have one shape (``s`` one more
+axis of length ``width`` where an entry has several natural parameters), and results have it too.
+Values ``a`` are those that ``encode`` returned: numbers, or the codes 0, 1, ... of levels.
 """
 
 from __future__ import annotations
@@ -16,8 +18,9 @@ from eckart.errors import InputError
 
 
 class Placement(NamedTuple):
-    """Where the natural parameters of a column live: s = offset + scale z with z of the size of 1; ``cost`` is the mean loss at the offset, so that columns
-    whose losses are divided by it count alike."""
+    """Where the natural parameters of a column live: s = offset + scale z with z of the size of 1;
+    ``cost`` is the mean loss at the offset, so that columns whose losses are divided by it count
+    alike."""
 
     offset: np.ndarray
     scale: float
@@ -26,14 +29,16 @@ class Placement(NamedTuple):
 
 @dataclass(frozen=True)
 class Loss(ABC):
-    """Base of all losses. A subclass gives the formulas; those below hold for numbers with one natural parameter."""
+    """Base of all losses. A subclass gives the formulas; those below hold for numbers with one
+    natural parameter."""
 
     name: ClassVar[str] = ""
     summary: ClassVar[str] = ""
     bound: ClassVar[float | None] = None
     """The largest second derivative by s, over all a and s; None where there is none."""
     everywhere: ClassVar[bool] = True
-    """Whether the parabola with ``curvature(a, s)`` lies above l(a, t) for every t, or (False) only for t from s to the minimum of l(a, .)."""
+    """Whether the parabola with ``curvature(a, s)`` lies above l(a, t) for every t, or (False) only
+    for t from s to the minimum of l(a, .)."""
     discrete: ClassVar[bool] = False
     """Whether values are levels with probabilities."""
 
@@ -52,7 +57,8 @@ class Loss(ABC):
 
     @abstractmethod
     def curvature(self, a: np.ndarray, s: np.ndarray) -> np.ndarray:
-        """A number c > 0 with l(a, t) <= l(a, s) + g (t - s) + c / 2 (t - s)^2 for all t (see ``everywhere``), as small as is cheap to say."""
+        """A number c > 0 with l(a, t) <= l(a, s) + g (t - s) + c / 2 (t - s)^2 for all t (see
+        ``everywhere``), as small as is cheap to say."""
 
     def parts(self, a: np.ndarray, s: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Value, gradient and curvature at once, for the inner loops of engines."""
@@ -67,7 +73,8 @@ class Loss(ABC):
         return s
 
     def variance(self, s: np.ndarray) -> np.ndarray:
-        """The variance of a on the scale of the data; 1 where the loss has no likelihood of its own."""
+        """The variance of a on the scale of the data; 1 where the loss has no likelihood of its
+        own."""
         return np.ones(np.shape(s))
 
     def mean_and_variance(self, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -81,17 +88,20 @@ class Loss(ABC):
     def probabilities(self, s: np.ndarray) -> np.ndarray:
         """The probability of each level, on a last axis."""
         raise InputError(
-            f"{self.name} has no levels with probabilities, wanted a loss for yes/no, ordered or plain categories"
+            f"{self.name} has no levels with probabilities, wanted a loss for yes/no, "
+            "ordered or plain categories"
         )
 
     def encode(self, values: np.ndarray) -> np.ndarray:
-        """Values as this loss takes them, finite numbers unless it says otherwise; refuses what it cannot have come from."""
+        """Values as this loss takes them, finite numbers unless it says otherwise; refuses what it
+        cannot have come from."""
         a = np.asarray(values, np.float64)
         refuse(self.name, a, np.isinf(a), "finite numbers")
         return a
 
     def fitted_to(self, values: np.ndarray, weights: np.ndarray | None = None) -> Self:
-        """The loss with its own parameters (levels, thresholds, widths) set by a column of values; NaN are left out."""
+        """The loss with its own parameters (levels, thresholds, widths) set by a column of values;
+        NaN are left out."""
         return self
 
     def parameters(self) -> dict[str, Any]:
@@ -111,17 +121,23 @@ class Loss(ABC):
         """The natural parameters (``width`` of them) with the least loss on encoded values."""
 
     def unit(self, a: np.ndarray, weights: np.ndarray) -> float:
-        """The size of a step in s that matters: 1 for logits, a deviation where s has the unit of the data."""
+        """The size of a step in s that matters: 1 for logits, a deviation where s has the unit of
+        the data."""
         return 1.0
 
     def offset_and_scale(self, values: np.ndarray, weights: np.ndarray | None = None) -> Placement:
-        """Where the natural parameters of this column live. Unknown values (NaN) are left out; a column without any value gets (0, 1, 1)."""
+        """Where the natural parameters of this column live. Unknown values (NaN) are left out; a
+        column without any value gets (0, 1, 1)."""
         values, weights = known(values, weights)
         if not len(values):
             return Placement(np.zeros(self.width), 1.0, 1.0)
         a = self.encode(values)
         offset = np.atleast_1d(self.best_constant(a, weights))
-        s = np.broadcast_to(offset[0], a.shape) if self.width == 1 else np.broadcast_to(offset, (*a.shape, self.width))
+        s = (
+            np.broadcast_to(offset[0], a.shape)
+            if self.width == 1
+            else np.broadcast_to(offset, (*a.shape, self.width))
+        )
         cost = float(np.average(self.value(a, s), weights=weights))
         # a column with a single value costs nothing: it must not count for infinitely much
         return Placement(offset, self.unit(a, weights), cost if cost > 1e-12 else 1.0)
@@ -134,7 +150,9 @@ def known(values: Any, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarr
     if values.dtype.kind == "f":
         seen = ~np.isnan(values)
     elif values.dtype.kind == "O":
-        seen = np.array([v is not None and v == v for v in values.ravel()], bool).reshape(values.shape)
+        seen = np.array([v is not None and v == v for v in values.ravel()], bool).reshape(
+            values.shape
+        )
     w = np.ones(values.shape) if weights is None else np.asarray(weights, np.float64)
     seen &= w > 0
     return values[seen], w[seen]
@@ -144,28 +162,40 @@ def refuse(name: str, values: np.ndarray, bad: np.ndarray, wanted: str) -> None:
     """Name the first value that a loss cannot have."""
     if np.any(bad):
         at = int(np.argmax(np.ravel(bad)))
-        raise InputError(f"the value {np.ravel(values)[at]!s} at position {at} came for loss={name!r}, wanted {wanted}")
+        raise InputError(
+            f"the value {np.ravel(values)[at]!s} at position {at} came for "
+            f"loss={name!r}, wanted {wanted}"
+        )
 
 
 def quantile(values: np.ndarray, weights: np.ndarray, q: float) -> float:
-    """The least value with a share q of the weight at or below it; the middle of two where the share is met exactly."""
+    """The least value with a share q of the weight at or below it; the middle of two where the
+    share is met exactly."""
     order = np.argsort(values, kind="stable")
     below = np.cumsum(weights[order])
     share = q * below[-1]
     at = int(np.searchsorted(below, share * (1 - 1e-12)))
     following = min(at + 1, len(order) - 1)
     meets = abs(below[at] - share) <= 1e-12 * below[-1]
-    return float(0.5 * (values[order[at]] + values[order[following]])) if meets else float(values[order[at]])
+    return (
+        float(0.5 * (values[order[at]] + values[order[following]]))
+        if meets
+        else float(values[order[at]])
+    )
 
 
 def robust_deviation(values: np.ndarray, weights: np.ndarray) -> float:
-    """1.4826 median |a - median|, a standard deviation where errors are normal; the mean deviation where most values are the same; 1 where all are."""
+    """1.4826 median |a - median|, a standard deviation where errors are normal; the mean deviation
+    where most values are the same; 1 where all are."""
     away = np.abs(values - quantile(values, weights, 0.5))
     return 1.4826 * quantile(away, weights, 0.5) or float(np.average(away, weights=weights)) or 1.0
 
 
-def conjugate_by_root(loss: Loss, a: np.ndarray, y: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """sup_s y s - l(a, s) over [low, high] by bisection on dl/ds = y, where no formula is known. The error is of second order in the width of the interval."""
+def conjugate_by_root(
+    loss: Loss, a: np.ndarray, y: np.ndarray, low: np.ndarray, high: np.ndarray
+) -> np.ndarray:
+    """sup_s y s - l(a, s) over [low, high] by bisection on dl/ds = y, where no formula is known.
+    The error is of second order in the width of the interval."""
     low, high = (np.array(np.broadcast_to(end, np.shape(y)), np.float64) for end in (low, high))
     for _ in range(64):  # halves an interval of any size in double precision to its rounding
         middle = 0.5 * (low + high)

@@ -1,4 +1,5 @@
-"""Categories without an order: l = log sum_g e^(s_g) - s_a, one natural parameter for each of K levels."""
+"""Categories without an order: l = log sum_g e^(s_g) - s_a, one natural parameter for each of K
+levels."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from eckart.terms.loss import Loss, known
 
 @dataclass(frozen=True)
 class Multinomial(Loss):
-    """l = log sum_g e^(s_g) - s_a, a the code of a level; l* = sum p log p where p = y + e_a has no negative entry and the sum 1.
+    """l = log sum_g e^(s_g) - s_a, a the code of a level; l* = sum p log p where p = y + e_a has no
+    negative entry and the sum 1.
 
     The second derivative diag(p) - p p^T is at most 1/2 (Boehning 1992), in every direction.
     """
@@ -42,7 +44,8 @@ class Multinomial(Loss):
         return g
 
     def curvature(self, a: np.ndarray, s: np.ndarray) -> np.ndarray:
-        """One number for every natural parameter; c |t - s|^2 / 2 is above in all directions at once."""
+        """One number for every natural parameter; c |t - s|^2 / 2 is above in all directions at
+        once."""
         return np.full(np.shape(s), 0.5)
 
     def conjugate(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -68,11 +71,17 @@ class Multinomial(Loss):
         return coded(self.name, np.asarray(values), code)
 
     def fitted_to(self, values: np.ndarray, weights: np.ndarray | None = None) -> Self:
-        return self if self.levels else replace(self, levels=tuple(levels_of(known(values, weights)[0])))
+        return (
+            self
+            if self.levels
+            else replace(self, levels=tuple(levels_of(known(values, weights)[0])))
+        )
 
     def best_constant(self, a: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """log shares about their mean; half an observation for a level that was not seen."""
-        shares = np.maximum(np.bincount(a.astype(np.intp), weights, self.width), 0.5 * weights.mean())
+        shares = np.maximum(
+            np.bincount(a.astype(np.intp), weights, self.width), 0.5 * weights.mean()
+        )
         logs = np.log(shares)
         return logs - logs.mean()
 
@@ -96,7 +105,8 @@ def coded(name: str, values: np.ndarray, code: dict[Any, float]) -> np.ndarray:
     except KeyError as error:
         some = ", ".join(repr(level) for level in list(code)[:6])
         raise InputError(
-            f"the level {error.args[0]!r} came for loss={name!r}, wanted one of {some}{', ...' if len(code) > 6 else ''}"
+            f"the level {error.args[0]!r} came for loss={name!r}, wanted one of "
+            f"{some}{', ...' if len(code) > 6 else ''}"
         ) from None
 
 

@@ -1,4 +1,5 @@
-"""Grades: ordered categories by thresholds on a line, P(a <= g) = F(theta_g - s), with F logistic or normal."""
+"""Grades: ordered categories by thresholds on a line, P(a <= g) = F(theta_g - s), with F logistic
+or normal."""
 
 from __future__ import annotations
 
@@ -17,17 +18,20 @@ FARTHEST = 40.0
 """Beyond so many deviations from every threshold a level is certain in double precision."""
 
 LEAST_MASS = 1e-290
-"""Tails below lose digits as numbers, and are taken as logarithms, which costs some ten times more."""
+"""Tails below lose digits as numbers, and are taken as logarithms, which costs some ten times
+more."""
 
 
 @dataclass(frozen=True)
 class Ordered(Loss):
-    """l = -log(F(theta_a - s) - F(theta_(a-1) - s)), a the code 0 .. K - 1 of a grade, theta_(-1) = -inf and theta_(K-1) = inf."""
+    """l = -log(F(theta_a - s) - F(theta_(a-1) - s)), a the code 0 .. K - 1 of a grade, theta_(-1) =
+    -inf and theta_(K-1) = inf."""
 
     levels: tuple[Any, ...] = ()
     """The grades in order; set by ``fitted_to``."""
     thresholds: tuple[float, ...] = ()
-    """theta_0 < ... < theta_(K-2); ``fitted_to`` sets them so that s = 0 gives the shares of the column."""
+    """theta_0 < ... < theta_(K-2); ``fitted_to`` sets them so that s = 0 gives the shares of the
+    column."""
 
     discrete: ClassVar[bool] = True
     steep: ClassVar[Any] = 1.0
@@ -53,15 +57,26 @@ class Ordered(Loss):
     def density(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """f = F' and f', both 0 at infinity."""
 
-    def tips(self, a: np.ndarray, s: np.ndarray, value: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """f(u) / Z, f(v) / Z, f'(u) / Z and f'(v) / Z, with Z the mass of the grade (``value``, where it is known, its -log), u and v its upper and lower end
-        less s: dl/dtheta_a is minus the first, dl/dtheta_(a-1) the second, dl/ds their difference."""
-        e, mass = self.steep, np.maximum(np.exp(-(self.value(a, s) if value is None else value)), 1e-300)
-        (up, up_slope), (down, down_slope) = (self.density(e * (end - s)) for end in self.ends(a)[::-1])
+    def tips(
+        self, a: np.ndarray, s: np.ndarray, value: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """f(u) / Z, f(v) / Z, f'(u) / Z and f'(v) / Z, with Z the mass of the grade (``value``,
+        where it is known, its -log), u and v its upper and lower end less s: dl/dtheta_a is minus
+        the first, dl/dtheta_(a-1) the second, dl/ds their difference."""
+        e, mass = (
+            self.steep,
+            np.maximum(np.exp(-(self.value(a, s) if value is None else value)), 1e-300),
+        )
+        (up, up_slope), (down, down_slope) = (
+            self.density(e * (end - s)) for end in self.ends(a)[::-1]
+        )
         return e * up / mass, e * down / mass, e * e * up_slope / mass, e * e * down_slope / mass
 
-    def by_thresholds(self, a: np.ndarray, s: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Gradient and second derivatives of sum w l by the thresholds; l is convex in them, since log-concave densities have log-concave masses."""
+    def by_thresholds(
+        self, a: np.ndarray, s: np.ndarray, w: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Gradient and second derivatives of sum w l by the thresholds; l is convex in them, since
+        log-concave densities have log-concave masses."""
         g, t = np.asarray(a, np.intp), len(self.thresholds)
         up, down, up_slope, down_slope = self.tips(a, s)
 
@@ -78,7 +93,11 @@ class Ordered(Loss):
     def moved(self, step: np.ndarray) -> Self | None:
         """The loss with its thresholds moved by a step; None where they would change order."""
         cuts = np.asarray(self.thresholds) + step
-        return replace(self, thresholds=tuple(map(float, cuts))) if np.all(np.diff(cuts) > 1e-9) else None
+        return (
+            replace(self, thresholds=tuple(map(float, cuts)))
+            if np.all(np.diff(cuts) > 1e-9)
+            else None
+        )
 
     def mean(self, s: np.ndarray) -> np.ndarray:
         """The expected grade; of the codes where grades are not numbers."""
@@ -99,14 +118,20 @@ class Ordered(Loss):
 
     def probabilities(self, s: np.ndarray) -> np.ndarray:
         s = np.asarray(s)[..., None]
-        return np.exp(-self.value(np.broadcast_to(np.arange(len(self.levels)), (*s.shape[:-1], len(self.levels))), s))
+        return np.exp(
+            -self.value(
+                np.broadcast_to(np.arange(len(self.levels)), (*s.shape[:-1], len(self.levels))), s
+            )
+        )
 
     def draw(self, s: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """s + noise, cut at the thresholds."""
         return np.searchsorted(self.thresholds, s + self.noise(np.shape(s), rng)).astype(np.float64)
 
     def encode(self, values: np.ndarray) -> np.ndarray:
-        return coded(self.name, np.asarray(values), {level: float(g) for g, level in enumerate(self.levels)})
+        return coded(
+            self.name, np.asarray(values), {level: float(g) for g, level in enumerate(self.levels)}
+        )
 
     def fitted_to(self, values: np.ndarray, weights: np.ndarray | None = None) -> Self:
         a, w = known(values, weights)
@@ -117,7 +142,8 @@ class Ordered(Loss):
         return self.with_shares(levels, np.bincount(codes, w, len(levels)), 0.5 * w.mean())
 
     def with_shares(self, levels: tuple[Any, ...], counts: np.ndarray, least: float = 0.5) -> Self:
-        """The levels and thresholds of so many observations of each; ``least`` is half of one, for a grade that was not seen."""
+        """The levels and thresholds of so many observations of each; ``least`` is half of one, for
+        a grade that was not seen."""
         shares = np.maximum(counts, least)
         cuts = self.inverse(np.cumsum(shares)[:-1] / shares.sum())
         return replace(self, levels=levels, thresholds=tuple(map(float, cuts)))
@@ -133,12 +159,16 @@ class Ordered(Loss):
         return all(isinstance(t, (int, float)) for t in cuts) and bool(np.all(np.diff(cuts) > 0))
 
     def best_constant(self, a: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """By steps of the majoriser; 0 where ``fitted_to`` set the thresholds by the same column."""
+        """By steps of the majoriser; 0 where ``fitted_to`` set the thresholds by the same
+        column."""
         s = 0.0
         for _ in range(200):
             whole = np.full(a.shape, s)
-            step = weights @ self.gradient(a, whole) / max(weights @ self.curvature(a, whole), 1e-300)
-            s = float(np.clip(s - step, -FARTHEST, FARTHEST))  # one grade alone would drive it to infinity
+            step = (
+                weights @ self.gradient(a, whole) / max(weights @ self.curvature(a, whole), 1e-300)
+            )
+            # one grade alone would drive it to infinity
+            s = float(np.clip(s - step, -FARTHEST, FARTHEST))
             if abs(step) <= 1e-10:
                 break
         return np.asarray(s)
@@ -146,7 +176,8 @@ class Ordered(Loss):
 
 @dataclass(frozen=True)
 class OrderedLogit(Ordered):
-    """F(x) = 1 / (1 + e^-x): l = log(1 + e^-u) + log(1 + e^v) - log(1 - e^(v - u)), u = theta_a - s, v = theta_(a-1) - s, two logistic terms."""
+    """F(x) = 1 / (1 + e^-x): l = log(1 + e^-u) + log(1 + e^v) - log(1 - e^(v - u)), u = theta_a -
+    s, v = theta_(a-1) - s, two logistic terms."""
 
     name: ClassVar[str] = "ordered"
     summary: ClassVar[str] = "grades in an order, by logits"
@@ -166,14 +197,17 @@ class OrderedLogit(Ordered):
         return tangent_in_squares(u - s) + tangent_in_squares(v - s)
 
     def conjugate(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """z = e^(s - middle) solves (1 - y) z^2 - 2 y cosh(d) z - (1 + y) = 0, 2 d the width of the grade; the ends are logistic losses."""
+        """z = e^(s - middle) solves (1 - y) z^2 - 2 y cosh(d) z - (1 + y) = 0, 2 d the width of the
+        grade; the ends are logistic losses."""
         y = np.asarray(y, np.float64)
         v, u = self.ends(a)
         first, last = np.isinf(v), np.isinf(u)
         sign = np.where(first, 1.0, -1.0)
         p = np.clip(sign * y, 0.0, 1.0)
         edge = np.where(
-            np.abs(p - sign * y) <= 1e-12, y * np.where(first, u, v) + xlogy(p, p) + xlogy(1 - p, 1 - p), np.inf
+            np.abs(p - sign * y) <= 1e-12,
+            y * np.where(first, u, v) + xlogy(p, p) + xlogy(1 - p, 1 - p),
+            np.inf,
         )
         low, high = np.where(first | last, -1.0, v), np.where(first | last, 1.0, u)
         half, inside = 0.5 * (high - low), np.clip(y, -1.0, 1.0)
@@ -200,7 +234,8 @@ class OrderedLogit(Ordered):
 
 @dataclass(frozen=True)
 class OrderedProbit(Ordered):
-    """F normal: a is where s + a standard normal error falls among the thresholds. -log of a normal mass has second derivatives between 0 and 1."""
+    """F normal: a is where s + a standard normal error falls among the thresholds. -log of a normal
+    mass has second derivatives between 0 and 1."""
 
     name: ClassVar[str] = "ordered_probit"
     summary: ClassVar[str] = "grades in an order, by normal errors"
@@ -217,10 +252,15 @@ class OrderedProbit(Ordered):
         return self.steep * (at[0] - at[1])
 
     def curvature(self, a: np.ndarray, s: np.ndarray) -> np.ndarray:
-        return np.full(np.broadcast_shapes(np.shape(a), np.shape(s)), np.square(self.steep), np.asarray(s).dtype)
+        return np.full(
+            np.broadcast_shapes(np.shape(a), np.shape(s)),
+            np.square(self.steep),
+            np.asarray(s).dtype,
+        )
 
     def steeper(self, steep: np.ndarray) -> OrderedProbit:
-        """The same with errors of the standard deviations 1 / steep, one number for each entry that it is asked about."""
+        """The same with errors of the standard deviations 1 / steep, one number for each entry that
+        it is asked about."""
         return SteepProbit(self.levels, self.thresholds, steep)
 
     def conjugate(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -237,9 +277,11 @@ class OrderedProbit(Ordered):
         return f, np.where(np.isinf(x), 0.0, -np.where(np.isinf(x), 0.0, x) * f)
 
     def latent(self, a: np.ndarray, s: np.ndarray, uniform: np.ndarray) -> np.ndarray:
-        """s + a normal error, given that it falls into grade a, by the inverse of its distribution at ``uniform`` numbers."""
+        """s + a normal error, given that it falls into grade a, by the inverse of its distribution
+        at ``uniform`` numbers."""
         low, high = (self.steep * (end - s) for end in self.ends(a))
-        flip = low + high > 0  # on the right side both masses are near 1: the mirror image has the digits
+        # on the right side both masses are near 1: the mirror image has the digits
+        flip = low + high > 0
         low, high = np.where(flip, -high, low), np.where(flip, -low, high)
         below, above = ndtr(low), ndtr(high)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -258,7 +300,8 @@ class OrderedProbit(Ordered):
 
 @dataclass(frozen=True, eq=False)
 class SteepProbit(OrderedProbit):
-    """Grades whose errors have deviations of their own; made by ``steeper`` for the entries at hand, and never kept."""
+    """Grades whose errors have deviations of their own; made by ``steeper`` for the entries at
+    hand, and never kept."""
 
     steep: Any = 1.0  # type: ignore[misc]
 

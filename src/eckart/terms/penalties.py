@@ -1,6 +1,7 @@
 """Penalties: value, prox and conjugate of each.
 
-prox(v, t) = argmin_x  penalty(x) + |x - v|^2 / 2t,          conjugate(y) = sup_x <x, y> - penalty(x)
+prox(v, t) = argmin_x  penalty(x) + |x - v|^2 / 2t,          conjugate(y) = sup_x <x, y> -
+penalty(x)
 """
 
 from __future__ import annotations
@@ -100,7 +101,11 @@ class Rows(Penalty):
         return v * np.maximum(1 - t * self.strength / np.where(size > 0, size, 1.0), 0)
 
     def conjugate(self, y: np.ndarray) -> float:
-        return 0.0 if np.linalg.norm(y, axis=-1).max(initial=0.0) <= self.strength * ROUNDING else np.inf
+        return (
+            0.0
+            if np.linalg.norm(y, axis=-1).max(initial=0.0) <= self.strength * ROUNDING
+            else np.inf
+        )
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,10 @@ LARGEST = 700.0
 class Poisson(Loss):
     """l = e^s - a s + log a!; l* = q log q - q - log a! with q = a + y >= 0.
 
-    No parabola lies above e^s everywhere. Between s and the minimum log a there is one: where the rate is above a, with the second derivative e^s, which only
-    falls on the way; where it is below, with the slope of the chord of e^s, (a - e^s) / (log a - s), whose least value is at log a itself. A solver that steps
-    further halves its step until the loss has fallen.
+    No parabola lies above e^s everywhere. Between s and the minimum log a there is one: where the
+    rate is above a, with the second derivative e^s, which only falls on the way; where it is below,
+    with the slope of the chord of e^s, (a - e^s) / (log a - s), whose least value is at log a
+    itself. A solver that steps further halves its step until the loss has fallen.
     """
 
     name: ClassVar[str] = "poisson"
@@ -35,14 +36,17 @@ class Poisson(Loss):
 
     def curvature(self, a: np.ndarray, s: np.ndarray) -> np.ndarray:
         rate = np.exp(np.minimum(s, LARGEST))
-        up = a > rate * (1 + 1e-6)  # nearer than this the chord is the tangent, and its quotient rounding
+        # nearer than this the chord is the tangent, and its quotient rounding
+        up = a > rate * (1 + 1e-6)
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(up, (a - rate) / (np.log(a) - s), rate)
 
     def conjugate(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
         q = a + y
         inside = np.maximum(q, 0.0)
-        return np.where(q >= -1e-12 * (1 + np.abs(a)), xlogy(inside, inside) - inside - gammaln(a + 1), np.inf)
+        return np.where(
+            q >= -1e-12 * (1 + np.abs(a)), xlogy(inside, inside) - inside - gammaln(a + 1), np.inf
+        )
 
     def mean(self, s: np.ndarray) -> np.ndarray:
         """The rate."""
@@ -60,5 +64,6 @@ class Poisson(Loss):
         return a
 
     def best_constant(self, a: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """log of the mean; of half an event where there was none, since the best would be infinite."""
+        """log of the mean; of half an event where there was none, since the best would be
+        infinite."""
         return np.log(max(np.average(a, weights=weights), 0.5 / len(a)))

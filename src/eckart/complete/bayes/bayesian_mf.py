@@ -1,12 +1,16 @@
-"""Bayesian matrix factorization: the posterior of a completed matrix by Gibbs sampling, with an uncertainty for every cell.
+"""Bayesian matrix factorization: the posterior of a completed matrix by Gibbs sampling, with an
+uncertainty for every cell.
 
     a_ij = mean + b_i + c_j + u_i.v_j + noise
 
-with learned normal priors on (u_i, b_i) and (v_j, c_j) and learned noise (``chain``), on request with features of who observed what (``features``). The
-sampler is in ``gibbs``, what it leaves behind in ``posterior``. What the certificate says (``evidence``): the chains agree with one another (split R-hat), and
-the kept states are worth enough independent ones for the mean to be exact to a share of the posterior deviation.
+with learned normal priors on (u_i, b_i) and (v_j, c_j) and learned noise (``chain``), on request
+with features of who observed what (``features``). The sampler is in ``gibbs``, what it leaves
+behind in ``posterior``. What the certificate says (``evidence``): the chains agree with one another
+(split R-hat), and the kept states are worth enough independent ones for the mean to be exact to a
+share of the posterior deviation.
 
-References: Salakhutdinov and Mnih 2008 (BPMF); Simm et al. 2017 (Macau); Rendle, Zhang and Koren 2019.
+References: Salakhutdinov and Mnih 2008 (BPMF); Simm et al. 2017 (Macau); Rendle, Zhang and Koren
+2019.
 """
 
 from __future__ import annotations
@@ -43,50 +47,67 @@ from eckart.trace import StopReason, progress
 CELLS = 2**14
 """Cells whose draws are held at once."""
 SMALL = 10**7
-"""Products of a sweep (entries times the square of a row's numbers) that one thread does within milliseconds: too few to deal out."""
+"""Products of a sweep (entries times the square of a row's numbers) that one thread does within
+milliseconds: too few to deal out."""
 
 
 @dataclass(eq=False, repr=False)
 class BayesianMF(Featured):
-    """Fill in a partially observed matrix by the posterior mean of a Bayesian factorization, with an uncertainty for every cell.
+    """Fill in a partially observed matrix by the posterior mean of a Bayesian factorization, with
+    an uncertainty for every cell.
 
-    a_ij = mean + b_i + c_j + u_i.v_j + N(0, 1/alpha); priors of factors and biases are normal with learned mean and precision (Normal-Wishart), alpha is
-    learned: there is no ridge to tune, and more components than needed do little harm.
+    a_ij = mean + b_i + c_j + u_i.v_j + N(0, 1/alpha); priors of factors and biases are normal with
+    learned mean and precision (Normal-Wishart), alpha is learned: there is no ridge to tune, and
+    more components than needed do little harm.
 
     Parameters
     ----------
-    n_components : k. With the bias a row has k + 1 numbers: 15, 31 or 63 fill the registers of a CPU, where 16, 32 or 64 cost up to a quarter more.
-    n_samples : states kept over all chains (rounded up to a multiple of n_chains). More make the mean more exact and the model larger: it holds
+    n_components : k. With the bias a row has k + 1 numbers: 15, 31 or 63 fill the registers of a
+    CPU, where 16, 32 or 64 cost up to a quarter more. n_samples : states kept over all chains
+    (rounded up to a multiple of n_chains). More make the mean more exact and the model larger: it
+    holds
         (rows + columns) k n_samples numbers.
-    burn_in : sweeps before the first state is kept. None takes 200, and where the chains then do not agree (the certificate fails), they go on: all sweeps
-        so far become the burn-in, and the states are drawn anew over as many sweeps again, up to 8 times the sweeps or half a minute of work;
-        plan["sampling"] tells. With a number the sweeps are those that were asked for.
-    thin : sweeps from one kept state to the next.
-    n_chains : independent chains, side by side on threads; two or more let the certificate compare them. The mean over more chains predicts better than that
+    burn_in : sweeps before the first state is kept. None takes 200, and where the chains then do
+    not agree (the certificate fails), they go on: all sweeps
+        so far become the burn-in, and the states are drawn anew over as many sweeps again, up to 8
+        times the sweeps or half a minute of work; plan["sampling"] tells. With a number the sweeps
+        are those that were asked for.
+    thin : sweeps from one kept state to the next. n_chains : independent chains, side by side on
+    threads; two or more let the certificate compare them. The mean over more chains predicts better
+    than that
         over as many draws of one, since what is learned moves slowly from draw to draw.
-    likelihood : "gaussian" (numbers), "probit" (yes and no as 1 and 0), "ordinal" (grades; thresholds are drawn too) or "poisson" (counts). Predictions,
-        deviations and intervals are on the scale of the data, ``predict_proba`` gives the probabilities of yes/no and of grades. Without weights; counts
-        with noise="common".
-    noise : "common" (one variance), "row", "column" or "both": every row and column has a noise level of its own, learned with a common prior. Ratings gain
+    likelihood : "gaussian" (numbers), "probit" (yes and no as 1 and 0), "ordinal" (grades;
+    thresholds are drawn too) or "poisson" (counts). Predictions,
+        deviations and intervals are on the scale of the data, ``predict_proba`` gives the
+        probabilities of yes/no and of grades. Without weights; counts with noise="common".
+    noise : "common" (one variance), "row", "column" or "both": every row and column has a noise
+    level of its own, learned with a common prior. Ratings gain
         by "row" and "both"; where errors of the largest entries count most, "common" is safer.
-    tails : "normal", or "heavy": the priors of factors are t distributions, one for rows and one for columns, whose degrees of freedom are learned (up to 512,
-        which is normal), so that some rows may be far from the others. With noise="both" errors were lower on all of four sets of ratings and answers,
-        with "common" higher on three. With likelihood="gaussian".
-    implicit_features : True lets the factors depend on which columns a row observes and which rows observe a column, whatever the values (SVD++ in
-        both directions); "rows" or "columns" does so for one side. Attributes by id and the time of entries are given to ``fit``.
-    clip : (low, high) for predictions, True (the observed range), False, or "auto": the observed range of a rating scale (few values, each many times).
-        A prediction is the mean over the draws of values inside of it: near an end of the scale it lies further inside than the mean of all draws.
-    checkpoint : file in which the state is kept after sweeps; the same fit resumes from it after a crash, with the same bits.
-    random_state, n_threads, verbose : seed; most threads (the result does not depend on them); progress bars.
-    engine : "auto", "cpu", "plain", the name of another engine, or an engine: what the computation runs on.
+    tails : "normal", or "heavy": the priors of factors are t distributions, one for rows and one
+    for columns, whose degrees of freedom are learned (up to 512,
+        which is normal), so that some rows may be far from the others. With noise="both" errors
+        were lower on all of four sets of ratings and answers, with "common" higher on three. With
+        likelihood="gaussian".
+    implicit_features : True lets the factors depend on which columns a row observes and which rows
+    observe a column, whatever the values (SVD++ in
+        both directions); "rows" or "columns" does so for one side. Attributes by id and the time of
+        entries are given to ``fit``.
+    clip : (low, high) for predictions, True (the observed range), False, or "auto": the observed
+    range of a rating scale (few values, each many times).
+        A prediction is the mean over the draws of values inside of it: near an end of the scale it
+        lies further inside than the mean of all draws.
+    checkpoint : file in which the state is kept after sweeps; the same fit resumes from it after a
+    crash, with the same bits. random_state, n_threads, verbose : seed; most threads (the result
+    does not depend on them); progress bars. engine : "auto", "cpu", "plain", the name of another
+    engine, or an engine: what the computation runs on.
 
     Attributes
     ----------
-    fit_ : factors (``LowRank``: the posterior mean), certificate, trace, plan. certificate_, posterior_ (all draws), row_biases_, column_biases_, mean_,
-    noise_variance_, n_iter_.
+    fit_ : factors (``LowRank``: the posterior mean), certificate, trace, plan. certificate_,
+    posterior_ (all draws), row_biases_, column_biases_, mean_, noise_variance_, n_iter_.
 
-    The certificate (kind "statistical") holds when the chains have mixed (split R-hat <= 1.1) and a predicted mean is exact to 0.2 posterior standard
-    deviations.
+    The certificate (kind "statistical") holds when the chains have mixed (split R-hat <= 1.1) and a
+    predicted mean is exact to 0.2 posterior standard deviations.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -105,7 +126,9 @@ class BayesianMF(Featured):
     burn_in: int | None = param(None, optional(whole(0)))
     thin: int = param(4, whole(1))
     n_chains: int = param(2, whole(1))
-    likelihood: Literal["gaussian", "probit", "ordinal", "poisson"] = param("gaussian", one_of(*LIKELIHOODS))
+    likelihood: Literal["gaussian", "probit", "ordinal", "poisson"] = param(
+        "gaussian", one_of(*LIKELIHOODS)
+    )
     noise: Literal["common", "row", "column", "both"] = param("common")
     tails: Literal["normal", "heavy"] = param("normal")
     implicit_features: Literal[True, False, "rows", "columns"] = param(False)
@@ -133,15 +156,32 @@ class BayesianMF(Featured):
         loss, whole = None, x
         if self.likelihood != "gaussian":
             if weights is not None:
-                raise InputError(f"weights= came with likelihood={self.likelihood!r}, wanted likelihood='gaussian', or leave weights= away")
+                raise InputError(
+                    f"weights= came with likelihood={self.likelihood!r}, wanted "
+                    "likelihood='gaussian', or leave weights= away"
+                )
             loss = loss_of(self.likelihood, x)
             x = encoded(x, loss)
         with engine.at_work(), progress(self.verbose) as watch, fits as (memory, rng):
             factors, posterior, certificate, trace, told = solve(
-                x, int(self.n_components), n_samples=self.n_samples, burn_in=self.burn_in, thin=self.thin,
-                n_chains=self.n_chains, noise=self.noise, tails=self.tails, features=features, weights=weights, beside=beside, memory=memory,
-                rng=rng, engine=engine, watch=watch, loss=loss, certify=partial(certify, x),
-            )  # fmt: skip
+                x,
+                int(self.n_components),
+                n_samples=self.n_samples,
+                burn_in=self.burn_in,
+                thin=self.thin,
+                n_chains=self.n_chains,
+                noise=self.noise,
+                tails=self.tails,
+                features=features,
+                weights=weights,
+                beside=beside,
+                memory=memory,
+                rng=rng,
+                engine=engine,
+                watch=watch,
+                loss=loss,
+                certify=partial(certify, x),
+            )
         memory.end(trace)
         if trace.reason is not StopReason.INTERRUPTED and certificate.holds:
             trace.reason = StopReason.CONVERGED
@@ -171,9 +211,12 @@ class BayesianMF(Featured):
         return x if self.posterior_.loss is None else encoded(x, self.posterior_.loss)
 
     @available_if(of_levels)
-    def predict_proba(self, rows: Any, columns: Any, *, unknown: str = "raise", time: Any = None) -> np.ndarray:
-        """The posterior probability of every level (``levels_``) at the cells (rows[p], columns[p]), cells x levels; for yes/no and for grades. ``time`` says
-        when, as in ``predict``."""
+    def predict_proba(
+        self, rows: Any, columns: Any, *, unknown: str = "raise", time: Any = None
+    ) -> np.ndarray:
+        """The posterior probability of every level (``levels_``) at the cells (rows[p],
+        columns[p]), cells x levels; for yes/no and for grades. ``time`` says when, as in
+        ``predict``."""
         plain = super().predict_proba(rows, columns, unknown=unknown)
         return self._over_draws(plain, rows, columns, "probabilities", time)
 
@@ -188,47 +231,76 @@ class BayesianMF(Featured):
                 out[part] = self.posterior_.of_new(self._lowrank(), at[part], to[part])
         return out
 
-    def _over_draws(self, plain: np.ndarray, rows: Any, columns: Any, of: str, time: Any = None) -> np.ndarray:
+    def _over_draws(
+        self, plain: np.ndarray, rows: Any, columns: Any, of: str, time: Any = None
+    ) -> np.ndarray:
         """Means over the draws where row and column are known, ``plain`` elsewhere."""
         at, to = self._found(rows, columns)
         known, bins = np.flatnonzero((at >= 0) & (to >= 0)), self._bins(time, len(at))
-        plain[known] = self._at_cells(self._lowrank(), at[known], to[known], of, None if bins is None else bins[known])
+        plain[known] = self._at_cells(
+            self._lowrank(), at[known], to[known], of, None if bins is None else bins[known]
+        )
         return plain
 
-    def _at_cells(self, f: LowRank, i: np.ndarray, j: np.ndarray, of: str = "mean", bins: np.ndarray | None = None) -> np.ndarray:
-        """Means over the draws of what the cells (i, j) of the factors (those of the model, or of new rows) are on the scale of the data."""
-        new, step, clip = f is not self._lowrank(), cells_at_once(f), self.fit_.plan.get("clip") or (-np.inf, np.inf)
+    def _at_cells(
+        self,
+        f: LowRank,
+        i: np.ndarray,
+        j: np.ndarray,
+        of: str = "mean",
+        bins: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """Means over the draws of what the cells (i, j) of the factors (those of the model, or of
+        new rows) are on the scale of the data."""
+        new, step, clip = (
+            f is not self._lowrank(),
+            cells_at_once(f),
+            self.fit_.plan.get("clip") or (-np.inf, np.inf),
+        )
         out = []
         for a in range(0, max(1, len(i)), step):
             part = slice(a, a + step)
-            drawn = self.posterior_.draws(f, i[part], j[part], None if bins is None else bins[part], new)
+            drawn = self.posterior_.draws(
+                f, i[part], j[part], None if bins is None else bins[part], new
+            )
             if self.posterior_.loss is None:
                 out.append(np.clip(drawn, *clip).mean(axis=1))
             else:
                 out.append(self.posterior_.over_draws(drawn, None if new else i[part], j[part], of))
         return np.concatenate(out)
 
-    def _told_scores(self, f: LowRank, at: np.ndarray, best: np.ndarray, scores: np.ndarray, by: str) -> tuple[np.ndarray, np.ndarray]:
-        """What ``predict`` says of the cells of the lists; lists by prediction are put in its order."""
+    def _told_scores(
+        self, f: LowRank, at: np.ndarray, best: np.ndarray, scores: np.ndarray, by: str
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """What ``predict`` says of the cells of the lists; lists by prediction are put in its
+        order."""
         if "ranking" not in self.fit_.plan:
             return best, scores
         real = best >= 0
         cells, scores = (np.repeat(at, best.shape[1])[real.ravel()], best[real]), scores.copy()
-        scores[real] = self._at_cells(f, *cells) if self._by_draws() else self._clipped(f.at(*cells))
+        scores[real] = (
+            self._at_cells(f, *cells) if self._by_draws() else self._clipped(f.at(*cells))
+        )
         if by == "prediction":
             order = np.argsort(-scores, axis=1, kind="stable")
-            best, scores = np.take_along_axis(best, order, axis=1), np.take_along_axis(scores, order, axis=1)
+            best, scores = (
+                np.take_along_axis(best, order, axis=1),
+                np.take_along_axis(scores, order, axis=1),
+            )
         return best, scores
 
     def _by_draws(self) -> bool:
-        """Whether predictions are means over draws of something that is not linear: of a likelihood, or of values inside the range that ``clip`` asked for
-        (models saved earlier clip the mean, and answer as they did)."""
+        """Whether predictions are means over draws of something that is not linear: of a
+        likelihood, or of values inside the range that ``clip`` asked for (models saved earlier clip
+        the mean, and answer as they did)."""
         return self.posterior_.loss is not None or self.fit_.plan.get("clipped") == "draws"
 
     def _values(self, f: LowRank, rows: np.ndarray) -> np.ndarray:
         if not self._by_draws():
             return super()._values(f, rows)
-        return self.posterior_.block(f, rows, new=f is not self._lowrank(), clip=self.fit_.plan.get("clip"))
+        return self.posterior_.block(
+            f, rows, new=f is not self._lowrank(), clip=self.fit_.plan.get("clip")
+        )
 
     def predict(
         self,
@@ -241,21 +313,26 @@ class BayesianMF(Featured):
         column_features: Any = None,
         time: Any = None,
     ) -> Any:
-        """Posterior mean at the cells (rows[p], columns[p]), by id, of values inside the range that ``clip`` asked for; with ``return_std`` also the standard
-        deviation of a new observation there.
+        """Posterior mean at the cells (rows[p], columns[p]), by id, of values inside the range that
+        ``clip`` asked for; with ``return_std`` also the standard deviation of a new observation
+        there.
 
-        That deviation holds both what is not known about the cell and the noise; it is NaN where a row or column is unknown, since nothing was learned
-        about it. With a matrix of new rows instead of ids, every cell of these rows. Ids that the fit did not know are predicted from their attributes where a
-        frame in ``row_features`` or ``column_features`` has them; with ``unknown="mean"`` others are what the learned priors expect of a row or column of which
-        nothing is known. ``time`` (one, or one for each cell) says when, for a model of ``fit(..., time=)``; without it the answer is the mean over the times
-        of the row's own entries.
+        That deviation holds both what is not known about the cell and the noise; it is NaN where a
+        row or column is unknown, since nothing was learned about it. With a matrix of new rows
+        instead of ids, every cell of these rows. Ids that the fit did not know are predicted from
+        their attributes where a frame in ``row_features`` or ``column_features`` has them; with
+        ``unknown="mean"`` others are what the learned priors expect of a row or column of which
+        nothing is known. ``time`` (one, or one for each cell) says when, for a model of ``fit(...,
+        time=)``; without it the answer is the mean over the times of the row's own entries.
         """
         if row_features is not None or column_features is not None:
             model = self._extended(row_features, column_features)
             return model.predict(rows, columns, unknown=unknown, return_std=return_std, time=time)
         if (return_std or time is not None) and (columns is None or is_matrix(rows)):
             named = "return_std=True" if return_std else "time="
-            raise InputError(f"{named} came without row and column ids, wanted predict(rows, columns, {named})")
+            raise InputError(
+                f"{named} came without row and column ids, wanted predict(rows, columns, {named})"
+            )
         mean = super().predict(rows, columns, unknown=unknown)
         drawn = self._by_draws() and columns is not None
         if drawn:
@@ -273,14 +350,23 @@ class BayesianMF(Featured):
         spread[known] = np.sqrt(of_mean + noise)
         return (mean, spread) if return_std else mean
 
-    def explain(self, row: Any, column: Any, n: int = 10, *, time: Any = None, **features: Any) -> Explanation:
-        """The observed entries of the row that contributed most to the value predicted at (row, column), and what its other parts are.
+    def explain(
+        self, row: Any, column: Any, n: int = 10, *, time: Any = None, **features: Any
+    ) -> Explanation:
+        """The observed entries of the row that contributed most to the value predicted at (row,
+        column), and what its other parts are.
 
-        The value is that of ``predict``, the mean over draws inside the range of the values, while shares are those of the mean of a row: what lies between is
-        part of ``base``. ``parts`` of the answer are history (entries and who-rated-what), attributes, time (for a model of ``fit(..., time=)``, at the time
-        that is asked for) and bias: mean, biases, and what lies between.
+        The value is that of ``predict``, the mean over draws inside the range of the values, while
+        shares are those of the mean of a row: what lies between is part of ``base``. ``parts`` of
+        the answer are history (entries and who-rated-what), attributes, time (for a model of
+        ``fit(..., time=)``, at the time that is asked for) and bias: mean, biases, and what lies
+        between.
         """
-        model = self._extended(features.get("row_features"), features.get("column_features")) if any(f is not None for f in features.values()) else copy(self)
+        model = (
+            self._extended(features.get("row_features"), features.get("column_features"))
+            if any(f is not None for f in features.values())
+            else copy(self)
+        )
         bins = self._bins(time, 1)
         model._asked_bin = None if bins is None else int(bins[0])
         told, loss = Completer.explain(model, row, column, n), model.posterior_.loss
@@ -294,29 +380,39 @@ class BayesianMF(Featured):
     def _shares(
         self, f: LowRank, i: int, j: int, seen: np.ndarray, values: np.ndarray, weights: Any = None
     ) -> tuple[np.ndarray, float, dict[str, float]]:
-        """What each observed entry of a row adds to the posterior mean of a cell, what is left, and its parts.
+        """What each observed entry of a row adds to the posterior mean of a cell, what is left, and
+        its parts.
 
-        In every draw the row's conditional mean is linear in its entries, u = A^-1 (L mu + sum_p w_p v_p (y_p - c_p)) with A = L + sum_p w_p v_p v_p^T; the
-        shares are averaged over the draws.
+        In every draw the row's conditional mean is linear in its entries, u = A^-1 (L mu + sum_p
+        w_p v_p (y_p - c_p)) with A = L + sum_p w_p v_p v_p^T; the shares are averaged over the
+        draws.
         """
         side = None if self.features_ is None else self.features_.rows
         numbers = None if side is None else side.numbers[[i]]
         return self.posterior_.shares(f, i, j, seen, values, numbers, self._asked_bin)
 
-    def deviation(self, rows: Any, columns: Any, *, noise: bool = True, time: Any = None) -> np.ndarray:
-        """Standard deviation at the cells: of a new observation, or (``noise=False``) of what is known about its mean."""
+    def deviation(
+        self, rows: Any, columns: Any, *, noise: bool = True, time: Any = None
+    ) -> np.ndarray:
+        """Standard deviation at the cells: of a new observation, or (``noise=False``) of what is
+        known about its mean."""
         i, j = self._cells(rows, columns)
         _, spread, own = self.posterior_.moments(self._lowrank(), i, j, self._bins(time, len(i)))
         return np.sqrt(spread + own) if noise else np.sqrt(spread)
 
-    def interval(self, rows: Any, columns: Any, level: float = 0.9, *, time: Any = None) -> tuple[np.ndarray, np.ndarray]:
-        """Ends of the intervals that hold a new observation at the cells with probability ``level``, clipped."""
+    def interval(
+        self, rows: Any, columns: Any, level: float = 0.9, *, time: Any = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Ends of the intervals that hold a new observation at the cells with probability
+        ``level``, clipped."""
         if not 0 < level < 1:
             raise wrong("level", level, "a probability between 0 and 1")
         i, j = self._cells(rows, columns)
         if self.posterior_.loss is not None:
             return self.posterior_.interval(self._lowrank(), i, j, level, self._bins(time, len(i)))
-        mean, spread, noise = self.posterior_.moments(self._lowrank(), i, j, self._bins(time, len(i)))
+        mean, spread, noise = self.posterior_.moments(
+            self._lowrank(), i, j, self._bins(time, len(i))
+        )
         reach = ndtri(0.5 + 0.5 * level) * np.sqrt(spread + noise)
         low, high = self.fit_.plan.get("clip") or (-np.inf, np.inf)
         return np.clip(mean - reach, low, high), np.clip(mean + reach, low, high)
@@ -326,23 +422,33 @@ class BayesianMF(Featured):
         if time is None:
             return None
         if self.posterior_.time is None:
-            raise InputError("time= came for a model that was fitted without, wanted a model of fit(..., time=)")
+            raise InputError(
+                "time= came for a model that was fitted without, wanted a model of fit(..., time=)"
+            )
         numbers, _ = moments(np.atleast_1d(np.asarray(time)), self.fit_.plan.get("time") == "dates")
         if numbers.shape not in ((1,), (cells,)):
-            raise wrong("time", f"{numbers.size} times", f"one, or one for each of the {cells} cells")
-        return np.broadcast_to(np.searchsorted(self.posterior_.time.ends, numbers, side="right"), cells)
+            raise wrong(
+                "time", f"{numbers.size} times", f"one, or one for each of the {cells} cells"
+            )
+        return np.broadcast_to(
+            np.searchsorted(self.posterior_.time.ends, numbers, side="right"), cells
+        )
 
     def _folded(self, X: Any) -> tuple[LowRank, Observed]:
         x = self._aligned(X)
         engine = self._engine_for(x)
         with engine.at_work():
-            return self.posterior_.fold(self._lowrank(), self._as_fitted(x), engine, self._numbers(x))[0], x
+            return self.posterior_.fold(
+                self._lowrank(), self._as_fitted(x), engine, self._numbers(x)
+            )[0], x
 
     def _take_in(self, model: Completer, x: Observed, turned: bool) -> None:
         assert isinstance(model, BayesianMF)
         engine = self._engine_for(x)
         with engine.at_work():
-            _, new = model.posterior_.fold(model._lowrank(), model._as_fitted(x), engine, model._numbers(x))
+            _, new = model.posterior_.fold(
+                model._lowrank(), model._as_fitted(x), engine, model._numbers(x)
+            )
         ids = model.row_ids
         at = ids.find(np.arange(ids.size, ids.size + x.shape[0]) if x.rows is None else x.rows)
         old = model.posterior_.rows
@@ -365,15 +471,29 @@ class BayesianMF(Featured):
         return super().extra_state() | {f"posterior.{name}": a for name, a in arrays.items()}
 
     def _store(self, fit: Fit, arrays: dict[str, np.ndarray]) -> None:
-        kept = {name.removeprefix("posterior."): a for name, a in arrays.items() if name.startswith("posterior.")}
+        kept = {
+            name.removeprefix("posterior."): a
+            for name, a in arrays.items()
+            if name.startswith("posterior.")
+        }
         self.posterior_ = Posterior.from_state(kept, fit.plan["posterior"])
         super()._store(fit, arrays)
-        for side, link in zip(self.features_ or (), (self.posterior_.rows.link, self.posterior_.columns.link)):
+        for side, link in zip(
+            self.features_ or (), (self.posterior_.rows.link, self.posterior_.columns.link)
+        ):
             if side is not None and (link is None or link.shape[1] < side.encoding.width):
-                raise FileError("a posterior came whose links have fewer coefficients than there are attributes")
+                raise FileError(
+                    "a posterior came whose links have fewer coefficients than there are attributes"
+                )
         time = self.posterior_.time
-        if time is not None and (fit.plan.get("time") not in ("dates", "numbers") or time.own.shape[0] != len(self.observed_.indptr) - 1):
-            raise FileError(f"time={fit.plan.get('time')!r} came, wanted 'dates' or 'numbers' and the times of every row")
+        if time is not None and (
+            fit.plan.get("time") not in ("dates", "numbers")
+            or time.own.shape[0] != len(self.observed_.indptr) - 1
+        ):
+            raise FileError(
+                f"time={fit.plan.get('time')!r} came, wanted 'dates' or 'numbers' and "
+                "the times of every row"
+            )
 
     def _engine_for(self, x: Observed) -> Any:
         """One thread for a small matrix: dealing its rows out costs more than drawing them."""
@@ -382,13 +502,23 @@ class BayesianMF(Featured):
 
     def _check(self, x: Observed) -> tuple[bool, bool]:
         """Refuse what cannot be done; returns for which sides features are used."""
-        kept = 2.0 * self.n_chains + self.n_samples  # each chain has its factors and the draws that it keeps
-        require_room("n_components", self.n_components, sum(x.shape) * float(self.n_components + 1) * kept)
+        # each chain has its factors and the draws that it keeps
+        kept = 2.0 * self.n_chains + self.n_samples
+        require_room(
+            "n_components", self.n_components, sum(x.shape) * float(self.n_components + 1) * kept
+        )
         if x.nnz == 0:
             raise InputError("X has no observed entry, wanted at least one")
         if self.likelihood == "poisson" and self.noise != "common":
-            raise wrong("noise", self.noise, "'common' with likelihood='poisson'", "its variance is its own")
+            raise wrong(
+                "noise", self.noise, "'common' with likelihood='poisson'", "its variance is its own"
+            )
         if self.likelihood != "gaussian" and self.tails != "normal":
-            raise wrong("tails", self.tails, f"'normal' with likelihood={self.likelihood!r}", "use likelihood='gaussian' for heavy tails")
+            raise wrong(
+                "tails",
+                self.tails,
+                f"'normal' with likelihood={self.likelihood!r}",
+                "use likelihood='gaussian' for heavy tails",
+            )
         limits(self.clip, x)
         return self.implicit_features in (True, "rows"), self.implicit_features in (True, "columns")

@@ -1,7 +1,8 @@
-"""What the draws of a Bayesian factorization say of themselves: have the chains mixed, and how does their mean fit what was observed.
+"""What the draws of a Bayesian factorization say of themselves: have the chains mixed, and how does
+their mean fit what was observed.
 
-Cells at random are followed through all chains (split R-hat and effective draws, ``certify.chains``), and with them the logarithm of the noise, which moves
-slowest.
+Cells at random are followed through all chains (split R-hat and effective draws,
+``certify.chains``), and with them the logarithm of the noise, which moves slowest.
 """
 
 from __future__ import annotations
@@ -20,17 +21,22 @@ from eckart.matrix_blocks import some_entries
 from eckart.rng import generator
 
 PROBES = 256
-"""Cells that are followed: a share of one percent of cells that has not mixed is met with probability 1 - 0.99^256 = 92 %."""
+"""Cells that are followed: a share of one percent of cells that has not mixed is met with
+probability 1 - 0.99^256 = 92 %."""
 JUDGED = 20_000
-"""Entries whose fit is told: their root mean square is then known to half a percent, and looking at more takes as long as many sweeps."""
+"""Entries whose fit is told: their root mean square is then known to half a percent, and looking at
+more takes as long as many sweeps."""
 
 
 def certify(x: Observed, f: LowRank, posterior: Posterior) -> Certificate:
-    """Mixing at random cells and of the noise, and how the posterior mean fits the observed entries (a random part of very many)."""
+    """Mixing at random cells and of the noise, and how the posterior mean fits the observed entries
+    (a random part of very many)."""
     rng = generator(0)
     i, j = rng.integers(x.shape[0], size=PROBES), rng.integers(x.shape[1], size=PROBES)
     cells = posterior.draws(f, i, j).T.reshape(posterior.chains, -1, PROBES)
-    entries = np.arange(x.nnz) if x.nnz <= JUDGED else np.sort(rng.choice(x.nnz, JUDGED, replace=False))
+    entries = (
+        np.arange(x.nnz) if x.nnz <= JUDGED else np.sort(rng.choice(x.nnz, JUDGED, replace=False))
+    )
     at, columns, seen = some_entries(x, entries)
     mean, spread, noise = posterior.moments(f, at, columns)
     if posterior.loss is not None and hasattr(posterior.loss, "grades"):
@@ -46,8 +52,11 @@ def certify(x: Observed, f: LowRank, posterior: Posterior) -> Certificate:
         ),
     }
     problem = "posterior mean of a Bayesian matrix factorization"
-    # a likelihood with a noise of its own: the size of the natural parameters tells whether their scale has settled
-    spread_of = posterior.log_noise() if posterior.loss is None else np.log(cells.var(axis=2) + 1e-300)
+    # a likelihood with a noise of its own: the size of the natural parameters tells whether their
+    # scale has settled
+    spread_of = (
+        posterior.log_noise() if posterior.loss is None else np.log(cells.var(axis=2) + 1e-300)
+    )
     found = certify_chains(cells, spread_of, problem=problem, facts=facts)
     return replace(found, notes=(*found.notes, *_advice(found, x, f.k // posterior.size)))
 
@@ -57,5 +66,10 @@ def _advice(found: Certificate, x: Observed, k: int) -> tuple[str, ...]:
     if found.holds:
         return ()
     numbers = (k + 1) * sum(x.shape)
-    more = f", or take fewer components: {x.nnz:,} entries do not determine {numbers:,} numbers and the noise" if numbers > x.nnz else ""
+    more = (
+        f", or take fewer components: {x.nnz:,} entries do not determine {numbers:,} "
+        "numbers and the noise"
+        if numbers > x.nnz
+        else ""
+    )
     return (f"the chains do not agree yet, raise burn_in and n_samples{more}",)

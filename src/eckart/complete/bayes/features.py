@@ -1,17 +1,24 @@
-"""Who-rated-what as features of the factors: u_i ~ N(mu + B^T x_i, L^-1), x_i = 1/sqrt(|N(i)|) on the columns N(i) that row i observes.
+"""Who-rated-what as features of the factors: u_i ~ N(mu + B^T x_i, L^-1), x_i = 1/sqrt(|N(i)|) on
+the columns N(i) that row i observes.
 
-This is SVD++ done the Bayesian way (Macau's link matrix on implicit features). B has the prior N(0, (lambda L)^-1) for each feature and is drawn given U;
-with R = U - mu its conditional has mean (X^T X + lambda I)^-1 X^T R. Two ways to draw it, the same distribution:
+This is SVD++ done the Bayesian way (Macau's link matrix on implicit features). B has the prior N(0,
+(lambda L)^-1) for each feature and is drawn given U; with R = U - mu its conditional has mean (X^T
+X + lambda I)^-1 X^T R. Two ways to draw it, the same distribution:
 
-``Spectral``  X = A S Q^T once. In the coordinates C = Q^T B the features are uncorrelated: row r of C is drawn from
-              N(s_r (A^T R)_r / (s_r^2 + lambda), ((s_r^2 + lambda) L)^-1). Directions outside X have no say in the data and are integrated out; of
-              very many the leading ones are taken for all.
-``Iterative`` (X^T X + lambda I) B = X^T (R + E1) + sqrt(lambda) E2 with rows of E1, E2 from N(0, L^-1), by conjugate gradients: B then has the right mean
+``Spectral``  X = A S Q^T once. In the coordinates C = Q^T B the features are uncorrelated: row r of
+C is drawn from
+              N(s_r (A^T R)_r / (s_r^2 + lambda), ((s_r^2 + lambda) L)^-1). Directions outside X
+              have no say in the data and are integrated out; of very many the leading ones are
+              taken for all.
+``Iterative`` (X^T X + lambda I) B = X^T (R + E1) + sqrt(lambda) E2 with rows of E1, E2 from N(0,
+L^-1), by conjugate gradients: B then has the right mean
               and covariance. For more than 4000 features on the shorter side.
 
-Rows whose priors have weights w_i (``tails="heavy"``) enter with them: X^T W X and X^T W R, whose directions are no longer uncorrelated.
+Rows whose priors have weights w_i (``tails="heavy"``) enter with them: X^T W X and X^T W R, whose
+directions are no longer uncorrelated.
 
-lambda has a vague Gamma prior and is drawn given B: Gamma((r d)/2, tr(B L B^T)/2). Reference: Simm et al. 2017 (Macau); Koren 2008 (SVD++).
+lambda has a vague Gamma prior and is drawn given B: Gamma((r d)/2, tr(B L B^T)/2). Reference: Simm
+et al. 2017 (Macau); Koren 2008 (SVD++).
 """
 
 from __future__ import annotations
@@ -28,14 +35,18 @@ from eckart.decompositions import eigh
 from eckart.matrix import Observed
 
 DENSE_LIMIT = 4000
-"""Rows or columns, whichever are fewer, whose Gram matrix is decomposed once: 128 MB, and some seconds; beyond, systems are solved by conjugate gradients."""
+"""Rows or columns, whichever are fewer, whose Gram matrix is decomposed once: 128 MB, and some
+seconds; beyond, systems are solved by conjugate gradients."""
 DIRECTIONS, SHARE = 100, 8
-"""Leading directions of X that have coefficients: so many, and an eighth of all where that is more. On held-out entries of MovieLens-100K (943 directions)
-50, 100, 200, 400 and all of them had errors of 0.8676, 0.8670, 0.8673, 0.8674 and 0.8672: nothing between them; a sweep with all takes 1.5 times as long."""
+"""Leading directions of X that have coefficients: so many, and an eighth of all where that is more.
+On held-out entries of MovieLens-100K (943 directions) 50, 100, 200, 400 and all of them had errors
+of 0.8676, 0.8670, 0.8673, 0.8674 and 0.8672: nothing between them; a sweep with all takes 1.5 times
+as long."""
 VAGUE = 1e-3
 """Shape and rate of the prior of the coefficients' precision: two thousandths of a coefficient."""
 TOLERANCE, MAX_STEPS = 1e-5, 200
-"""Relative residual at which a draw by conjugate gradients counts as exact (far below its own randomness), and steps at the most."""
+"""Relative residual at which a draw by conjugate gradients counts as exact (far below its own
+randomness), and steps at the most."""
 
 
 def pattern(x: Observed) -> Any:
@@ -51,7 +62,8 @@ def link_of(x: Observed, d: int, limit: int = DENSE_LIMIT) -> Spectral | Iterati
 
 
 class Link(ABC):
-    """B in some coordinates (``coefficients``, r x d), its precision ``strength`` lambda, ``now`` = X B, and what Wishart and prior need of them."""
+    """B in some coordinates (``coefficients``, r x d), its precision ``strength`` lambda, ``now`` =
+    X B, and what Wishart and prior need of them."""
 
     coefficients: np.ndarray
     strength: Any
@@ -61,21 +73,31 @@ class Link(ABC):
 
     def put(self, coefficients: np.ndarray, strength: Any) -> None:
         """Take over a state."""
-        self.coefficients, self.strength, self.now = coefficients, strength, self._times(coefficients)
+        self.coefficients, self.strength, self.now = (
+            coefficients,
+            strength,
+            self._times(coefficients),
+        )
 
     @abstractmethod
     def draw(
-        self, rng: np.random.Generator, rest: np.ndarray, precision: np.ndarray, root: np.ndarray, w: np.ndarray | None = None
+        self,
+        rng: np.random.Generator,
+        rest: np.ndarray,
+        precision: np.ndarray,
+        root: np.ndarray,
+        w: np.ndarray | None = None,
     ) -> np.ndarray:
-        """Draw the coefficients and lambda given ``rest`` = U - mu; returns X B. ``root`` is a square root of the precision L, root root^T = L; ``w`` are
-        weights of rows (n x 1)."""
+        """Draw the coefficients and lambda given ``rest`` = U - mu; returns X B. ``root`` is a
+        square root of the precision L, root root^T = L; ``w`` are weights of rows (n x 1)."""
 
     @abstractmethod
     def weights(self) -> np.ndarray:
         """B itself, one row for each feature."""
 
     def fresh(self) -> Any:
-        """The same features for another chain: what is fixed is shared, what is drawn starts anew."""
+        """The same features for another chain: what is fixed is shared, what is drawn starts
+        anew."""
         other = copy(self)
         other.put(np.zeros_like(self.coefficients), 1.0)
         return other
@@ -86,7 +108,8 @@ class Link(ABC):
         self.strength = float(rng.gamma(0.5 * b.size + VAGUE) / (0.5 * misfit + VAGUE))
 
     def scatter(self) -> tuple[np.ndarray, int]:
-        """lambda B^T B and the number of rows in it: the share of B in the posterior of the precision L."""
+        """lambda B^T B and the number of rows in it: the share of B in the posterior of the
+        precision L."""
         b = self.coefficients
         return self.strength * (b.T @ b), len(b)
 
@@ -110,7 +133,12 @@ class Spectral(Link):
         self.put(np.zeros((len(self.square), d)), 1.0)
 
     def draw(
-        self, rng: np.random.Generator, rest: np.ndarray, precision: np.ndarray, root: np.ndarray, w: np.ndarray | None = None
+        self,
+        rng: np.random.Generator,
+        rest: np.ndarray,
+        precision: np.ndarray,
+        root: np.ndarray,
+        w: np.ndarray | None = None,
     ) -> np.ndarray:
         z = rng.standard_normal(self.coefficients.shape)
         if w is not None:
@@ -141,7 +169,12 @@ class Iterative(Link):
         self.put(np.zeros((x.shape[1], d)), 1.0)
 
     def draw(
-        self, rng: np.random.Generator, rest: np.ndarray, precision: np.ndarray, root: np.ndarray, w: np.ndarray | None = None
+        self,
+        rng: np.random.Generator,
+        rest: np.ndarray,
+        precision: np.ndarray,
+        root: np.ndarray,
+        w: np.ndarray | None = None,
     ) -> np.ndarray:
         z = rng.standard_normal((len(rest) + len(self.coefficients), rest.shape[1]))
         e = linalg.solve(root.T, z.T).T
@@ -152,7 +185,8 @@ class Iterative(Link):
         return self.now
 
     def _solve(self, right: np.ndarray, w: np.ndarray | None = None) -> np.ndarray:
-        """(X^T W X + lambda I) B = right, all columns at once, preconditioned by the diagonal, from the last B."""
+        """(X^T W X + lambda I) B = right, all columns at once, preconditioned by the diagonal, from
+        the last B."""
         scale = (1.0 / (self.diagonal + self.strength))[:, None]
 
         def times(b: np.ndarray) -> np.ndarray:
@@ -185,7 +219,8 @@ class Iterative(Link):
 
 
 def ridge_draw(gram: np.ndarray, right: np.ndarray, z: np.ndarray, root: np.ndarray) -> np.ndarray:
-    """H^-1 right + H^-1/2 z root^-1, H the ``gram``: rows have the covariance H^-1, columns (root root^T)^-1 = L^-1."""
+    """H^-1 right + H^-1/2 z root^-1, H the ``gram``: rows have the covariance H^-1, columns (root
+    root^T)^-1 = L^-1."""
     upper = linalg.cholesky(gram, check_finite=False)
     noise = linalg.solve(root.T, linalg.solve_triangular(upper, z, check_finite=False).T).T
     return linalg.cho_solve((upper, False), right, check_finite=False) + noise

@@ -1,12 +1,16 @@
-"""The Gibbs sampler: chains that run in step, the states that are kept of them, and how a killed run goes on.
+"""The Gibbs sampler: chains that run in step, the states that are kept of them, and how a killed
+run goes on.
 
-After ``burn_in`` sweeps every ``thin``-th state of each chain (``chain``) is kept. The answer is the mean over the kept states of
-mean + b_i + c_j + u_i.v_j; with the factors of all states side by side it is one ``LowRank``.
+After ``burn_in`` sweeps every ``thin``-th state of each chain (``chain``) is kept. The answer is
+the mean over the kept states of mean + b_i + c_j + u_i.v_j; with the factors of all states side by
+side it is one ``LowRank``.
 
-Where ``burn_in`` is open, chains whose states fail the certificate, or differ so far on the noise that intervals would be others, go on: all sweeps so far
-become the burn-in, and as many states are drawn anew, over as many sweeps as there were. So a run has T, 2 T, 4 T, ... sweeps, the later half of which
-counts, and the model is as large as it would have been. It ends when they agree, or when the next doubling would be more than ``budget_of`` allows; time
-has no say, so that a seed gives one answer.
+Where ``burn_in`` is open, chains whose states fail the certificate, or differ so far on the noise
+that intervals would be others, go on: all sweeps so far become the burn-in, and as many states are
+drawn anew, over as many sweeps as there were. So a run has T, 2 T, 4 T, ... sweeps, the later half
+of which counts, and the model is as large as it would have been. It ends when they agree, or when
+the next doubling would be more than ``budget_of`` allows; time has no say, so that a seed gives one
+answer.
 """
 
 from __future__ import annotations
@@ -39,14 +43,18 @@ from eckart.trace import StopReason, Trace, Watcher, silent
 BURN_IN = 200
 """Sweeps before the first state is kept, where the number is open."""
 NUMBERS = 5.5e6
-"""Numbers in all draws of a model from which they are kept in steps of a byte: a file of 22 MB in single precision."""
+"""Numbers in all draws of a model from which they are kept in steps of a byte: a file of 22 MB in
+single precision."""
 LONGER, WORK = 8, 5e10
-"""Chains that do not agree go on to at most so many times the sweeps that were asked for, while all sweeps together take at most so many multiplications: half
-a minute on one core, where 2e9 of them a second were measured. What needs more draws than that has a noise that the entries do not determine."""
+"""Chains that do not agree go on to at most so many times the sweeps that were asked for, while all
+sweeps together take at most so many multiplications: half a minute on one core, where 2e9 of them a
+second were measured. What needs more draws than that has a noise that the entries do not
+determine."""
 
 
 class Drawn(NamedTuple):
-    """What ``solve`` finds; ``told``: what there is to say of the number of sweeps ("": it is as was asked for)."""
+    """What ``solve`` finds; ``told``: what there is to say of the number of sweeps ("": it is as
+    was asked for)."""
 
     factors: LowRank
     posterior: Posterior
@@ -56,10 +64,17 @@ class Drawn(NamedTuple):
 
 
 class Kept:
-    """The states kept so far: arrays of shape chains x draws x ..., filled as the chains run; the large ones in the precision of the data."""
+    """The states kept so far: arrays of shape chains x draws x ..., filled as the chains run; the
+    large ones in the precision of the data."""
 
     def __init__(self, chains: list[Chain], draws: int, dtype: np.dtype, beside: Beside = NOTHING):
-        self.chains, self.draws, self.dtype, self.beside, self.done = chains, draws, dtype, beside, 0
+        self.chains, self.draws, self.dtype, self.beside, self.done = (
+            chains,
+            draws,
+            dtype,
+            beside,
+            0,
+        )
         self.arrays: dict[str, np.ndarray] = {}
 
     def add(self) -> None:
@@ -67,15 +82,25 @@ class Kept:
         for c, chain in enumerate(self.chains):
             for name, value in _state(chain, self.dtype).items():
                 if name not in self.arrays:
-                    dtype = self.dtype if name.endswith(("factors", "precisions", "tails", "link")) else np.dtype(np.float64)
-                    self.arrays[name] = np.zeros((len(self.chains), self.draws, *value.shape), dtype)
+                    dtype = (
+                        self.dtype
+                        if name.endswith(("factors", "precisions", "tails", "link"))
+                        else np.dtype(np.float64)
+                    )
+                    self.arrays[name] = np.zeros(
+                        (len(self.chains), self.draws, *value.shape), dtype
+                    )
                 self.arrays[name][c, self.done] = value
         self.done += 1
 
     def state(self) -> dict[str, Any]:
         """For a checkpoint: what is kept so far, and where the chains are."""
         drawn = {name: a[:, : self.done] for name, a in self.arrays.items()}
-        return {"done": self.done, "drawn": drawn, "chains": [chain.kept() for chain in self.chains]}
+        return {
+            "done": self.done,
+            "drawn": drawn,
+            "chains": [chain.kept() for chain in self.chains],
+        }
 
     def resume(self, state: Any) -> None:
         """The inverse of ``state``."""
@@ -97,7 +122,9 @@ class Kept:
         likelihood = self.chains[0].likelihood
         return None if likelihood is None else likelihood.loss
 
-    def finish(self, mean: float, scale: float, x: Observed, seen: tuple[bool, bool]) -> tuple[LowRank, Posterior]:
+    def finish(
+        self, mean: float, scale: float, x: Observed, seen: tuple[bool, bool]
+    ) -> tuple[LowRank, Posterior]:
         """The posterior mean as one LowRank and the rest of the draws."""
         dtype = x.dtype
         factors, sides = [], []
@@ -105,24 +132,43 @@ class Kept:
         time = None
         if self.beside.bins is not None and self.beside.bin_of is not None:
             counts = self.beside.bins.counts
-            draws, own_times = level(draws, counts / counts.sum()), times_of_rows(x, self.beside.bin_of, len(counts))
+            draws, own_times = (
+                level(draws, counts / counts.sum()),
+                times_of_rows(x, self.beside.bin_of, len(counts)),
+            )
             draws = settle(draws, own_times)
             time = TimeDraws(draws["time.factors"], self.beside.bins.ends, own_times)
         for name, own_seen in zip(("rows", "columns"), seen):
-            u, mu, precision, noise = (draws[f"{name}.{n}"] for n in ("factors", "mu", "precision", "noise"))
-            precisions, link, tails, degrees = (draws.get(f"{name}.{n}") for n in ("precisions", "link", "tails", "degrees"))
+            u, mu, precision, noise = (
+                draws[f"{name}.{n}"] for n in ("factors", "mu", "precision", "noise")
+            )
+            precisions, link, tails, degrees = (
+                draws.get(f"{name}.{n}") for n in ("precisions", "link", "tails", "degrees")
+            )
             s, n, d = u.shape
             stack = np.empty((n, s, d - 1), dtype)
             np.multiply(u[:, :, :-1].transpose(1, 0, 2), dtype.type(np.sqrt(scale / s)), out=stack)
             factors.append(rounded(stack.reshape(n, s * (d - 1)), s * d * sum(x.shape) > NUMBERS))
-            own, heavy = (None if a is None else np.ascontiguousarray(a.T) for a in (precisions, tails))
+            own, heavy = (
+                None if a is None else np.ascontiguousarray(a.T) for a in (precisions, tails)
+            )
             bias = rounded(np.ascontiguousarray(u[:, :, -1].T), False)
             sides.append(SideDraws(bias, mu, precision, noise, own, link, own_seen, heavy, degrees))
         posterior = Posterior(
-            sides[0], sides[1], draws["alpha"], mean, scale, len(self.chains), time, draws.get("thresholds"), self.loss
+            sides[0],
+            sides[1],
+            draws["alpha"],
+            mean,
+            scale,
+            len(self.chains),
+            time,
+            draws.get("thresholds"),
+            self.loss,
         )
         b, c = ((scale * side.bias.mean(axis=1, dtype=np.float64)).astype(dtype) for side in sides)
-        return LowRank(factors[0], factors[1], mean, b, c, rows=x.rows, columns=x.columns), posterior
+        return LowRank(
+            factors[0], factors[1], mean, b, c, rows=x.rows, columns=x.columns
+        ), posterior
 
 
 def solve(
@@ -145,8 +191,9 @@ def solve(
     watch: Watcher = silent,
     memory: Memory = NO_MEMORY,
 ) -> Drawn:
-    """Run the chains; an interrupt keeps what was drawn so far. With a ``loss`` values come encoded, and mean and scale are those of its natural parameter.
-    ``burn_in`` None is ``BURN_IN``, and more where the certificate asks for it."""
+    """Run the chains; an interrupt keeps what was drawn so far. With a ``loss`` values come
+    encoded, and mean and scale are those of its natural parameter. ``burn_in`` None is ``BURN_IN``,
+    and more where the certificate asks for it."""
     if loss is None:
         mean, scale = _mean_and_scale(x, weights)
         y = with_values(x, partial(_standardised, mean, scale), np.float64)
@@ -200,35 +247,47 @@ def solve(
         if not len(trace):
             raise
         trace.reason = StopReason.INTERRUPTED
-        if found is None or kept.done == draws:  # else the states before an interrupted doubling are more than those in it
+        if (
+            found is None or kept.done == draws
+        ):  # else the states before an interrupted doubling are more than those in it
             if not kept.done:
                 kept.add()
             found = finished()
-    return Drawn(*found, trace, _told(first, total, most, _settled(found[2])) if burn_in is None else "")
+    return Drawn(
+        *found, trace, _told(first, total, most, _settled(found[2])) if burn_in is None else ""
+    )
 
 
 def budget_of(x: Observed, k: int, n_chains: int, asked: int) -> int:
-    """The most sweeps of a chain, of ``asked`` ones, see ``LONGER``: a sweep takes (k + 1)^2 multiplications for an entry and (k + 1)^3 / 3 for a row or
-    column, entries being seen from both sides."""
+    """The most sweeps of a chain, of ``asked`` ones, see ``LONGER``: a sweep takes (k + 1)^2
+    multiplications for an entry and (k + 1)^3 / 3 for a row or column, entries being seen from both
+    sides."""
     one = n_chains * (2.0 * x.nnz * (k + 1) ** 2 + sum(x.shape) * (k + 1) ** 3 / 3)
     return max(asked, min(LONGER * asked, int(WORK / one)))
 
 
 def _settled(found: Certificate) -> bool:
-    """Whether more sweeps would say nothing new: predictions agree, and so do intervals (a noise that would change them is a beware)."""
+    """Whether more sweeps would say nothing new: predictions agree, and so do intervals (a noise
+    that would change them is a beware)."""
     return found.holds and not found.beware
 
 
 def _told(asked: int, done: int, most: int, holds: bool) -> str:
     """The number of sweeps in words."""
     if done == asked and (holds or 2 * done > most):
-        return f"{asked:,} sweeps" + ("" if holds else f"; a doubling would go beyond the budget of {most:,}")
-    return f"chains went on from {asked:,} to {done:,} sweeps, of at most {most:,}: " + ("they agree now" if holds else "they do not agree yet")
+        return f"{asked:,} sweeps" + (
+            "" if holds else f"; a doubling would go beyond the budget of {most:,}"
+        )
+    return f"chains went on from {asked:,} to {done:,} sweeps, of at most {most:,}: " + (
+        "they agree now" if holds else "they do not agree yet"
+    )
 
 
 def rounded(a: np.ndarray, by_bytes: bool) -> np.ndarray:
-    """Draws to seven digits, or to 127 steps of a power of two for each row: what chance leaves of a draw is coarser, and means over draws lose nothing that
-    counts. In a file they then take half or an eighth of the room (``io.models.short``). What single precision cannot hold stays as it is."""
+    """Draws to seven digits, or to 127 steps of a power of two for each row: what chance leaves of
+    a draw is coarser, and means over draws lose nothing that counts. In a file they then take half
+    or an eighth of the room (``io.models.short``). What single precision cannot hold stays as it
+    is."""
     most = np.abs(a).max(initial=0.0)
     if by_bytes:
         step = steps_of(a)
@@ -237,7 +296,8 @@ def rounded(a: np.ndarray, by_bytes: bool) -> np.ndarray:
 
 
 def _swept(chain: Chain, engine: Any) -> float:
-    """A sweep of a chain on the engine that it has for it: chains share the threads before the rows of one do, since they wait for nothing in one another."""
+    """A sweep of a chain on the engine that it has for it: chains share the threads before the rows
+    of one do, since they wait for nothing in one another."""
     chain.engine = engine
     return chain.sweep()
 
@@ -292,8 +352,13 @@ def _start(
         seen = Sorted.of(y, weights, beside.bin_of, len(beside.bins.counts), engine)
         for stream in rng.spawn(n_chains):
             fresh = [None if link is None else link.fresh() for link in (*links, None)]
-            sides = [Side.of(engine, x, n, k + 1, link) for x, n, link in zip(seen.placed, seen.counts, fresh)]
-            chains.append(TimedChain(sides[0], sides[1], sides[2], seen.orders, noise, tails, stream, engine))
+            sides = [
+                Side.of(engine, x, n, k + 1, link)
+                for x, n, link in zip(seen.placed, seen.counts, fresh)
+            ]
+            chains.append(
+                TimedChain(sides[0], sides[1], sides[2], seen.orders, noise, tails, stream, engine)
+            )
         return chains
     x = engine.put(y, entry_weights=weights)
     counts = x.counts, x.T.counts  # the columns' view is made in any case, and has them
@@ -302,7 +367,9 @@ def _start(
         counts = np.diff(heavy), np.bincount(y.indices[weights > 0], minlength=y.shape[1])
     for stream in rng.spawn(n_chains):
         fresh = [None if link is None else link.fresh() for link in links]
-        sides = [Side.of(engine, x.T if side else x, counts[side], k + 1, fresh[side]) for side in (0, 1)]
+        sides = [
+            Side.of(engine, x.T if side else x, counts[side], k + 1, fresh[side]) for side in (0, 1)
+        ]
         chains.append(Chain(sides[0], sides[1], noise, tails, stream, engine))
     return chains
 
@@ -312,28 +379,44 @@ def _sides(y: Observed, weights: Any, beside: Beside, engine: Any) -> dict[int, 
     if beside.bins is None or beside.bin_of is None:
         x = engine.put(y, entry_weights=weights)
         return {0: x, 1: x.T}
-    return dict(zip((0, 1, BINS), Sorted.of(y, weights, beside.bin_of, len(beside.bins.counts), engine).placed))
+    return dict(
+        zip(
+            (0, 1, BINS),
+            Sorted.of(y, weights, beside.bin_of, len(beside.bins.counts), engine).placed,
+        )
+    )
 
 
 def _link(x: Observed, d: int, seen: bool, known: Known | None) -> Link | None:
-    """What the prior means of the rows of x depend on: attributes, then who-rated-what; None for neither."""
-    parts: list[Any] = [] if known is None else [AttributeLink(known.numbers, known.encoding.groups, d)]
+    """What the prior means of the rows of x depend on: attributes, then who-rated-what; None for
+    neither."""
+    parts: list[Any] = (
+        [] if known is None else [AttributeLink(known.numbers, known.encoding.groups, d)]
+    )
     if seen:
         parts.append(link_of(x, d))
     return SeveralLinks(parts) if len(parts) > 1 else parts[0] if parts else None
 
 
 def _state(chain: Chain, dtype: np.dtype) -> dict[str, np.ndarray]:
-    """What is kept of a chain's state; factors are rounded to the precision of the data where they are, and half of them then travels."""
+    """What is kept of a chain's state; factors are rounded to the precision of the data where they
+    are, and half of them then travels."""
     out = {"alpha": np.array(chain.alpha)}
     if chain.likelihood is not None and len(chain.likelihood.thresholds):
         out["thresholds"] = chain.likelihood.thresholds
     for name, side in (("rows", chain.rows), ("columns", chain.columns)):
         get, factors = chain.engine.get, chain.engine.take(side.factors, dtype)
-        out |= {f"{name}.factors": get(factors), f"{name}.mu": side.mu, f"{name}.precision": side.precision}
+        out |= {
+            f"{name}.factors": get(factors),
+            f"{name}.mu": side.mu,
+            f"{name}.precision": side.precision,
+        }
         out[f"{name}.noise"] = np.array([side.shape, side.scale])
         if side.tails is not None:
-            out |= {f"{name}.tails": get(side.tails)[:, 0], f"{name}.degrees": np.array(side.degrees)}
+            out |= {
+                f"{name}.tails": get(side.tails)[:, 0],
+                f"{name}.degrees": np.array(side.degrees),
+            }
         if side.precisions is not None:
             out[f"{name}.precisions"] = get(side.precisions)[:, 0]
         if side.link is not None:

@@ -1,14 +1,21 @@
-"""Likelihoods of yes/no answers, grades and counts for a Gibbs chain (6.4): s_ij = mean + b_i + c_j + u_i.v_j is a natural parameter, not the value itself.
+"""Likelihoods of yes/no answers, grades and counts for a Gibbs chain (6.4): s_ij = mean + b_i + c_j
++ u_i.v_j is a natural parameter, not the value itself.
 
-probit, ordinal    a_ij is the grade between whose thresholds z_ij = s_ij + N(0, 1) falls. Given z the model is the normal one with noise 1 (or with
-                   the precisions p_i q_j of rows and columns, which are drawn as there; their typical value is 1), so a draw of
-                   z (truncated normals, one for each entry) and the usual draw of the factors alternate (Albert and Chib 1993). Thresholds are
-                   drawn with z summed out: a proposal from the normal approximation at their mode, accepted by Metropolis and Hastings (after
-                   Cowles 1996), which moves them as far in a step as the data allow; the first stays, since a shift of all is one of the biases.
-                   A yes/no answer is the grade of one threshold.
-poisson            a_ij ~ Poisson(e^(s_ij)). For each row the normal approximation q of its conditional, made at a point that depends on the
-                   other side and the priors alone, is the ellipse on which an elliptical slice sampler moves (Murray, Adams and MacKay 2010;
-                   Nishihara, Murray and Adams 2014): exact, nothing is rejected, and nearly independent draws where the approximation is good.
+probit, ordinal    a_ij is the grade between whose thresholds z_ij = s_ij + N(0, 1) falls. Given z
+the model is the normal one with noise 1 (or with
+                   the precisions p_i q_j of rows and columns, which are drawn as there; their
+                   typical value is 1), so a draw of z (truncated normals, one for each entry) and
+                   the usual draw of the factors alternate (Albert and Chib 1993). Thresholds are
+                   drawn with z summed out: a proposal from the normal approximation at their mode,
+                   accepted by Metropolis and Hastings (after Cowles 1996), which moves them as far
+                   in a step as the data allow; the first stays, since a shift of all is one of the
+                   biases. A yes/no answer is the grade of one threshold.
+poisson            a_ij ~ Poisson(e^(s_ij)). For each row the normal approximation q of its
+conditional, made at a point that depends on the
+                   other side and the priors alone, is the ellipse on which an elliptical slice
+                   sampler moves (Murray, Adams and MacKay 2010; Nishihara, Murray and Adams 2014):
+                   exact, nothing is rejected, and nearly independent draws where the approximation
+                   is good.
 """
 
 from __future__ import annotations
@@ -33,11 +40,13 @@ from eckart.trace import Trace
 
 LIKELIHOODS = ("gaussian", "probit", "ordinal", "poisson")
 MODE_STEPS = 3
-"""Steps towards the mode of a row, from the least squares fit of log counts: Fisher scoring is nearly there after as many."""
+"""Steps towards the mode of a row, from the least squares fit of log counts: Fisher scoring is
+nearly there after as many."""
 SLICES = 30
 """Trials on an ellipse; each cuts the bracket, and more than ten are rare."""
 CLOSE = 1e-4
-"""A Newton step after which the next would be about its square: the mode is then exact to far less than the deviation of a threshold."""
+"""A Newton step after which the next would be about its square: the mode is then exact to far less
+than the deviation of a threshold."""
 NEWTON = 12
 """Newton steps to the mode of the thresholds, from where they are; two or three are usual."""
 
@@ -52,8 +61,11 @@ def loss_of(name: str, x: Observed) -> Loss:
     loss = OrderedProbit().fitted_to(x.data) if parts_of(x) is None else graded(OrderedProbit(), x)
     if not 2 <= len(loss.levels) <= MOST_GRADES:
         raise wrong(
-            "likelihood", name, f"2 to {MOST_GRADES} distinct values, X has {len(loss.levels)}", "use likelihood='gaussian' for numbers"
-        )  # fmt: skip
+            "likelihood",
+            name,
+            f"2 to {MOST_GRADES} distinct values, X has {len(loss.levels)}",
+            "use likelihood='gaussian' for numbers",
+        )
     return loss
 
 
@@ -62,7 +74,8 @@ def _yes_or_no(x: Observed) -> None:
     if len(bad):
         row = int(np.searchsorted(x.indptr, bad[0], side="right")) - 1
         raise InputError(
-            f"X holds {x.data[bad[0]]} at row {row}, column {x.indices[bad[0]]} with likelihood='probit', wanted 0 and 1; "
+            f"X holds {x.data[bad[0]]} at row {row}, column {x.indices[bad[0]]} with "
+            "likelihood='probit', wanted 0 and 1; "
             "use likelihood='ordinal' for more than two grades"
         )
 
@@ -77,24 +90,33 @@ def _as_heavy(y: Observed) -> np.ndarray:
 
 
 MOST_GRADES = 64
-"""Distinct values up to which they count as grades: a threshold between each two must be learned."""
+"""Distinct values up to which they count as grades: a threshold between each two must be
+learned."""
 
 
 class Likelihood:
-    """The likelihood of one chain: its loss (thresholds are part of its state) and the mean of s."""
+    """The likelihood of one chain: its loss (thresholds are part of its state) and the mean of
+    s."""
 
     def __init__(self, loss: Loss, mean: float, first: dict[int, Placed]):
         self.loss, self.mean, self.first = loss, mean, first
 
     @classmethod
     def shared(
-        cls, loss: Loss, mean: float, y: Observed, placed: Callable[[Observed, Any], dict[int, Placed]]
+        cls,
+        loss: Loss,
+        mean: float,
+        y: Observed,
+        placed: Callable[[Observed, Any], dict[int, Placed]],
     ) -> Callable[[], Likelihood]:
-        """One for each chain; what is fixed about the entries ``y`` (counts: log(a + 1/2) with the weight a + 1/2, where steps begin) is made once:
-        ``placed`` lays entries and their weights out for every side, by the stream of its draws; weights of parts are a function of each."""
+        """One for each chain; what is fixed about the entries ``y`` (counts: log(a + 1/2) with the
+        weight a + 1/2, where steps begin) is made once: ``placed`` lays entries and their weights
+        out for every side, by the stream of its draws; weights of parts are a function of each."""
         first = {}
         if not isinstance(loss, Ordered):
-            first = placed(with_values(y, _log_counts), _as_heavy if parts_of(y) is not None else y.data + 0.5)
+            first = placed(
+                with_values(y, _log_counts), _as_heavy if parts_of(y) is not None else y.data + 0.5
+            )
         return lambda: cls(loss, mean, first)
 
     def take(self, thresholds: np.ndarray) -> None:
@@ -107,15 +129,38 @@ class Likelihood:
         """Of grades; none of counts."""
         return np.array(getattr(self.loss, "thresholds", ()))
 
-    def draw(self, chain: Any, side: Any, design: Tall, offset: Tall, q: Tall | None, prior: Tall, what: int) -> Draw:
-        """The factors of one side given the other, and their misfit to the latent values of grades."""
+    def draw(
+        self,
+        chain: Any,
+        side: Any,
+        design: Tall,
+        offset: Tall,
+        q: Tall | None,
+        prior: Tall,
+        what: int,
+    ) -> Draw:
+        """The factors of one side given the other, and their misfit to the latent values of
+        grades."""
         e, seed = chain.engine, (chain.seed, chain.sweeps)
         here: dict[str, Any] = {"mean": self.mean, "other": offset}
         z = e.normal((*seed, what), (side.rows, design.shape[1]), np.float64)
-        solve: dict[str, Any] = {"mean": self.mean, "offset": offset, "base": side.precision, "prior": prior}
+        solve: dict[str, Any] = {
+            "mean": self.mean,
+            "offset": offset,
+            "base": side.precision,
+            "prior": prior,
+        }
         rule = RidgeRule(0.0)
         if isinstance(self.loss, Ordered):
-            latent = e.augmented(side.x, self.loss, side.factors, design, (*seed, 4 + what), **here, **steepness(e, side.precisions, q))
+            latent = e.augmented(
+                side.x,
+                self.loss,
+                side.factors,
+                design,
+                (*seed, 4 + what),
+                **here,
+                **steepness(e, side.precisions, q),
+            )
             p = 1.0 if side.precisions is None else side.precisions
             return draw_rows(e, latent, design, offset, p, q, side.precision, prior, z)
         at = e.ridge_rows(self.first[what], design, rule, **solve).left
@@ -123,9 +168,16 @@ class Likelihood:
             bound, _ = e.linearised(side.x, self.loss, at, design, **here)
             at = e.ridge_rows(bound, design, rule, **solve).left
         bound, _ = e.linearised(side.x, self.loss, at, design, **here)
-        centre, drawn = (e.ridge_rows(bound, design, rule, noise=noise, **solve).left for noise in (None, z))
+        centre, drawn = (
+            e.ridge_rows(bound, design, rule, noise=noise, **solve).left for noise in (None, z)
+        )
         uniform = e.normal((*seed, 4 + what), (side.rows, SLICES + 2), np.float64)
-        return Draw(e.slice_rows(side.x, self.loss, side.factors, design, at, centre, drawn, uniform, **here), lambda: None)
+        return Draw(
+            e.slice_rows(
+                side.x, self.loss, side.factors, design, at, centre, drawn, uniform, **here
+            ),
+            lambda: None,
+        )
 
     def finish(self, chain: Any) -> float:
         """Thresholds, given the factors; returns the log-likelihood of an observed entry."""
@@ -139,14 +191,16 @@ class Likelihood:
 
 
 def steepness(e: Any, p: Tall | None, q: Tall | None) -> dict[str, Tall]:
-    """Roots of noise precisions of rows and columns, as the primitives of losses take them; nothing where all are 1."""
+    """Roots of noise precisions of rows and columns, as the primitives of losses take them; nothing
+    where all are 1."""
     given = {"row_steep": p, "column_steep": q}
     return {name: e.take(np.sqrt(e.get(a))) for name, a in given.items() if a is not None}
 
 
 def begin_near_mode(chain: Any, x: Placed) -> None:
-    """Factors and thresholds where some sweeps of ALS under the loss lead, from a start of the chain's own and spread a little: counts far from their rates
-    hold a chain that starts anywhere in tight steps for long."""
+    """Factors and thresholds where some sweeps of ALS under the loss lead, from a start of the
+    chain's own and spread a little: counts far from their rates hold a chain that starts anywhere
+    in tight steps for long."""
     e, own = chain.engine, chain.likelihood
     loss, mean, k = own.loss, own.mean, chain.rows.last.shape[1] - 1
     ridge, power = RIDGES[loss.name]
@@ -175,15 +229,23 @@ def begin_near_mode(chain: Any, x: Placed) -> None:
 FIRST_SWEEPS = 10
 """Sweeps of ALS before the first draw."""
 FIRST_STARTS = 3
-"""Starts of these sweeps, of which the best is taken: some end where a factor serves a single row, and a chain does not leave such a place in hundreds of
-draws (its rates at unseen cells are then too large by factors of a hundred)."""
+"""Starts of these sweeps, of which the best is taken: some end where a factor serves a single row,
+and a chain does not leave such a place in hundreds of draws (its rates at unseen cells are then too
+large by factors of a hundred)."""
 
 
 def drawn_thresholds(
-    e: Any, x: Any, loss: Ordered, left: Tall, design: Tall, here: dict[str, Any], rng: np.random.Generator
+    e: Any,
+    x: Any,
+    loss: Ordered,
+    left: Tall,
+    design: Tall,
+    here: dict[str, Any],
+    rng: np.random.Generator,
 ) -> tuple[Ordered, float]:
-    """All thresholds but the first: a proposal and one decision. The proposal is N(mode, H^-1), or, by the toss of a coin, a step N(0, 2.4^2 H^-1 / K) from
-    where they are, which also leaves places so far out that the first would be refused for ever. Mode and H belong to the likelihood alone.
+    """All thresholds but the first: a proposal and one decision. The proposal is N(mode, H^-1), or,
+    by the toss of a coin, a step N(0, 2.4^2 H^-1 / K) from where they are, which also leaves places
+    so far out that the first would be refused for ever. Mode and H belong to the likelihood alone.
     Returns the loss with its thresholds, and its sum over the entries."""
 
     def sums(at: Ordered) -> Any:
@@ -224,15 +286,26 @@ def drawn_thresholds(
 
 
 def fold_row_modes(
-    e: Any, x: Any, loss: Loss, mean: float, design: Tall, offset: Tall, q: Tall | None, base: np.ndarray, prior: Tall
+    e: Any,
+    x: Any,
+    loss: Loss,
+    mean: float,
+    design: Tall,
+    offset: Tall,
+    q: Tall | None,
+    base: np.ndarray,
+    prior: Tall,
 ) -> Tall:
-    """New rows given the columns of a draw: the mode of their conditional, by steps of the majorising ridge problem."""
+    """New rows given the columns of a draw: the mode of their conditional, by steps of the
+    majorising ridge problem."""
     steep = steepness(e, None, q)
     rows, d = x.shape[0], design.shape[1]
     at = e.take(np.zeros((rows, d)))
     for _ in range(FOLD_STEPS):
         bound, _ = e.linearised(x, loss, at, design, mean=mean, other=offset, **steep)
-        at = e.ridge_rows(bound, design, RidgeRule(0.0), mean=mean, offset=offset, base=base, prior=prior).left
+        at = e.ridge_rows(
+            bound, design, RidgeRule(0.0), mean=mean, offset=offset, base=base, prior=prior
+        ).left
     return at
 
 

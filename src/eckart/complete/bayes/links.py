@@ -1,8 +1,12 @@
-"""Attributes as features of the factors, beside who-rated-what: u_i ~ N(mu + A^T f_i + B^T x_i, L^-1).
+"""Attributes as features of the factors, beside who-rated-what: u_i ~ N(mu + A^T f_i + B^T x_i,
+L^-1).
 
-``AttributeLink``  A (p x d) for p attributes in groups. A coefficient of group g has the prior N(0, (lambda_g L)^-1): with R = U - mu - X B its conditional has
-                   the mean H^-1 F^T R and rows of covariance H^-1, columns of covariance L^-1, H = F^T F + diag(lambda). One Cholesky factor of p x p draws
-                   all of A. lambda_g ~ Gamma((p_g d)/2, tr(A_g L A_g^T)/2) under a vague prior, so that a group that says nothing is switched off.
+``AttributeLink``  A (p x d) for p attributes in groups. A coefficient of group g has the prior N(0,
+(lambda_g L)^-1): with R = U - mu - X B its conditional has
+                   the mean H^-1 F^T R and rows of covariance H^-1, columns of covariance L^-1, H =
+                   F^T F + diag(lambda). One Cholesky factor of p x p draws all of A. lambda_g ~
+                   Gamma((p_g d)/2, tr(A_g L A_g^T)/2) under a vague prior, so that a group that
+                   says nothing is switched off.
 ``SeveralLinks``   the links of one side one after the other, each given the others.
 
 Reference: Simm et al. 2017 (Macau); Rendle 2012 (groups of a factorization machine).
@@ -17,7 +21,8 @@ import numpy as np
 from eckart.complete.bayes.features import VAGUE, Iterative, Link, Spectral, ridge_draw
 
 START_STRENGTH = 10.0
-"""lambda at the start: coefficients are smaller than what they explain, and the first sweeps find how much."""
+"""lambda at the start: coefficients are smaller than what they explain, and the first sweeps find
+how much."""
 
 
 class AttributeLink(Link):
@@ -29,15 +34,25 @@ class AttributeLink(Link):
         self.put(np.zeros((f.shape[1], d)), np.full(int(groups.max()) + 1, START_STRENGTH))
 
     def draw(
-        self, rng: np.random.Generator, rest: np.ndarray, precision: np.ndarray, root: np.ndarray, w: np.ndarray | None = None
+        self,
+        rng: np.random.Generator,
+        rest: np.ndarray,
+        precision: np.ndarray,
+        root: np.ndarray,
+        w: np.ndarray | None = None,
     ) -> np.ndarray:
-        """Draw A and lambda given ``rest`` = U - mu less the other links; returns F A. ``root`` is a square root of the precision L."""
+        """Draw A and lambda given ``rest`` = U - mu less the other links; returns F A. ``root`` is
+        a square root of the precision L."""
         z = rng.standard_normal(self.coefficients.shape)
         gram, seen = (self.gram, rest) if w is None else ((w * self.f).T @ self.f, w * rest)
-        self.coefficients = ridge_draw(gram + np.diag(self.strength[self.groups]), self.f.T @ seen, z, root)
+        self.coefficients = ridge_draw(
+            gram + np.diag(self.strength[self.groups]), self.f.T @ seen, z, root
+        )
         size = np.einsum("pd,pd->p", self.coefficients @ precision, self.coefficients)
         count = np.bincount(self.groups) * self.coefficients.shape[1]
-        self.strength = rng.gamma(0.5 * count + VAGUE) / (0.5 * np.bincount(self.groups, size) + VAGUE)
+        self.strength = rng.gamma(0.5 * count + VAGUE) / (
+            0.5 * np.bincount(self.groups, size) + VAGUE
+        )
         self.now = self._times(self.coefficients)
         return self.now
 
@@ -58,7 +73,8 @@ class AttributeLink(Link):
 
 
 class SeveralLinks(Link):
-    """The parts stand in the order in which features are written: attributes first, then who-rated-what."""
+    """The parts stand in the order in which features are written: attributes first, then
+    who-rated-what."""
 
     def __init__(self, parts: list[AttributeLink | Spectral | Iterative]):
         self.parts = parts
@@ -78,7 +94,9 @@ class SeveralLinks(Link):
     def put(self, coefficients: np.ndarray, strength: Any) -> None:
         sizes = np.cumsum([len(part.coefficients) for part in self.parts])[:-1]
         counts = np.cumsum([np.size(part.strength) for part in self.parts])[:-1]
-        for part, c, s in zip(self.parts, np.split(coefficients, sizes), np.split(np.asarray(strength), counts)):
+        for part, c, s in zip(
+            self.parts, np.split(coefficients, sizes), np.split(np.asarray(strength), counts)
+        ):
             part.put(c, s if isinstance(part, AttributeLink) else float(s[0]))
 
     def fresh(self) -> Any:
@@ -89,7 +107,12 @@ class SeveralLinks(Link):
         return np.sum([s for s, _ in found], axis=0), sum(n for _, n in found)
 
     def draw(
-        self, rng: np.random.Generator, rest: np.ndarray, precision: np.ndarray, root: np.ndarray, w: np.ndarray | None = None
+        self,
+        rng: np.random.Generator,
+        rest: np.ndarray,
+        precision: np.ndarray,
+        root: np.ndarray,
+        w: np.ndarray | None = None,
     ) -> np.ndarray:
         for part in self.parts:
             others = np.sum([other.now for other in self.parts if other is not part], axis=0)

@@ -1,4 +1,5 @@
-"""ALS: matrix factorization by alternating least squares, for ratings and for implicit feedback. The loop is in ``alternate``."""
+"""ALS: matrix factorization by alternating least squares, for ratings and for implicit feedback.
+The loop is in ``alternate``."""
 
 from __future__ import annotations
 
@@ -17,7 +18,14 @@ from eckart.complete.factors import mapped
 from eckart.complete.factors.alternate import State, Stop, alternate, resumed, start
 from eckart.complete.factors.choices import Choices
 from eckart.complete.factors.hidden_share import Ridge
-from eckart.complete.factors.majorise import FACTORIZED, LOCATIONS, centre, encoded, loss_for, touched
+from eckart.complete.factors.majorise import (
+    FACTORIZED,
+    LOCATIONS,
+    centre,
+    encoded,
+    loss_for,
+    touched,
+)
 from eckart.complete.factors.mapped_model import MappedModel
 from eckart.complete.factors.strengths import Taming
 from eckart.complete.folding import cast, entry_weights, limits, mean_of
@@ -39,53 +47,75 @@ from eckart.trace import progress
 class ALS(Choices, MappedModel):
     """Fill in a partially observed matrix with U V^T (and biases) by alternating least squares.
 
-    Explicit feedback: min 1/2 sum w_ij (a_ij - mean - b_i - c_j - u_i.v_j)^2 + 1/2 sum_i l_i ||u_i||^2 + 1/2 sum_j m_j ||v_j||^2 over the observed
-    entries, l_i = l2 n_i^l2_power. Implicit feedback: min 1/2 sum_observed alpha r_ij (1 - s_ij)^2 + 1/2 a0 sum_all s_ij^2 + the same penalties
-    with n_i counted as n_i + a0 m (the form of "Revisiting iALS"), s_ij = u_i.v_j.
+    Explicit feedback: min 1/2 sum w_ij (a_ij - mean - b_i - c_j - u_i.v_j)^2 + 1/2 sum_i l_i
+    ||u_i||^2 + 1/2 sum_j m_j ||v_j||^2 over the observed entries, l_i = l2 n_i^l2_power. Implicit
+    feedback: min 1/2 sum_observed alpha r_ij (1 - s_ij)^2 + 1/2 a0 sum_all s_ij^2 + the same
+    penalties with n_i counted as n_i + a0 m (the form of "Revisiting iALS"), s_ij = u_i.v_j.
 
     Parameters
     ----------
-    n_components : k; None takes 16 for ratings and 64 for implicit feedback (no more than the matrix has rows or columns, but 16 at least): the ridge of
+    n_components : k; None takes 16 for ratings and 64 for implicit feedback (no more than the
+    matrix has rows or columns, but 16 at least): the ridge of
         ratings leaves no more, while lists go on gaining.
-    feedback : "explicit" (values are ratings or measurements) or "implicit" (values are strengths >= 0 of an interaction; absent is a weak no).
-    loss : "squared", or what the values are: "logistic" (yes and no as 1 and 0), "ordered" or "ordered_probit" (grades, whose thresholds are learned),
-        "poisson" (counts), "huber" or "absolute" (numbers, a few of them wild). Predictions are on the scale of the data: probabilities, grades, rates.
-        Explicit feedback only; see ``eckart.terms``.
-    l2 : the ridge; None chooses it on hidden entries: for ratings in units of the noise that biases leave, and codes are zero where they say no more than
-        biases do (``factors.hidden_share``; of entries in parts, or more than 4 million, on a sample of rows), for implicit feedback by the places of hidden
-        entries in the lists (``factors.hidden_lists``; of more than 300,000 entries or 20,000 rows on a sample). 0 is allowed: least squares of minimum norm.
-    l2_power : 1 scales the ridge by each row's count, 0 is one ridge for all. None takes 1, or where l2 is chosen 1/2 (3/4 for yes and no).
-    biases : learn b_i and c_j with the ridge ``l2_bias`` n_i^``l2_bias_power`` (None: those of codes; where l2 is chosen, a number of entries chosen on hidden
+    feedback : "explicit" (values are ratings or measurements) or "implicit" (values are strengths
+    >= 0 of an interaction; absent is a weak no). loss : "squared", or what the values are:
+    "logistic" (yes and no as 1 and 0), "ordered" or "ordered_probit" (grades, whose thresholds are
+    learned),
+        "poisson" (counts), "huber" or "absolute" (numbers, a few of them wild). Predictions are on
+        the scale of the data: probabilities, grades, rates. Explicit feedback only; see
+        ``eckart.terms``.
+    l2 : the ridge; None chooses it on hidden entries: for ratings in units of the noise that biases
+    leave, and codes are zero where they say no more than
+        biases do (``factors.hidden_share``; of entries in parts, or more than 4 million, on a
+        sample of rows), for implicit feedback by the places of hidden entries in the lists
+        (``factors.hidden_lists``; of more than 300,000 entries or 20,000 rows on a sample). 0 is
+        allowed: least squares of minimum norm.
+    l2_power : 1 scales the ridge by each row's count, 0 is one ridge for all. None takes 1, or
+    where l2 is chosen 1/2 (3/4 for yes and no). biases : learn b_i and c_j with the ridge
+    ``l2_bias`` n_i^``l2_bias_power`` (None: those of codes; where l2 is chosen, a number of entries
+    chosen on hidden
         ones, with the power 0). Explicit feedback only.
-    nonnegative : U, V >= 0.
-    alpha, unobserved_weight, zeros : weights of implicit feedback: alpha r_ij for the observed, a0 for zeros on "all" cells or on "unobserved" ones
-        only (then an observed cell has weight a0 + alpha r_ij: with a0 = 1 the classical 1 + alpha r). a0 None: all cells weigh ten times as much as the
-        observed entries together.
-    strengths : what becomes of the values r of implicit feedback: "raw", "log": log(1 + r / median) with the mean 3, or "auto": "log" where the largest is
-        more than 20 times the median (plays, counts, seconds) and alpha is 1. Otherwise a few large counts outweigh all else.
-    normalise : what is taken out before the fit and put back after: "column", "row", "both", "global", "bias" or None. "auto": nothing when biases are
-        learned or feedback is implicit or factors are nonnegative, else "column". ``scale=True`` also divides by standard deviations.
-    solver : "cholesky" solves every row exactly (rows with few entries in the space of their entries), "cg" improves it by ``cg_steps`` steps of
-        conjugate gradients; "auto" takes cg from k = 64 on where it applies (no biases, factors of any sign, l2 > 0).
-    stop : "decrease" (relative decrease of the objective a sweep <= tol), "gradient" (relative gradient <= tol) or "held_out" (the error on a
-        share ``held_out`` of the entries has not fallen for ``patience`` sweeps; the best sweep is kept).
-    l2_features : the ridge of the maps from attributes to codes and biases (``fit(row_features=, column_features=)``); None takes three times
+    nonnegative : U, V >= 0. alpha, unobserved_weight, zeros : weights of implicit feedback: alpha
+    r_ij for the observed, a0 for zeros on "all" cells or on "unobserved" ones
+        only (then an observed cell has weight a0 + alpha r_ij: with a0 = 1 the classical 1 + alpha
+        r). a0 None: all cells weigh ten times as much as the observed entries together.
+    strengths : what becomes of the values r of implicit feedback: "raw", "log": log(1 + r / median)
+    with the mean 3, or "auto": "log" where the largest is
+        more than 20 times the median (plays, counts, seconds) and alpha is 1. Otherwise a few large
+        counts outweigh all else.
+    normalise : what is taken out before the fit and put back after: "column", "row", "both",
+    "global", "bias" or None. "auto": nothing when biases are
+        learned or feedback is implicit or factors are nonnegative, else "column". ``scale=True``
+        also divides by standard deviations.
+    solver : "cholesky" solves every row exactly (rows with few entries in the space of their
+    entries), "cg" improves it by ``cg_steps`` steps of
+        conjugate gradients; "auto" takes cg from k = 64 on where it applies (no biases, factors of
+        any sign, l2 > 0).
+    stop : "decrease" (relative decrease of the objective a sweep <= tol), "gradient" (relative
+    gradient <= tol) or "held_out" (the error on a
+        share ``held_out`` of the entries has not fallen for ``patience`` sweeps; the best sweep is
+        kept).
+    l2_features : the ridge of the maps from attributes to codes and biases (``fit(row_features=,
+    column_features=)``); None takes three times
         the root of the number of rows (or columns) times their mean ridge.
-    max_iter : most sweeps.
-    clip : predictions stay inside (low, high), the observed range (True), or anywhere (False); "auto": the range of a rating scale (few values, each many
-        times), 0 to the largest count for rates (``loss="poisson"``), nothing for implicit feedback.
-    warm_start : fit again from the present factors; a larger ``n_components`` adds dimensions and keeps the old ones.
-    checkpoint : file in which the state is kept after sweeps; the same fit resumes from it after a crash, with the same bits.
-    random_state, n_threads, verbose : seed; most threads (the result does not depend on them); progress bars.
-    engine : "auto", "cpu", "plain", the name of another engine, or an engine: what the computation runs on.
+    max_iter : most sweeps. clip : predictions stay inside (low, high), the observed range (True),
+    or anywhere (False); "auto": the range of a rating scale (few values, each many
+        times), 0 to the largest count for rates (``loss="poisson"``), nothing for implicit
+        feedback.
+    warm_start : fit again from the present factors; a larger ``n_components`` adds dimensions and
+    keeps the old ones. checkpoint : file in which the state is kept after sweeps; the same fit
+    resumes from it after a crash, with the same bits. random_state, n_threads, verbose : seed; most
+    threads (the result does not depend on them); progress bars. engine : "auto", "cpu", "plain",
+    the name of another engine, or an engine: what the computation runs on.
 
     Attributes
     ----------
-    fit_ : factors (``LowRank``), certificate, trace, plan. certificate_, row_factors_, column_factors_, row_biases_, column_biases_, mean_, n_iter_,
-    objective_, held_out_errors_.
+    fit_ : factors (``LowRank``), certificate, trace, plan. certificate_, row_factors_,
+    column_factors_, row_biases_, column_biases_, mean_, n_iter_, objective_, held_out_errors_.
 
-    The certificate says how near the returned point is to a critical point (relative gradient) and, where the weighted residual D^-1/2 R D^-1/2 has
-    spectral norm <= l2, that it is a global minimiser of the (weighted) nuclear-norm problem, over all ranks.
+    The certificate says how near the returned point is to a critical point (relative gradient) and,
+    where the weighted residual D^-1/2 R D^-1/2 has spectral norm <= l2, that it is a global
+    minimiser of the (weighted) nuclear-norm problem, over all ranks.
 
     >>> import numpy as np
     >>> a = np.outer([1.0, 2.0, 3.0, 4.0], [1.0, 0.5, 2.0]); a[0, 2] = np.nan
@@ -93,15 +123,19 @@ class ALS(Choices, MappedModel):
     >>> float(model.predict(0, 2)[0].round(3)), model.certificate_.holds
     (2.0, True)
 
-    References: Koren, Bell, Volinsky 2009; Hu, Koren, Volinsky 2008; Zhou et al. 2008; Rendle et al. 2022.
+    References: Koren, Bell, Volinsky 2009; Hu, Koren, Volinsky 2008; Zhou et al. 2008; Rendle et
+    al. 2022.
     """
 
     n_components: int | None = param(None, optional(whole(1)))
     _: KW_ONLY
     feedback: Literal["explicit", "implicit"] = param("explicit")
-    loss: Literal["squared", "absolute", "huber", "logistic", "ordered", "ordered_probit", "poisson"] = param("squared", one_of(*FACTORIZED))
+    loss: Literal[
+        "squared", "absolute", "huber", "logistic", "ordered", "ordered_probit", "poisson"
+    ] = param("squared", one_of(*FACTORIZED))
     l2: float | None = param(None, optional(number(0)))
-    l2_power: float | None = param(None, optional(number(0, 10)))  # beyond it the power of a count leaves the range
+    # beyond it the power of a count leaves the range
+    l2_power: float | None = param(None, optional(number(0, 10)))
     biases: bool = param(True, flag())
     l2_bias: float | None = param(None, optional(number(0)))
     l2_bias_power: float | None = param(None, optional(number(0, 10)))
@@ -111,7 +145,9 @@ class ALS(Choices, MappedModel):
     unobserved_weight: float | None = param(None, optional(number(0)))
     zeros: Literal["all", "unobserved"] = param("all")
     strengths: Literal["auto", "raw", "log"] = param("auto")
-    normalise: Literal["auto", "column", "row", "both", "bias", "global", None] = param("auto", one_of("auto", *KINDS))
+    normalise: Literal["auto", "column", "row", "both", "bias", "global", None] = param(
+        "auto", one_of("auto", *KINDS)
+    )
     scale: bool = param(False, flag())
     solver: Literal["auto", "cholesky", "cg"] = param("auto")
     cg_steps: int = param(3, whole(1))
@@ -157,8 +193,16 @@ class ALS(Choices, MappedModel):
         x = x if tamed is None else tamed.of(x)
         by = self._normalise_by()
         for choice, met, wanted in (
-            ("stop='held_out'", self.stop == "held_out", "stop='decrease' or 'gradient' with weights"),
-            ("feedback='implicit'", self.feedback == "implicit", "the strengths in X itself: they are the weights"),
+            (
+                "stop='held_out'",
+                self.stop == "held_out",
+                "stop='decrease' or 'gradient' with weights",
+            ),
+            (
+                "feedback='implicit'",
+                self.feedback == "implicit",
+                "the strengths in X itself: they are the weights",
+            ),
         ):
             if weights is not None and met:
                 raise InputError(f"weights= came with {choice}, wanted {wanted}")
@@ -166,7 +210,10 @@ class ALS(Choices, MappedModel):
         ridge, reason, hidden = self._chosen(x, weights, flat=not told, equal_powers=told)
         loss = None if self.loss == "squared" else loss_for(self.loss, x, weights)
         whole, x = x, x if loss is None else encoded(x, loss)
-        with resuming(self, whole, weights, ignored=("max_iter",), y=fingerprint(beside)) as (memory, rng):
+        with resuming(self, whole, weights, ignored=("max_iter",), y=fingerprint(beside)) as (
+            memory,
+            rng,
+        ):
             held = split(x, self.held_out, random_state=rng) if self.stop == "held_out" else None
             train, judge = (x, None) if held is None else (held.train, held.test)
             norm = None
@@ -180,20 +227,42 @@ class ALS(Choices, MappedModel):
                 problem = self._problem(engine, train, weights, ridge)
                 maps = self._mapped(engine, problem, beside)
                 kept = memory.last()
-                begun = (self._begin(problem, mean, engine, rng, loss, facts_of(train).deviation or 1.0, maps), None) if kept is None else resumed(kept, engine)
+                begun = (
+                    (
+                        self._begin(
+                            problem, mean, engine, rng, loss, facts_of(train).deviation or 1.0, maps
+                        ),
+                        None,
+                    )
+                    if kept is None
+                    else resumed(kept, engine)
+                )
                 slope = relative_gradient if loss is None else relative_loss_gradient
                 rule = Stop(
-                    self.stop, self.tol, self.max_iter, self.patience,
+                    self.stop,
+                    self.tol,
+                    self.max_iter,
+                    self.patience,
                     None if judge is None else _held_out(engine, engine.put(judge), maps),
-                    lambda point: slope(problem, point, engine) if maps is None else look(maps, point, engine).slope,
-                )  # fmt: skip
+                    lambda point: (
+                        slope(problem, point, engine)
+                        if maps is None
+                        else look(maps, point, engine).slope
+                    ),
+                )
                 if maps is None:
-                    state, trace, errors = alternate(problem, begun[0], rule, engine, watch, memory, begun[1])
+                    state, trace, errors = alternate(
+                        problem, begun[0], rule, engine, watch, memory, begun[1]
+                    )
                     proof = certify_factors if loss is None else certify_loss
                     certificate = proof(problem, state.point, engine, trace, errors)
-                    point = state.point._replace(**{name: engine.get(a) for name, a in state.point.tall().items()})
+                    point = state.point._replace(
+                        **{name: engine.get(a) for name, a in state.point.tall().items()}
+                    )
                 else:
-                    state, trace, errors = alternate(maps, begun[0], rule, engine, watch, memory, begun[1], mapped.sweep)
+                    state, trace, errors = alternate(
+                        maps, begun[0], rule, engine, watch, memory, begun[1], mapped.sweep
+                    )
                     certificate = certify_mapped(maps, state.point, engine, trace, errors)
                     point = mapped.finished(maps, state.point, beside, engine)
                 factors = self._factors(point, norm, x)
@@ -201,8 +270,10 @@ class ALS(Choices, MappedModel):
         steps = problem.cg_steps
         plan: dict[str, Any] = plan_of(engine) | {
             "solver": f"conjugate gradients, {steps} steps a row" if steps else "cholesky by rows",
-            "normalise": str(by), "sweeps": state.sweeps, **ridge.told(),
-        }  # fmt: skip
+            "normalise": str(by),
+            "sweeps": state.sweeps,
+            **ridge.told(),
+        }
         if reason:
             plan["l2_reason"] = reason
         if hidden:
@@ -215,37 +286,69 @@ class ALS(Choices, MappedModel):
         if tamed is not None:
             plan["strengths"] = asdict(tamed)
         rates = self.loss == "poisson"
-        clip = self.clip if self.feedback == "explicit" and (rates or self.loss in LOCATIONS) else False
+        clip = (
+            self.clip
+            if self.feedback == "explicit" and (rates or self.loss in LOCATIONS)
+            else False
+        )
         if (low_high := limits(clip, whole, rates)) is not None:
             plan["clip"] = low_high
         if maps is not None:
-            plan |= {"l2_features": [maps.rows.rho, maps.columns.rho], "solver": "cholesky by rows, maps by ridge"}
-        self.normaliser_, self.maps_ = norm, None if maps is None else mapped.Fitted.of(maps, state.point)
+            plan |= {
+                "l2_features": [maps.rows.rho, maps.columns.rho],
+                "solver": "cholesky by rows, maps by ridge",
+            }
+        self.normaliser_, self.maps_ = (
+            norm,
+            None if maps is None else mapped.Fitted.of(maps, state.point),
+        )
         return Fit(factors, certificate, trace, plan)
 
     def _factors(self, s: RidgePoint, norm: Normaliser | None, x: Observed) -> LowRank:
         """Factors in the units of the data: the normaliser's numbers become biases and scales."""
         left, right = np.ascontiguousarray(s.left), np.ascontiguousarray(s.right)
         if norm is None:
-            return LowRank(left, right, s.mean, s.row_bias, s.column_bias, rows=x.rows, columns=x.columns)
+            return LowRank(
+                left, right, s.mean, s.row_bias, s.column_bias, rows=x.rows, columns=x.columns
+            )
         return LowRank(
-            left, right, norm.mean, cast(norm.row_offset, left), cast(norm.column_offset, left),
-            cast(norm.row_scale, left), cast(norm.column_scale, left), x.rows, x.columns,
-        )  # fmt: skip
+            left,
+            right,
+            norm.mean,
+            cast(norm.row_offset, left),
+            cast(norm.column_offset, left),
+            cast(norm.row_scale, left),
+            cast(norm.column_scale, left),
+            x.rows,
+            x.columns,
+        )
 
     def _begin(
-        self, problem: RidgeProblem, mean: float, engine: Any, rng: np.random.Generator, loss: Loss | None, spread: float, maps: Any = None
+        self,
+        problem: RidgeProblem,
+        mean: float,
+        engine: Any,
+        rng: np.random.Generator,
+        loss: Loss | None,
+        spread: float,
+        maps: Any = None,
     ) -> State:
         near = problem if loss is None else touched(problem, loss, mean, engine)
         rank = self._rank(problem.x.shape)
-        unit = 1.0 if (loss is not None and loss.name not in LOCATIONS) or self.feedback == "implicit" else spread
+        unit = (
+            1.0
+            if (loss is not None and loss.name not in LOCATIONS) or self.feedback == "implicit"
+            else spread
+        )
         point, right = start(near, rank, mean, engine, rng, unit)
         point = point._replace(loss=loss)
         if self.warm_start and "fit_" in vars(self):
             old = self._lowrank()
             if old.shape != problem.x.shape:
                 raise InputError(
-                    f"X has shape {problem.x.shape}, the fitted model {old.shape}: warm_start=True wants the same rows and columns; use update for new ones"
+                    f"X has shape {problem.x.shape}, the fitted model {old.shape}: "
+                    "warm_start=True wants the same rows and columns; use update for "
+                    "new ones"
                 )
             k = min(old.k, rank)
             left = np.array(engine.get(point.left))
@@ -261,9 +364,16 @@ class ALS(Choices, MappedModel):
             return mapped.begin(maps, right, bias, mean, loss, engine)
         return State(point._replace(right=engine.take(right)))
 
-    def _problem(self, engine: Any, x: Observed, weights: np.ndarray | None, ridge: Ridge) -> RidgeProblem:
-        placed, steps = engine.put(x, entry_weights=weights), self._cg(ridge.l2, self._rank(x.shape))
-        return RidgeProblem.of(engine, placed, self._rule(ridge), ridge.unobserved_weight or 0.0, steps)
+    def _problem(
+        self, engine: Any, x: Observed, weights: np.ndarray | None, ridge: Ridge
+    ) -> RidgeProblem:
+        placed, steps = (
+            engine.put(x, entry_weights=weights),
+            self._cg(ridge.l2, self._rank(x.shape)),
+        )
+        return RidgeProblem.of(
+            engine, placed, self._rule(ridge), ridge.unobserved_weight or 0.0, steps
+        )
 
     def _mapped(self, engine: Any, problem: RidgeProblem, beside: Beside) -> MappedProblem | None:
         """The problem with attributes, where there are any."""
@@ -297,7 +407,8 @@ class ALS(Choices, MappedModel):
             if self.maps_ is not None:
                 return self._certify_mapped(problem, x, engine)
             u, v, b, c = (
-                None if a is None else engine.take(a, x.dtype) for a in (f.left, f.right, f.row_bias, f.column_bias)
+                None if a is None else engine.take(a, x.dtype)
+                for a in (f.left, f.right, f.row_bias, f.column_bias)
             )
             point = RidgePoint(u, v, b, c, f.mean, loss=self._loss())
             if norm is not None:
@@ -318,8 +429,13 @@ def _held_out(engine: Any, judge: Any, maps: MappedProblem | None) -> Callable[[
         s = s if maps is None else mapped.plain_point(maps, s, engine)
         biases = {"own": s.row_bias, "other": s.column_bias}
         if s.loss is not None:
-            return float(engine.loss_sums(judge, s.loss, s.left, s.right, mean=s.mean, **biases).value / judge.nnz)
-        misfit = engine.evidence_rows(judge, s.left, s.right, RidgeRule(0.0), mean=s.mean, **biases).value
+            return float(
+                engine.loss_sums(judge, s.loss, s.left, s.right, mean=s.mean, **biases).value
+                / judge.nnz
+            )
+        misfit = engine.evidence_rows(
+            judge, s.left, s.right, RidgeRule(0.0), mean=s.mean, **biases
+        ).value
         return float(np.sqrt(2.0 * misfit / judge.nnz))
 
     return error

@@ -2,17 +2,23 @@
 
 Explicit feedback minimises, over the observed entries with weights w,
 
-    F = 1/2 sum w_ij (a_ij - mean - b_i - c_j - u_i.v_j)^2 + 1/2 sum_i l_i ||u_i||^2 + 1/2 sum_j m_j ||v_j||^2 + bias penalties,
+    F = 1/2 sum w_ij (a_ij - mean - b_i - c_j - u_i.v_j)^2 + 1/2 sum_i l_i ||u_i||^2 + 1/2 sum_j m_j
+    ||v_j||^2 + bias penalties,
 
-l_i = l2 n_i^power with n_i the observations of row i (power 0: one ridge for all; power 1: weighted by count). Implicit feedback, over all cells,
+l_i = l2 n_i^power with n_i the observations of row i (power 0: one ridge for all; power 1: weighted
+by count). Implicit feedback, over all cells,
 
-    F = 1/2 sum_observed alpha r_ij (1 - s_ij)^2 + 1/2 a0 sum_all s_ij^2 + penalties,     s_ij = u_i.v_j,   n_i counted as n_i + a0 m,
+    F = 1/2 sum_observed alpha r_ij (1 - s_ij)^2 + 1/2 a0 sum_all s_ij^2 + penalties,     s_ij =
+    u_i.v_j,   n_i counted as n_i + a0 m,
 
-and with ``zeros="unobserved"`` the second sum leaves the observed cells out, whose weight becomes a0 + alpha r_ij. With one side fixed every row of the
-other is a small ridge problem (``engine.ridge_rows``), so F falls at each half sweep. The start is a randomized range of the normalised residual matrix
-D^-1/2 R D^-1/2 (D the counts to the power of the ridge), which lies near the signal and far from the saddle at 0.
+and with ``zeros="unobserved"`` the second sum leaves the observed cells out, whose weight becomes
+a0 + alpha r_ij. With one side fixed every row of the other is a small ridge problem
+(``engine.ridge_rows``), so F falls at each half sweep. The start is a randomized range of the
+normalised residual matrix D^-1/2 R D^-1/2 (D the counts to the power of the ridge), which lies near
+the signal and far from the saddle at 0.
 
-Factors and biases stay inside the engine from the start to the end; between sweeps only k x k matrices and numbers cross.
+Factors and biases stay inside the engine from the start to the end; between sweeps only k x k
+matrices and numbers cross.
 """
 
 from __future__ import annotations
@@ -53,7 +59,9 @@ class State:
         """The inverse of ``kept``."""
         *sides, mean, row_map, column_map, loss = kept["point"]
         left, right, b, c = (None if a is None else engine.take(a) for a in sides)
-        point = RidgePoint(left, right, b, c, mean, row_map, column_map, None if loss is None else loss_from(loss))
+        point = RidgePoint(
+            left, right, b, c, mean, row_map, column_map, None if loss is None else loss_from(loss)
+        )
         return cls(point, kept["sweeps"], kept["values"])
 
 
@@ -72,8 +80,9 @@ def resumed(kept: Any, engine: Engine) -> tuple[State, Progress]:
 
 
 class Stop(NamedTuple):
-    """When to end: at a relative decrease of F a sweep below ``tol`` and a gradient that the certificate accepts, at a relative gradient below ``tol``,
-    or when ``error(point)`` has not improved for ``patience`` sweeps; after ``max_iter`` sweeps at the latest."""
+    """When to end: at a relative decrease of F a sweep below ``tol`` and a gradient that the
+    certificate accepts, at a relative gradient below ``tol``, or when ``error(point)`` has not
+    improved for ``patience`` sweeps; after ``max_iter`` sweeps at the latest."""
 
     rule: str
     tol: float
@@ -93,21 +102,27 @@ def alternate(
     judged: Progress | None = None,
     step: Callable[[Any, State, Engine, Trace], State] | None = None,
 ) -> tuple[State, Trace, list[float]]:
-    """Sweep until the stopping rule is met; an interrupt keeps the last half sweep that was whole (of a loss, of maps and of held-out errors the last whole
-    sweep). Returns the best state, F after every half sweep, held-out errors.
+    """Sweep until the stopping rule is met; an interrupt keeps the last half sweep that was whole
+    (of a loss, of maps and of held-out errors the last whole sweep). Returns the best state, F
+    after every half sweep, held-out errors.
 
-    ``memory`` is offered the state between sweeps, never after the last: a run that goes on from there (``resumed``) makes the same sweeps. ``step`` is the
-    sweep that belongs to the problem (None: that of a ``RidgeProblem``).
+    ``memory`` is offered the state between sweeps, never after the last: a run that goes on from
+    there (``resumed``) makes the same sweeps. ``step`` is the sweep that belongs to the problem
+    (None: that of a ``RidgeProblem``).
     """
     step = step or sweep
-    when = "after" if state.point.loss is None else "before"  # the value of a loss is known when it is bounded again
+    # the value of a loss is known when it is bounded again
+    when = "after" if state.point.loss is None else "before"
     trace = Trace(f"objective {when} each half sweep", reason=StopReason.MAX_ITER)
     trace.values, trace.seconds = list(state.values), [0.0] * len(state.values)
     best, errors = (state, []) if judged is None else (judged.best, list(judged.errors))
     try:
         while state.sweeps < stop.max_iter:
-            # a sweep may put balanced factors into the state it starts from; the best of held-out errors stays as it was judged and kept
-            state = step(problem, replace(state) if stop.rule == "held_out" else state, engine, trace)
+            # a sweep may put balanced factors into the state it starts from; the best of held-out
+            # errors stays as it was judged and kept
+            state = step(
+                problem, replace(state) if stop.rule == "held_out" else state, engine, trace
+            )
             if stop.rule == "held_out" and stop.error:
                 errors.append(stop.error(state.point))
                 best = state if errors[-1] <= min(errors) else best
@@ -138,8 +153,9 @@ def _met(stop: Stop, state: State, trace: Trace) -> bool:
 
 
 def sweep(problem: RidgeProblem, state: State, engine: Engine, trace: Trace) -> State:
-    """All rows given the (balanced) columns, then all columns given the rows. The state moves along with each half, so that no factor is held that is no
-    longer needed: there may be millions of rows."""
+    """All rows given the (balanced) columns, then all columns given the rows. The state moves along
+    with each half, so that no factor is held that is no longer needed: there may be millions of
+    rows."""
     at = balanced(problem, state.point, engine) if state.sweeps else state.point
     state.point = at  # the same U V^T at a lower penalty
     if at.loss is not None:
@@ -149,15 +165,27 @@ def sweep(problem: RidgeProblem, state: State, engine: Engine, trace: Trace) -> 
     more: dict[str, Any] = {"mean": at.mean, "cg_steps": problem.cg_steps}
     fixed = engine.ridge_penalty(x.T, rule_t, at.right, at.column_bias)
     rows = engine.ridge_rows(
-        x, at.right, rule, offset=at.column_bias, base=problem.base(engine, at.right), start=at.left if warm else None, **more
-    )  # fmt: skip
+        x,
+        at.right,
+        rule,
+        offset=at.column_bias,
+        base=problem.base(engine, at.right),
+        start=at.left if warm else None,
+        **more,
+    )
     trace.add(rows.value + fixed)
     at = at._replace(left=rows.left, row_bias=rows.bias)
     state.point, state.values = at, list(trace.values)
     fixed = engine.ridge_penalty(x, rule, at.left, at.row_bias)
     columns = engine.ridge_rows(
-        x.T, at.left, rule_t, offset=at.row_bias, base=problem.base(engine, at.left), start=at.right if warm else None, **more
-    )  # fmt: skip
+        x.T,
+        at.left,
+        rule_t,
+        offset=at.row_bias,
+        base=problem.base(engine, at.left),
+        start=at.right if warm else None,
+        **more,
+    )
     trace.add(columns.value + fixed)
     state.point = at._replace(right=columns.left, column_bias=columns.bias)
     state.sweeps, state.values = state.sweeps + 1, list(trace.values)
@@ -165,13 +193,18 @@ def sweep(problem: RidgeProblem, state: State, engine: Engine, trace: Trace) -> 
 
 
 def balanced(problem: RidgeProblem, at: RidgePoint, engine: Engine) -> RidgePoint:
-    """U T, V T^-T with the T that makes U^T L U and V^T M V equal and diagonal: the same U V^T at the least penalty.
+    """U T, V T^-T with the T that makes U^T L U and V^T M V equal and diagonal: the same U V^T at
+    the least penalty.
 
-    R^T R = U^T L U, and Q S^2 Q^T = R (V^T M V) R^T give T = R^-1 Q S^1/2. Without it the two sides creep towards balance over many sweeps.
+    R^T R = U^T L U, and Q S^2 Q^T = R (V^T M V) R^T give T = R^-1 Q S^1/2. Without it the two sides
+    creep towards balance over many sweeps.
     """
     if problem.rule.nonnegative or problem.rule.l2 <= 0:
         return at
-    u, v = engine.inner(at.left, at.left, problem.ridge), engine.inner(at.right, at.right, problem.ridge_t)
+    u, v = (
+        engine.inner(at.left, at.left, problem.ridge),
+        engine.inner(at.right, at.right, problem.ridge_t),
+    )
     turns = balance((u + u.T) / 2, (v + v.T) / 2)
     if turns is None:
         return at
@@ -185,17 +218,24 @@ def balance(u: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray] | Non
     except np.linalg.LinAlgError:
         return None
     square, turn = eigh(root @ v @ root.T)
-    if not square[0] > 1e-10 * square[-1]:  # a direction that carries nothing: its balance would divide by rounding
+    # a direction that carries nothing: its balance would divide by rounding
+    if not square[0] > 1e-10 * square[-1]:
         return None
     size = square**0.25
     return np.linalg.solve(root, turn * size), (root.T @ turn) / size
 
 
 def start(
-    problem: RidgeProblem, k: int, mean: float, engine: Engine, rng: np.random.Generator, unit: float = 1.0
+    problem: RidgeProblem,
+    k: int,
+    mean: float,
+    engine: Engine,
+    rng: np.random.Generator,
+    unit: float = 1.0,
 ) -> tuple[RidgePoint, np.ndarray]:
-    """The point with U = 0 and V spanning a randomized range of D^-1/2 R D^-1/2, R the entries less mean and plain biases (for implicit feedback: the
-    weights); V is on the host, and of the size of the root of ``unit``, that of the data."""
+    """The point with U = 0 and V spanning a randomized range of D^-1/2 R D^-1/2, R the entries less
+    mean and plain biases (for implicit feedback: the weights); V is on the host, and of the size of
+    the root of ``unit``, that of the data."""
     x, rule, rule_t = problem.x, problem.rule, problem.rule_t
     n, m, dtype = len(x.counts), x.shape[1], x.dtype
     row_bias = column_bias = None
@@ -217,5 +257,6 @@ def start(
         right = np.hstack([right, more * dtype.type(0.1 * np.sqrt(unit / k))])
     if rule.nonnegative:
         right = np.abs(right)
-    nothing = engine.outer(found, np.zeros((found.shape[1], k)))  # zeros where the engine's arrays are
+    # zeros where the engine's arrays are
+    nothing = engine.outer(found, np.zeros((found.shape[1], k)))
     return RidgePoint(nothing, None, row_bias, column_bias, mean), right

@@ -1,17 +1,21 @@
-"""The weight of what was not observed, and the ridge, of ``ALS(feedback="implicit")`` where none are given.
+"""The weight of what was not observed, and the ridge, of ``ALS(feedback="implicit")`` where none
+are given.
 
-With W the sum of the weights alpha r of an n x m matrix, all cells together weigh c times as much as the observed ones:
+With W the sum of the weights alpha r of an n x m matrix, all cells together weigh c times as much
+as the observed ones:
 
     a0 = c W / (n m),   c = 10,
 
-so that a0 follows how full the matrix is. Entries at random, of p a row and q a column and weights of the root mean square g, pull with a norm of about
-g (sqrt p + sqrt q), and the nuclear norm takes all of it away from
+so that a0 follows how full the matrix is. Entries at random, of p a row and q a column and weights
+of the root mean square g, pull with a norm of about g (sqrt p + sqrt q), and the nuclear norm takes
+all of it away from
 
     l2 = t g (sqrt p + sqrt q) / ((p + a0 m) (q + a0 n))^(power / 2),   t = 1,
 
-on. How much less or more is best hidden entries say: t = 1, 1/2, 2, ... are tried while their places in the lists get better, and then c = 10, 5, 20, ...;
-the best t hardly depends on c. The measure is the mean of 1 / log2(1 + rank) among all columns that the row has not, which knows of every hidden entry, not
-only of those among the first.
+on. How much less or more is best hidden entries say: t = 1, 1/2, 2, ... are tried while their
+places in the lists get better, and then c = 10, 5, 20, ...; the best t hardly depends on c. The
+measure is the mean of 1 / log2(1 + rank) among all columns that the row has not, which knows of
+every hidden entry, not only of those among the first.
 """
 
 from __future__ import annotations
@@ -32,13 +36,17 @@ from eckart.rng import generator
 from eckart.trace import StopReason
 
 HEAVIER = 10.0
-"""c, the weight of all cells over that of the observed entries. On 17 sources the best of 1, 3, 10 and 30, each with its best ridge, was seldom 5 % ahead."""
+"""c, the weight of all cells over that of the observed entries. On 17 sources the best of 1, 3, 10
+and 30, each with its best ridge, was seldom 5 % ahead."""
 RIDGES, WEIGHTS = (1 / 16, 8.0), (1.25, 80.0)
-"""The ends of the searches for t and c. Where rows have five entries and nothing is better than popularity, c goes to its end."""
+"""The ends of the searches for t and c. Where rows have five entries and nothing is better than
+popularity, c goes to its end."""
 ENOUGH, ROUNDS, FEWEST = 2000, 3, 200
-"""Hidden entries from which one round is enough, the most rounds, and the entries below which nothing is tried: places of twenty tell nothing."""
+"""Hidden entries from which one round is enough, the most rounds, and the entries below which
+nothing is tried: places of twenty tell nothing."""
 SHARE, SWEEPS, TOL = 0.1, 12, 1e-3
-"""Share that is hidden; sweeps and relative decrease of a fit that is only compared. After six sweeps small ridges are still behind."""
+"""Share that is hidden; sweeps and relative decrease of a fit that is only compared. After six
+sweeps small ridges are still behind."""
 SAMPLE, ROWS, ASKED = 300_000, 20_000, 4000
 """Entries and rows from which rows are drawn, and rows whose lists are looked at."""
 BLOCK = 2**21
@@ -56,17 +64,33 @@ def unit(x: Observed, rule: RidgeRule, unobserved: float) -> float:
     known = max(x.nnz, 1)
     p, q = known / n, known / m
     size = rule.alpha * float(np.sqrt(facts_of(x).square / known))
-    return size * (np.sqrt(p) + np.sqrt(q)) / ((p + unobserved * m) * (q + unobserved * n)) ** (rule.power / 2) or 1.0
+    return (
+        size
+        * (np.sqrt(p) + np.sqrt(q))
+        / ((p + unobserved * m) * (q + unobserved * n)) ** (rule.power / 2)
+        or 1.0
+    )
 
 
-def choose(x: Observed, rule: RidgeRule, unobserved: float | None, rank: int, cg_steps: int, engine: Any) -> tuple[float, float, str]:
-    """The ridge and the unobserved weight for these entries, and why; ``unobserved``: a0 where it was given."""
+def choose(
+    x: Observed, rule: RidgeRule, unobserved: float | None, rank: int, cg_steps: int, engine: Any
+) -> tuple[float, float, str]:
+    """The ridge and the unobserved weight for these entries, and why; ``unobserved``: a0 where it
+    was given."""
     whole = x
     most = min(SAMPLE, x.nnz * ROWS // x.shape[0])
     if parts_of(x) is not None or x.nnz > most:
         x, _ = sampled(x, None, most)
     number = int(np.clip(np.ceil(ENOUGH / (SHARE * max(x.nnz, 1))), 1, ROUNDS))
-    rounds = [_Round(*found, rule, rank, cg_steps, engine) for seed in range(number) if (found := hide(x, seed))] if x.nnz >= FEWEST else []
+    rounds = (
+        [
+            _Round(*found, rule, rank, cg_steps, engine)
+            for seed in range(number)
+            if (found := hide(x, seed))
+        ]
+        if x.nnz >= FEWEST
+        else []
+    )
     t, c, why = 1.0, HEAVIER, "what chance gives: there are too few entries to hide some"
 
     def weight(x: Observed, c: float) -> float:
@@ -82,7 +106,10 @@ def choose(x: Observed, rule: RidgeRule, unobserved: float | None, rank: int, cg
             c, weights = search(lambda c: loss(t, c), c, WEIGHTS)
             told += f" and {weights} weights of what was not observed ({c:.3g} times the observed)"
         fewer = ", of a sample of rows" if x.nnz < whole.nnz else ""
-        why = f"{t:.3g} times what chance gives, the best places of {sum(len(r.rows) for r in rounds):,} hidden entries under {told}{fewer}"
+        why = (
+            f"{t:.3g} times what chance gives, the best places of "
+            f"{sum(len(r.rows) for r in rounds):,} hidden entries under {told}{fewer}"
+        )
     a0 = weight(whole, c)
     return float(t * unit(whole, rule, a0)), a0, why
 
@@ -90,11 +117,16 @@ def choose(x: Observed, rule: RidgeRule, unobserved: float | None, rank: int, cg
 def hide(x: Observed, seed: int) -> tuple[Observed, Observed] | None:
     """What is left, and what is hidden; None where nothing can be."""
     hidden = hidden_entries(x, SHARE, seed)
-    return (_entries(x, ~hidden), _entries(x, hidden)) if hidden.any() and not hidden.all() else None
+    return (
+        (_entries(x, ~hidden), _entries(x, hidden)) if hidden.any() and not hidden.all() else None
+    )
 
 
-def search(loss: Callable[[float], float], best: float, ends: tuple[float, float], little: float = 0.0) -> tuple[float, int]:
-    """Halve or double while the loss falls (by more than this share of its size); the least of the parabola through the last three, and how many were tried.
+def search(
+    loss: Callable[[float], float], best: float, ends: tuple[float, float], little: float = 0.0
+) -> tuple[float, int]:
+    """Halve or double while the loss falls (by more than this share of its size); the least of the
+    parabola through the last three, and how many were tried.
 
     >>> search(lambda t: abs(np.log2(t) - 3.0), 1.0, (0.25, 100.0))
     (8.0, 6)
@@ -107,25 +139,45 @@ def search(loss: Callable[[float], float], best: float, ends: tuple[float, float
         return tried[t]
 
     for step in (0.5, 2.0):
-        while ends[0] <= best * step <= ends[1] and at(best * step) < at(best) - little * abs(at(best)):
+        while ends[0] <= best * step <= ends[1] and at(best * step) < at(best) - little * abs(
+            at(best)
+        ):
             best *= step
     near = [tried.get(best * step) for step in (0.5, 1.0, 2.0)]
     return best if None in near else best * 2.0 ** _least(*near), len(tried)  # type: ignore[arg-type]
 
 
 def places(scores: np.ndarray, seen: Any, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """1 / log2(1 + rank) of the entries at (rows, columns) among the columns that a row has not in the sparse ``seen``; equal scores share their ranks."""
+    """1 / log2(1 + rank) of the entries at (rows, columns) among the columns that a row has not in
+    the sparse ``seen``; equal scores share their ranks."""
     own = scores[rows, columns]
     scores[np.repeat(np.arange(len(scores)), np.diff(seen.indptr)), seen.indices] = -np.inf
-    rank = [(scores[i] > s).sum() + 0.5 * ((scores[i] == s).sum() + 1) for i, s in zip(rows, own, strict=True)]
+    rank = [
+        (scores[i] > s).sum() + 0.5 * ((scores[i] == s).sum() + 1)
+        for i, s in zip(rows, own, strict=True)
+    ]
     return 1.0 / np.log2(1.0 + np.array(rank))
 
 
 class _Round:
     """One hidden share, and the entries that are left, placed."""
 
-    def __init__(self, train: Observed, hidden: Observed, rule: RidgeRule, rank: int, cg_steps: int, engine: Any):
-        self.train, self.engine, self.rule, self.rank, self.cg_steps = train, engine, rule, min(rank, *train.shape), cg_steps
+    def __init__(
+        self,
+        train: Observed,
+        hidden: Observed,
+        rule: RidgeRule,
+        rank: int,
+        cg_steps: int,
+        engine: Any,
+    ):
+        self.train, self.engine, self.rule, self.rank, self.cg_steps = (
+            train,
+            engine,
+            rule,
+            min(rank, *train.shape),
+            cg_steps,
+        )
         rows = np.repeat(np.arange(hidden.shape[0]), hidden.row_counts())
         asked = np.unique(rows)
         if len(asked) > ASKED:
@@ -137,12 +189,20 @@ class _Round:
 
     def places(self, t: float, unobserved: float) -> np.ndarray:
         """1 / log2(1 + rank) of every hidden entry under this ridge and this weight."""
-        rule = self.rule._replace(l2=t * unit(self.train, self.rule, unobserved), shift=unobserved if self.rule.shift else 0.0)
+        rule = self.rule._replace(
+            l2=t * unit(self.train, self.rule, unobserved),
+            shift=unobserved if self.rule.shift else 0.0,
+        )
         problem = RidgeProblem.of(self.engine, self.placed, rule, unobserved, self.cg_steps)
         if self.begun is None:
             self.begun = start(problem, self.rank, 0.0, self.engine, generator(0))
         point, right = self.begun
-        state, trace, _ = alternate(problem, State(point._replace(right=self.engine.take(right))), Stop("decrease", TOL, SWEEPS), self.engine)
+        state, trace, _ = alternate(
+            problem,
+            State(point._replace(right=self.engine.take(right))),
+            Stop("decrease", TOL, SWEEPS),
+            self.engine,
+        )
         if trace.reason is StopReason.INTERRUPTED:
             raise KeyboardInterrupt
         return self._places(state.point)
@@ -153,5 +213,12 @@ class _Round:
         for first in range(0, len(self.asked), size):
             rows = self.asked[first : first + size]
             part = slice(*np.searchsorted(self.rows, [rows[0], rows[-1] + 1]))
-            found.append(places(left[rows] @ right.T, seen[rows], np.searchsorted(rows, self.rows[part]), self.columns[part]))
+            found.append(
+                places(
+                    left[rows] @ right.T,
+                    seen[rows],
+                    np.searchsorted(rows, self.rows[part]),
+                    self.columns[part],
+                )
+            )
         return np.concatenate(found)

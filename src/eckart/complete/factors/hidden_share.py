@@ -1,18 +1,21 @@
 """The ridge of ``ALS`` where none is given: chosen on entries that are hidden for it.
 
-Entries of noise alone, of deviation g, in rows and columns of n and m entries, have a norm of about g (sqrt n + sqrt m). With the ridges l2 n_i^p
-and l2 n_j^p the nuclear norm takes all of them away from
+Entries of noise alone, of deviation g, in rows and columns of n and m entries, have a norm of about
+g (sqrt n + sqrt m). With the ridges l2 n_i^p and l2 n_j^p the nuclear norm takes all of them away
+from
 
     l2 = 2 t g (sqrt n + sqrt m) / 2 (n m)^(p / 2),   t = 1,
 
-on. At p = 1/2 this hardly depends on how much is known of a row, and l2 has the unit of the data. How much less is best depends on what there is
-besides noise. With g the deviation of what biases leave, 2 t = 2, 1, 1/2, ... are tried while the error on a hidden share falls, and the least of
-the parabola through three errors is taken. Biases have a ridge of their own, a number of entries that does not grow with the count: the best of
-several for biases alone.
+on. At p = 1/2 this hardly depends on how much is known of a row, and l2 has the unit of the data.
+How much less is best depends on what there is besides noise. With g the deviation of what biases
+leave, 2 t = 2, 1, 1/2, ... are tried while the error on a hidden share falls, and the least of the
+parabola through three errors is taken. Biases have a ridge of their own, a number of entries that
+does not grow with the count: the best of several for biases alone.
 
-Biases alone are taken (codes are zero then) where the errors of codes, entry by entry, are not less than theirs by one standard error. All of it has
-seeds of its own and sums that do not depend on threads, so the choice repeats. Where entries are in parts, or very many, it is made on a sample of their
-rows.
+Biases alone are taken (codes are zero then) where the errors of codes, entry by entry, are not less
+than theirs by one standard error. All of it has seeds of its own and sums that do not depend on
+threads, so the choice repeats. Where entries are in parts, or very many, it is made on a sample of
+their rows.
 """
 
 from __future__ import annotations
@@ -40,16 +43,19 @@ from eckart.trace import StopReason
 NO_CODES = 1e20
 """Ridge, in units of the noise, under which codes are zero: only biases are left."""
 DAMPING = tuple(10.0 ** np.arange(-1, 3.25, 0.5))
-"""Ridges of biases that are tried, in entries: a row of so many is believed by half. Surveys want the least, a few ratings a row more, what has no
-biases the most."""
+"""Ridges of biases that are tried, in entries: a row of so many is believed by half. Surveys want
+the least, a few ratings a row more, what has no biases the most."""
 FIRST, LEAST = 2.0, 2.0**-9
-"""The ridge that is tried first, in units of the noise, and the least: data with a thousandth of noise are exact for most purposes."""
+"""The ridge that is tried first, in units of the noise, and the least: data with a thousandth of
+noise are exact for most purposes."""
 LITTLE = 0.999
 """The search goes on while the error falls by more than a thousandth."""
 SHARE, SMALL_SHARE, SMALL = 0.05, 0.1, 20_000
-"""Share that is hidden, and that of data with fewer entries, whose twentieth is too few to choose by."""
+"""Share that is hidden, and that of data with fewer entries, whose twentieth is too few to choose
+by."""
 ENOUGH, ROUNDS, FEWEST = 1000, 3, 40
-"""Hidden entries from which one round is enough, the most rounds, and the entries below which nothing is tried."""
+"""Hidden entries from which one round is enough, the most rounds, and the entries below which
+nothing is tried."""
 STEPS = 10
 """Of conjugate gradients for biases that are only compared."""
 MORE = 4
@@ -63,7 +69,8 @@ LARGE = 4_000_000
 
 
 class Ridge(NamedTuple):
-    """l_i = l2 n_i^l2_power for codes, l2_bias n_i^l2_bias_power for biases; a0 of implicit feedback."""
+    """l_i = l2 n_i^l2_power for codes, l2_bias n_i^l2_bias_power for biases; a0 of implicit
+    feedback."""
 
     l2: float
     l2_power: float
@@ -77,7 +84,8 @@ class Ridge(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """A ridge, why it was taken, and (empty where nothing was hidden) mean losses on hidden entries: of the model, of biases alone, of the mean; how many."""
+    """A ridge, why it was taken, and (empty where nothing was hidden) mean losses on hidden
+    entries: of the model, of biases alone, of the mean; how many."""
 
     ridge: Ridge
     reason: str
@@ -85,8 +93,9 @@ class Choice(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """What of the ridge is open: the power of codes, the ridge of biases (None: chosen; 0 with ``bias`` False: there are none) and its power; ``flat``: whether
-    codes may be left out. Rank, sign, normalisation and loss are those of the model."""
+    """What of the ridge is open: the power of codes, the ridge of biases (None: chosen; 0 with
+    ``bias`` False: there are none) and its power; ``flat``: whether codes may be left out. Rank,
+    sign, normalisation and loss are those of the model."""
 
     rank: int
     power: float
@@ -107,11 +116,16 @@ def choose(x: Observed, wanted: Wanted, engine: Any, weights: np.ndarray | None 
         x, weights = sampled(x, weights)
     fewer = x.nnz < whole.nnz
     if fewer:
-        wanted = wanted._replace(flat=False)  # a column of the sample is known by fewer rows than it has
+        # a column of the sample is known by fewer rows than it has
+        wanted = wanted._replace(flat=False)
     share = SHARE if x.nnz >= SMALL else SMALL_SHARE
     number = int(np.clip(np.ceil(ENOUGH / (share * max(x.nnz, 1))), 1, ROUNDS))
     rounds = (
-        [made for seed in range(number) if (made := _Round.of(x, wanted, engine, weights, share, seed))]
+        [
+            made
+            for seed in range(number)
+            if (made := _Round.of(x, wanted, engine, weights, share, seed))
+        ]
         if x.nnz >= FEWEST
         else []
     )
@@ -119,9 +133,16 @@ def choose(x: Observed, wanted: Wanted, engine: Any, weights: np.ndarray | None 
         return _untried(whole, wanted)
     bias = wanted.l2_bias or 0.0
     if wanted.bias and wanted.l2_bias is None:
-        further = range(number, int(np.clip(np.ceil(MORE * ENOUGH / (share * x.nnz)), number, 2 * ROUNDS)))
+        further = range(
+            number, int(np.clip(np.ceil(MORE * ENOUGH / (share * x.nnz)), number, 2 * ROUNDS))
+        )
         bias = _damping(
-            rounds + [made for seed in further if (made := _Round.of(x, wanted, engine, weights, share, seed))],
+            rounds
+            + [
+                made
+                for seed in further
+                if (made := _Round.of(x, wanted, engine, weights, share, seed))
+            ],
             x,
             wanted,
         )
@@ -134,11 +155,16 @@ def choose(x: Observed, wanted: Wanted, engine: Any, weights: np.ndarray | None 
 
     def error(t: float, among: int = len(rounds)) -> float:
         found = tried.setdefault(t, [])
-        found += [r.codes(Ridge(float(t * noise), wanted.power, bias, wanted.bias_power)) for r in rounds[len(found) : among]]
+        found += [
+            r.codes(Ridge(float(t * noise), wanted.power, bias, wanted.bias_power))
+            for r in rounds[len(found) : among]
+        ]
         return _total(found[:among])
 
     best, step = FIRST, 2.0
-    while best / 2 >= LEAST and error(best / 2, 1) < LITTLE * error(best, 1):  # the first round says where the others look
+    while best / 2 >= LEAST and error(best / 2, 1) < LITTLE * error(
+        best, 1
+    ):  # the first round says where the others look
         best /= 2
     if best / 2 >= LEAST and error(best / 2) < LITTLE * error(best):
         while best / 2 >= LEAST and error(best / 2) < LITTLE * error(best):
@@ -163,7 +189,10 @@ def choose(x: Observed, wanted: Wanted, engine: Any, weights: np.ndarray | None 
     tried_words = f"{len(tried)} ridges on {len(gain):,} hidden entries"
     factor = _fill(whole, wanted.power) / _fill(x, wanted.power)
     if wanted.flat and gain.mean() <= gain.std(ddof=1) / np.sqrt(len(gain)):
-        reason = f"codes say no more than {'biases' if wanted.bias else 'what is taken out'}: tried {tried_words}"
+        reason = (
+            f"codes say no more than {'biases' if wanted.bias else 'what is taken out'}: tried "
+            f"{tried_words}"
+        )
         return Choice(
             Ridge(float(NO_CODES * noise), wanted.power, bias, wanted.bias_power),
             reason,
@@ -173,7 +202,9 @@ def choose(x: Observed, wanted: Wanted, engine: Any, weights: np.ndarray | None 
         ", of a sample of rows" if fewer else ""
     )
     return Choice(
-        Ridge(float(t * noise * factor), wanted.power, bias, wanted.bias_power), reason, told | {"model": error(best)}
+        Ridge(float(t * noise * factor), wanted.power, bias, wanted.bias_power),
+        reason,
+        told | {"model": error(best)},
     )
 
 
@@ -213,13 +244,15 @@ def _damping(rounds: list[_Round], x: Observed, wanted: Wanted) -> float:
 
 
 def _damping_unit(x: Observed, wanted: Wanted, bend: float) -> float:
-    """A damping of one entry as a ridge, under a loss whose parabolas are so steep, and over the counts that multiply it."""
+    """A damping of one entry as a ridge, under a loss whose parabolas are so steep, and over the
+    counts that multiply it."""
     n, m = _known(x)
     return bend / (n * m) ** (wanted.bias_power / 2)
 
 
 def _fill(x: Observed, power: float) -> float:
-    """(sqrt n + sqrt m) / 2 (n m)^(p / 2), n and m being what is known of an entry's row and column."""
+    """(sqrt n + sqrt m) / 2 (n m)^(p / 2), n and m being what is known of an entry's row and
+    column."""
     n, m = _known(x)
     return float(0.5 * (np.sqrt(n) + np.sqrt(m)) / (n * m) ** (power / 2))
 
@@ -227,7 +260,8 @@ def _fill(x: Observed, power: float) -> float:
 def _known(x: Observed) -> tuple[float, float]:
     """What an entry's row and column have on the average."""
     n, m = (
-        float((c.astype(np.float64) ** 2).sum() / max(c.sum(), 1)) or 1.0 for c in (x.row_counts(), x.column_counts())
+        float((c.astype(np.float64) ** 2).sum() / max(c.sum(), 1)) or 1.0
+        for c in (x.row_counts(), x.column_counts())
     )
     return n, m
 
@@ -242,22 +276,29 @@ def _least(below: float, here: float, above: float) -> float:
     return float(np.clip(0.5 * (below - above) / bend, -0.5, 0.5)) if bend > 0 else 0.0
 
 
-def sampled(x: Observed, weights: np.ndarray | None, most: int | None = None) -> tuple[Observed, np.ndarray | None]:
-    """Rows drawn with a seed of their own, about ``most`` (``LARGE``) entries in all, in memory; of parts the same rows as of the whole."""
+def sampled(
+    x: Observed, weights: np.ndarray | None, most: int | None = None
+) -> tuple[Observed, np.ndarray | None]:
+    """Rows drawn with a seed of their own, about ``most`` (``LARGE``) entries in all, in memory; of
+    parts the same rows as of the whole."""
     kept = generator(0).random(x.shape[0]) < (LARGE if most is None else most) / max(x.nnz, 1)
     if parts_of(x) is None:
         return _rows(x, kept), None if weights is None else weights[np.repeat(kept, x.row_counts())]
     shares = np.split(kept, np.cumsum(x.parts.lengths)[:-1])  # type: ignore[attr-defined]
     found = of_each_part(x, _rows, [(share,) for share in shares])
     indptr = np.concatenate([[0], *(np.diff(part.indptr) for part in found)]).cumsum()
-    indices, data = (np.concatenate([getattr(part, name) for part in found]) for name in ("indices", "data"))
+    indices, data = (
+        np.concatenate([getattr(part, name) for part in found]) for name in ("indices", "data")
+    )
     return Observed(indptr, indices, data, x.n_columns), None
 
 
 def _rows(x: Observed, kept: np.ndarray) -> Observed:
     counts = x.row_counts()
     of = np.repeat(kept, counts)
-    return Observed(np.concatenate([[0], counts[kept]]).cumsum(), x.indices[of], x.data[of], x.n_columns)
+    return Observed(
+        np.concatenate([[0], counts[kept]]).cumsum(), x.indices[of], x.data[of], x.n_columns
+    )
 
 
 class _Round:
@@ -275,7 +316,9 @@ class _Round:
         self.wanted, self.engine, self.train, self.weights = wanted, engine, train, weights
         self.norm: Normaliser | None = None
         if wanted.normalise is not None:
-            self.norm, self.train = normalise(train, wanted.normalise, scale=wanted.scale, engine=engine)
+            self.norm, self.train = normalise(
+                train, wanted.normalise, scale=wanted.scale, engine=engine
+            )
             hidden = self.norm.apply(hidden)
         self.rows, self.columns, self.heavy = (
             np.repeat(np.arange(hidden.shape[0]), hidden.row_counts()),
@@ -289,7 +332,9 @@ class _Round:
             self.bend = 1.0
         else:
             self.mean = centre(self.train, loss, weights) if wanted.bias else 0.0
-            self.bend = float(np.mean(loss.curvature(self.values, np.full(len(self.values), self.mean))))
+            self.bend = float(
+                np.mean(loss.curvature(self.values, np.full(len(self.values), self.mean)))
+            )
         middle = (
             self.mean
             if wanted.bias or wanted.normalise is not None
@@ -301,7 +346,13 @@ class _Round:
 
     @classmethod
     def of(
-        cls, x: Observed, wanted: Wanted, engine: Any, weights: np.ndarray | None, share: float, seed: int
+        cls,
+        x: Observed,
+        wanted: Wanted,
+        engine: Any,
+        weights: np.ndarray | None,
+        share: float,
+        seed: int,
     ) -> _Round | None:
         hidden = hidden_entries(x, share, seed)
         if not hidden.any() or hidden.all():
@@ -324,7 +375,9 @@ class _Round:
             x = self.train
             rows = np.repeat(np.arange(x.shape[0]), x.row_counts())
             sums = BiasSums.of(rows, x.indices, x.data - self.mean, x.shape)  # type: ignore[arg-type]
-            b, c, _ = balanced(sums, ridged(x.row_counts(), l2, False), ridged(x.column_counts(), l2, False), STEPS)
+            b, c, _ = balanced(
+                sums, ridged(x.row_counts(), l2, False), ridged(x.column_counts(), l2, False), STEPS
+            )
             return self._losses(self.mean + b[self.rows] + c[self.columns], None)
         return self.codes(Ridge(NO_CODES, self.wanted.power, l2, self.wanted.bias_power), 1)
 
@@ -339,20 +392,32 @@ class _Round:
         """Of a fit under this ridge."""
         wanted, engine = self.wanted, self.engine
         rule = RidgeRule(
-            ridge.l2, ridge.l2_power, wanted.bias, ridge.l2_bias, wanted.nonnegative, bias_power=ridge.l2_bias_power
+            ridge.l2,
+            ridge.l2_power,
+            wanted.bias,
+            ridge.l2_bias,
+            wanted.nonnegative,
+            bias_power=ridge.l2_bias_power,
         )
         if self.placed is None:
             self.placed = engine.put(self.train, entry_weights=self.weights)
         problem = RidgeProblem.of(engine, self.placed, rule)
         if rank is not None or self.begun is None:
-            near = problem if wanted.loss is None else touched(problem, wanted.loss, self.mean, engine)
+            near = (
+                problem if wanted.loss is None else touched(problem, wanted.loss, self.mean, engine)
+            )
             size = (
                 float(np.std(self.train.data))
                 if wanted.loss is None
                 else wanted.loss.unit(self.train.data, np.ones(self.train.nnz))
             )
             begun = start(
-                near, min(wanted.rank, RANK) if rank is None else rank, self.mean, engine, generator(0), size or 1.0
+                near,
+                min(wanted.rank, RANK) if rank is None else rank,
+                self.mean,
+                engine,
+                generator(0),
+                size or 1.0,
             )
             if rank is None:
                 self.begun = begun

@@ -1,14 +1,18 @@
-"""Alternating least squares under any loss (6.2): every half sweep solves the ridge problem that lies above the objective and touches it where we are.
+"""Alternating least squares under any loss (6.2): every half sweep solves the ridge problem that
+lies above the objective and touches it where we are.
 
-    F = sum w_ij l(a_ij, s_ij) + 1/2 sum_i l_i ||u_i||^2 + 1/2 sum_j m_j ||v_j||^2 + bias penalties,     s_ij = mean + b_i + c_j + u_i.v_j
+    F = sum w_ij l(a_ij, s_ij) + 1/2 sum_i l_i ||u_i||^2 + 1/2 sum_j m_j ||v_j||^2 + bias penalties,
+    s_ij = mean + b_i + c_j + u_i.v_j
 
-The loss of every entry is bounded by a parabola in s (``terms``), so the bound is a ridge problem with other targets and weights, which the engine makes
-(``linearised``) and solves by the kernels of least squares (``ridge_rows``). Its minimum is lower than the bound at the present point, which is F itself: F
-never rises. Counts have no such parabola far away; their steps are shortened, row by row, where the loss would rise (``shortened_rows``). Thresholds of ordered
-levels take a Newton step a sweep, halved until the loss has fallen.
+The loss of every entry is bounded by a parabola in s (``terms``), so the bound is a ridge problem
+with other targets and weights, which the engine makes (``linearised``) and solves by the kernels of
+least squares (``ridge_rows``). Its minimum is lower than the bound at the present point, which is F
+itself: F never rises. Counts have no such parabola far away; their steps are shortened, row by row,
+where the loss would rise (``shortened_rows``). Thresholds of ordered levels take a Newton step a
+sweep, halved until the loss has fallen.
 
-References: Jaakkola and Jordan 2000 (the bound of the logistic loss); Hunter and Lange 2004 (majorising); Collins, Dasgupta and Schapire 2001; Udell et al.
-2016.
+References: Jaakkola and Jordan 2000 (the bound of the logistic loss); Hunter and Lange 2004
+(majorising); Collins, Dasgupta and Schapire 2001; Udell et al. 2016.
 """
 
 from __future__ import annotations
@@ -34,11 +38,19 @@ from eckart.trace import Trace
 FACTORIZED = tuple(name for name in LOSSES if name != "multinomial")
 """Losses with one natural parameter for each entry."""
 LOCATIONS = ("squared", "absolute", "huber")
-"""Losses whose natural parameter is in the unit of the data: what is taken out of the data is taken out of it."""
-RIDGES = {"logistic": (0.2, 0.75), "ordered": (0.9, 0.5), "ordered_probit": (1.5, 0.5), "poisson": (1.0, 0.5)}
-"""Ridges and their powers (three tenths of them for biases) of natural parameters that have no unit: near the best held-out likelihood on yes/no answers and
-grades of MovieLens-100K, Jester and the bfi survey, and on simulated counts. A probit is 0.6 of a logit, so its ridge is larger. Yes and no, which say less
-than grades do, want a ridge that grows faster with the length of a column: with the power 1/2 all of Jester was behind squared error, with 3/4 it is ahead."""
+"""Losses whose natural parameter is in the unit of the data: what is taken out of the data is taken
+out of it."""
+RIDGES = {
+    "logistic": (0.2, 0.75),
+    "ordered": (0.9, 0.5),
+    "ordered_probit": (1.5, 0.5),
+    "poisson": (1.0, 0.5),
+}
+"""Ridges and their powers (three tenths of them for biases) of natural parameters that have no
+unit: near the best held-out likelihood on yes/no answers and grades of MovieLens-100K, Jester and
+the bfi survey, and on simulated counts. A probit is 0.6 of a logit, so its ridge is larger. Yes and
+no, which say less than grades do, want a ridge that grows faster with the length of a column: with
+the power 1/2 all of Jester was behind squared error, with 3/4 it is ahead."""
 FOLD_STEPS, FOLD_TOL = 100, 1e-7
 """Steps of a new row, and the relative fall of its objective at which they end."""
 
@@ -49,13 +61,19 @@ def loss_for(name: str, x: Observed, weights: np.ndarray | None) -> Loss:
     if parts_of(x) is None:
         return loss.fitted_to(x.data, weights)
     if weights is not None:
-        raise InputError("weights= came with data in parts, wanted data in memory; repeat entries that count more")
+        raise InputError(
+            "weights= came with data in parts, wanted data in memory; repeat entries "
+            "that count more"
+        )
     facts = facts_of(x)
     if isinstance(loss, Ordered):
         return graded(loss, x)
     if name in ("huber", "absolute"):
         width = {"huber": "delta", "absolute": "corner"}[name]
-        return replace(loss, **{width: (NORMAL_SHARE if name == "huber" else CORNER) * (facts.deviation or 1.0)})
+        return replace(
+            loss,
+            **{width: (NORMAL_SHARE if name == "huber" else CORNER) * (facts.deviation or 1.0)},
+        )
     return loss
 
 
@@ -66,7 +84,8 @@ def graded(loss: Ordered, x: Observed) -> Ordered:
 
 
 def levels_of_parts(x: Observed) -> tuple[np.ndarray, np.ndarray]:
-    """The different values of the entries and how often each came, looked for where the parts are."""
+    """The different values of the entries and how often each came, looked for where the parts
+    are."""
     found = of_each_part(x, _levels)
     values, place = np.unique(np.concatenate([v for v, _ in found]), return_inverse=True)
     return values, np.bincount(place, np.concatenate([n for _, n in found]), len(values))
@@ -74,7 +93,8 @@ def levels_of_parts(x: Observed) -> tuple[np.ndarray, np.ndarray]:
 
 def _levels(part: Observed) -> tuple[np.ndarray, np.ndarray]:
     values, counts = np.unique(part.data, return_counts=True)
-    return values[:MOST_LEVELS], counts[:MOST_LEVELS]  # more than that are numbers, which nobody takes for grades
+    # more than that are numbers, which nobody takes for grades
+    return values[:MOST_LEVELS], counts[:MOST_LEVELS]
 
 
 MOST_LEVELS = 2**12
@@ -86,7 +106,8 @@ def _encoded(loss: Loss, part: Observed) -> Observed:
 
 
 def encoded(x: Observed, loss: Loss) -> Observed:
-    """The entries as the loss takes them; the first that it cannot have is named with its row and column."""
+    """The entries as the loss takes them; the first that it cannot have is named with its row and
+    column."""
     if parts_of(x) is not None and isinstance(loss, Ordered):
         return with_values(x, partial(_encoded, loss))
     if parts_of(x) is not None:
@@ -100,7 +121,8 @@ def encoded(x: Observed, loss: Loss) -> Observed:
         row, column = int(np.searchsorted(x.indptr, bad, side="right")) - 1, int(x.indices[bad])
         words = str(error).split(" wanted ", 1)[-1]
         raise InputError(
-            f"X holds {x.data[bad]} at row {row}, column {column} with loss={loss.name!r}, wanted {words}"
+            f"X holds {x.data[bad]} at row {row}, column {column} with "
+            f"loss={loss.name!r}, wanted {words}"
         ) from None
 
 
@@ -119,8 +141,16 @@ def centre(x: Observed, loss: Loss, weights: np.ndarray | None) -> float:
             return float(loss.best_constant(*levels_of_parts(x)))
         facts = facts_of(x)
         mean = facts.total / facts.entries
-        return mean if loss.name in LOCATIONS else float(loss.best_constant(np.array([mean]), np.ones(1)))
-    return float(loss.best_constant(x.data.astype(np.float64), np.ones(x.nnz) if weights is None else weights))
+        return (
+            mean
+            if loss.name in LOCATIONS
+            else float(loss.best_constant(np.array([mean]), np.ones(1)))
+        )
+    return float(
+        loss.best_constant(
+            x.data.astype(np.float64), np.ones(x.nnz) if weights is None else weights
+        )
+    )
 
 
 def touched(problem: RidgeProblem, loss: Loss, mean: float, engine: Engine) -> RidgeProblem:
@@ -130,7 +160,9 @@ def touched(problem: RidgeProblem, loss: Loss, mean: float, engine: Engine) -> R
     return problem._replace(x=engine.linearised(problem.x, loss, *none, mean=mean)[0])
 
 
-def half_sweep(problem: RidgeProblem, at: RidgePoint, engine: Engine, turned: bool) -> tuple[RowSolution, float]:
+def half_sweep(
+    problem: RidgeProblem, at: RidgePoint, engine: Engine, turned: bool
+) -> tuple[RowSolution, float]:
     """Rows (or, ``turned``, columns) at the minimum of the bound; and the data term before that."""
     x, rule = (problem.x.T, problem.rule_t) if turned else (problem.x, problem.rule)
     left, right = (at.right, at.left) if turned else (at.left, at.right)
@@ -138,10 +170,18 @@ def half_sweep(problem: RidgeProblem, at: RidgePoint, engine: Engine, turned: bo
     bound, value = engine.linearised(x, at.loss, left, right, **here)
     warm = rule.nonnegative or problem.cg_steps > 0
     found = engine.ridge_rows(
-        bound, right, rule, mean=at.mean, offset=here["other"], start=left if warm else None, cg_steps=problem.cg_steps
+        bound,
+        right,
+        rule,
+        mean=at.mean,
+        offset=here["other"],
+        start=left if warm else None,
+        cg_steps=problem.cg_steps,
     )
     if not at.loss.everywhere:
-        found = engine.shortened_rows(x, at.loss, right, rule, left, found.left, new_own=found.bias, **here)
+        found = engine.shortened_rows(
+            x, at.loss, right, rule, left, found.left, new_own=found.bias, **here
+        )
     return found, value
 
 
@@ -158,7 +198,8 @@ def loss_sweep(problem: RidgeProblem, at: RidgePoint, engine: Engine, trace: Tra
 
 
 def threshold_step(problem: RidgeProblem, at: RidgePoint, engine: Engine) -> RidgePoint:
-    """A Newton step of the thresholds, halved until the loss does not rise; a point without thresholds as it is."""
+    """A Newton step of the thresholds, halved until the loss does not rise; a point without
+    thresholds as it is."""
     if not isinstance(at.loss, Ordered) or not at.loss.thresholds:
         return at
     now = engine.threshold_sums(problem.x, at.loss, at.left, at.right, **given(at))
@@ -173,7 +214,9 @@ def threshold_step(problem: RidgeProblem, at: RidgePoint, engine: Engine) -> Rid
     return at
 
 
-def folded(engine: Engine, x: Any, loss: Loss, right: Any, rule: Any, offset: Any, k: int) -> RowSolution:
+def folded(
+    engine: Engine, x: Any, loss: Loss, right: Any, rule: Any, offset: Any, k: int
+) -> RowSolution:
     """New rows given the columns: half sweeps of rows alone, until their objective stands still."""
     n, dtype = x.shape[0], x.dtype
     none = engine.take(np.zeros((n, k)), dtype)

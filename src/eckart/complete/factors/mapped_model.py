@@ -1,4 +1,5 @@
-"""What ``ALS`` does with the maps from attributes once it is fitted: new rows, explanations, evidence, files."""
+"""What ``ALS`` does with the maps from attributes once it is fitted: new rows, explanations,
+evidence, files."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ from eckart.matrix import Observed
 
 
 class MappedModel(Featured):
-    """A factorization whose codes lean on attributes by ridge maps; without attributes ``maps_`` is None and nothing here differs."""
+    """A factorization whose codes lean on attributes by ridge maps; without attributes ``maps_`` is
+    None and nothing here differs."""
 
     maps_: mapped.Fitted | None = None
 
@@ -30,8 +32,14 @@ class MappedModel(Featured):
         if self.maps_ is None:
             return super()._folded(X)
         x = self._aligned(X)
-        f, maps, rule = self._lowrank(), self.maps_, self._fold_rule()._replace(bias=False, bias_l2=0.0)
-        norm = (Normaliser(None, f.shape) if self.normaliser_ is None else self.normaliser_).for_rows(x)
+        f, maps, rule = (
+            self._lowrank(),
+            self.maps_,
+            self._fold_rule()._replace(bias=False, bias_l2=0.0),
+        )
+        norm = (
+            Normaliser(None, f.shape) if self.normaliser_ is None else self.normaliser_
+        ).for_rows(x)
         y = replace(x, data=norm.apply(self._as_fitted(x)).data)
         means, ridge = maps.means(self._numbers(x), x.shape[0]), rule.ridges(x.row_counts())[0]
         offset = learned_columns(f, norm)
@@ -39,21 +47,33 @@ class MappedModel(Featured):
         engine = self._engine()
         with engine.at_work():
             found = mapped.folded_rows(
-                engine, engine.put(y), self._loss(), engine.take(right, y.dtype), rule, base=self._fold_base(f),
-                offset=None if offset is None else engine.take(offset, y.dtype), prior=engine.take(means * ridge[:, None], y.dtype),
+                engine,
+                engine.put(y),
+                self._loss(),
+                engine.take(right, y.dtype),
+                rule,
+                base=self._fold_base(f),
+                offset=None if offset is None else engine.take(offset, y.dtype),
+                prior=engine.take(means * ridge[:, None], y.dtype),
                 start=engine.take(means, y.dtype),
-            )  # fmt: skip
+            )
             codes = np.array(engine.get(found), f.right.dtype)
         empty = x.row_counts() == 0  # nothing was said, not even a weak no
         codes[empty] = means[empty]
-        left, bias = (codes[:, :-1], codes[:, -1] * maps.stretch) if maps.stretch else (codes, norm.row_offset)
+        left, bias = (
+            (codes[:, :-1], codes[:, -1] * maps.stretch)
+            if maps.stretch
+            else (codes, norm.row_offset)
+        )
         left = np.ascontiguousarray(left)
         return f.with_rows(left, cast(bias, left), cast(norm.row_scale, left), x.rows), x
 
     def _prior_of(self, i: int, j: int) -> Lean | None:
         if self.maps_ is None:
             return None
-        rows, columns = (None if self.features_ is None else side for side in (self.features_ or (None, None)))
+        rows, columns = (
+            None if self.features_ is None else side for side in (self.features_ or (None, None))
+        )
         s = self.maps_.stretch
         row = self.maps_.means(None if rows is None else rows.numbers[[i]], 1)[0]
         column = self.maps_.flipped().means(None if columns is None else columns.numbers[[j]], 1)[0]
@@ -78,10 +98,16 @@ class MappedModel(Featured):
         mean = 0.0 if self.normaliser_ is not None else f.mean
         if not problem.rule.alpha:  # a row without an entry has no penalty: its code is the map's
             counts = (problem.x.counts, problem.x.T.counts)
-            codes = [np.where(np.asarray(n)[:, None] > 0, u, 0.0) for n, u in zip(counts, codes, strict=True)]
+            codes = [
+                np.where(np.asarray(n)[:, None] > 0, u, 0.0)
+                for n, u in zip(counts, codes, strict=True)
+            ]
         left, right = (engine.take(u, x.dtype) for u in codes)
         return certify_mapped(
-            p, RidgePoint(left, right, None, None, mean, maps.rows, maps.columns, self._loss()), engine, self.fit_.trace
+            p,
+            RidgePoint(left, right, None, None, mean, maps.rows, maps.columns, self._loss()),
+            engine,
+            self.fit_.trace,
         )
 
     def _turned(self) -> MappedModel:
@@ -93,7 +119,10 @@ class MappedModel(Featured):
     def extra_state(self) -> dict[str, np.ndarray]:
         state = super().extra_state()
         if self.maps_ is not None:
-            state |= {"features.row_map": self.maps_.rows, "features.column_map": self.maps_.columns}
+            state |= {
+                "features.row_map": self.maps_.rows,
+                "features.column_map": self.maps_.columns,
+            }
             self.fit_.plan["features"]["stretch"] = self.maps_.stretch
         return state
 
@@ -105,13 +134,28 @@ class MappedModel(Featured):
         assert isinstance(fit.factors, LowRank)
         s = fit.plan["features"].get("stretch")
         biased = fit.factors.row_bias is not None and self.normaliser_ is None
-        if not isinstance(s, (int, float)) or isinstance(s, bool) or not 0 <= s < np.inf or (s > 0) != biased:
-            raise FileError(f"stretch={s!r} came, wanted the scale of biases in the maps from attributes")
+        if (
+            not isinstance(s, (int, float))
+            or isinstance(s, bool)
+            or not 0 <= s < np.inf
+            or (s > 0) != biased
+        ):
+            raise FileError(
+                f"stretch={s!r} came, wanted the scale of biases in the maps from attributes"
+            )
         d, maps = fit.factors.k + (1 if s else 0), []
-        for name, side in (("row_map", self.features_.rows), ("column_map", self.features_.columns)):
-            a, width = arrays.get(f"features.{name}"), 1 + (0 if side is None else side.encoding.width)
+        for name, side in (
+            ("row_map", self.features_.rows),
+            ("column_map", self.features_.columns),
+        ):
+            a, width = (
+                arrays.get(f"features.{name}"),
+                1 + (0 if side is None else side.encoding.width),
+            )
             if a is None or a.shape != (width, d) or a.dtype.kind != "f":
-                raise FileError(f"a {name} came that does not fit {width} attributes and codes of {d} numbers")
+                raise FileError(
+                    f"a {name} came that does not fit {width} attributes and codes of {d} numbers"
+                )
             maps.append(a)
         rho = fit.plan.get("l2_features")
         if (
@@ -119,5 +163,7 @@ class MappedModel(Featured):
             or len(rho) != 2
             or not all(isinstance(r, (int, float)) and 0 < r < np.inf for r in rho)
         ):
-            raise FileError(f"l2_features={rho!r} came, wanted the ridges of the two maps from attributes")
+            raise FileError(
+                f"l2_features={rho!r} came, wanted the ridges of the two maps from attributes"
+            )
         self.maps_ = mapped.Fitted(maps[0], maps[1], float(s))

@@ -1,7 +1,9 @@
-"""Strengths of implicit feedback brought together: plays, counts and seconds, of which a few would outweigh all else.
+"""Strengths of implicit feedback brought together: plays, counts and seconds, of which a few would
+outweigh all else.
 
-3 log(1 + r / median) / mean, with the median of the strengths above 0 and the mean of the logarithms. Of data in parts the median is found in two passes that
-hold little: how many values share their leading bits, then the values that stand where the middle is.
+3 log(1 + r / median) / mean, with the median of the strengths above 0 and the mean of the
+logarithms. Of data in parts the median is found in two passes that hold little: how many values
+share their leading bits, then the values that stand where the middle is.
 """
 
 from __future__ import annotations
@@ -16,9 +18,11 @@ from eckart.matrix import Observed
 from eckart.matrix_blocks import facts_of, of_each_part, with_values
 
 SKEWED = 20.0
-"""Largest strength, in medians, from which a few entries outweigh all others: weights of ratings or of clicks stay below it, those of plays are far above."""
+"""Largest strength, in medians, from which a few entries outweigh all others: weights of ratings or
+of clicks stay below it, those of plays are far above."""
 REPEATED = 3.0
-"""Mean weight of strengths brought together: what was repeated often says more than one click of weight 1. Measured on log-normal plays of Gowalla's pairs."""
+"""Mean weight of strengths brought together: what was repeated often says more than one click of
+weight 1. Measured on log-normal plays of Gowalla's pairs."""
 BITS = 16
 """Leading bits of a number (its exponent and four more) by which values are counted first."""
 
@@ -40,7 +44,8 @@ def _tamed(by: Taming, x: Observed) -> Observed:
 
 
 def taming(x: Observed, asked: bool, usual: bool) -> Taming | None:
-    """How the strengths of x are brought together; None where they stay as they are. ``asked``: in any case; ``usual``: where a few outweigh all others."""
+    """How the strengths of x are brought together; None where they stay as they are. ``asked``: in
+    any case; ``usual``: where a few outweigh all others."""
     most = facts_of(x).most
     if most <= 0:
         return None
@@ -67,7 +72,8 @@ def _logs(median: float, x: Observed) -> np.ndarray:
 
 
 def _heads(x: Observed) -> np.ndarray:
-    """How many values above 0 share their leading bits; numbers above 0 are in the order of their bits."""
+    """How many values above 0 share their leading bits; numbers above 0 are in the order of their
+    bits."""
     some = x.data[x.data > 0].astype(np.float64).view(np.uint64) >> np.uint64(64 - BITS)
     return np.bincount(some.astype(np.int64), minlength=2**BITS)
 

@@ -2,11 +2,14 @@
 
 With the scores s_m(x) of all columns by member m for a row x,
 
-    score(x) = sum_m c_m s_m(x) / rms(s_m(x)),      c >= 0, sum c = 1,     rms over the columns, for each row
+    score(x) = sum_m c_m s_m(x) / rms(s_m(x)),      c >= 0, sum c = 1,     rms over the columns, for
+    each row
 
-so that no member drowns the others, whatever its scale and however long the row. Some entries are hidden, all members are fitted to the rest, and the shares c
-are chosen by the lists of the hidden entries; what they gain is measured on rows that had no say in them (see ``blend_weights``). Then the members that have a
-share are fitted to all entries. A new row needs no fit but that of its members.
+so that no member drowns the others, whatever its scale and however long the row. Some entries are
+hidden, all members are fitted to the rest, and the shares c are chosen by the lists of the hidden
+entries; what they gain is measured on rows that had no say in them (see ``blend_weights``). Then
+the members that have a share are fitted to all entries. A new row needs no fit but that of its
+members.
 """
 
 from __future__ import annotations
@@ -40,10 +43,14 @@ from eckart.rng import generator
 from eckart.trace import StopReason, Trace
 
 SCORES = 2**29
-"""Bytes of the scores of one member by which shares are chosen: 3,000 rows of 41,000 columns, far more rows of fewer."""
+"""Bytes of the scores of one member by which shares are chosen: 3,000 rows of 41,000 columns, far
+more rows of fewer."""
 RANK = 64
 """Rank of ALS where no members are named: lists want more dimensions than predictions do."""
-PROBLEM = "recommend by a mixture of models whose shares hidden entries chose; each model is judged by its own checks"
+PROBLEM = (
+    "recommend by a mixture of models whose shares hidden entries chose; each model is judged "
+    "by its own checks"
+)
 KEPT = "the hidden entries were seen by the fit alone: what they said is that of the fit"
 
 
@@ -53,22 +60,24 @@ class Blend(RowScorer):
 
     Parameters
     ----------
-    models : estimators for implicit feedback by name, which are not changed; None takes EASE, the spectral filter and ALS with their defaults.
-    held_out : share or number of entries that are hidden while the shares are chosen; ``fit(X, validation=...)`` takes given ones instead.
-    at : length of the lists that choose.
-    feedback : "implicit", the only one: absent means not taken up.
+    models : estimators for implicit feedback by name, which are not changed; None takes EASE, the
+    spectral filter and ALS with their defaults. held_out : share or number of entries that are
+    hidden while the shares are chosen; ``fit(X, validation=...)`` takes given ones instead. at :
+    length of the lists that choose. feedback : "implicit", the only one: absent means not taken up.
     random_state, engine, n_threads, verbose : as in ``ALS``; members without a seed get this one.
 
     Attributes
     ----------
-    members_ : the fitted models that have a share, by name.
-    shares_ : their shares, by name; one model of share 1 where no mixture was better on rows that had no say in it.
-    fit_ : factors (``ItemWeights`` with the shares), certificate, trace, plan. certificate_.
+    members_ : the fitted models that have a share, by name. shares_ : their shares, by name; one
+    model of share 1 where no mixture was better on rows that had no say in it. fit_ : factors
+    (``ItemWeights`` with the shares), certificate, trace, plan. certificate_.
 
-    The fit takes about twice the time of its members: once on the part that was not hidden, once on all entries.
+    The fit takes about twice the time of its members: once on the part that was not hidden, once on
+    all entries.
 
-    The certificate is statistical: it holds where every member's own certificate holds and where, on rows that had no say in the shares, the mixture is not
-    behind the best member. What was measured there is told.
+    The certificate is statistical: it holds where every member's own certificate holds and where,
+    on rows that had no say in the shares, the mixture is not behind the best member. What was
+    measured there is told.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -99,21 +108,28 @@ class Blend(RowScorer):
         duplicates: str = "error",
         memory: Any = None,
     ) -> Self:
-        """Fit to the entries of X, as ``EASE``. ``validation``: entries to choose the shares by, of the shape and ids of X and not in it; the members are
-        fitted to X alone first and to both in the end."""
+        """Fit to the entries of X, as ``EASE``. ``validation``: entries to choose the shares by, of
+        the shape and ids of X and not in it; the members are fitted to X alone first and to both in
+        the end."""
         check(self)
         if weights is not None:
             raise InputError(
-                "weights= came, wanted the strengths in X itself, with strengths='raw' in the members that have them"
+                "weights= came, wanted the strengths in X itself, with strengths='raw' "
+                "in the members that have them"
             )
-        came = observed(X, sql, rows=rows, columns=columns, values=values, duplicates=duplicates, memory=memory)
+        came = observed(
+            X, sql, rows=rows, columns=columns, values=values, duplicates=duplicates, memory=memory
+        )
         x = squarable(self._entries(came))  # type: ignore[arg-type]
         if min(x.shape) < 2:
             raise InputError(
-                f"X has n_samples = {x.shape[0]} and n_features = {x.n_columns}, wanted two or more of both: shares are chosen by hidden entries"
+                f"X has n_samples = {x.shape[0]} and n_features = {x.n_columns}, wanted "
+                "two or more of both: shares are chosen by hidden entries"
             )
         self._name_table(rows, columns, values)
-        train, hidden = train_and_hidden(x, validation, self.held_out, self.random_state, "validation")
+        train, hidden = train_and_hidden(
+            x, validation, self.held_out, self.random_state, "validation"
+        )
         chosen, names = self._chosen(train, hidden), list(self._fresh(x.shape))
         every = x if validation is None else _union(x, hidden)
         kept = [name for name, share in zip(names, chosen.shares) if share > 0]
@@ -121,21 +137,41 @@ class Blend(RowScorer):
         members = {name: _whole(fresh[name].fit(every)) for name in kept}
         shares = np.array([share for share in chosen.shares if share > 0])
         self._become(
-            members, shares, every, self._told(names, chosen, hidden), {"members": kept, "hidden entries": hidden.nnz}
+            members,
+            shares,
+            every,
+            self._told(names, chosen, hidden),
+            {"members": kept, "hidden entries": hidden.nnz},
         )
         return self
 
     def _become(
-        self, members: dict[str, Any], shares: np.ndarray, x: Observed, told: dict[str, Any], plan: dict[str, Any]
+        self,
+        members: dict[str, Any],
+        shares: np.ndarray,
+        x: Observed,
+        told: dict[str, Any],
+        plan: dict[str, Any],
     ) -> None:
-        factors = ItemWeights(x.shape[0], x.n_columns, shares=shares, rows=x.rows, columns=x.columns)
+        factors = ItemWeights(
+            x.shape[0], x.n_columns, shares=shares, rows=x.rows, columns=x.columns
+        )
         certificates = {name: member.certificate_ for name, member in members.items()}
         certificate = _certificate(certificates, told)
         self.members_ = members
-        self._take(Fit(factors, certificate, Trace("none"), plan | {"engine": self._engine().name, "told": told}), x)
+        self._take(
+            Fit(
+                factors,
+                certificate,
+                Trace("none"),
+                plan | {"engine": self._engine().name, "told": told},
+            ),
+            x,
+        )
 
     def _fresh(self, shape: tuple[int, int]) -> dict[str, Any]:
-        """Members that are not fitted, by name, with the seed and the threads of the blend where they have none."""
+        """Members that are not fitted, by name, with the seed and the threads of the blend where
+        they have none."""
         models = self.models
         if models is None:
             models = {
@@ -144,7 +180,11 @@ class Blend(RowScorer):
                 "als": ALS(max(1, min(RANK, *shape)), feedback="implicit"),
             }
         if not isinstance(models, Mapping) or not models:
-            raise wrong("models", models, "estimators by name, such as {'ease': EASE(), 'gf-cf': SpectralFilter()}")
+            raise wrong(
+                "models",
+                models,
+                "estimators by name, such as {'ease': EASE(), 'gf-cf': SpectralFilter()}",
+            )
         found = {}
         for name, model in models.items():
             if not isinstance(model, (ItemModel, ALS)) or model.feedback != "implicit":
@@ -160,11 +200,14 @@ class Blend(RowScorer):
         return found
 
     def _chosen(self, train: Observed, hidden: Observed) -> Chosen:
-        """Shares by the lists of hidden entries. One member is held at a time: of each only the scores of some rows are kept."""
+        """Shares by the lists of hidden entries. One member is held at a time: of each only the
+        scores of some rows are kept."""
         relevant = hidden.to_scipy()
         asked = np.flatnonzero(np.diff(relevant.indptr))
         if not len(asked):
-            raise InputError("validation holds no entry, wanted at least one row with a hidden entry")
+            raise InputError(
+                "validation holds no entry, wanted at least one row with a hidden entry"
+            )
         rng = generator(0 if self.random_state is None else self.random_state)
         room = max(2, SCORES // (4 * train.n_columns))
         if len(asked) > room:
@@ -181,7 +224,9 @@ class Blend(RowScorer):
     def _told(self, names: list[str], chosen: Chosen, hidden: Observed) -> dict[str, Any]:
         """What hidden entries said."""
         at = f"ndcg@{self.at}"
-        told: dict[str, Any] = {f"share of {name}": float(share) for name, share in zip(names, chosen.shares)}
+        told: dict[str, Any] = {
+            f"share of {name}": float(share) for name, share in zip(names, chosen.shares)
+        }
         told |= {f"{at} of {name}": float(value) for name, value in zip(names, chosen.members)}
         told |= {
             f"{at} of mixtures on rows that did not choose": chosen.blended,
@@ -197,7 +242,9 @@ class Blend(RowScorer):
 
     def _lowrank(self) -> Any:
         check_is_fitted(self)
-        return self._blended([member._lowrank() for member in self.members_.values()], self.observed_)
+        return self._blended(
+            [member._lowrank() for member in self.members_.values()], self.observed_
+        )
 
     def _rows_by_parts(self, x: Any) -> list[Any]:
         return list(zip(*(member._rows_by_parts(x) for member in self.members_.values())))
@@ -208,7 +255,9 @@ class Blend(RowScorer):
         return lean
 
     def _of_part(self, part: Observed, own: Any) -> BlendedScores:
-        return self._blended([member._of_part(part, rows) for member, rows in zip(self.members_.values(), own)], part)
+        return self._blended(
+            [member._of_part(part, rows) for member, rows in zip(self.members_.values(), own)], part
+        )
 
     def _blended(self, scores: list[Any], x: Observed) -> BlendedScores:
         return BlendedScores(x, self.fit_.factors, scores, self._engine())
@@ -219,7 +268,8 @@ class Blend(RowScorer):
         return self._blended([member._folded(x)[0] for member in self.members_.values()], x), x
 
     def update(self, X: Any, *, axis: str = "rows") -> Self:
-        """Take in the full history of some rows: known ids are replaced, new ids are added; what members know of columns, and the shares, stay as they are."""
+        """Take in the full history of some rows: known ids are replaced, new ids are added; what
+        members know of columns, and the shares, stay as they are."""
         refuse_columns(axis)
         check_is_fitted(self)
         x = self._aligned(observed(X))
@@ -227,7 +277,11 @@ class Blend(RowScorer):
             member.update(x)
         entries = next(iter(self.members_.values())).observed_
         self._take(
-            replace(self.fit_, factors=replace(self.fit_.factors, n_rows=entries.shape[0], rows=entries.rows)), entries
+            replace(
+                self.fit_,
+                factors=replace(self.fit_.factors, n_rows=entries.shape[0], rows=entries.rows),
+            ),
+            entries,
         )
         return self
 
@@ -237,7 +291,8 @@ class Blend(RowScorer):
         return f.best(at, n, columns, None if hidden is None else seen)
 
     def similar(self, *, rows: Any = None, columns: Any = None, n: int = 10) -> Recommendations:
-        """For columns: those with the largest score for a row that has this column alone. For rows: those with the most similar entries (cosines)."""
+        """For columns: those with the largest score for a row that has this column alone. For rows:
+        those with the most similar entries (cosines)."""
         one_side(rows, columns)
         check_is_fitted(self)
         if rows is not None:
@@ -246,11 +301,14 @@ class Blend(RowScorer):
         at = ids.indices_of(one_or_many(columns))
         data = np.ones(len(at), self.observed_.dtype)
         single = Observed(np.arange(len(at) + 1), at, data, ids.size, None, self.observed_.columns)
-        best, values = self._folded(single)[0].best(np.arange(len(at)), int(n), np.arange(ids.size), single)
+        best, values = self._folded(single)[0].best(
+            np.arange(len(at)), int(n), np.arange(ids.size), single
+        )
         return Recommendations.of(ids, at, best, values, by="prediction")
 
     def explain(self, row: Any, column: Any, n: int = 10) -> Explanation:
-        """The score of (row, column) as a sum over the entries of the row; ``parts`` says what each member adds."""
+        """The score of (row, column) as a sum over the entries of the row; ``parts`` says what each
+        member adds."""
         scores, i = self._lowrank(), self.row_ids.index_of(row)
         seen = int(self.observed_.row_counts()[i])
         shares: dict[Any, list[float]] = {}
@@ -265,9 +323,12 @@ class Blend(RowScorer):
         return Explanation(row, column, float(sum(parts.values())), float(base), listed, parts)
 
     def certify(self, X: Any) -> Certificate:
-        """Measure the members' certificates again, from this model and data; what hidden entries said is that of the fit."""
+        """Measure the members' certificates again, from this model and data; what hidden entries
+        said is that of the fit."""
         fit = self._fitted("certify")
-        found = _certificate({name: member.certify(X) for name, member in self.members_.items()}, fit.plan["told"])
+        found = _certificate(
+            {name: member.certify(X) for name, member in self.members_.items()}, fit.plan["told"]
+        )
         return replace(found, notes=(*found.notes, KEPT))
 
     def extra_state(self) -> dict[str, np.ndarray]:
@@ -288,8 +349,13 @@ class Blend(RowScorer):
             or not isinstance(headers, dict)
             or len(headers) != len(f.shares)
         ):
-            raise FileError("shares and models came that are not those of a Blend, wanted one model for each share")
-        seen = {name: arrays[name] for name in ("observed.indptr", "observed.indices", "observed.data")}
+            raise FileError(
+                "shares and models came that are not those of a Blend, wanted one model "
+                "for each share"
+            )
+        seen = {
+            name: arrays[name] for name in ("observed.indptr", "observed.indices", "observed.data")
+        }
         members = {}
         for at, (name, header) in enumerate(headers.items()):
             prefix = f"member.{at}."
@@ -297,7 +363,8 @@ class Blend(RowScorer):
             members[name] = member = unpack(own | seen, header)
             if not isinstance(member, (ItemModel, ALS)) or member.fit_.factors.shape != f.shape:
                 raise FileError(
-                    f"model {name!r} of a Blend is a {type(member).__name__} that does not fit the shape {f.shape}"
+                    f"model {name!r} of a Blend is a {type(member).__name__} that does "
+                    f"not fit the shape {f.shape}"
                 )
         if not isinstance(fit.plan.get("told"), dict):
             raise FileError(f"told={fit.plan.get('told')!r} came, wanted what hidden entries said")
@@ -307,9 +374,17 @@ class Blend(RowScorer):
 
 
 def _certificate(members: dict[str, Certificate], told: dict[str, Any]) -> Certificate:
-    """Every check of the members, and that the mixture is not behind the best of them on rows that did not choose."""
-    checks = [replace(one, name=f"{name}: {one.name}") for name, own in members.items() for one in own.checks]
-    gain, error = float(told["gain over the best member"]), float(told["standard error of the gain"])
+    """Every check of the members, and that the mixture is not behind the best of them on rows that
+    did not choose."""
+    checks = [
+        replace(one, name=f"{name}: {one.name}")
+        for name, own in members.items()
+        for one in own.checks
+    ]
+    gain, error = (
+        float(told["gain over the best member"]),
+        float(told["standard error of the gain"]),
+    )
     behind = 0.0 if len(members) == 1 else -gain / error if error > 0 else -np.sign(gain)
     checks.append(
         Check(
@@ -325,7 +400,8 @@ def _certificate(members: dict[str, Certificate], told: dict[str, Any]) -> Certi
 
 
 def _whole(model: Any) -> Any:
-    """A model whose fit has come to its end: nothing is chosen by half a fit, an interrupt is raised again."""
+    """A model whose fit has come to its end: nothing is chosen by half a fit, an interrupt is
+    raised again."""
     if model.fit_.trace.reason is StopReason.INTERRUPTED:
         raise KeyboardInterrupt
     return model

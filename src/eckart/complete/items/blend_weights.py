@@ -1,11 +1,14 @@
-"""The shares of a blend, chosen by lists of hidden entries, and what they gained on rows that had no say in them.
+"""The shares of a blend, chosen by lists of hidden entries, and what they gained on rows that had
+no say in them.
 
-The shares c (c >= 0, sum c = 1) climb from the best member: of all mixtures (1 - t) c + t e_m the one whose lists have the largest mean NDCG is taken,
-until none is better. What that gains is told by rows that did not choose: rows are halved at random, each half is judged by the shares and by the best
-member that the other half chose, and the differences of all rows give the gain with its standard error. A gain below its standard error is none: the best
-member stays alone.
+The shares c (c >= 0, sum c = 1) climb from the best member: of all mixtures (1 - t) c + t e_m the
+one whose lists have the largest mean NDCG is taken, until none is better. What that gains is told
+by rows that did not choose: rows are halved at random, each half is judged by the shares and by the
+best member that the other half chose, and the differences of all rows give the gain with its
+standard error. A gain below its standard error is none: the best member stays alone.
 
-Lists of a blend are made of the columns that stand among the first of some member: ``Pool`` keeps those, with the scores of all members there.
+Lists of a blend are made of the columns that stand among the first of some member: ``Pool`` keeps
+those, with the scores of all members there.
 """
 
 from __future__ import annotations
@@ -18,7 +21,8 @@ import numpy as np
 from eckart.metrics import ranking
 
 DEPTH, LEAST = 5, 100
-"""Columns of each member in the pool: five lists deep, at least a hundred. A column beyond that for all members is in no list of a mixture but by chance."""
+"""Columns of each member in the pool: five lists deep, at least a hundred. A column beyond that for
+all members is in no list of a mixture but by chance."""
 STEPS = np.array([0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.65, 0.8])
 """Shares of a member that is mixed in."""
 BETTER = 1e-5
@@ -29,7 +33,8 @@ ROUNDS = 12
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """``columns`` rows x p (-1: none), ``scores`` members x rows x p (-inf where there is no column), the ``relevant`` columns as a sparse matrix."""
+    """``columns`` rows x p (-1: none), ``scores`` members x rows x p (-inf where there is no
+    column), the ``relevant`` columns as a sparse matrix."""
 
     columns: np.ndarray
     scores: np.ndarray
@@ -38,7 +43,8 @@ class Pool:
 
     @classmethod
     def of(cls, scores: list[np.ndarray], relevant: Any, at: int) -> Pool:
-        """``scores``: rows x columns of each member, already comparable, -inf where a row has seen the column."""
+        """``scores``: rows x columns of each member, already comparable, -inf where a row has seen
+        the column."""
         n = scores[0].shape[1]
         depth = min(n, max(DEPTH * at, LEAST))
         firsts = [np.argpartition(-s, depth - 1, axis=1)[:, :depth] for s in scores]
@@ -46,7 +52,10 @@ class Pool:
         columns[:, 1:][columns[:, 1:] == columns[:, :-1]] = -1  # each column once
         there = columns >= 0
         found = np.stack(
-            [np.where(there, np.take_along_axis(s, np.maximum(columns, 0), axis=1), -np.inf) for s in scores]
+            [
+                np.where(there, np.take_along_axis(s, np.maximum(columns, 0), axis=1), -np.inf)
+                for s in scores
+            ]
         )
         columns[~np.isfinite(found).all(axis=0)] = -1  # what a row has seen is in no list
         return cls(columns, np.where(columns >= 0, found, -np.inf), relevant, at)
@@ -68,8 +77,8 @@ class Pool:
 
 
 class Chosen(NamedTuple):
-    """The ``shares``, each member's NDCG on all rows, and on rows that did not choose: that of mixtures, their ``gain`` over the best member and its
-    ``error``."""
+    """The ``shares``, each member's NDCG on all rows, and on rows that did not choose: that of
+    mixtures, their ``gain`` over the best member and its ``error``."""
 
     shares: np.ndarray
     members: np.ndarray
@@ -99,7 +108,8 @@ def climb(pool: Pool) -> np.ndarray:
 
 
 def choose(pool: Pool, rng: np.random.Generator) -> Chosen:
-    """The shares that hidden entries chose; the best member alone where a mixture gained nothing on rows that had no say in it."""
+    """The shares that hidden entries chose; the best member alone where a mixture gained nothing on
+    rows that had no say in it."""
     rows = rng.permutation(len(pool.columns))
     halves = rows[: len(rows) // 2], rows[len(rows) // 2 :]
     members = np.array([pool.ndcg(e).mean() for e in np.eye(len(pool.scores))])

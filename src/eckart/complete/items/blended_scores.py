@@ -1,4 +1,5 @@
-"""Scores of a blend: a sum of the scores of its members, each divided by its root mean square over the columns of the row."""
+"""Scores of a blend: a sum of the scores of its members, each divided by its root mean square over
+the columns of the row."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ def _even(block: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 @dataclass(frozen=True, eq=False)
 class BlendedScores(ScoresOfRows):
-    """The names that ``Completer`` asks of a completed matrix, for ``scores`` of the members with the shares of ``factors``."""
+    """The names that ``Completer`` asks of a completed matrix, for ``scores`` of the members with
+    the shares of ``factors``."""
 
     entries: Observed
     factors: ItemWeights
@@ -63,10 +65,14 @@ class BlendedScores(ScoresOfRows):
     def best(
         self, rows: np.ndarray, n: int, columns: np.ndarray, seen: Observed | None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Positions and scores of the n best of ``columns`` for each row, those that it has ``seen`` left out; -1 and -inf where there are fewer."""
+        """Positions and scores of the n best of ``columns`` for each row, those that it has
+        ``seen`` left out; -1 and -inf where there are fewer."""
         n = min(n, len(columns))
         left_out = np.setdiff1d(np.arange(self.n), columns) if len(columns) < self.n else None
-        where, best = np.full((len(rows), n), -1, np.int64), np.full((len(rows), n), -np.inf, self.dtype)
+        where, best = (
+            np.full((len(rows), n), -1, np.int64),
+            np.full((len(rows), n), -np.inf, self.dtype),
+        )
         start = 0
         for tile in tiles(rows, self.held * self.n):
             block, to = self.block(tile), slice(start, start + len(tile))
@@ -78,8 +84,12 @@ class BlendedScores(ScoresOfRows):
                     block[q, near.indices[near.indptr[row] : near.indptr[row + 1]]] = -np.inf
             first = np.argpartition(-block, n - 1, axis=1)[:, :n]
             values = np.take_along_axis(block, first, axis=1)
-            order = np.lexsort((first, -values), axis=1)  # of equal scores the first column, as in the other models
-            where[to], best[to] = np.take_along_axis(first, order, axis=1), np.take_along_axis(values, order, axis=1)
+            # of equal scores the first column, as in the other models
+            order = np.lexsort((first, -values), axis=1)
+            where[to], best[to] = (
+                np.take_along_axis(first, order, axis=1),
+                np.take_along_axis(values, order, axis=1),
+            )
             start += len(tile)
         where[np.isneginf(best)] = -1
         return where, best

@@ -2,8 +2,9 @@
 
     min 1/2 ||X - X W||_F^2 + l2/2 ||W||_F^2     subject to diag W = 0
 
-With P = (X^T X + l2 I)^-1 the answer is W_ij = -P_ij / P_jj. It is found in the memory of X^T X: n columns take n^2 numbers and n^3 operations, however many
-rows there are. The certificate bounds what any other weights can gain, by products with the data (see ``certify.items``).
+With P = (X^T X + l2 I)^-1 the answer is W_ij = -P_ij / P_jj. It is found in the memory of X^T X: n
+columns take n^2 numbers and n^3 operations, however many rows there are. The certificate bounds
+what any other weights can gain, by products with the data (see ``certify.items``).
 
 Reference: H. Steck, "Embarrassingly shallow autoencoders for sparse data" (2019).
 """
@@ -39,22 +40,26 @@ class ItemRidge(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class EASE(ItemModel):
-    """Recommend by a linear model of every column on all others with a ridge and a zero diagonal, in closed form.
+    """Recommend by a linear model of every column on all others with a ridge and a zero diagonal,
+    in closed form.
 
     Parameters
     ----------
-    l2 : the ridge, above 0. None chooses it on hidden entries of the thousand most frequent columns (``items.hidden_ridge``).
-    strengths : "binary" (every value above 0 counts 1) or "raw" (values as they are).
-    feedback : "implicit", the only one: absent means not taken up.
-    random_state, engine, n_threads, verbose : as in ``ALS``; the seed is that of the certificate's random vectors.
+    l2 : the ridge, above 0. None chooses it on hidden entries of the thousand most frequent columns
+    (``items.hidden_ridge``). strengths : "binary" (every value above 0 counts 1) or "raw" (values
+    as they are). feedback : "implicit", the only one: absent means not taken up. random_state,
+    engine, n_threads, verbose : as in ``ALS``; the seed is that of the certificate's random
+    vectors.
 
     Attributes
     ----------
     fit_ : factors (``ItemWeights``), certificate, trace, plan. certificate_.
 
-    Up to 8,192 columns weights are found in double precision, beyond in single: 41,000 columns take 7 GB.
+    Up to 8,192 columns weights are found in double precision, beyond in single: 41,000 columns take
+    7 GB.
 
-    The certificate is global: no weights with a zero diagonal are better by more than the stated gap.
+    The certificate is global: no weights with a zero diagonal are better by more than the stated
+    gap.
 
     >>> import numpy as np
     >>> x = np.array([[1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 1, 1], [0, 1, 1, 1]], float)
@@ -86,23 +91,35 @@ class EASE(ItemModel):
             try:
                 found = engine.zero_diagonal_ridge(gram, l2)
             except np.linalg.LinAlgError:
-                raise wrong("l2", l2, f"a larger ridge: X^T X + l2 I cannot be inverted in {dtype}") from None
+                raise wrong(
+                    "l2", l2, f"a larger ridge: X^T X + l2 I cannot be inverted in {dtype}"
+                ) from None
             w = (
                 found.weights if n * n > 2**26 else found.weights.astype(x.dtype, copy=False)
             )  # no copy of what is large
             factors = ItemWeights(
-                x.shape[0], n, weights=w, multipliers=found.multipliers, rows=x.rows, columns=x.columns
+                x.shape[0],
+                n,
+                weights=w,
+                multipliers=found.multipliers,
+                rows=x.rows,
+                columns=x.columns,
             )
             certificate = self._certificate(factors, x, engine, l2)
-        plan = plan_of(engine) | {
-            "solver": "closed form, in the memory of X^T X",
-            "precision": str(dtype),
-            "l2": l2,
-        } | ({"l2_reason": reason} if reason else {})
+        plan = (
+            plan_of(engine)
+            | {
+                "solver": "closed form, in the memory of X^T X",
+                "precision": str(dtype),
+                "l2": l2,
+            }
+            | ({"l2_reason": reason} if reason else {})
+        )
         return Fit(factors, certificate, Trace("none"), plan)
 
     def certify(self, X: Any) -> Certificate:
-        """Measure the certificate again from this model and data, by products with the data alone."""
+        """Measure the certificate again from this model and data, by products with the data
+        alone."""
         x, engine = self._judged(X), self._engine()
         with engine.at_work():
             fit = self._fitted("certify")

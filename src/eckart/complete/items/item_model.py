@@ -1,6 +1,8 @@
-"""ItemModel: what ``EASE``, ``SLIM`` and ``SpectralFilter`` share. A row x scores the columns by x W; nothing of a row but its entries is learned.
+"""ItemModel: what ``EASE``, ``SLIM`` and ``SpectralFilter`` share. A row x scores the columns by x
+W; nothing of a row but its entries is learned.
 
-So a new row needs no fit: its scores are a product. They are exact for it: those that a fitted row with the same entries has.
+So a new row needs no fit: its scores are a product. They are exact for it: those that a fitted row
+with the same entries has.
 """
 
 from __future__ import annotations
@@ -28,11 +30,13 @@ from eckart.matrix_blocks import as_counts, with_values
 from eckart.parameters import param
 
 DOUBLE = 8192
-"""Columns up to which n x n weights are found in double precision (half a gigabyte); beyond, single precision halves memory and time."""
+"""Columns up to which n x n weights are found in double precision (half a gigabyte); beyond, single
+precision halves memory and time."""
 
 
 class RowScorer(Completer):
-    """A completer that scores the columns for a row by its entries, and learns nothing else of rows: what ``ItemModel`` and ``Blend`` share."""
+    """A completer that scores the columns for a row by its entries, and learns nothing else of
+    rows: what ``ItemModel`` and ``Blend`` share."""
 
     def fold_in(self, X: Any, *, axis: str = "rows") -> np.ndarray:
         """Scores of all columns for new rows, without refitting. A new column needs a fit."""
@@ -48,7 +52,9 @@ class RowScorer(Completer):
 def refuse_columns(axis: str) -> None:
     """New columns are no rows."""
     if axis != "rows":
-        raise InputError(f"axis={axis!r} came, wanted 'rows': the weights of new columns need a new fit")
+        raise InputError(
+            f"axis={axis!r} came, wanted 'rows': the weights of new columns need a new fit"
+        )
 
 
 @dataclass(eq=False, repr=False)
@@ -98,13 +104,18 @@ class ItemModel(RowScorer):
         return self._scores(x), x
 
     def update(self, X: Any, *, axis: str = "rows") -> Self:
-        """Take in the full history of some rows: known ids are replaced, new ids are added; the weights stay as they are."""
+        """Take in the full history of some rows: known ids are replaced, new ids are added; the
+        weights stay as they are."""
         refuse_columns(axis)
         x, ids = self._aligned(observed(X)), self.row_ids
         self._check_entries(x, None)
         if (x.rows is None) != (ids.labels is None):
-            raise InputError("X and the model must both have row ids, or both have none; read both with rows=")
-        labels = np.arange(ids.size, ids.size + x.shape[0]) if x.rows is None else np.asarray(x.rows)
+            raise InputError(
+                "X and the model must both have row ids, or both have none; read both with rows="
+            )
+        labels = (
+            np.arange(ids.size, ids.size + x.shape[0]) if x.rows is None else np.asarray(x.rows)
+        )
         fresh = labels[ids.find(labels) < 0]
         rows = None if ids.labels is None else np.concatenate([np.asarray(ids.labels), fresh])
         entries = merge_entries(self.observed_, x, labels, ids, rows)
@@ -118,7 +129,8 @@ class ItemModel(RowScorer):
         return f.best(at, n, columns, None if hidden is None else (seen.indptr, seen.indices, at))
 
     def similar(self, *, rows: Any = None, columns: Any = None, n: int = 10) -> Recommendations:
-        """For columns: those to which an entry there adds most (the largest W_ji). For rows: those with the most similar entries (cosines)."""
+        """For columns: those to which an entry there adds most (the largest W_ji). For rows: those
+        with the most similar entries (cosines)."""
         one_side(rows, columns)
         scores = self._lowrank()
         if columns is not None:
@@ -126,17 +138,22 @@ class ItemModel(RowScorer):
             at = ids.indices_of(one_or_many(columns))
             single = Observed(np.arange(len(at) + 1), at, np.ones(len(at), scores.dtype), scores.n)
             own = (np.arange(len(at) + 1), at, np.arange(len(at)))
-            best, values = replace(scores, entries=single).best(np.arange(len(at)), int(n), np.arange(scores.n), own)
+            best, values = replace(scores, entries=single).best(
+                np.arange(len(at)), int(n), np.arange(scores.n), own
+            )
             return Recommendations.of(ids, at, best, values, by="weight")
         return rows_alike(scores.entries, self.row_ids, rows, n, scores.engine)
 
     def explain(self, row: Any, column: Any, n: int = 10) -> Explanation:
-        """The score of (row, column) as a sum over the entries of the row: share_i = x_i W_ij, exactly."""
+        """The score of (row, column) as a sum over the entries of the row: share_i = x_i W_ij,
+        exactly."""
         scores, i, j = self._lowrank(), self.row_ids.index_of(row), self.column_ids.index_of(column)
         x, y = self.observed_, scores.entries
         part = slice(x.indptr[i], x.indptr[i + 1])
         seen = x.indices[part]
-        single = Observed(np.arange(len(seen) + 1), seen, np.ones(len(seen), scores.dtype), scores.n)
+        single = Observed(
+            np.arange(len(seen) + 1), seen, np.ones(len(seen), scores.dtype), scores.n
+        )
         weights = replace(scores, entries=single).at(np.arange(len(seen)), np.full(len(seen), j))
         shares = y.data[part].astype(np.float64) * weights
         order = np.argsort(-np.abs(shares), kind="stable")[:n]
@@ -167,14 +184,24 @@ def rows_alike(x: Observed, ids: Any, rows: Any, n: int, engine: Any) -> Recomme
     """The n rows whose entries have the largest cosine with those of the rows with these ids."""
     at = ids.indices_of(one_or_many(rows))
     size = np.sqrt(
-        np.add.reduceat(np.append(x.data.astype(np.float64) ** 2, 0), x.indptr[:-1]) * (x.row_counts() > 0)
+        np.add.reduceat(np.append(x.data.astype(np.float64) ** 2, 0), x.indptr[:-1])
+        * (x.row_counts() > 0)
     )
-    unit = replace(x, data=(x.data / np.repeat(np.where(size > 0, size, 1), x.row_counts())).astype(x.dtype))
+    unit = replace(
+        x, data=(x.data / np.repeat(np.where(size > 0, size, 1), x.row_counts())).astype(x.dtype)
+    )
     t = unit.transposed()
     own = (np.arange(len(at) + 1), at, np.arange(len(at)))
     best, values = engine.best_products(
-        SparseRows(unit.indptr, unit.indices, unit.data), at, SparseRows(t.indptr, t.indices, t.data), len(size), int(n), None, None, own
-    )  # fmt: skip
+        SparseRows(unit.indptr, unit.indices, unit.data),
+        at,
+        SparseRows(t.indptr, t.indices, t.data),
+        len(size),
+        int(n),
+        None,
+        None,
+        own,
+    )
     return Recommendations.of(ids, at, best, values, by="cosine")
 
 
@@ -184,7 +211,8 @@ def require_square(name: str, n: int, other: str) -> np.dtype:
     needed, free = 1.1 * n * n * dtype.itemsize, available_memory()
     if needed > free:
         raise InputError(
-            f"X has {n:,} columns: the weights between them take {needed / 2**30:,.1f} GiB, {free / 2**30:,.1f} GiB are free; leave out columns that "
+            f"X has {n:,} columns: the weights between them take {needed / 2**30:,.1f} "
+            f"GiB, {free / 2**30:,.1f} GiB are free; leave out columns that "
             f"few rows have, or use {other} instead of {name}"
         )
     return dtype

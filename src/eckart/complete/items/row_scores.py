@@ -1,4 +1,5 @@
-"""Scores of rows by weights between columns: x W, evaluated on request, with the names that ``Completer`` asks of a completed matrix."""
+"""Scores of rows by weights between columns: x W, evaluated on request, with the names that
+``Completer`` asks of a completed matrix."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ AT_ONCE = 2**25
 
 
 class ScoresOfRows:
-    """What scores of the rows of ``entries`` for the columns of ``factors`` are called and how many there are."""
+    """What scores of the rows of ``entries`` for the columns of ``factors`` are called and how many
+    there are."""
 
     entries: Observed
     factors: ItemWeights
@@ -39,7 +41,11 @@ class ScoresOfRows:
 
     def positions(self, rows: Any) -> np.ndarray:
         """Rows that a slice or a list stands for."""
-        return np.arange(self.shape[0])[rows] if isinstance(rows, slice) else np.atleast_1d(np.asarray(rows, np.intp))
+        return (
+            np.arange(self.shape[0])[rows]
+            if isinstance(rows, slice)
+            else np.atleast_1d(np.asarray(rows, np.intp))
+        )
 
     def at(self: Any, rows: Any, columns: Any) -> np.ndarray:
         """The cells (rows[p], columns[p]), by position."""
@@ -63,7 +69,8 @@ def tiles(rows: np.ndarray, size: int) -> list[np.ndarray]:
 
 @dataclass(frozen=True, eq=False)
 class RowScores(ScoresOfRows):
-    """B = X W with W = S + L R^T: ``entries`` X (strengths as the fit sees them), ``linear`` S (dense, compressed rows, or None), ``factors`` with L and R."""
+    """B = X W with W = S + L R^T: ``entries`` X (strengths as the fit sees them), ``linear`` S
+    (dense, compressed rows, or None), ``factors`` with L and R."""
 
     entries: Observed
     factors: ItemWeights
@@ -94,19 +101,28 @@ class RowScores(ScoresOfRows):
     def block(self, rows: Any) -> np.ndarray:
         """Scores of all columns for the rows at these positions."""
         at = self.positions(rows)
-        out = None if self.linear is None else self.engine.row_products(self.sparse, at, self.linear, self.n)
+        out = (
+            None
+            if self.linear is None
+            else self.engine.row_products(self.sparse, at, self.linear, self.n)
+        )
         if self.factors.left is None:
             assert out is not None
             return out
         low = self.codes(at) @ self.factors.right.T  # type: ignore[union-attr]
         return low if out is None else out + low
 
-    def best(self, rows: np.ndarray, n: int, columns: np.ndarray, hidden: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Positions and scores of the n best of ``columns`` for each row; ``hidden`` as in ``top_columns``, of all columns."""
+    def best(
+        self, rows: np.ndarray, n: int, columns: np.ndarray, hidden: Any
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Positions and scores of the n best of ``columns`` for each row; ``hidden`` as in
+        ``top_columns``, of all columns."""
         allowed = None
         if len(columns) < self.n:
             allowed = np.zeros(self.n, bool)
             allowed[columns] = True
         more = None if self.factors.left is None else (self.codes(rows), self.factors.right)
         n = min(n, len(columns))
-        return self.engine.best_products(self.sparse, rows, self.linear, self.n, n, more, allowed, hidden)
+        return self.engine.best_products(
+            self.sparse, rows, self.linear, self.n, n, more, allowed, hidden
+        )

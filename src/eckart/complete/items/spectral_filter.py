@@ -1,12 +1,14 @@
 """SpectralFilter: recommending as smoothing on the graph of rows and columns (GF-CF).
 
-With the degrees d_i of rows and e_j of columns and the normalised adjacency A = D^-1/2 X E^-1/2, a row x scores the columns by
+With the degrees d_i of rows and e_j of columns and the normalised adjacency A = D^-1/2 X E^-1/2, a
+row x scores the columns by
 
     x W,    W = A^T A + alpha E^-1/2 V V^T E^1/2
 
-A^T A is a linear filter: it damps every frequency of the graph by its eigenvalue. V holds the k leading right singular vectors of A: V V^T is the ideal filter
-that keeps the k lowest frequencies and drops the others. There is nothing to learn but V, and the certificate is that of a principal component
-analysis: no other k directions hold more of A.
+A^T A is a linear filter: it damps every frequency of the graph by its eigenvalue. V holds the k
+leading right singular vectors of A: V V^T is the ideal filter that keeps the k lowest frequencies
+and drops the others. There is nothing to learn but V, and the certificate is that of a principal
+component analysis: no other k directions hold more of A.
 
 Reference: Y. Shen et al., "How powerful is graph convolution for recommendation?" (2021).
 """
@@ -37,28 +39,33 @@ TOL = 1e-4
 """Share of the squares of A that V may miss: lists do not change by it."""
 RANK = {np.dtype(np.float32): 1e-6, np.dtype(np.float64): 1e-12}
 """Squared singular values below this share of the largest are rounding."""
-PROBLEM = "keep the k lowest frequencies of the graph: max tr(V^T A^T A V), V^T V = I, A the normalised adjacency"
+PROBLEM = (
+    "keep the k lowest frequencies of the graph: max tr(V^T A^T A V), V^T V = I, A the "
+    "normalised adjacency"
+)
 
 
 @dataclass(eq=False, repr=False)
 class SpectralFilter(ItemModel):
-    """Recommend by smoothing each row on the graph of rows and columns: a linear filter and an ideal low-pass filter (GF-CF).
+    """Recommend by smoothing each row on the graph of rows and columns: a linear filter and an
+    ideal low-pass filter (GF-CF).
 
     Parameters
     ----------
-    n_components : k, frequencies that the ideal filter keeps; at most as many as there are.
-    alpha : weight of the ideal filter beside the linear one; 0 leaves it out.
-    strengths : "binary" (every value above 0 counts 1) or "raw" (values as they are).
-    feedback : "implicit", the only one: absent means not taken up.
-    checkpoint : file in which the state is kept; the same fit resumes from it after a crash, with the same bits.
-    random_state, engine, n_threads, verbose : as in ``ALS``.
+    n_components : k, frequencies that the ideal filter keeps; at most as many as there are. alpha :
+    weight of the ideal filter beside the linear one; 0 leaves it out. strengths : "binary" (every
+    value above 0 counts 1) or "raw" (values as they are). feedback : "implicit", the only one:
+    absent means not taken up. checkpoint : file in which the state is kept; the same fit resumes
+    from it after a crash, with the same bits. random_state, engine, n_threads, verbose : as in
+    ``ALS``.
 
     Attributes
     ----------
-    fit_ : factors (``ItemWeights`` with L = alpha E^-1/2 V and R = E^1/2 V), certificate, trace, plan. certificate_.
+    fit_ : factors (``ItemWeights`` with L = alpha E^-1/2 V and R = E^1/2 V), certificate, trace,
+    plan. certificate_.
 
-    ``update`` takes new entries into A^T A; V stays as it is. A file of the model holds the entries and V; A^T A is made from the entries when it is first
-    used.
+    ``update`` takes new entries into A^T A; V stays as it is. A file of the model holds the entries
+    and V; A^T A is made from the entries when it is first used.
 
     The certificate is global: no other k directions hold more of A, by the bound of Ky Fan.
 
@@ -76,14 +83,20 @@ class SpectralFilter(ItemModel):
 
     def _solve(self, x: Observed, weights: np.ndarray | None) -> Fit:
         self._check_entries(x, weights)
-        require_room("n_components", self.n_components, x.n_columns * float(self.n_components), x.dtype.itemsize)
+        require_room(
+            "n_components",
+            self.n_components,
+            x.n_columns * float(self.n_components),
+            x.dtype.itemsize,
+        )
         engine, k = self._engine(), min(int(self.n_components), *x.shape)
         a, e = self._adjacency(x)
         with progress(bool(self.verbose)) as watch, resuming(self, x) as (memory, rng):
             how: dict[str, Any] = {"engine": engine, "rng": rng, "watch": watch, "memory": memory}
             found = solve(a, Options(k, False, "auto", TOL), None, **how)
         squares = found.factors.scatter
-        kept = squares > RANK[x.dtype] * squares.max(initial=0.0)  # what A does not reach has no frequency
+        # what A does not reach has no frequency
+        kept = squares > RANK[x.dtype] * squares.max(initial=0.0)
         v, squares = found.factors.components[kept].T.astype(np.float64), squares[kept]
         root = np.sqrt(e)
         inverse = np.divide(1.0, root, out=np.zeros_like(root), where=root > 0)
@@ -96,14 +109,24 @@ class SpectralFilter(ItemModel):
             rows=x.rows,
             columns=x.columns,
         )
-        plan = plan_of(engine) | {"solver": str(found.plan.get("solver")), "k": factors.k, "tol": TOL}
-        fit = Fit(factors, found.certificate, found.trace, plan | {"singular values": np.sqrt(squares).tolist()})
+        plan = plan_of(engine) | {
+            "solver": str(found.plan.get("solver")),
+            "k": factors.k,
+            "tol": TOL,
+        }
+        fit = Fit(
+            factors,
+            found.certificate,
+            found.trace,
+            plan | {"singular values": np.sqrt(squares).tolist()},
+        )
         fit = replace(fit, certificate=self._certificate(fit, x, engine))
         memory.end(fit.trace)
         return fit
 
     def certify(self, X: Any) -> Certificate:
-        """Measure the certificate again from this model and data, by products with the data alone."""
+        """Measure the certificate again from this model and data, by products with the data
+        alone."""
         return self._certificate(self._fitted("certify"), self._judged(X), self._engine())
 
     def _certificate(self, fit: Fit, x: Observed, engine: Any) -> Certificate:
@@ -115,8 +138,15 @@ class SpectralFilter(ItemModel):
         with engine.at_work():
             c = Covariance.by_products(engine, engine.put(a), False)
             found = certify_subspace(
-                c.product, np.ascontiguousarray(v.T, x.dtype), values / c.weight, c.total, rng=rng, tol=TOL, floor=c.rounding, probe=SPARSE_PROBE
-            )  # fmt: skip
+                c.product,
+                np.ascontiguousarray(v.T, x.dtype),
+                values / c.weight,
+                c.total,
+                rng=rng,
+                tol=TOL,
+                floor=c.rounding,
+                probe=SPARSE_PROBE,
+            )
         return replace(found, problem=PROBLEM)
 
     def _adjacency(self, x: Observed) -> tuple[Counts, np.ndarray]:
@@ -132,18 +162,23 @@ class SpectralFilter(ItemModel):
         if "gram" not in self._made:
             engine = self._engine()
             with engine.at_work():
-                self._made["gram"] = engine.sparse_gram(engine.put(self._adjacency(self.observed_)[0]))
+                self._made["gram"] = engine.sparse_gram(
+                    engine.put(self._adjacency(self.observed_)[0])
+                )
         return self._made["gram"]
 
     def _lean(self) -> Any:
         gram, lean = self._linear(self.fit_.factors), super()._lean()
-        factors = replace(lean.fit_.factors, indptr=gram.indptr, indices=gram.indices, data=gram.data)
+        factors = replace(
+            lean.fit_.factors, indptr=gram.indptr, indices=gram.indices, data=gram.data
+        )
         lean.fit_ = replace(lean.fit_, factors=factors)
         return lean
 
     def _take(self, fit: Fit, x: Observed) -> None:
         super()._take(fit, x)
-        self._made: dict[str, Any] = {}  # a verb fills it and leaves the model's own fields as they are
+        # a verb fills it and leaves the model's own fields as they are
+        self._made: dict[str, Any] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()

@@ -2,18 +2,23 @@
 
     find B of rank k with Pi(B) = Pi(A)
 
-by iteratively reweighted least squares on the log-determinant of the singular values: with X = U diag(sigma) V^T (all triples) and the smoothing eps,
+by iteratively reweighted least squares on the log-determinant of the singular values: with X = U
+diag(sigma) V^T (all triples) and the smoothing eps,
 
-    X+ = argmin  sum_ij |(U^T Z V)_ij|^2 / (max(sigma_i, eps) max(sigma_j, eps))     subject to Pi(Z) = Pi(A),        eps+ = min(eps, sigma_{k+1}(X+)).
+    X+ = argmin  sum_ij |(U^T Z V)_ij|^2 / (max(sigma_i, eps) max(sigma_j, eps))     subject to
+    Pi(Z) = Pi(A),        eps+ = min(eps, sigma_{k+1}(X+)).
 
-Only the k leading triples exceed eps, so the weights are 1 / eps^2 outside the tangent space T and the answer is "element of T + sparse remainder":
-X+ = P_T g + Pi^T (b - Pi P_T g), g the solution of a ridge least squares problem on T (``tangent``) whose ridge goes to zero with eps. Its
-convergence at the end is quadratic; n x m is never formed. Where eps falls too fast the iteration can settle on a wrong matrix, so eps is kept from
-falling by more than a factor (0.9 an iteration, closer to 1 in a second attempt) until the data is nearly fitted. Gauss-Newton steps on T end the
-run, and give the least-squares fit of rank k where the data is not exactly of that rank.
+Only the k leading triples exceed eps, so the weights are 1 / eps^2 outside the tangent space T and
+the answer is "element of T + sparse remainder": X+ = P_T g + Pi^T (b - Pi P_T g), g the solution of
+a ridge least squares problem on T (``tangent``) whose ridge goes to zero with eps. Its convergence
+at the end is quadratic; n x m is never formed. Where eps falls too fast the iteration can settle on
+a wrong matrix, so eps is kept from falling by more than a factor (0.9 an iteration, closer to 1 in
+a second attempt) until the data is nearly fitted. Gauss-Newton steps on T end the run, and give the
+least-squares fit of rank k where the data is not exactly of that rank.
 
-References: Kuemmerle and Mayrink Verdun, "A scalable second order method for ill-conditioned matrix completion from few samples" (2021); the rank-2k least
-squares idea also in Bauch, Nadler and Zilber (R2RILS, 2021) and Zilber and Nadler (GNMF, 2022).
+References: Kuemmerle and Mayrink Verdun, "A scalable second order method for ill-conditioned matrix
+completion from few samples" (2021); the rank-2k least squares idea also in Bauch, Nadler and Zilber
+(R2RILS, 2021) and Zilber and Nadler (GNMF, 2022).
 """
 
 from __future__ import annotations
@@ -26,7 +31,13 @@ import numpy as np
 from eckart.certify.certificate import Certificate
 from eckart.certify.recovery import recovery_certificate
 from eckart.complete.nuclear.operators import Operator, Solution, Triples, low_rank_svd, partial_svd
-from eckart.complete.nuclear.spectral_completer import RANK, SpectralCompleter, at_least, entries_norm, zero_solution
+from eckart.complete.nuclear.spectral_completer import (
+    RANK,
+    SpectralCompleter,
+    at_least,
+    entries_norm,
+    zero_solution,
+)
 from eckart.errors import wrong
 from eckart.factors import LowRank
 from eckart.io.models.levels import NOTHING, Memory, resumed_trace
@@ -38,11 +49,13 @@ from eckart.trace import StopReason, Trace, Watcher, silent
 PACES = (0.9, 0.97)
 """Least factor by which eps may fall in an iteration, for each attempt."""
 SETTLED = 0.02
-"""eps may fall freely once the residual is this share of what the smallest of the k singular values puts on the observed entries."""
+"""eps may fall freely once the residual is this share of what the smallest of the k singular values
+puts on the observed entries."""
 STALL = 30
 """Iterations without progress after which an attempt ends."""
 GAP = 1e-6
-"""Singular values below this share of the largest are not those of the matrix, where what is left without them fits the entries as well."""
+"""Singular values below this share of the largest are not those of the matrix, where what is left
+without them fits the entries as well."""
 FITS = 1e-9
 """Relative residual of a matrix that fits the entries."""
 POLISH = 8
@@ -63,7 +76,8 @@ def solve(
     watch: Watcher = silent,
     memory: Memory = NOTHING,
 ) -> Solution:
-    """B of rank k through the observed entries; stops at relative residual ``tol``, or where no further progress is made."""
+    """B of rank k through the observed entries; stops at relative residual ``tol``, or where no
+    further progress is made."""
     if k < 0:
         raise wrong("k", k, "0 or more")
     k = min(k, *x.shape)
@@ -78,7 +92,9 @@ def solve(
     try:
         with engine.at_work():
             for pace in PACES[used : max(1, attempts)]:
-                attempt = memory.inner({"trace": (trace.values, trace.seconds), "used": used, "best": best})
+                attempt = memory.inner(
+                    {"trace": (trace.values, trace.seconds), "used": used, "best": best}
+                )
                 used += 1
                 best = min(best, search.attempt(pace, attempt), key=lambda f: f[0])
                 if search.stopped:
@@ -96,7 +112,13 @@ def solve(
         trace.reason = StopReason.CONVERGED if misfit <= tol else StopReason.STALLED
         if len(trace) >= max_iter and misfit > FITS:
             trace.reason = StopReason.MAX_ITER
-    return Solution(engine.get(u), s * size, engine.get(v), trace, {"relative residual": misfit, "attempts": used})
+    return Solution(
+        engine.get(u),
+        s * size,
+        engine.get(v),
+        trace,
+        {"relative residual": misfit, "attempts": used},
+    )
 
 
 class Found(NamedTuple):
@@ -130,7 +152,8 @@ class _Search:
         return self.polish(Found(*annealed), memory.inner((annealed,)))
 
     def anneal(self, pace: float, memory: Memory) -> Found:
-        """The reweighted iteration; returns the k leading triples of the last X, also where it is interrupted."""
+        """The reweighted iteration; returns the k leading triples of the last X, also where it is
+        interrupted."""
         found, eps, history = memory.last() or self._begin()
         state: list[Any] = [Triples(*found), eps, history]
         before = len(self.trace) - len(history)
@@ -140,7 +163,10 @@ class _Search:
             if not before + len(history):  # before there is an answer
                 raise
             self.stopped = True
-            del self.trace.values[before + len(history) :], self.trace.seconds[before + len(history) :]
+            del (
+                self.trace.values[before + len(history) :],
+                self.trace.seconds[before + len(history) :],
+            )
         u, s, v = (part.copy() for part in _leading(state[0], self.k))
         return Found(self._rest(u * s, v)[1], (u, s, v))
 
@@ -177,11 +203,16 @@ class _Search:
                 break
             if len(self.trace) >= self.max_iter:
                 break
-            if len(history) > STALL and misfit > 0.97 * history[-STALL][0] and eps > 0.97 * history[-STALL][1]:
+            if (
+                len(history) > STALL
+                and misfit > 0.97 * history[-STALL][0]
+                and eps > 0.97 * history[-STALL][1]
+            ):
                 break
 
     def of_least_rank(self, found: Found) -> Found:
-        """The same matrix without singular values that a rank above that of the matrix leaves behind, where the rest fits the entries too."""
+        """The same matrix without singular values that a rank above that of the matrix leaves
+        behind, where the rest fits the entries too."""
         misfit, (u, s, v) = found
         kept = int(np.count_nonzero(s > GAP * s[0])) if len(s) else 0
         if misfit > FITS or kept == len(s):
@@ -196,14 +227,21 @@ class _Search:
         found = partial_svd(z, self.k + 1, rng=self.rng, tol=1e-2)
         return found, float(found.values[self.k]) if len(found.values) > self.k else 0.0, []
 
-    def _reweighted(self, u: np.ndarray, s: np.ndarray, v: np.ndarray, eps: float) -> tuple[np.ndarray, np.ndarray]:
-        """L, R with P_T g = L R^T, g the solution of the ridge problem on T at the triples above eps."""
+    def _reweighted(
+        self, u: np.ndarray, s: np.ndarray, v: np.ndarray, eps: float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """L, R with P_T g = L R^T, g the solution of the ridge problem on T at the triples above
+        eps."""
         t = Tangent(self.pattern, u, v)
         off = eps / np.maximum(s - eps, 1e-12 * s[0])
-        ridge = Coordinates(eps**2 / np.maximum(np.outer(s, s) - eps**2, 1e-12 * s[0] ** 2), off, off)
+        ridge = Coordinates(
+            eps**2 / np.maximum(np.outer(s, s) - eps**2, 1e-12 * s[0] ** 2), off, off
+        )
         now = Coordinates(np.diag(s), np.zeros_like(u), np.zeros_like(v))
         accuracy = min(1e-3, 0.05 * eps / float(s[0]))
-        return t.factors(least_squares(t, self.b, ridge, now, tol=accuracy, drop=1e-4, max_iter=CG)[0])
+        return t.factors(
+            least_squares(t, self.b, ridge, now, tol=accuracy, drop=1e-4, max_iter=CG)[0]
+        )
 
     def _rest(self, left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, float]:
         """The residual at the entries and its norm."""
@@ -211,7 +249,8 @@ class _Search:
         return rest, float(np.sqrt(square))
 
     def polish(self, found: Found, memory: Memory) -> Found:
-        """Gauss-Newton on the tangent space with back-tracking: quadratic at an exact fit, the rank-k least squares fit otherwise."""
+        """Gauss-Newton on the tangent space with back-tracking: quadratic at an exact fit, the
+        rank-k least squares fit otherwise."""
         begin, kept = memory.last() or (0, found)
         best = [Found(kept[0], tuple(kept[1]))]
         try:
@@ -229,7 +268,13 @@ class _Search:
             t = Tangent(self.pattern, u, v)
             zero = np.zeros(1)
             g, _, _ = least_squares(
-                t, self._rest(u * s, v)[0], Coordinates(zero, zero, zero), t.zero(), tol=1e-6, drop=1e-6, max_iter=CG
+                t,
+                self._rest(u * s, v)[0],
+                Coordinates(zero, zero, zero),
+                t.zero(),
+                tol=1e-6,
+                drop=1e-6,
+                max_iter=CG,
             )
             step, better = 1.0, False
             for _ in range(6):
@@ -255,28 +300,35 @@ def _leading(found: Triples, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray
 
 @dataclass(eq=False, repr=False)
 class ExactRecovery(SpectralCompleter):
-    """Recover a matrix of rank k exactly from few of its entries: find B of rank k with Pi(B) = Pi(A).
+    """Recover a matrix of rank k exactly from few of its entries: find B of rank k with Pi(B) =
+    Pi(A).
 
-    By iteratively reweighted least squares on the tangent space; it succeeds where the entries are 1.5 to 2 times the degrees of freedom k (n + m -
-    k), at any condition number. Where the data is not exactly of rank k, the result is a least-squares fit of rank k.
+    By iteratively reweighted least squares on the tangent space; it succeeds where the entries are
+    1.5 to 2 times the degrees of freedom k (n + m - k), at any condition number. Where the data is
+    not exactly of rank k, the result is a least-squares fit of rank k.
 
     Parameters
     ----------
-    n_components : the rank k, or more: where a matrix of lower rank fits the entries, its rank is found (a gap of 1e-6 between singular values). More
+    n_components : the rank k, or more: where a matrix of lower rank fits the entries, its rank is
+    found (a gap of 1e-6 between singular values). More
         than min(rows, columns) counts as that.
-    attempts : 1, or 2 to try again more slowly where the first attempt settles on a matrix that does not fit.
-    normalise : what is taken out of the entries before the fit and put back after: "column", "row", "both", "global", "bias" or None. It changes the
+    attempts : 1, or 2 to try again more slowly where the first attempt settles on a matrix that
+    does not fit. normalise : what is taken out of the entries before the fit and put back after:
+    "column", "row", "both", "global", "bias" or None. It changes the
         rank of exact data, so None is the default.
-    tol : stop at ||Pi(A - B)|| <= tol ||Pi(A)||.
-    checkpoint : file in which the state is kept after iterations; the same fit resumes from it after a crash, with the same bits.
-    max_iter, random_state, engine, n_threads, verbose : most iterations; seed; the engine; most threads (they do not change the result); progress bars.
+    tol : stop at ||Pi(A - B)|| <= tol ||Pi(A)||. checkpoint : file in which the state is kept after
+    iterations; the same fit resumes from it after a crash, with the same bits. max_iter,
+    random_state, engine, n_threads, verbose : most iterations; seed; the engine; most threads (they
+    do not change the result); progress bars.
 
     Attributes
     ----------
     fit_, certificate_, singular_values_, rank_, n_iter_.
 
-    The certificate says whether B agrees with the entries, whether they leave a direction of rank-k matrices free, and whether B is proven to be the
-    minimiser of the nuclear norm (``certificate_["verdict"]``; ``holds`` asks for the first two). Computed in float64 for every precision of the data.
+    The certificate says whether B agrees with the entries, whether they leave a direction of rank-k
+    matrices free, and whether B is proven to be the minimiser of the nuclear norm
+    (``certificate_["verdict"]``; ``holds`` asks for the first two). Computed in float64 for every
+    precision of the data.
 
     >>> rng = np.random.default_rng(0)
     >>> a = rng.standard_normal((30, 2)) @ rng.standard_normal((2, 30))
@@ -297,13 +349,22 @@ class ExactRecovery(SpectralCompleter):
         self, x: Observed, engine: Any, rng: np.random.Generator, watch: Watcher, memory: Memory
     ) -> tuple[Solution, dict[str, Any]]:
         found = solve(
-            x, self.n_components, tol=self.tol, max_iter=self.max_iter, attempts=self.attempts,
-            engine=engine, rng=rng, watch=watch, memory=memory,
-        )  # fmt: skip
+            x,
+            self.n_components,
+            tol=self.tol,
+            max_iter=self.max_iter,
+            attempts=self.attempts,
+            engine=engine,
+            rng=rng,
+            watch=watch,
+            memory=memory,
+        )
         told: dict[str, Any] = {"attempts": int(found.evidence.get("attempts", 0))}
         most = min(self.n_components, *x.shape)
         if len(found.s) < most:
-            told["rank"] = f"{len(found.s)}, found: it fits the entries as well as {most}, which was allowed"
+            told["rank"] = (
+                f"{len(found.s)}, found: it fits the entries as well as {most}, which was allowed"
+            )
         return found, told
 
     def _evidence(
@@ -312,11 +373,16 @@ class ExactRecovery(SpectralCompleter):
         whole = recovery_certificate(f, x, tol=at_least(1e-9, x), random_state=rng, engine=engine)
         facts, notes = whole.facts, whole.notes
         if facts["verdict"] == "disproven" and whole.checks[0].passed:
-            # a direction is free at rank k; where k is more than the rank of the matrix, that says nothing about the matrix
+            # a direction is free at rank k; where k is more than the rank of the matrix, that says
+            # nothing about the matrix
             facts = facts | {"verdict": "not proven"}
-            words = f"not proven: the entries fit, but too few of them determine a matrix of rank {facts['rank']}; give n_components if a lower rank is known"
+            words = (
+                "not proven: the entries fit, but too few of them determine a matrix of rank "
+                f"{facts['rank']}; give n_components if a lower rank is known"
+            )
             notes = (words, *whole.notes[1:])
-        # the promise is a fit of rank k that the entries determine; the nuclear norm's certificate is told beside it
+        # the promise is a fit of rank k that the entries determine; the nuclear norm's certificate
+        # is told beside it
         return Certificate(
             "find B of rank k with Pi(B) = Pi(A)",
             "global",

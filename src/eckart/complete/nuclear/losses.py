@@ -1,14 +1,19 @@
-"""Nuclear-norm completion under a convex loss (6.3):  minimise P(B) = sum l(a_ij, o_ij + B_ij) + tau ||B||_* over the observed entries.
+"""Nuclear-norm completion under a convex loss (6.3):  minimise P(B) = sum l(a_ij, o_ij + B_ij) +
+tau ||B||_* over the observed entries.
 
-o holds what is fixed before: a mean, or mean and biases, on the scale of the natural parameter. P is convex; accelerated proximal steps
+o holds what is fixed before: a mean, or mean and biases, on the scale of the natural parameter. P
+is convex; accelerated proximal steps
 
-    B <- shrink_(tau / L)(C - G(C) / L),      C = B + beta (B - B_last),      G = dl/ds on the entries, 0 elsewhere
+    B <- shrink_(tau / L)(C - G(C) / L),      C = B + beta (B - B_last),      G = dl/ds on the
+    entries, 0 elsewhere
 
-lower it to its global minimum, L found by trial: it is doubled until the parabola with it lies above the loss at the new point, and lowered a little after
-every step. The iteration ends where the duality gap (``certify.nuclear_losses``) is small, so that what it claims is what the certificate measures.
+lower it to its global minimum, L found by trial: it is doubled until the parabola with it lies
+above the loss at the new point, and lowered a little after every step. The iteration ends where the
+duality gap (``certify.nuclear_losses``) is small, so that what it claims is what the certificate
+measures.
 
-References: Beck and Teboulle 2009 (FISTA); O'Donoghue and Candes 2015 (restarts); Mazumder, Hastie and Tibshirani 2010; Davenport et al. 2014 (1-bit
-completion).
+References: Beck and Teboulle 2009 (FISTA); O'Donoghue and Candes 2015 (restarts); Mazumder, Hastie
+and Tibshirani 2010; Davenport et al. 2014 (1-bit completion).
 """
 
 from __future__ import annotations
@@ -34,7 +39,8 @@ EASIER = 0.9
 LOOK = 10
 """Steps between two looks at the duality gap."""
 BIAS_RIDGE, BIAS_SWEEPS = 1.0, 60
-"""The ridge of biases that are taken out first, and sweeps to find them; a bias of one answer alone stays finite."""
+"""The ridge of biases that are taken out first, and sweeps to find them; a bias of one answer alone
+stays finite."""
 
 
 class Beside(NamedTuple):
@@ -47,7 +53,8 @@ class Beside(NamedTuple):
 
 
 def beside(x: Observed, loss: Loss, by: str | None, engine: Any) -> Beside:
-    """What is fixed before: nothing, the best constant ("global"), or that and biases with a small ridge ("bias")."""
+    """What is fixed before: nothing, the best constant ("global"), or that and biases with a small
+    ridge ("bias")."""
     mean = 0.0 if by is None else centre(x, loss, None)
     if by != "bias":
         return Beside(mean, None, None, np.full(x.nnz, mean))
@@ -86,7 +93,9 @@ class Problem:
 
     def point(self, u: np.ndarray, s: np.ndarray, v: np.ndarray) -> Point:
         # formulas of losses are NumPy's
-        at = self.o + (self.engine.get(self.pattern.at((u * s).astype(self.dtype), v)) if len(s) else 0.0)
+        at = self.o + (
+            self.engine.get(self.pattern.at((u * s).astype(self.dtype), v)) if len(s) else 0.0
+        )
         return Point(u, s, v, at, self.total(at))
 
     def total(self, at: np.ndarray) -> float:
@@ -97,13 +106,18 @@ class Problem:
         n, m = self.pattern.shape
         return self.point(np.zeros((n, 0), self.dtype), np.zeros(0), np.zeros((m, 0), self.dtype))
 
-    def gradient_norm(self, g: np.ndarray, rng: np.random.Generator, start: Any = None, tol: float = 1e-3) -> float:
-        found = partial_svd(Operator(self.pattern, g.astype(self.dtype)), 1, rng=rng, start=start, tol=tol)
+    def gradient_norm(
+        self, g: np.ndarray, rng: np.random.Generator, start: Any = None, tol: float = 1e-3
+    ) -> float:
+        found = partial_svd(
+            Operator(self.pattern, g.astype(self.dtype)), 1, rng=rng, start=start, tol=tol
+        )
         return float(found.values[0]) if len(found.values) else 0.0
 
     def gap(self, at: Point, tau: float, rng: np.random.Generator, enough: float) -> float:
-        """The duality gap as a share of the value. Where it seems to be ``enough`` it is measured with a finer norm: many singular values of the gradient
-        are tau at a minimum, and a rough search among them is a share of its tolerance too low, which the bound takes for its own."""
+        """The duality gap as a share of the value. Where it seems to be ``enough`` it is measured
+        with a finer norm: many singular values of the gradient are tau at a minimum, and a rough
+        search among them is a share of its tolerance too low, which the bound takes for its own."""
         g, value = self.loss.gradient(self.a, at.at), at.value(tau)
         share, start = np.inf, at.v[:, :1] if len(at.s) else None
         for tol in (1e-3, 1e-7):
@@ -135,7 +149,8 @@ def solve(
     with engine.at_work():
         at = p.zero() if start is None else p.point(start.U, start.s, start.V)
         last, t, hint = at, 1.0, None
-        # the first guess of L: the curvature met at the start; where it is too small, trials raise it
+        # the first guess of L: the curvature met at the start; where it is too small, trials raise
+        # it
         steep = float(np.quantile(loss.curvature(p.a, at.at), 0.9)) if len(p.a) else 1.0
         try:
             for count in range(max_iter):
@@ -159,18 +174,35 @@ def solve(
 
 
 def _step(
-    p: Problem, at: Point, last: Point, beta: float, tau: float, steep: float, most: int, hint: Any, rng: np.random.Generator
-) -> tuple[Point, float, Any]:  # fmt: skip
-    """One proximal step from C, with the first L of a doubling sequence whose parabola is above the loss at the new point."""
+    p: Problem,
+    at: Point,
+    last: Point,
+    beta: float,
+    tau: float,
+    steep: float,
+    most: int,
+    hint: Any,
+    rng: np.random.Generator,
+) -> tuple[Point, float, Any]:
+    """One proximal step from C, with the first L of a doubling sequence whose parabola is above the
+    loss at the new point."""
     here = (1 + beta) * at.at - beta * last.at
     left = np.hstack([at.u * ((1 + beta) * at.s), last.u * (-beta * last.s)]).astype(p.dtype)
-    u, s, v = low_rank_svd(p.engine, left, np.hstack([at.v, last.v])) if left.shape[1] else (at.u, at.s, at.v)
+    u, s, v = (
+        low_rank_svd(p.engine, left, np.hstack([at.v, last.v]))
+        if left.shape[1]
+        else (at.u, at.s, at.v)
+    )
     g, value = p.loss.gradient(p.a, here), p.total(here)
     while True:
         k = min(len(at.s) + BATCH, most)
         while True:
             found = partial_svd(
-                Operator(p.pattern, (-g / steep).astype(p.dtype), u, s, v), k, rng=rng, start=hint, tol=1e-6
+                Operator(p.pattern, (-g / steep).astype(p.dtype), u, s, v),
+                k,
+                rng=rng,
+                start=hint,
+                tol=1e-6,
             )
             if len(found.values) < k or found.values[-1] <= tau / steep or k >= most:
                 break
@@ -185,9 +217,17 @@ def _step(
 
 
 def choose_tau(
-    x: Observed, loss: Loss, by: str | None, *, max_rank: int | None, engine: Any, rng: np.random.Generator, factor: float = 1.6
-) -> tuple[float, list[tuple[float, float, int]]]:  # fmt: skip
-    """tau with the least mean loss on a hidden tenth of the entries, and the (tau, loss, rank) of the path to it; the path ends after two rises."""
+    x: Observed,
+    loss: Loss,
+    by: str | None,
+    *,
+    max_rank: int | None,
+    engine: Any,
+    rng: np.random.Generator,
+    factor: float = 1.6,
+) -> tuple[float, list[tuple[float, float, int]]]:
+    """tau with the least mean loss on a hidden tenth of the entries, and the (tau, loss, rank) of
+    the path to it; the path ends after two rises."""
     parts = split(x, 0.1, random_state=rng)
     train, test = parts.train, parts.test
     fixed = beside(train, loss, by, engine)
@@ -198,7 +238,12 @@ def choose_tau(
     o = np.full(test.nnz, fixed.mean)
     if fixed.row_bias is not None and fixed.column_bias is not None:
         o += fixed.row_bias[rows] + fixed.column_bias[test.indices]
-    judge, table, start, rises = Problem(test, loss, o, engine), list[tuple[float, float, int]](), None, 0
+    judge, table, start, rises = (
+        Problem(test, loss, o, engine),
+        list[tuple[float, float, int]](),
+        None,
+        0,
+    )
     while rises < 2 and len(table) < 30:
         tau /= factor
         start = solve(
@@ -222,7 +267,8 @@ def choose_tau(
 
 
 def taken_out(loss: Loss, normalise: str | None) -> str | None:
-    """What is fixed before a fit: biases where the natural parameter has no unit and nothing was asked for."""
+    """What is fixed before a fit: biases where the natural parameter has no unit and nothing was
+    asked for."""
     if normalise == "auto":
         return None if loss.name in LOCATIONS else "bias"
     return normalise

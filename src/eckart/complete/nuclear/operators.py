@@ -1,16 +1,22 @@
-"""Matrices that are known by their products: sparse + low rank, their leading singular triples, and the facts about them.
+"""Matrices that are known by their products: sparse + low rank, their leading singular triples, and
+the facts about them.
 
-    Sparse plus low rank    Z = S + U diag(s) V^T,   Z X = S X + U (s * (V^T X)),   Z^T Y likewise; n x m is never formed.
+    Sparse plus low rank    Z = S + U diag(s) V^T,   Z X = S X + U (s * (V^T X)),   Z^T Y likewise;
+    n x m is never formed.
     Norms                   ||Z||_F^2 = sum sigma_i^2,  ||Z||_2 = sigma_1,  ||Z||_* = sum sigma_i
-    Eckart-Young            min over rank k of ||Z - B||_F^2 = sum_{i>k} sigma_i^2, attained by the k leading triples
+    Eckart-Young            min over rank k of ||Z - B||_F^2 = sum_{i>k} sigma_i^2, attained by the
+    k leading triples
 
-``partial_svd`` is block Golub-Kahan iteration from a given block (the last iterate's right vectors): with X an orthonormal basis of what was tried,
-Z X = Q R is kept, so a Ritz triple (u, theta, v) has Z v = theta u exactly, and Z^T Q gives the other residual ||Z^T u - theta v|| without another
-product. A warm start that is good enough ends after one product with Z and one with Z^T.
+``partial_svd`` is block Golub-Kahan iteration from a given block (the last iterate's right
+vectors): with X an orthonormal basis of what was tried, Z X = Q R is kept, so a Ritz triple (u,
+theta, v) has Z v = theta u exactly, and Z^T Q gives the other residual ||Z^T u - theta v|| without
+another product. A warm start that is good enough ends after one product with Z and one with Z^T.
 
-``randomized_svd`` is the range finder with oversampling and power iterations, and its single-pass variant, which meets the entries once.
+``randomized_svd`` is the range finder with oversampling and power iterations, and its single-pass
+variant, which meets the entries once.
 
-References: Golub, Luk and Overton (1981); Halko, Martinsson and Tropp, "Finding structure with randomness" (2011), 4.3, 4.5 and 5.5; Tropp et al. (2017).
+References: Golub, Luk and Overton (1981); Halko, Martinsson and Tropp, "Finding structure with
+randomness" (2011), 4.3, 4.5 and 5.5; Tropp et al. (2017).
 """
 
 from __future__ import annotations
@@ -35,7 +41,8 @@ Product = Callable[[np.ndarray], np.ndarray]
 
 
 class Triples(NamedTuple):
-    """Leading singular triples: ``left`` n x k, ``values`` falling, ``right`` m x k; ``residuals`` ||Z^T u - theta v||; ``spare`` further right vectors."""
+    """Leading singular triples: ``left`` n x k, ``values`` falling, ``right`` m x k; ``residuals``
+    ||Z^T u - theta v||; ``spare`` further right vectors."""
 
     left: np.ndarray
     values: np.ndarray
@@ -47,7 +54,8 @@ class Triples(NamedTuple):
 
 @dataclass(eq=False)
 class Operator:
-    """S + U diag(s) V^T with S sparse on a pattern (row-order ``data``; None for S = 0) and the low-rank part optional."""
+    """S + U diag(s) V^T with S sparse on a pattern (row-order ``data``; None for S = 0) and the
+    low-rank part optional."""
 
     pattern: Sampling
     data: np.ndarray | None
@@ -92,7 +100,9 @@ class Operator:
         """The sparse part plus own diag(s) other^T block."""
         if own is None:
             return sparse
-        return self.engine.outer(own, _scaled(self.values, self.engine.inner(other, block).astype(self.dtype)), sparse)
+        return self.engine.outer(
+            own, _scaled(self.values, self.engine.inner(other, block).astype(self.dtype)), sparse
+        )
 
 
 @dataclass(eq=False)
@@ -108,7 +118,8 @@ class Products:
 
 
 def operator(given: Any) -> Any:
-    """An array, a SciPy sparse matrix or LinearOperator, or an object with ``times`` and ``times_t``, as an operator on blocks."""
+    """An array, a SciPy sparse matrix or LinearOperator, or an object with ``times`` and
+    ``times_t``, as an operator on blocks."""
     a: Any = given
     if hasattr(a, "times") and hasattr(a, "times_t"):
         return a if hasattr(a, "engine") else Products(a.shape, a.dtype, a.times, a.times_t)
@@ -124,15 +135,31 @@ def operator(given: Any) -> Any:
             i, j = np.argwhere(~np.isfinite(a))[0]
             raise InputError(f"a is {a[i, j]} at row {i}, column {j}, wanted finite numbers")
         a = a.astype(kind, copy=False)
-    times, times_t = (a.matmat, a.rmatmat) if hasattr(a, "rmatmat") else (lambda v: a @ v, lambda y: a.T @ y)
-    return Products(a.shape, kind, lambda v: np.asarray(times(v), kind), lambda y: np.asarray(times_t(y), kind))
+    times, times_t = (
+        (a.matmat, a.rmatmat) if hasattr(a, "rmatmat") else (lambda v: a @ v, lambda y: a.T @ y)
+    )
+    return Products(
+        a.shape, kind, lambda v: np.asarray(times(v), kind), lambda y: np.asarray(times_t(y), kind)
+    )
 
 
 def _in_memory(a: Any) -> Any:
-    """The array or SciPy matrix of one of eckart's own, where it has all of its entries in memory."""
-    if isinstance(a, Observed) or parts_of(a) is not None or (isinstance(a, Dense) and not a.in_memory):
-        came = "entries that nobody knows" if isinstance(a, Observed) else "rows that are not in memory"
-        raise InputError(f"a has {came}, wanted a whole matrix; PCA and TruncatedSVD take rows from files, PCA and SoftImpute missing entries")
+    """The array or SciPy matrix of one of eckart's own, where it has all of its entries in
+    memory."""
+    if (
+        isinstance(a, Observed)
+        or parts_of(a) is not None
+        or (isinstance(a, Dense) and not a.in_memory)
+    ):
+        came = (
+            "entries that nobody knows"
+            if isinstance(a, Observed)
+            else "rows that are not in memory"
+        )
+        raise InputError(
+            f"a has {came}, wanted a whole matrix; PCA and TruncatedSVD take rows from "
+            "files, PCA and SoftImpute missing entries"
+        )
     return a.array if isinstance(a, Dense) else a.to_scipy()
 
 
@@ -147,16 +174,21 @@ def partial_svd(
     oversample: int = 4,
     basis_limit: int | None = None,
 ) -> Triples:
-    """The k leading singular triples to residuals ||Z^T u - theta v|| <= ``tol`` theta_1, starting from the columns of ``start``.
+    """The k leading singular triples to residuals ||Z^T u - theta v|| <= ``tol`` theta_1, starting
+    from the columns of ``start``.
 
     Values that are zero up to rounding are left out, so there may be fewer than k.
     """
     n, m = z.shape
     k = min(k, n, m)
     if k == 0:
-        return Triples(np.zeros((n, 0), z.dtype), np.zeros(0), np.zeros((m, 0), z.dtype), np.zeros(0))
+        return Triples(
+            np.zeros((n, 0), z.dtype), np.zeros(0), np.zeros((m, 0), z.dtype), np.zeros(0)
+        )
     width = min(k + oversample, n, m)
-    first = np.zeros((m, 0), z.dtype) if start is None else start[:, :width].astype(z.dtype, copy=False)
+    first = (
+        np.zeros((m, 0), z.dtype) if start is None else start[:, :width].astype(z.dtype, copy=False)
+    )
     first = np.column_stack([first, normal(rng, (m, max(0, width - first.shape[1])), z.dtype)])
     limit = basis_limit or max(6 * width, width + 40)
     eps = float(np.finfo(z.dtype).eps)
@@ -185,7 +217,11 @@ def partial_svd(
         if len(theta) < k:
             residuals = np.append(residuals, np.inf)  # the basis does not hold k triples yet
         done = bool((residuals <= max(tol, 8 * eps) * scale).all())
-        following = _basis(e, back[:, back.shape[1] - new.shape[1] :], x) if not done and step < max_steps else x[:, :0]
+        following = (
+            _basis(e, back[:, back.shape[1] - new.shape[1] :], x)
+            if not done and step < max_steps
+            else x[:, :0]
+        )
         if done or step >= max_steps or following.shape[1] == 0 or scale == 0.0:
             break
         if x.shape[1] + following.shape[1] > limit:
@@ -201,7 +237,9 @@ def partial_svd(
     kept = min(k, real)
     left = e.outer(q, ut[:kept].T)
     right = e.outer(back, ut[:real].T / s[:real])
-    return Triples(left, s[:kept], right[:, :kept].copy(), residuals[:kept], products, right[:, kept:width])
+    return Triples(
+        left, s[:kept], right[:, :kept].copy(), residuals[:kept], products, right[:, kept:width]
+    )
 
 
 class _Columns:
@@ -209,7 +247,8 @@ class _Columns:
 
     def __init__(self, engine: Any, rows: int, room: int, like: np.ndarray):
         self.engine, self.used = engine, 0
-        self.room = np.empty_like(like, shape=(rows, room), order="C")  # rows together, as products want them
+        # rows together, as products want them
+        self.room = np.empty_like(like, shape=(rows, room), order="C")
 
     @property
     def filled(self) -> np.ndarray:
@@ -218,7 +257,10 @@ class _Columns:
     def append(self, more: np.ndarray) -> np.ndarray:
         end = self.used + more.shape[1]
         if end > self.room.shape[1]:
-            old, self.room = self.filled, np.empty_like(self.room, shape=(len(self.room), 2 * end), order="C")
+            old, self.room = (
+                self.filled,
+                np.empty_like(self.room, shape=(len(self.room), 2 * end), order="C"),
+            )
             self.engine.write_columns(self.room, 0, old)
         self.engine.write_columns(self.room, self.used, more)
         self.used = end
@@ -238,7 +280,9 @@ def _scaled(values: np.ndarray | None, block: np.ndarray) -> np.ndarray:
     return block if values is None else block * values[:, None].astype(block.dtype, copy=False)
 
 
-def low_rank_svd(engine: Any, left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def low_rank_svd(
+    engine: Any, left: np.ndarray, right: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """U, s, V of the product ``left right^T`` from orthonormal bases of both."""
     ql, qr = engine.orth(left), engine.orth(right)
     a, s, bt = svd(engine.inner(ql, left) @ engine.inner(qr, right).T, full_matrices=False)
@@ -249,7 +293,10 @@ def shrink(z: Triples, tau: float) -> Triples:
     """U diag(max(sigma - tau, 0)) V^T of the given triples; zero values are dropped."""
     keep = z.values > tau
     return z._replace(
-        left=z.left[:, keep], values=z.values[keep] - tau, right=z.right[:, keep], residuals=z.residuals[keep]
+        left=z.left[:, keep],
+        values=z.values[keep] - tau,
+        right=z.right[:, keep],
+        residuals=z.residuals[keep],
     )
 
 
@@ -265,16 +312,16 @@ def randomized_svd(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """U, s, V with A ~ U diag(s) V^T, by a random range finder on products alone.
 
-    Y = (A A^T)^q A Omega, Q = orth(Y), then the SVD of Q^T A. With ``single_pass`` the two sketches Y = A Omega and W = A^T Psi are taken in one
-    pass over the entries and Q^T A is recovered from (Psi^T Q)(Q^T A) = W^T by least squares; ``power_iterations`` is then not used.
+    Y = (A A^T)^q A Omega, Q = orth(Y), then the SVD of Q^T A. With ``single_pass`` the two sketches
+    Y = A Omega and W = A^T Psi are taken in one pass over the entries and Q^T A is recovered from
+    (Psi^T Q)(Q^T A) = W^T by least squares; ``power_iterations`` is then not used.
 
     Parameters
     ----------
-    a : array, SciPy sparse matrix, LinearOperator, or any object with ``shape``, ``dtype``, ``times`` and ``times_t``
-    k : number of triples
-    oversampling : columns of the sketch beyond k
-    power_iterations : q, each sharpens the decay of the spectrum by a factor sigma^2
-    random_state : seed or generator
+    a : array, SciPy sparse matrix, LinearOperator, or any object with ``shape``, ``dtype``,
+    ``times`` and ``times_t`` k : number of triples oversampling : columns of the sketch beyond k
+    power_iterations : q, each sharpens the decay of the spectrum by a factor sigma^2 random_state :
+    seed or generator
 
     >>> a = np.diag([5.0, 4.0, 1e-3, 1e-4])
     >>> randomized_svd(a, 2, random_state=0)[1].round(6).tolist()
@@ -292,7 +339,9 @@ def randomized_svd(
         psi = normal(rng, (n, wide), z.dtype)
         y, w = z.times(omega), z.times_t(psi)
         q = z.engine.orth(y)
-        small = np.linalg.lstsq((psi.T @ q).astype(np.float64), w.T.astype(np.float64), rcond=None)[0].T
+        small = np.linalg.lstsq((psi.T @ q).astype(np.float64), w.T.astype(np.float64), rcond=None)[
+            0
+        ].T
     else:
         q = z.engine.orth(z.times(omega))
         for _ in range(power_iterations):
@@ -301,7 +350,8 @@ def randomized_svd(
     v, s, ut = svd(small, full_matrices=False)
     kept = min(k, len(s))
     left, values, right = q @ ut[:kept].T.astype(z.dtype), s[:kept], v[:, :kept].astype(z.dtype)
-    if kept < k:  # the matrix has fewer directions than asked for: zeros with any orthonormal vectors
+    # the matrix has fewer directions than asked for: zeros with any orthonormal vectors
+    if kept < k:
         left = np.hstack([left, _basis(z.engine, normal(rng, (n, k - kept), z.dtype), left)])
         right = np.hstack([right, _basis(z.engine, normal(rng, (m, k - kept), z.dtype), right)])
         values = np.append(values, np.zeros(k - kept))
@@ -335,7 +385,8 @@ def rank_one(
 
 
 class Solution(NamedTuple):
-    """What a completion solver returns: B = U diag(s) V^T, U and V with orthonormal columns, and what it met on the way."""
+    """What a completion solver returns: B = U diag(s) V^T, U and V with orthonormal columns, and
+    what it met on the way."""
 
     U: np.ndarray
     s: np.ndarray
@@ -345,7 +396,8 @@ class Solution(NamedTuple):
 
 
 class Norms(NamedTuple):
-    """Frobenius, spectral and nuclear norm, and the squared error of the best approximation of each rank 0, 1, ..."""
+    """Frobenius, spectral and nuclear norm, and the squared error of the best approximation of each
+    rank 0, 1, ..."""
 
     frobenius: float
     spectral: float

@@ -1,12 +1,18 @@
-"""Can a completion problem be solved at all, and which rows of it cannot? Counted from the places of the observed entries alone, before any fit.
+"""Can a completion problem be solved at all, and which rows of it cannot? Counted from the places
+of the observed entries alone, before any fit.
 
-* degrees of freedom    a rank-k matrix has k (n + m - k); fewer entries than that cannot determine it
-* thin rows, columns    with fewer than k entries their codes are not determined, whatever the others are
-* connectivity          the graph of rows and columns joined by the entries; parts that no entry joins cannot be related:
+* degrees of freedom    a rank-k matrix has k (n + m - k); fewer entries than that cannot determine
+it
+* thin rows, columns    with fewer than k entries their codes are not determined, whatever the
+others are
+* connectivity          the graph of rows and columns joined by the entries; parts that no entry
+joins cannot be related:
                         each is known only up to an invertible k x k matrix
-* incoherence           of a given fit B = U diag(s) V^T, with P = U U^T, Q = V V^T, E = U V^T: the smallest mu with
+* incoherence           of a given fit B = U diag(s) V^T, with P = U U^T, Q = V V^T, E = U V^T: the
+smallest mu with
                         |p_ij| <= mu sqrt(k)/n off the diagonal, |p_ii - k/n| <= mu sqrt(k)/n, the same for Q with m, |e_ij| <= mu sqrt(k)/sqrt(nm)
-* sampling bound        C mu^2 N k log^6 N entries suffice for the nuclear norm, N = max(n, m) (Candes and Tao 2010); C is not known, so C = 1 is shown
+* sampling bound        C mu^2 N k log^6 N entries suffice for the nuclear norm, N = max(n, m)
+(Candes and Tao 2010); C is not known, so C = 1 is shown
                         as an order of magnitude and decides nothing
 """
 
@@ -29,8 +35,8 @@ from eckart.matrix import Observed
 __all__ = ["Recovery", "incoherence", "recovery", "recovery_certificate"]
 
 COHERENT = 14.0
-"""Incoherence, in units of sqrt(k), from which it is called large: Gaussian factors of 50 to 2,000 rows have 1.4 to 12.4, with a spike
-beside them 12 to 1,000."""
+"""Incoherence, in units of sqrt(k), from which it is called large: Gaussian factors of 50 to 2,000
+rows have 1.4 to 12.4, with a spike beside them 12 to 1,000."""
 NAMED = 10
 """How many ids a sentence lists."""
 
@@ -39,8 +45,9 @@ NAMED = 10
 class Recovery:
     """The report; ``str(report)`` is its plain-words form, ``possible`` the short answer.
 
-    ``thin_rows`` and ``thin_columns`` are ids (positions where there are no labels) with fewer than k entries; ``parts`` lists the (row ids, column
-    ids) of the connected parts that have entries, the largest first; ``oversampling`` is entries / degrees of freedom. ``single_rows`` and
+    ``thin_rows`` and ``thin_columns`` are ids (positions where there are no labels) with fewer than
+    k entries; ``parts`` lists the (row ids, column ids) of the connected parts that have entries,
+    the largest first; ``oversampling`` is entries / degrees of freedom. ``single_rows`` and
     ``single_columns`` have one entry, which nothing checks.
     """
 
@@ -90,37 +97,53 @@ class Recovery:
                 if self.oversampling >= 1.6
                 else "barely, if at all"
             )
-            counted = f"{self.entries} entries for {self.degrees} degrees of freedom ({self.oversampling:.2f} times)"
-            return "; ".join([f"can be recovered, {ease}: {counted}", *self._single(), self._coherence()])
+            counted = (
+                f"{self.entries} entries for {self.degrees} degrees of freedom "
+                f"({self.oversampling:.2f} times)"
+            )
+            return "; ".join(
+                [f"can be recovered, {ease}: {counted}", *self._single(), self._coherence()]
+            )
         reasons = []
         if self.entries < self.degrees:
             reasons.append(
-                f"{self.entries} entries are fewer than the {self.degrees} degrees of freedom of rank {self.k}"
+                f"{self.entries} entries are fewer than the {self.degrees} degrees of "
+                f"freedom of rank {self.k}"
             )
         for name, ids in (("row", self.thin_rows), ("column", self.thin_columns)):
             if len(ids):
                 reasons.append(
-                    f"{_count(len(ids), name)} with fewer than {self.k} entries cannot be determined: {_named(ids)}"
+                    f"{_count(len(ids), name)} with fewer than {self.k} entries cannot "
+                    f"be determined: {_named(ids)}"
                 )
         if len(self.parts) > 1:
             rows, columns = self.parts[1]
             reasons.append(
-                f"{len(self.parts)} parts share no entry and cannot be related, such as rows {_named(rows)} with columns {_named(columns)}"
+                f"{len(self.parts)} parts share no entry and cannot be related, such as "
+                f"rows {_named(rows)} with columns {_named(columns)}"
             )
         return "cannot be recovered as a whole: " + "; ".join([*reasons, *self._single()])
 
     def _single(self) -> list[str]:
         """Rows and columns with one entry, where they are not among the thin ones."""
         sides = (("row", self.single_rows), ("column", self.single_columns))
-        return [f"{_count(len(ids), name)} with one entry, which nothing checks: {_named(ids)}" for name, ids in sides if len(ids) and self.k <= 1]
+        return [
+            f"{_count(len(ids), name)} with one entry, which nothing checks: {_named(ids)}"
+            for name, ids in sides
+            if len(ids) and self.k <= 1
+        ]
 
     def _coherence(self) -> str:
         """What counting does not tell."""
         if self.mu is None:
-            return "this counts entries and knows nothing of coherence: what is in one cell alone (a spike) is lost where that cell was not seen"
+            return (
+                "this counts entries and knows nothing of coherence: what is in one cell alone "
+                "(a spike) is lost where that cell was not seen"
+            )
         spiked = self.mu >= COHERENT * np.sqrt(max(self.k, 1))
         return f"incoherence {self.mu:.3g} of the fit" + (
-            ", which is large: single rows, columns or cells carry much of it, and others like them in cells that were not seen would be missed"
+            ", which is large: single rows, columns or cells carry much of it, and "
+            "others like them in cells that were not seen would be missed"
             if spiked
             else ", as far as it goes: the fit does not show a spike in a cell that was not seen"
         )
@@ -145,13 +168,14 @@ class Recovery:
 
 @held
 def recovery(observed: Any, k: int, fit: Any = None, **reading: Any) -> Recovery:
-    """Report whether the observed entries can determine a matrix of rank k, and which rows and columns they cannot.
+    """Report whether the observed entries can determine a matrix of rank k, and which rows and
+    columns they cannot.
 
     Parameters
     ----------
-    observed : ``Observed``, or whatever ``fit`` of a completion model takes (``rows=``, ``columns=``, ``values=`` for triples)
-    k : the rank
-    fit : a fitted model or ``LowRank`` factors, for the incoherence mu
+    observed : ``Observed``, or whatever ``fit`` of a completion model takes (``rows=``,
+    ``columns=``, ``values=`` for triples) k : the rank fit : a fitted model or ``LowRank`` factors,
+    for the incoherence mu
 
     >>> x = Observed.from_nan(np.array([[1.0, 2.0, np.nan], [2.0, 4.0, np.nan], [np.nan, np.nan, 5.0]]))
     >>> report = recovery(x, 1)
@@ -190,7 +214,11 @@ def _parts(x: Observed) -> list[tuple[np.ndarray, np.ndarray]]:
 
     n, m = x.shape
     graph = sparse.csr_array(
-        (np.ones(x.nnz, np.int8), x.indices.astype(np.int64) + n, np.concatenate([x.indptr, np.full(m, x.indptr[-1])])),
+        (
+            np.ones(x.nnz, np.int8),
+            x.indices.astype(np.int64) + n,
+            np.concatenate([x.indptr, np.full(m, x.indptr[-1])]),
+        ),
         shape=(n + m, n + m),
     )
     _, part = connected_components(graph, directed=False)
@@ -207,7 +235,8 @@ def _parts(x: Observed) -> list[tuple[np.ndarray, np.ndarray]]:
 
 
 def incoherence(fit: Any, block: int = 2**22) -> float:
-    """The smallest mu of the module's definition for B = U diag(s) V^T; formed by blocks, n x m is never held.
+    """The smallest mu of the module's definition for B = U diag(s) V^T; formed by blocks, n x m is
+    never held.
 
     >>> round(incoherence(LowRank(np.ones((4, 1)), np.ones((4, 1)))), 9)
     1.0
@@ -236,8 +265,11 @@ def _triples(f: LowRank) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return ql @ a[:, : len(s)][:, real], s[real], qr @ bt[: len(s)][real].T
 
 
-def _largest_product(a: np.ndarray, b: np.ndarray, block: int, skip_diagonal: bool = False) -> float:
-    """max |a_i . b_j| by blocks of rows that cannot be ruled out by |a_i| |b_j|: the rows with the longest a first."""
+def _largest_product(
+    a: np.ndarray, b: np.ndarray, block: int, skip_diagonal: bool = False
+) -> float:
+    """max |a_i . b_j| by blocks of rows that cannot be ruled out by |a_i| |b_j|: the rows with the
+    longest a first."""
     sizes = np.linalg.norm(a, axis=1)
     reach = float(np.linalg.norm(b, axis=1).max(initial=0.0))
     order = np.argsort(-sizes, kind="stable")

@@ -1,19 +1,26 @@
-"""Conjugate steps on the matrices of fixed rank:  minimise F(B) = 1/2 ||Pi(A - B)||_F^2 + tau ||B||_*,  tau >= 0.
+"""Conjugate steps on the matrices of fixed rank:  minimise F(B) = 1/2 ||Pi(A - B)||_F^2 + tau
+||B||_*,  tau >= 0.
 
-At B = U diag(s) V^T with tangent space T (see ``tangent``) and R = Pi(A - B), the negative gradient on T is g = P_T R - tau U V^T. A step:
+At B = U diag(s) V^T with tangent space T (see ``tangent``) and R = Pi(A - B), the negative gradient
+on T is g = P_T R - tau U V^T. A step:
 
-    direction   g scaled by the share of each row and column that was observed, plus tau / s where the nuclear norm curves, conjugate to the last one
+    direction   g scaled by the share of each row and column that was observed, plus tau / s where
+    the nuclear norm curves, conjugate to the last one
                 (Polak-Ribiere, carried over to T by projection)
-    length      the minimiser of F along the line, the nuclear norm taken to second order: tr M + sum_a (|x_a|^2 + |y_a|^2) / (2 s_a)
-    point       [B + eta d]_k by a 2k x 2k SVD; eta is cut back while F does not fall, so F falls in every step
+    length      the minimiser of F along the line, the nuclear norm taken to second order: tr M +
+    sum_a (|x_a|^2 + |y_a|^2) / (2 s_a)
+    point       [B + eta d]_k by a 2k x 2k SVD; eta is cut back while F does not fall, so F falls in
+    every step
 
-Where that has not converged after PATIENCE steps, Newton's direction is taken instead: conjugate gradients on the Hessian of F over the matrices of
-this rank,
+Where that has not converged after PATIENCE steps, Newton's direction is taken instead: conjugate
+gradients on the Hessian of F over the matrices of this rank,
 
-    H(M, X, Y) = Pi_T^T Pi_T + ( tau (M - M^T)_ab / (s_a + s_b),  (tau X - W Y)_a / s_a,  (tau Y - W^T X)_a / s_a ),     W = (I - U U^T) R (I - V V^T).
+    H(M, X, Y) = Pi_T^T Pi_T + ( tau (M - M^T)_ab / (s_a + s_b),  (tau X - W Y)_a / s_a,  (tau Y -
+    W^T X)_a / s_a ),     W = (I - U U^T) R (I - V V^T).
 
-With tau > 0 a singular value that the next proximal step would take below zero is taken out by that step, so the rank falls by itself. One step costs one
-residual, one sampled product with 2k columns and two sparse products with k columns.
+With tau > 0 a singular value that the next proximal step would take below zero is taken out by that
+step, so the rank falls by itself. One step costs one residual, one sampled product with 2k columns
+and two sparse products with k columns.
 """
 
 from __future__ import annotations
@@ -27,9 +34,11 @@ from eckart.optim.tangent import Coordinates, Sampling, Tangent, least_squares, 
 from eckart.trace import StopReason, Trace, Watcher, silent
 
 CUTS = 8
-"""Lengths of a step that are tried, each half of the last: where 1/128 of it does not lower F, the direction leads nowhere."""
+"""Lengths of a step that are tried, each half of the last: where 1/128 of it does not lower F, the
+direction leads nowhere."""
 PATIENCE, INNER = 25, 60
-"""Conjugate steps before Newton's, and steps of conjugate gradients in one of Newton's at the most."""
+"""Conjugate steps before Newton's, and steps of conjugate gradients in one of Newton's at the
+most."""
 
 
 class Point(NamedTuple):
@@ -44,7 +53,8 @@ class Point(NamedTuple):
 
 
 class Last(NamedTuple):
-    """The conjugate step before: U and V where it began, -grad F and the direction taken there, and the slope along the scaled gradient."""
+    """The conjugate step before: U and V where it began, -grad F and the direction taken there, and
+    the slope along the scaled gradient."""
 
     u: np.ndarray
     v: np.ndarray
@@ -62,7 +72,8 @@ class Last(NamedTuple):
 
 
 class Descent:
-    """The problem (entries ``b`` on a pattern) and its steps; ``best`` is the last point reached, ``trace`` the values of F."""
+    """The problem (entries ``b`` on a pattern) and its steps; ``best`` is the last point reached,
+    ``trace`` the values of F."""
 
     def __init__(
         self, pattern: Sampling, b: np.ndarray, trace: Trace | None = None, watch: Watcher = silent
@@ -93,9 +104,16 @@ class Descent:
         return self.best.u, self.best.s, self.best.v
 
     def run(
-        self, at: Point, tau: float, tol: float, fitted: float, max_iter: int, memory: Memory = NOTHING
+        self,
+        at: Point,
+        tau: float,
+        tol: float,
+        fitted: float,
+        max_iter: int,
+        memory: Memory = NOTHING,
     ) -> tuple[Point, StopReason]:
-        """Steps until ||g|| <= ``tol`` ||R|| (tau = 0) or ``tol`` tau, or ||R|| <= ``fitted``. A resumed run is given the point it had ``reached``."""
+        """Steps until ||g|| <= ``tol`` ||R|| (tau = 0) or ``tol`` tau, or ||R|| <= ``fitted``. A
+        resumed run is given the point it had ``reached``."""
         begin, max_iter, kept = memory.last() or (0, max_iter, None)
         last = Last.of(kept)
         fitted = max(fitted, self.floor)
@@ -157,7 +175,9 @@ class Descent:
         size = np.sqrt(g.dot(g))
         accuracy = min(0.1, float(size / max(at.misfit, 1e-300)))
         ridge = Coordinates(np.zeros(1), curve, curve)
-        d, steps, _ = least_squares(t, g, ridge, t.zero(), tol=accuracy, drop=0.0, max_iter=INNER, extra=bend)
+        d, steps, _ = least_squares(
+            t, g, ridge, t.zero(), tol=accuracy, drop=0.0, max_iter=INNER, extra=bend
+        )
         return self._cut(t, d, 1.0, at, tau) if steps and g.dot(d) > 0 else None
 
     def _along(
@@ -172,18 +192,23 @@ class Descent:
     def _cut(self, t: Tangent, d: Coordinates, eta: float, at: Point, tau: float) -> Point | None:
         """[B + eta d]_k, eta halved until F falls; None where it never does."""
         for _ in range(CUTS):
-            trial = self.point(*t.retract(at.s, Coordinates(*(part.dtype.type(eta) * part for part in d))), tau)
+            trial = self.point(
+                *t.retract(at.s, Coordinates(*(part.dtype.type(eta) * part for part in d))), tau
+            )
             if trial.value < at.value:
                 return trial
             eta /= 2
         return None
 
     def proximal(self, t: Tangent, g: Coordinates, at: Point, tau: float) -> Point | None:
-        """shrink_{eta tau}(B + eta P_T R): the step that sets singular values to zero; None where F does not fall."""
+        """shrink_{eta tau}(B + eta P_T R): the step that sets singular values to zero; None where F
+        does not fall."""
         eta = 1 / self.share
         for _ in range(CUTS):
             eye = np.eye(len(at.s), dtype=g.m.dtype)
-            moved = Coordinates(*(part.dtype.type(eta) * part for part in (g.m + tau * eye, g.x, g.y)))
+            moved = Coordinates(
+                *(part.dtype.type(eta) * part for part in (g.m + tau * eye, g.x, g.y))
+            )
             u, s, v = t.retract(at.s, moved)
             keep = s > eta * tau
             trial = self.point(u[:, keep], s[keep] - eta * tau, v[:, keep], tau)
@@ -193,7 +218,9 @@ class Descent:
         return None
 
 
-def merged(a: tuple[Any, Any, Any], b: tuple[Any, Any, Any]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def merged(
+    a: tuple[Any, Any, Any], b: tuple[Any, Any, Any]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Triples of two matrices with orthogonal row and column spaces, by falling value."""
     s = np.concatenate([a[1], b[1]])
     order = np.argsort(-s, kind="stable")

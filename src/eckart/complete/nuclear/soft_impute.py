@@ -1,4 +1,5 @@
-"""SoftImpute: noisy data completed by the nuclear norm, the price tau given, walked along a path, or chosen. The solver is in ``active``."""
+"""SoftImpute: noisy data completed by the nuclear norm, the price tau given, walked along a path,
+or chosen. The solver is in ``active``."""
 
 from __future__ import annotations
 
@@ -20,7 +21,12 @@ from eckart.complete.nuclear.losses import solve as solve_loss
 from eckart.complete.nuclear.operators import Solution
 from eckart.complete.nuclear.path import largest, solve
 from eckart.complete.nuclear.riemannian import Descent
-from eckart.complete.nuclear.spectral_completer import SpectralCompleter, at_least, balanced, entries_norm
+from eckart.complete.nuclear.spectral_completer import (
+    SpectralCompleter,
+    at_least,
+    balanced,
+    entries_norm,
+)
 from eckart.complete.split import split
 from eckart.engines.protocol import RidgeRule
 from eckart.errors import InputError, wrong
@@ -38,9 +44,16 @@ __all__ = ["SoftImpute", "choose_tau", "debiased", "solve"]
 
 
 def debiased(
-    x: Observed, found: Solution, *, tol: float = 1e-3, max_iter: int = 200, engine: Any, memory: Memory = NOTHING
+    x: Observed,
+    found: Solution,
+    *,
+    tol: float = 1e-3,
+    max_iter: int = 200,
+    engine: Any,
+    memory: Memory = NOTHING,
 ) -> Solution:
-    """The least-squares fit of the rank that was found, started from B: the nuclear norm's shrinkage taken back."""
+    """The least-squares fit of the rank that was found, started from B: the nuclear norm's
+    shrinkage taken back."""
     size = entries_norm(x) or 1.0
     pattern = Sampling(x, engine)
     d = Descent(pattern, pattern.values(size, x.dtype))
@@ -64,8 +77,10 @@ def choose_tau(
     rng: np.random.Generator,
     memory: Memory = NOTHING,
 ) -> tuple[float, list[tuple[float, float, int]]]:
-    """tau with the least error on a hidden share of the entries, and the (tau, error, rank) of the path to it; the path ends after two
-    rises. With ``debias`` the error is that of the answer without shrinkage, which wants a lower rank: shrinkage keeps noise small, least squares does not.
+    """tau with the least error on a hidden share of the entries, and the (tau, error, rank) of the
+    path to it; the path ends after two rises. With ``debias`` the error is that of the answer
+    without shrinkage, which wants a lower rank: shrinkage keeps noise small, least squares does
+    not.
     """
     if x.nnz < 10:
         return max(entries_norm(x) / 50, np.finfo(np.float64).tiny), []
@@ -82,14 +97,23 @@ def choose_tau(
         state = {"drawn": drawn, "top": top, "rises": rises, "table": table}
         limit = 2 * rank + 10 if max_rank is None else min(2 * rank + 10, max_rank)
         found = solve(
-            train, tau, max_rank=limit, tol=1e-2, max_iter=60, start=start, engine=engine, rng=rng,
+            train,
+            tau,
+            max_rank=limit,
+            tol=1e-2,
+            max_iter=60,
+            start=start,
+            engine=engine,
+            rng=rng,
             memory=memory.inner(state),
-        )  # fmt: skip
+        )
         if found.trace.reason is StopReason.INTERRUPTED:
             raise KeyboardInterrupt  # before there is an answer
         start, rank = (found.U, found.s, found.V), len(found.s)
         answer = debiased(train, found, engine=engine) if debias and rank else found
-        _, square = where.residual(where.values(1.0, test.dtype), (answer.U * answer.s).astype(test.dtype), answer.V)
+        _, square = where.residual(
+            where.values(1.0, test.dtype), (answer.U * answer.s).astype(test.dtype), answer.V
+        )
         error = float(np.sqrt(square / max(test.nnz, 1)))
         rises = 0 if error < 0.999 * min((row[1] for row in table), default=np.inf) else rises + 1
         table.append((tau, error, rank))
@@ -106,31 +130,38 @@ def _top(x: Observed, engine: Any, rng: np.random.Generator) -> float:
 
 @dataclass(eq=False, repr=False)
 class SoftImpute(SpectralCompleter):
-    """Fill in noisy data by the nuclear norm: min 1/2 ||Pi(A - B)||_F^2 + tau ||B||_*. The rank is found, not given.
+    """Fill in noisy data by the nuclear norm: min 1/2 ||Pi(A - B)||_F^2 + tau ||B||_*. The rank is
+    found, not given.
 
     Parameters
     ----------
-    n_components : the largest rank; None sets no limit (with a limit that binds, the certificate says how far from the best it leaves us).
-    loss : "squared", or what the values are: "logistic" (yes and no as 1 and 0), "ordered" or "ordered_probit" (grades), "poisson" (counts), "huber" or
-        "absolute" (numbers, a few of them wild): min sum l(a_ij, o_ij + B_ij) + tau ||B||_*, o the biases that ``normalise`` takes out, on the scale of the
-        natural parameter. Predictions are on the scale of the data. Thresholds of grades are those of their shares.
-    tau : the price of the nuclear norm; 0 is reached as a limit. None chooses it by the error on a tenth of the entries, hidden for that.
-    path : True, or a number of values: solve from tau_max = ||Pi(A)||_2 down to tau and keep the singular values on the way.
-    debias : take the shrinkage back: the least-squares fit of the rank that was found, started from B.
-    method : "descent" (steps at a fixed rank, new directions while the certificate asks for them) or "proximal" (accelerated Soft-Impute).
-    normalise : what is taken out of the entries before the fit and put back after: "column", "row", "both", "global", "bias" or None (the plain convex
-        problem). "auto": biases of rows and columns where values are ratings (few of them, each many times), else nothing. Under a loss of yes/no, grades or
-        counts "bias", "global" or None, and "auto" is "bias".
-    tol : the duality gap, as a share of the value.
-    checkpoint : file in which the state is kept after steps; the same fit resumes from it after a crash, with the same bits.
-    max_iter, random_state, engine, n_threads, verbose : most steps; seed; the engine; most threads (they do not change the result); progress bars.
+    n_components : the largest rank; None sets no limit (with a limit that binds, the certificate
+    says how far from the best it leaves us). loss : "squared", or what the values are: "logistic"
+    (yes and no as 1 and 0), "ordered" or "ordered_probit" (grades), "poisson" (counts), "huber" or
+        "absolute" (numbers, a few of them wild): min sum l(a_ij, o_ij + B_ij) + tau ||B||_*, o the
+        biases that ``normalise`` takes out, on the scale of the natural parameter. Predictions are
+        on the scale of the data. Thresholds of grades are those of their shares.
+    tau : the price of the nuclear norm; 0 is reached as a limit. None chooses it by the error on a
+    tenth of the entries, hidden for that. path : True, or a number of values: solve from tau_max =
+    ||Pi(A)||_2 down to tau and keep the singular values on the way. debias : take the shrinkage
+    back: the least-squares fit of the rank that was found, started from B. method : "descent"
+    (steps at a fixed rank, new directions while the certificate asks for them) or "proximal"
+    (accelerated Soft-Impute). normalise : what is taken out of the entries before the fit and put
+    back after: "column", "row", "both", "global", "bias" or None (the plain convex
+        problem). "auto": biases of rows and columns where values are ratings (few of them, each
+        many times), else nothing. Under a loss of yes/no, grades or counts "bias", "global" or
+        None, and "auto" is "bias".
+    tol : the duality gap, as a share of the value. checkpoint : file in which the state is kept
+    after steps; the same fit resumes from it after a crash, with the same bits. max_iter,
+    random_state, engine, n_threads, verbose : most steps; seed; the engine; most threads (they do
+    not change the result); progress bars.
 
     Attributes
     ----------
     fit_, certificate_, singular_values_, rank_, n_iter_, tau_, path_taus_, path_singular_values_.
 
-    The certificate is a duality gap: no matrix of any rank has a lower value than this one less the gap. With ``debias`` it is that of ``SVP`` at
-    the rank found.
+    The certificate is a duality gap: no matrix of any rank has a lower value than this one less the
+    gap. With ``debias`` it is that of ``SVP`` at the rank found.
 
     >>> rng = np.random.default_rng(0)
     >>> a = np.outer(rng.standard_normal(40), rng.standard_normal(30)) + 0.01 * rng.standard_normal((40, 30))
@@ -143,12 +174,19 @@ class SoftImpute(SpectralCompleter):
 
     n_components: int | None = param(None, optional(whole(1)))
     _: KW_ONLY
-    loss: Literal["squared", "absolute", "huber", "logistic", "ordered", "ordered_probit", "poisson"] = param("squared", one_of(*FACTORIZED))
+    loss: Literal[
+        "squared", "absolute", "huber", "logistic", "ordered", "ordered_probit", "poisson"
+    ] = param("squared", one_of(*FACTORIZED))
     tau: float | None = param(None, optional(number(0, above=True)))
-    path: bool | int = param(False, either(flag(), whole(0, 100_000), wanted="True, False, or a number of values up to 100000"))
+    path: bool | int = param(
+        False,
+        either(flag(), whole(0, 100_000), wanted="True, False, or a number of values up to 100000"),
+    )
     debias: bool = param(False, flag())
     method: Literal["descent", "proximal"] = param("descent")
-    normalise: Literal["auto", "column", "row", "both", "bias", "global", None] = param("auto", one_of("auto", *KINDS))  # type: ignore[assignment]  # one more choice than its base
+    normalise: Literal["auto", "column", "row", "both", "bias", "global", None] = param(
+        "auto", one_of("auto", *KINDS)
+    )  # type: ignore[assignment]  # one more choice than its base
     tol: float = param(1e-3, number(0))
     max_iter: int = param(1000, whole(1))
 
@@ -156,37 +194,73 @@ class SoftImpute(SpectralCompleter):
         if self.loss == "squared":
             return super()._solve(x, weights)
         self._check(x)
-        for name, value, wanted in (("path", self.path, False), ("debias", self.debias, False), ("checkpoint", self.checkpoint, None)):
+        for name, value, wanted in (
+            ("path", self.path, False),
+            ("debias", self.debias, False),
+            ("checkpoint", self.checkpoint, None),
+        ):
             if value != wanted:
                 raise wrong(name, value, f"{wanted} with loss={self.loss!r}")
         if weights is not None:
-            raise InputError("weights= came, SoftImpute counts every entry alike; use ALS for weighted entries")
+            raise InputError(
+                "weights= came, SoftImpute counts every entry alike; use ALS for weighted entries"
+            )
         if parts_of(x) is not None:
-            raise InputError(f"loss={self.loss!r} came with data in parts, wanted loss='squared'; use ALS(loss={self.loss!r})")
+            raise InputError(
+                f"loss={self.loss!r} came with data in parts, wanted loss='squared'; "
+                f"use ALS(loss={self.loss!r})"
+            )
         loss = loss_for(self.loss, x, None)
         by = taken_out(loss, self.normalise)
         if by not in (None, "global", "bias"):
-            raise wrong("normalise", self.normalise, f"'auto', 'bias', 'global' or None with loss={self.loss!r}")
+            raise wrong(
+                "normalise",
+                self.normalise,
+                f"'auto', 'bias', 'global' or None with loss={self.loss!r}",
+            )
         y, engine, rng = encoded(x, loss), self._engine(), generator(self.random_state)
         limit = {"max_rank": self.n_components, "engine": engine, "rng": rng}
-        tau, table = (self.tau, None) if self.tau is not None else choose_loss_tau(y, loss, by, **limit)
+        tau, table = (
+            (self.tau, None) if self.tau is not None else choose_loss_tau(y, loss, by, **limit)
+        )
         fixed = beside(y, loss, by, engine)
         with progress(self.verbose) as watch:
             found = solve_loss(
-                y, loss, fixed.entries, tau, tol=0.5 * self.tol, max_iter=self.max_iter, watch=watch, **limit
+                y,
+                loss,
+                fixed.entries,
+                tau,
+                tol=0.5 * self.tol,
+                max_iter=self.max_iter,
+                watch=watch,
+                **limit,
             )
         bare = balanced(found, y)
-        b, c = (None if a is None else np.asarray(a, bare.dtype) for a in (fixed.row_bias, fixed.column_bias))
+        b, c = (
+            None if a is None else np.asarray(a, bare.dtype)
+            for a in (fixed.row_bias, fixed.column_bias)
+        )
         factors = LowRank(bare.left, bare.right, fixed.mean, b, c, rows=x.rows, columns=x.columns)
         plan: dict[str, Any] = plan_of(engine) | {
-            "solver": "accelerated proximal steps", "normalise": str(by), "tau": float(tau), "fold_l2": float(tau),
+            "solver": "accelerated proximal steps",
+            "normalise": str(by),
+            "tau": float(tau),
+            "fold_l2": float(tau),
             "loss": loss.to_state(),
-        }  # fmt: skip
+        }
         if table is not None:
-            plan["tau chosen on hidden entries"] = [[float(a), float(b), int(c)] for a, b, c in table]
+            plan["tau chosen on hidden entries"] = [
+                [float(a), float(b), int(c)] for a, b, c in table
+            ]
         self.normaliser_ = None
         certificate = loss_gap_certificate(
-            y, factors, loss, float(tau), tol=at_least(self.tol, y, 100), rng=np.random.default_rng(0), engine=engine
+            y,
+            factors,
+            loss,
+            float(tau),
+            tol=at_least(self.tol, y, 100),
+            rng=np.random.default_rng(0),
+            engine=engine,
         )
         if found.trace.reason in (StopReason.MAX_ITER, StopReason.INTERRUPTED):
             plan["stopped"] = found.trace.reason.value
@@ -211,7 +285,9 @@ class SoftImpute(SpectralCompleter):
         x, f = self._as_of_fit(self._judged(X)), self._lowrank()
         tol, rng = at_least(self.tol, x, 100), np.random.default_rng(0)
         tau = float(self.fit_.plan["tau"])
-        return loss_gap_certificate(encoded(x, loss), f, loss, tau, tol=tol, rng=rng, engine=self._engine())
+        return loss_gap_certificate(
+            encoded(x, loss), f, loss, tau, tol=tol, rng=rng, engine=self._engine()
+        )
 
     def _normalise_by(self, x: Observed) -> str | None:
         if self.normalise != "auto":
@@ -247,16 +323,29 @@ class SoftImpute(SpectralCompleter):
         if tau is None:
             if "tau" not in done:
                 done["tau"], done["table"] = choose_tau(
-                    x, max_rank=self.n_components, debias=self.debias, engine=engine, rng=rng, memory=memory.inner(done)
+                    x,
+                    max_rank=self.n_components,
+                    debias=self.debias,
+                    engine=engine,
+                    rng=rng,
+                    memory=memory.inner(done),
                 )
             tau = done["tau"]
         if self.path and "top" not in done:
             done["top"] = _top(x, engine, rng)
         if "found" not in done:
             found = solve(
-                x, self._goals(tau, done), max_rank=self.n_components, method=self.method, tol=0.25 * self.tol,
-                max_iter=self.max_iter, engine=engine, rng=rng, watch=watch, memory=memory.inner(done),
-            )  # fmt: skip
+                x,
+                self._goals(tau, done),
+                max_rank=self.n_components,
+                method=self.method,
+                tol=0.25 * self.tol,
+                max_iter=self.max_iter,
+                engine=engine,
+                rng=rng,
+                watch=watch,
+                memory=memory.inner(done),
+            )
             done["found"] = (found.U, found.s, found.V, found.trace.to_dict)
             done["path"] = [(step.tau, step.values) for step in found.evidence["path"]]
         else:
@@ -264,7 +353,13 @@ class SoftImpute(SpectralCompleter):
             found = Solution(u, s, v, Trace.from_dict(trace), {})
         if self.debias:
             whole = found.trace.reason is not StopReason.INTERRUPTED
-            found = debiased(x, found, tol=self.tol, engine=engine, memory=memory.inner(done) if whole else NOTHING)
+            found = debiased(
+                x,
+                found,
+                tol=self.tol,
+                engine=engine,
+                memory=memory.inner(done) if whole else NOTHING,
+            )
         return found, self._told(tau, done)
 
     def _goals(self, tau: float, done: dict[str, Any]) -> Any:
@@ -272,13 +367,17 @@ class SoftImpute(SpectralCompleter):
         if not self.path:
             return tau
         count = 10 if self.path is True else int(self.path)
-        return np.geomspace(done["top"], tau, count) if done["top"] > tau else np.array([tau], float)
+        return (
+            np.geomspace(done["top"], tau, count) if done["top"] > tau else np.array([tau], float)
+        )
 
     def _told(self, tau: float, done: dict[str, Any]) -> dict[str, Any]:
         """For the plan: what was chosen and met on the way."""
         told: dict[str, Any] = {}
         if self.tau is None:
-            told["tau chosen on hidden entries"] = [[float(a), float(b), int(c)] for a, b, c in done["table"]]
+            told["tau chosen on hidden entries"] = [
+                [float(a), float(b), int(c)] for a, b, c in done["table"]
+            ]
         told |= {"tau": float(tau), "fold_l2": 0.0 if self.debias else float(tau)}
         if self.path:
             taus, values = zip(*done["path"]) if done["path"] else ((), ())

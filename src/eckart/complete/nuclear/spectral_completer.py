@@ -1,7 +1,7 @@
 """SpectralCompleter: what SVP, SVT, SoftImpute and ExactRecovery share around their solvers.
 
-Each returns B = U diag(s) V^T of the (normalised) entries; the factors are kept balanced, U sqrt(s) and V sqrt(s), so that a ridge of tau on the
-code of a new row is the nuclear norm's price for it.
+Each returns B = U diag(s) V^T of the (normalised) entries; the factors are kept balanced, U sqrt(s)
+and V sqrt(s), so that a ridge of tau on the code of a new row is the nuclear norm's price for it.
 """
 
 from __future__ import annotations
@@ -31,10 +31,13 @@ RANK = whole(1)._replace(wanted="an int >= 1; SVT and SoftImpute find the rank b
 
 @dataclass(eq=False, repr=False)
 class SpectralCompleter(Completer):
-    """Fit, certificate and fold-in; a subclass provides ``_find`` (the solver) and ``_evidence`` (its certificate)."""
+    """Fit, certificate and fold-in; a subclass provides ``_find`` (the solver) and ``_evidence``
+    (its certificate)."""
 
     _: KW_ONLY
-    normalise: Literal["column", "row", "both", "bias", "global", None] = param(None, one_of(*KINDS))
+    normalise: Literal["column", "row", "both", "bias", "global", None] = param(
+        None, one_of(*KINDS)
+    )
     checkpoint: Any = param(None, file_name())
 
     @abstractmethod
@@ -67,7 +70,8 @@ class SpectralCompleter(Completer):
         self._check(x)
         if weights is not None:
             raise InputError(
-                f"weights= came, {type(self).__name__} counts every entry alike; use ALS for weighted entries"
+                f"weights= came, {type(self).__name__} counts every entry alike; use "
+                "ALS for weighted entries"
             )
         engine, by = self._engine(), self._normalise_by(x)
         norm, y = (None, x) if by is None else normalise(x, by, engine=engine)
@@ -112,12 +116,17 @@ def zero_solution(x: Observed, trace: Trace, evidence: dict[str, Any]) -> Soluti
     """B = 0, where that is the answer without a step."""
     trace.reason = StopReason.CONVERGED
     return Solution(
-        np.zeros((x.shape[0], 0), x.dtype), np.zeros(0), np.zeros((x.shape[1], 0), x.dtype), trace, evidence
+        np.zeros((x.shape[0], 0), x.dtype),
+        np.zeros(0),
+        np.zeros((x.shape[1], 0), x.dtype),
+        trace,
+        evidence,
     )
 
 
 def at_least(tol: float, x: Observed, roundings: int = 50) -> float:
-    """A tolerance that the precision of the data allows: ``tol``, or some roundings where that is less."""
+    """A tolerance that the precision of the data allows: ``tol``, or some roundings where that is
+    less."""
     return max(tol, roundings * float(np.finfo(x.dtype).eps))
 
 
@@ -125,7 +134,8 @@ def balanced(found: Solution, x: Observed) -> LowRank:
     """U sqrt(s), V sqrt(s) in the precision of the data, with the house's signs."""
     root = np.sqrt(found.s) * signs(found.V.T)
     return LowRank(
-        np.ascontiguousarray((found.U * root).astype(x.dtype)), np.ascontiguousarray((found.V * root).astype(x.dtype))
+        np.ascontiguousarray((found.U * root).astype(x.dtype)),
+        np.ascontiguousarray((found.V * root).astype(x.dtype)),
     )
 
 
@@ -138,5 +148,13 @@ def _dressed(f: LowRank, norm: Normaliser | None, x: Observed) -> LowRank:
         return None if a is None else np.asarray(a, f.left.dtype)
 
     return LowRank(
-        f.left, f.right, norm.mean, cast(norm.row_offset), cast(norm.column_offset), None, None, x.rows, x.columns
+        f.left,
+        f.right,
+        norm.mean,
+        cast(norm.row_offset),
+        cast(norm.column_offset),
+        None,
+        None,
+        x.rows,
+        x.columns,
     )

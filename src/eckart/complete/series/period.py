@@ -1,14 +1,17 @@
-"""How long is a period? Learned from the entries: peaks of the autocorrelation are proposed, and the profile that predicts unseen entries best is taken.
+"""How long is a period? Learned from the entries: peaks of the autocorrelation are proposed, and
+the profile that predicts unseen entries best is taken.
 
 For each lag l, over all pairs of entries of a row that are l columns apart,
 
     a(l) = sum y_it y_i,t+l / sum 1,
 
-by one Fourier transform of values and mask a row. What is slower than a period hides it: the autocorrelation of a row that wanders falls from lag to lag, and
-a profile is a small share of its variance. So the moving mean over w columns of the row's entries is taken off first, for w = 4, 8, 16, ..., and
-peaks up to w are looked at. Each candidate p is judged by leaving out, on entries less their moving mean over p columns (which has no part of a profile of
-p columns): the entry (i, t) is predicted by the mean of the row's other entries at t modulo p, shrunk by one entry of 0, and compared with the same
-for the best shorter period, or for the row's other entries as a whole.
+by one Fourier transform of values and mask a row. What is slower than a period hides it: the
+autocorrelation of a row that wanders falls from lag to lag, and a profile is a small share of its
+variance. So the moving mean over w columns of the row's entries is taken off first, for w = 4, 8,
+16, ..., and peaks up to w are looked at. Each candidate p is judged by leaving out, on entries less
+their moving mean over p columns (which has no part of a profile of p columns): the entry (i, t) is
+predicted by the mean of the row's other entries at t modulo p, shrunk by one entry of 0, and
+compared with the same for the best shorter period, or for the row's other entries as a whole.
 """
 
 from __future__ import annotations
@@ -20,16 +23,20 @@ from scipy.stats import ttest_1samp
 from eckart.matrix import Observed
 
 PROMINENCE = 0.05
-"""How far a peak must stand out of the autocorrelation, which is 1 at lag 0; that of noise over a thousand pairs is 0.03."""
+"""How far a peak must stand out of the autocorrelation, which is 1 at lag 0; that of noise over a
+thousand pairs is 0.03."""
 CANDIDATES = 8
-"""Peaks that are tried, the highest: a period and some of its multiples, or two periods with theirs."""
+"""Peaks that are tried, the highest: a period and some of its multiples, or two periods with
+theirs."""
 GAIN = 0.05
-"""The share of the squared error that a period must save, over none and over a shorter one: profiles cost as many numbers as a period has columns."""
+"""The share of the squared error that a period must save, over none and over a shorter one:
+profiles cost as many numbers as a period has columns."""
 CHANCE = 0.02
-"""The probability with which the gain of one candidate may come by chance. Of 300 single rows of 60 columns of noise 3 % are given a period so, of 300 walks
-4 %, of tables of ten rows none of 120."""
+"""The probability with which the gain of one candidate may come by chance. Of 300 single rows of 60
+columns of noise 3 % are given a period so, of 300 walks 4 %, of tables of ten rows none of 120."""
 TURNS = 3
-"""Periods that must fit into the table: a profile is a mean, and a mean of fewer says little about the next."""
+"""Periods that must fit into the table: a profile is a mean, and a mean of fewer says little about
+the next."""
 
 
 def learned_period(x: Observed) -> tuple[int, str]:
@@ -39,24 +46,29 @@ def learned_period(x: Observed) -> tuple[int, str]:
     for period in candidates(x, detrended):
         quick = less_moving_mean(x, detrended, period)
         errors, before = left_out(x, quick, period), left_out(x, quick, best)
-        if errors.mean() < (1 - GAIN) * before.mean() and in_most_turns(before - errors, x.indices // period):
+        if errors.mean() < (1 - GAIN) * before.mean() and in_most_turns(
+            before - errors, x.indices // period
+        ):
             best, saved = period, 1 - errors.mean() / left_out(x, quick, 1).mean()
     if best == 1:
         return 1, "no period: none predicts unseen entries better than the mean of a row"
     return (
         best,
-        f"a period of {best} columns: profiles of that length save {round(100 * saved)} % of the squared error on entries left out, around moving means",
+        f"a period of {best} columns: profiles of that length save {round(100 * saved)} "
+        "% of the squared error on entries left out, around moving means",
     )
 
 
 def in_most_turns(gains: np.ndarray, turns: np.ndarray) -> bool:
-    """Is the gain of a turn of the period above 0 beyond chance (Student's test over the turns)? A row that wanders resembles itself in a few of them."""
+    """Is the gain of a turn of the period above 0 beyond chance (Student's test over the turns)? A
+    row that wanders resembles itself in a few of them."""
     sums = np.bincount(turns, gains)[np.bincount(turns) > 0]
     return len(sums) > 1 and ttest_1samp(sums, 0.0, alternative="greater").pvalue < CHANCE
 
 
 def candidates(x: Observed, values: np.ndarray) -> list[int]:
-    """The highest peaks of the autocorrelations around moving means, of which each window shows those that are not longer than itself, by rising length."""
+    """The highest peaks of the autocorrelations around moving means, of which each window shows
+    those that are not longer than itself, by rising length."""
     longest = x.n_columns // TURNS
     windows = [4 * 2**i for i in range(max(1, longest).bit_length()) if 2 * 2**i < longest]
     found: set[int] = set()
@@ -68,13 +80,17 @@ def candidates(x: Observed, values: np.ndarray) -> list[int]:
 
 
 def less_moving_mean(x: Observed, values: np.ndarray, window: int) -> np.ndarray:
-    """Values less the mean of the row's entries in the ``window`` columns around each; of an even window the two ends count a half."""
+    """Values less the mean of the row's entries in the ``window`` columns around each; of an even
+    window the two ends count a half."""
     wide = x.n_columns + window + 1  # so far apart that no window reaches into the next row
     place = np.repeat(np.arange(x.shape[0], dtype=np.int64), x.row_counts()) * wide + x.indices
     running = np.concatenate([[0.0], np.cumsum(values)])
     half, total, count = window // 2, np.zeros(len(values)), np.zeros(len(values))
     for first, last in ((half, window - 1 - half), (window - 1 - half, half)):
-        begin, end = np.searchsorted(place, place - first), np.searchsorted(place, place + last, side="right")
+        begin, end = (
+            np.searchsorted(place, place - first),
+            np.searchsorted(place, place + last, side="right"),
+        )
         total += running[end] - running[begin]
         count += end - begin
     return values - total / count
@@ -94,7 +110,8 @@ def straightened(x: Observed) -> np.ndarray:
 
 
 def autocorrelation(x: Observed, values: np.ndarray) -> np.ndarray:
-    """a(0), a(1), ... up to a third of the columns; 0 where fewer than ten pairs are that far apart."""
+    """a(0), a(1), ... up to a third of the columns; 0 where fewer than ten pairs are that far
+    apart."""
     columns = x.n_columns
     products, pairs = np.zeros(2 * columns), np.zeros(2 * columns)
     for a, b in zip(x.indptr[:-1], x.indptr[1:]):
@@ -110,9 +127,13 @@ def autocorrelation(x: Observed, values: np.ndarray) -> np.ndarray:
 
 
 def left_out(x: Observed, values: np.ndarray, period: int) -> np.ndarray:
-    """The squared errors of entries predicted by the shrunk means of the others at the same place of the period."""
+    """The squared errors of entries predicted by the shrunk means of the others at the same place
+    of the period."""
     rows = np.repeat(np.arange(x.shape[0]), x.row_counts())
     group = rows * period + x.indices % period
     size = x.shape[0] * period
-    total, count = np.bincount(group, values, size)[group], np.bincount(group, minlength=size)[group]
+    total, count = (
+        np.bincount(group, values, size)[group],
+        np.bincount(group, minlength=size)[group],
+    )
     return np.square(values - (total - values) / count)

@@ -1,13 +1,17 @@
-"""TimeFactors: tables of time series with gaps, completed and continued, with an uncertainty for every cell (6.4).
+"""TimeFactors: tables of time series with gaps, completed and continued, with an uncertainty for
+every cell (6.4).
 
     y_it = p_i(t mod P) + w_i.x_t + r_it + noise
 
-x_t are factors that all rows share and that move as a vector autoregression, r_it is what a row has for itself, an autoregression too, and p_i is its profile
-over a period (a day, a week), which is learned where it is not given. The chain is in ``chain``, the sampler in ``gibbs``, the period in ``period``.
-What the certificate says: the chains agree with one another (split R-hat), and the kept states are worth enough independent ones for the mean to be exact to
-a share of the posterior deviation.
+x_t are factors that all rows share and that move as a vector autoregression, r_it is what a row has
+for itself, an autoregression too, and p_i is its profile over a period (a day, a week), which is
+learned where it is not given. The chain is in ``chain``, the sampler in ``gibbs``, the period in
+``period``. What the certificate says: the chains agree with one another (split R-hat), and the kept
+states are worth enough independent ones for the mean to be exact to a share of the posterior
+deviation.
 
-References: Yu, Rao and Dhillon 2016 (TRMF); Chen and Sun 2021 (BTMF); Durbin and Koopman 2012 (state space methods).
+References: Yu, Rao and Dhillon 2016 (TRMF); Chen and Sun 2021 (BTMF); Durbin and Koopman 2012
+(state space methods).
 """
 
 from __future__ import annotations
@@ -39,19 +43,22 @@ from eckart.parameters import check, either, file_name, one_of, param, whole
 from eckart.trace import StopReason, progress
 
 USUAL = 15
-"""Shared factors, unless said: 5, 10 and 20 were within 2 % of one another on held-out entries of the metro of Hangzhou, and 15 better than 7 by a quarter on
-those of the car parks of Birmingham."""
+"""Shared factors, unless said: 5, 10 and 20 were within 2 % of one another on held-out entries of
+the metro of Hangzhou, and 15 better than 7 by a quarter on those of the car parks of Birmingham."""
 LIGHT = 1.4e8
-"""Cells times squared numbers of a row that can be swept some 400 times in a minute; smaller tables take more sweeps for each state."""
+"""Cells times squared numbers of a row that can be swept some 400 times in a minute; smaller tables
+take more sweeps for each state."""
 SHARING = 2
 """Rows for each of them: what fewer rows have in common, their own parts hold as well."""
 
 
 @dataclass(frozen=True, eq=False)
 class Forecast:
-    """Observations that are expected in the next columns: mean, standard deviation, and the ends of their intervals, rows x steps each.
+    """Observations that are expected in the next columns: mean, standard deviation, and the ends of
+    their intervals, rows x steps each.
 
-    ``columns`` go on from the labels of the table: positions, or numbers and times by their usual distance.
+    ``columns`` go on from the labels of the table: positions, or numbers and times by their usual
+    distance.
     """
 
     rows: np.ndarray
@@ -71,32 +78,42 @@ class Forecast:
 
 @dataclass(eq=False, repr=False)
 class TimeFactors(KeptEntries):
-    """Fill in and continue a table whose rows are time series: stations, sensors, shops, one column for each time.
+    """Fill in and continue a table whose rows are time series: stations, sensors, shops, one column
+    for each time.
 
-    y_it = p_i(t mod P) + w_i.x_t + r_it + e_it. Factors x_t = A x_t-1 + noise are shared by all rows; r_it = phi_i r_i,t-1 + noise is what a row has for
-    itself; p_i is its smooth profile over the period P; every row has its noise level. All of it is learned by Gibbs sampling, and whatever moves in time
-    is drawn exactly as a chain. A hole at random is filled by what lies around it, a long gap of one row by the other rows and its profile.
+    y_it = p_i(t mod P) + w_i.x_t + r_it + e_it. Factors x_t = A x_t-1 + noise are shared by all
+    rows; r_it = phi_i r_i,t-1 + noise is what a row has for itself; p_i is its smooth profile over
+    the period P; every row has its noise level. All of it is learned by Gibbs sampling, and
+    whatever moves in time is drawn exactly as a chain. A hole at random is filled by what lies
+    around it, a long gap of one row by the other rows and its profile.
 
     Parameters
     ----------
-    n_components : the number of shared factors, at most one less than there are rows; 0: none. More than needed do little harm. "auto": 15, or half as
+    n_components : the number of shared factors, at most one less than there are rows; 0: none. More
+    than needed do little harm. "auto": 15, or half as
         many as there are rows where that is less.
-    period : "auto" (learned from the entries), the number of columns after which a profile repeats, or None for no profile.
-    n_samples : states kept over all chains (rounded up to a multiple of n_chains).
-    burn_in, thin : sweeps of each chain before the first state is kept; sweeps from one kept state to the next ("auto": 1, and up to 6 for
+    period : "auto" (learned from the entries), the number of columns after which a profile repeats,
+    or None for no profile. n_samples : states kept over all chains (rounded up to a multiple of
+    n_chains). burn_in, thin : sweeps of each chain before the first state is kept; sweeps from one
+    kept state to the next ("auto": 1, and up to 6 for
         small tables, which are swept quickly and mix slowly).
-    n_chains : independent chains; two or more let the certificate compare them.
-    clip : (low, high) for predictions and intervals, True (the observed range), False, "auto" (the observed range of a rating scale), or "bounds": what the
-        values cannot leave. That is 0 from below where none is negative and some are 0, or their skewness is above 2 (rates, counts, amounts); and 1 or 100
-        from above where some are 0 and that is the largest (shares, percentages). Else there is no bound.
-    checkpoint : file in which the state is kept after sweeps; the same fit resumes from it after a crash, with the same bits.
-    random_state, engine, n_threads, verbose : seed; the engine; most threads (the result does not depend on them); progress bars.
+    n_chains : independent chains; two or more let the certificate compare them. clip : (low, high)
+    for predictions and intervals, True (the observed range), False, "auto" (the observed range of a
+    rating scale), or "bounds": what the
+        values cannot leave. That is 0 from below where none is negative and some are 0, or their
+        skewness is above 2 (rates, counts, amounts); and 1 or 100 from above where some are 0 and
+        that is the largest (shares, percentages). Else there is no bound.
+    checkpoint : file in which the state is kept after sweeps; the same fit resumes from it after a
+    crash, with the same bits. random_state, engine, n_threads, verbose : seed; the engine; most
+    threads (the result does not depend on them); progress bars.
 
     Attributes
     ----------
-    fit_ : factors (``Series``), certificate, trace, plan. certificate_, period_, memory_ (phi of every row), noise_, n_iter_.
+    fit_ : factors (``Series``), certificate, trace, plan. certificate_, period_, memory_ (phi of
+    every row), noise_, n_iter_.
 
-    The certificate (kind "statistical") holds when the chains have mixed (split R-hat <= 1.1) and a mean is exact to 0.2 posterior standard deviations.
+    The certificate (kind "statistical") holds when the chains have mixed (split R-hat <= 1.1) and a
+    mean is exact to 0.2 posterior standard deviations.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -111,7 +128,9 @@ class TimeFactors(KeptEntries):
 
     n_components: Any = param("auto", either(one_of("auto"), whole(0)))
     _: KW_ONLY
-    period: Any = param("auto", either(one_of("auto", None), whole(1), wanted="'auto', None or an int >= 1"))
+    period: Any = param(
+        "auto", either(one_of("auto", None), whole(1), wanted="'auto', None or an int >= 1")
+    )
     n_samples: int = param(200, whole(1))
     burn_in: int = param(100, whole(0))
     thin: Any = param("auto", either(one_of("auto"), whole(1)))
@@ -132,14 +151,17 @@ class TimeFactors(KeptEntries):
     ) -> Self:
         """Fit to the observed entries of X, whose columns are times.
 
-        X is an ``Observed``, a dense array or frame with NaN where nothing was seen, or a table or file of triples with the names of its columns in
-        ``rows=``, ``columns=`` (the time) and ``values=``; with ``sql=`` X is a database. Columns whose labels are numbers or times are put in order, and
-        a column is added for each regular time that nobody observed; columns with other labels, or none, are taken in the order in which they come.
+        X is an ``Observed``, a dense array or frame with NaN where nothing was seen, or a table or
+        file of triples with the names of its columns in ``rows=``, ``columns=`` (the time) and
+        ``values=``; with ``sql=`` X is a database. Columns whose labels are numbers or times are
+        put in order, and a column is added for each regular time that nobody observed; columns with
+        other labels, or none, are taken in the order in which they come.
         """
         x = observed(X, sql, rows=rows, columns=columns, values=values, duplicates=duplicates)
         if parts_of(x) is not None:
             raise InputError(
-                "X came in parts (shards or a Dask collection), wanted a table in memory: chains go through all times at once; use BayesianMF or ALS"
+                "X came in parts (shards or a Dask collection), wanted a table in "
+                "memory: chains go through all times at once; use BayesianMF or ALS"
             )
         self._name_table(rows, columns, values)
         self._take(*self._solve(squarable(x)))  # type: ignore[arg-type]
@@ -152,7 +174,9 @@ class TimeFactors(KeptEntries):
         engine = self._engine()
         period, why = self._period(x)
         thin = (
-            int(np.clip(LIGHT // (x.shape[0] * x.shape[1] * (k + 8) ** 2), 1, 6)) if self.thin == "auto" else self.thin
+            int(np.clip(LIGHT // (x.shape[0] * x.shape[1] * (k + 8) ** 2), 1, 6))
+            if self.thin == "auto"
+            else self.thin
         )
         plan: dict[str, Any] = {
             **plan_of(engine),
@@ -163,11 +187,24 @@ class TimeFactors(KeptEntries):
             "components": k,
             "thin": thin,
         }
-        with engine.at_work(), progress(self.verbose) as watch, resuming(self, x, ignored=("clip",)) as (memory, rng):
+        with (
+            engine.at_work(),
+            progress(self.verbose) as watch,
+            resuming(self, x, ignored=("clip",)) as (memory, rng),
+        ):
             factors, trace = solve(
-                x, k, period, n_samples=self.n_samples, burn_in=self.burn_in, thin=thin, n_chains=self.n_chains, engine=engine, rng=rng,
-                watch=watch, memory=memory,
-            )  # fmt: skip
+                x,
+                k,
+                period,
+                n_samples=self.n_samples,
+                burn_in=self.burn_in,
+                thin=thin,
+                n_chains=self.n_chains,
+                engine=engine,
+                rng=rng,
+                watch=watch,
+                memory=memory,
+            )
         certificate = certify(x, factors)
         if trace.reason is not StopReason.INTERRUPTED and certificate.holds:
             trace.reason = StopReason.CONVERGED
@@ -179,7 +216,11 @@ class TimeFactors(KeptEntries):
 
     def _period(self, x: Observed) -> tuple[int, str]:
         if self.period != "auto":
-            return (1, "no period, as asked for") if self.period is None else (int(self.period), "as asked for")
+            return (
+                (1, "no period, as asked for")
+                if self.period is None
+                else (int(self.period), "as asked for")
+            )
         return learned_period(standardised(x)[0])
 
     def _check(self, x: Observed) -> int:
@@ -188,20 +229,41 @@ class TimeFactors(KeptEntries):
         n, columns = x.shape
         self._limits(x)
         if columns < 3:
-            raise InputError(f"X has n_features={columns} columns, wanted at least 3 times: nothing moves in fewer")
+            raise InputError(
+                f"X has n_features={columns} columns, wanted at least 3 times: nothing "
+                "moves in fewer"
+            )
         if self.period not in ("auto", None) and self.period >= columns:
             raise wrong("period", self.period, f"less than the {columns} columns of X, or 'auto'")
         if self.n_components != "auto":
-            require_room("n_components", self.n_components, float(self.n_components) * (n + columns) * self.n_samples, 8)
-        k = min(USUAL, n // SHARING) if self.n_components == "auto" else min(int(self.n_components), n - 1)
-        require_room("n_samples", self.n_samples, (8.0 + 2 * self.n_chains) * n * columns + float(self.n_samples) * n * (k + 4), 8)
+            require_room(
+                "n_components",
+                self.n_components,
+                float(self.n_components) * (n + columns) * self.n_samples,
+                8,
+            )
+        k = (
+            min(USUAL, n // SHARING)
+            if self.n_components == "auto"
+            else min(int(self.n_components), n - 1)
+        )
+        require_room(
+            "n_samples",
+            self.n_samples,
+            (8.0 + 2 * self.n_chains) * n * columns + float(self.n_samples) * n * (k + 4),
+            8,
+        )
         return k
 
     def _limits(self, x: Observed) -> list[float] | None:
         """What predictions and intervals stay inside; None: nothing."""
         if isinstance(self.clip, str) and self.clip not in ("auto", "bounds"):
             raise wrong("clip", self.clip, "(low, high), True, False, 'auto' or 'bounds'")
-        return bounds_of(x.data) if isinstance(self.clip, str) and self.clip == "bounds" else limits(self.clip, x)
+        return (
+            bounds_of(x.data)
+            if isinstance(self.clip, str) and self.clip == "bounds"
+            else limits(self.clip, x)
+        )
 
     def _series(self) -> Series:
         check_is_fitted(self)
@@ -217,7 +279,8 @@ class TimeFactors(KeptEntries):
 
     @fitted
     def memory_(self) -> np.ndarray:
-        """Posterior mean of phi for every row: how much of its own deviation is left one column later."""
+        """Posterior mean of phi for every row: how much of its own deviation is left one column
+        later."""
         self._fitted("memory_")
         return self._series().own[:, :, 0].mean(axis=0)
 
@@ -232,17 +295,23 @@ class TimeFactors(KeptEntries):
         """Sweeps done, of all chains together."""
         return len(self._fitted("n_iter_").trace)
 
-    def predict(self, rows: Any, columns: Any = None, *, unknown: str = "raise", return_std: bool = False) -> Any:
-        """Posterior mean at the cells (rows[p], columns[p]), by id, clipped; with ``return_std`` also the standard deviation of a new observation there.
+    def predict(
+        self, rows: Any, columns: Any = None, *, unknown: str = "raise", return_std: bool = False
+    ) -> Any:
+        """Posterior mean at the cells (rows[p], columns[p]), by id, clipped; with ``return_std``
+        also the standard deviation of a new observation there.
 
-        ``unknown`` ids: ``"raise"`` (the default), ``"mean"`` (the mean of the observed entries) or ``"nan"``; the deviation is NaN there. Later times are
-        answered by ``forecast``.
+        ``unknown`` ids: ``"raise"`` (the default), ``"mean"`` (the mean of the observed entries) or
+        ``"nan"``; the deviation is NaN there. Later times are answered by ``forecast``.
         """
         if unknown not in ("raise", "mean", "nan"):
             raise wrong("unknown", unknown, "'raise', 'mean' or 'nan'")
         f = self._series()
         if columns is None:
-            raise InputError("columns=None came, wanted the times of the cells, one for each row; impute() gives the whole table")
+            raise InputError(
+                "columns=None came, wanted the times of the cells, one for each row; "
+                "impute() gives the whole table"
+            )
         i, j = self._cells(rows, columns) if unknown == "raise" else self._found(rows, columns)
         known = (i >= 0) & (j >= 0)
         absent = float(self.observed_.data.mean(dtype=np.float64)) if unknown == "mean" else np.nan
@@ -254,11 +323,15 @@ class TimeFactors(KeptEntries):
         return self._clipped(mean), spread
 
     def deviation(self, rows: Any, columns: Any, *, noise: bool = True) -> np.ndarray:
-        """Standard deviation at the cells: of a new observation, or (``noise=False``) of what is known about its mean."""
+        """Standard deviation at the cells: of a new observation, or (``noise=False``) of what is
+        known about its mean."""
         return self._series().deviation(*self._cells(rows, columns), noise)
 
-    def interval(self, rows: Any, columns: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
-        """Ends of the intervals that hold a new observation at the cells with probability ``level``, clipped."""
+    def interval(
+        self, rows: Any, columns: Any, level: float = 0.9
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Ends of the intervals that hold a new observation at the cells with probability
+        ``level``, clipped."""
         reach = _reach(level)
         cells = self._cells(rows, columns)
         mean, spread = self._series().at(*cells), self._series().deviation(*cells)
@@ -267,7 +340,8 @@ class TimeFactors(KeptEntries):
     def complete(
         self, rows: Any = None, *, keep: bool = True, block_bytes: int = 2**25
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """The completed table as blocks ``(row ids, values)``; ``keep`` puts observed entries in place of the model's, ``rows`` chooses rows by id."""
+        """The completed table as blocks ``(row ids, values)``; ``keep`` puts observed entries in
+        place of the model's, ``rows`` chooses rows by id."""
         f = self._series()
         at = np.arange(f.shape[0]) if rows is None else self.row_ids.indices_of(rows)
         step = max(1, block_bytes // max(1, f.n * f.dtype.itemsize))
@@ -282,11 +356,15 @@ class TimeFactors(KeptEntries):
         """The table of the fit with its gaps filled in, rows x times."""
         self._series()
         if X is not None:
-            raise InputError("X came to impute, wanted nothing: it fills in the table of the fit; fit another model to another table")
+            raise InputError(
+                "X came to impute, wanted nothing: it fills in the table of the fit; "
+                "fit another model to another table"
+            )
         return np.concatenate([block for _, block in self.complete()])
 
     def forecast(self, steps: int, *, level: float = 0.9) -> Forecast:
-        """The next ``steps`` columns: mean, standard deviation and the interval that holds an observation with probability ``level``."""
+        """The next ``steps`` columns: mean, standard deviation and the interval that holds an
+        observation with probability ``level``."""
         f, reach = self._series(), _reach(level)
         if not whole(1).fits(steps):
             raise wrong("steps", steps, "an int >= 1")
@@ -296,7 +374,13 @@ class TimeFactors(KeptEntries):
         low, high = self._clipped(mean - reach * std), self._clipped(mean + reach * std)
         labels = later(f.columns, f.n, int(steps))
         return Forecast(
-            self.row_ids.names(np.arange(f.shape[0])), labels, self._clipped(mean), std, low, high, float(level)
+            self.row_ids.names(np.arange(f.shape[0])),
+            labels,
+            self._clipped(mean),
+            std,
+            low,
+            high,
+            float(level),
         )
 
     def certify(self, X: Any) -> Certificate:
@@ -308,7 +392,10 @@ class TimeFactors(KeptEntries):
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """The columns of the completed table, in the order of time."""
         f = self._series()
-        return np.asarray([f"x{j}" for j in range(f.n)] if f.columns is None else [str(c) for c in f.columns], object)
+        return np.asarray(
+            [f"x{j}" for j in range(f.n)] if f.columns is None else [str(c) for c in f.columns],
+            object,
+        )
 
     def _clipped(self, values: np.ndarray) -> np.ndarray:
         low_high = self.fit_.plan.get("clip")
@@ -325,8 +412,9 @@ class TimeFactors(KeptEntries):
 
 
 def bounds_of(values: np.ndarray) -> list[float] | None:
-    """What values cannot leave, as far as they show it: see ``TimeFactors.clip``. A bound that is far from all values changes nothing, one that may not be
-    there (0 degrees, say) would hide what is possible; so it counts only where values lie on it, or crowd above it.
+    """What values cannot leave, as far as they show it: see ``TimeFactors.clip``. A bound that is
+    far from all values changes nothing, one that may not be there (0 degrees, say) would hide what
+    is possible; so it counts only where values lie on it, or crowd above it.
 
     >>> bounds_of(np.array([0.0, 3.0, 7.0])), bounds_of(np.array([0.0, 0.4, 1.0])), bounds_of(np.array([0.5, 7.0]))
     ([0.0, inf], [0.0, 1.0], None)
@@ -336,12 +424,15 @@ def bounds_of(values: np.ndarray) -> list[float] | None:
         return None
     if low == 0:
         return [0.0, high if high in (1.0, 100.0) else np.inf]
-    away = (values.astype(np.float64) - values.mean(dtype=np.float64)) / values.std(dtype=np.float64)
+    away = (values.astype(np.float64) - values.mean(dtype=np.float64)) / values.std(
+        dtype=np.float64
+    )
     return [0.0, np.inf] if float((away**3).mean()) > SKEWED else None
 
 
 def certify(x: Observed, f: Series) -> Certificate:
-    """Mixing at random cells and of the noise, and how the posterior mean fits the observed entries."""
+    """Mixing at random cells and of the noise, and how the posterior mean fits the observed
+    entries."""
     rows = np.repeat(np.arange(x.shape[0]), x.row_counts())
     residual = x.data.astype(np.float64) - f.at(rows, x.indices)
     spread = f.deviation(rows, x.indices).astype(np.float64)
@@ -350,14 +441,22 @@ def certify(x: Observed, f: Series) -> Certificate:
         "cells judged": PROBES,
         "RMSE on observed entries": float(np.sqrt(np.mean(residual**2))),
         "noise standard deviation": float(np.sqrt(np.mean(np.square(f.sigma, dtype=np.float64)))),
-        "observed entries in their 90 % interval": float(np.mean(np.abs(residual) <= ndtri(0.95) * spread)),
+        "observed entries in their 90 % interval": float(
+            np.mean(np.abs(residual) <= ndtri(0.95) * spread)
+        ),
     }
     problem = "posterior mean of a table of time series"
-    return certify_chains(f.probes.astype(np.float64), f.levels.astype(np.float64), problem=problem, facts=facts)
+    return certify_chains(
+        f.probes.astype(np.float64), f.levels.astype(np.float64), problem=problem, facts=facts
+    )
 
 
 def _reach(level: float) -> float:
     """How many standard deviations an interval reaches to each side."""
-    if isinstance(level, bool) or not isinstance(level, (int, float, np.number)) or not 0 < level < 1:
+    if (
+        isinstance(level, bool)
+        or not isinstance(level, (int, float, np.number))
+        or not 0 < level < 1
+    ):
         raise wrong("level", level, "a probability between 0 and 1")
     return float(ndtri(0.5 + 0.5 * float(level)))

@@ -1,4 +1,5 @@
-"""Rank and ridge of a table by cells that were hidden: few candidates, each begun where the one before ended."""
+"""Rank and ridge of a table by cells that were hidden: few candidates, each begun where the one
+before ended."""
 
 from __future__ import annotations
 
@@ -17,29 +18,35 @@ ROWS = 1000
 SHARE = 0.1
 """Of the known cells that are hidden for it."""
 RIDGES = (10.0, 1.0, 100.0)
-"""In rows: a column leans on its mean as if it had been seen so many times more without saying anything. The first is used while the rank is chosen."""
+"""In rows: a column leans on its mean as if it had been seen so many times more without saying
+anything. The first is used while the rank is chosen."""
 RANKS, FIRST = (1, 2, 4, 8, 16, 32, 64, 128), 4
 """The ladder goes on while the error falls. The first that is tried leads up,
 or down where the next one gains nothing: of most tables the lowest need not be tried."""
 STEPS = 2
-"""Of a candidate, from the moments that the one before has left: differences between candidates are larger than what is left."""
+"""Of a candidate, from the moments that the one before has left: differences between candidates are
+larger than what is left."""
 ENOUGH, MANY = 0.01, 8
-"""Share of the error that a rank must gain: two in a row that do not, or one from rank 8 on, are the last that are tried."""
+"""Share of the error that a rank must gain: two in a row that do not, or one from rank 8 on, are
+the last that are tried."""
 BETTER = 0.002
 """Share of the error that another ridge must gain: with the first one steps are few."""
 
 
 MOST_COST = 2e11
-"""Multiplications of a candidate at the most, some twenty processor seconds: counted, not timed, so that the same data have the same answer."""
+"""Multiplications of a candidate at the most, some twenty processor seconds: counted, not timed, so
+that the same data have the same answer."""
 
 
 def _cost(k: int, n: int, rows: int) -> float:
-    """Of the steps of a candidate: a system of gaps or codes for each row, and inner steps on the moments."""
+    """Of the steps of a candidate: a system of gaps or codes for each row, and inner steps on the
+    moments."""
     return STEPS * (rows * (min(n, k) ** 3 / 3 + n * k * k) + INNER * n * n * k)
 
 
 class Candidate(NamedTuple):
-    """Rank, ridge, and the error at hidden cells: the mean over columns of squared errors of scores, in variances of the column."""
+    """Rank, ridge, and the error at hidden cells: the mean over columns of squared errors of
+    scores, in variances of the column."""
 
     k: int
     l2: float
@@ -56,8 +63,11 @@ class Choice(NamedTuple):
     """Whether higher ranks might have gained but were beyond it."""
 
 
-def choose(table: Scores, k: int | None, l2: float | None, rng: np.random.Generator, engine: Any) -> Choice:
-    """Ranks 4, 8, 16, ... while they gain, or 2 and 1, then other ridges at the best of them; what is given is kept."""
+def choose(
+    table: Scores, k: int | None, l2: float | None, rng: np.random.Generator, engine: Any
+) -> Choice:
+    """Ranks 4, 8, 16, ... while they gain, or 2 and 1, then other ridges at the best of them; what
+    is given is kept."""
     rows = rng.permutation(table.rows)[
         :ROWS
     ]  # in this order: a mask that a user drew with the same seed is not drawn again
@@ -119,7 +129,9 @@ class _Tried:
         for _ in range(STEPS):
             g = m_step(g, m, placed.rows, ridge, placed.engine)
             m, codes = placed.moments(g, codes)
-        self.all.append(_Try(Candidate(g.k, ridge, self.away.error(g, placed.engine.get(codes))), g, m, codes))
+        self.all.append(
+            _Try(Candidate(g.k, ridge, self.away.error(g, placed.engine.get(codes))), g, m, codes)
+        )
         return self.all[-1]
 
     def grown(self, one: _Try, k: int) -> Gaussian:
@@ -151,5 +163,8 @@ class _Away:
     def error(self, g: Gaussian, codes: np.ndarray) -> float:
         """The mean over columns of squared errors at hidden cells."""
         there = g.mu[self.j] + np.einsum("ek,ek->e", codes[self.i], g.w[self.j])
-        squares, seen = np.bincount(self.owner, self.times * (self.truth - there) ** 2, len(self.counts)), self.counts > 0
+        squares, seen = (
+            np.bincount(self.owner, self.times * (self.truth - there) ** 2, len(self.counts)),
+            self.counts > 0,
+        )
         return float(np.mean(squares[seen] / self.counts[seen])) if seen.any() else 1.0

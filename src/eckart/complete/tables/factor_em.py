@@ -1,19 +1,23 @@
 """Factor analysis of scores with gaps, by an EM whose missing data are the missing cells.
 
-The model: a row has a code z ~ N(0, I_k), and its scores are y = mu + W z + noise, every score with a variance psi_j of its own. With O the scores that
-are seen,
+The model: a row has a code z ~ N(0, I_k), and its scores are y = mu + W z + noise, every score with
+a variance psi_j of its own. With O the scores that are seen,
 
-    F = - log N(y_O; mu_O, W_O W_O^T + diag psi_O) summed over rows  +  l2/2 sum_j |w_j|^2 / psi_j  +  prior of psi
+    F = - log N(y_O; mu_O, W_O W_O^T + diag psi_O) summed over rows  +  l2/2 sum_j |w_j|^2 / psi_j
+    +  prior of psi
 
-is minimised. A column under Huber's loss, l(r) = r^2 / 2 up to |r| = d, has y = t + clip(a - t, -d, d), t its expected score: the parabola above the loss
-at t; what the loss costs beyond it (``wild``) is part of F.
+is minimised. A column under Huber's loss, l(r) = r^2 / 2 up to |r| = d, has y = t + clip(a - t, -d,
+d), t its expected score: the parabola above the loss at t; what the loss costs beyond it (``wild``)
+is part of F.
 
-One step: E, mean and covariance of the code of every row given its seen scores, and from them the second moments of *complete* rows; M, a factor analysis
-of these n x n moments by inner EM steps with parameter expansion, whose cost does not depend on the number of rows. Since the missing cells, not the
-codes, are what the outer loop has to guess, it converges at the rate of the share of missing cells: a handful of steps. Rows with the same gaps share a
-covariance. Every part lowers F.
+One step: E, mean and covariance of the code of every row given its seen scores, and from them the
+second moments of *complete* rows; M, a factor analysis of these n x n moments by inner EM steps
+with parameter expansion, whose cost does not depend on the number of rows. Since the missing cells,
+not the codes, are what the outer loop has to guess, it converges at the rate of the share of
+missing cells: a handful of steps. Rows with the same gaps share a covariance. Every part lowers F.
 
-References: Rubin and Thayer 1982 (EM for factor analysis); Liu, Rubin and Wu 1998 (parameter expansion).
+References: Rubin and Thayer 1982 (EM for factor analysis); Liu, Rubin and Wu 1998 (parameter
+expansion).
 """
 
 from __future__ import annotations
@@ -27,16 +31,19 @@ from eckart.decompositions import eigh
 from eckart.engines.protocol import FactorRule, FilledMoments
 
 INNER, STILL = 100, 1e-3
-"""Most inner EM steps on the second moments, and the relative change of noises at which they end: they cost n^2 k each, whatever the number of rows, so the
-outer loop need not wait for the codes. With 12 it did: 28 steps over the rows of a table of films, 5 with these."""
+"""Most inner EM steps on the second moments, and the relative change of noises at which they end:
+they cost n^2 k each, whatever the number of rows, so the outer loop need not wait for the codes.
+With 12 it did: 28 steps over the rows of a table of films, 5 with these."""
 PRIOR_ROWS, PRIOR_NOISE = 2.0, 0.05
-"""The noise of a score leans on a twentieth of its variance with the weight of two rows: a few rows fitted exactly are no certainty."""
+"""The noise of a score leans on a twentieth of its variance with the weight of two rows: a few rows
+fitted exactly are no certainty."""
 LEAST_NOISE = 1e-8
 """Of the variance of a column: below it the likelihood of an exact fit grows without end."""
 FAINT = 0.5
-"""Size, in noises, below which a gradient is no longer measured against its own parts: where columns have next to nothing in common the best W is 0 or
-close to it, and steps shrink toward it by the same share for ever. What such a W and a gradient of a fiftieth of this could gain is below 0.003 nats a row,
-by an estimate."""
+"""Size, in noises, below which a gradient is no longer measured against its own parts: where
+columns have next to nothing in common the best W is 0 or close to it, and steps shrink toward it by
+the same share for ever. What such a W and a gradient of a fiftieth of this could gain is below
+0.003 nats a row, by an estimate."""
 CHUNK = 2**21
 """Numbers in the largest array of a chunk of rows: 16 megabytes."""
 
@@ -54,18 +61,22 @@ class Gaussian:
         return self.w.shape[1]
 
     def grown(self, k: int, cov: np.ndarray) -> Gaussian:
-        """With k directions: the new ones are the leading ones of what the old leave unexplained of second moments ``cov``."""
+        """With k directions: the new ones are the leading ones of what the old leave unexplained of
+        second moments ``cov``."""
         more = k - self.k
         scale = np.sqrt(self.psi)
         rest = (cov - self.w @ self.w.T) / np.outer(scale, scale)
         values, vectors = eigh(rest)
         # a tenth of a noise at least: a direction of length 0 stays 0 in EM
         size = np.sqrt(np.maximum(values[::-1][:more] - 1, 0.1))
-        return replace(self, w=np.hstack([self.w, scale[:, None] * vectors[:, ::-1][:, :more] * size]))
+        return replace(
+            self, w=np.hstack([self.w, scale[:, None] * vectors[:, ::-1][:, :more] * size])
+        )
 
 
 class Gaps(NamedTuple):
-    """Which cells are seen: the mask of each row as 1.0 and 0.0, the different masks, which of them a row has, and how many rows have each."""
+    """Which cells are seen: the mask of each row as 1.0 and 0.0, the different masks, which of them
+    a row has, and how many rows have each."""
 
     seen: np.ndarray
     patterns: np.ndarray
@@ -74,12 +85,18 @@ class Gaps(NamedTuple):
 
     @classmethod
     def of_mask(cls, mask: np.ndarray) -> Gaps:
-        words = np.zeros((len(mask), -(-max(mask.shape[1], 1) // 64) * 64), bool)  # one number for a row of up to 64 columns, compared at once
+        words = np.zeros(
+            (len(mask), -(-max(mask.shape[1], 1) // 64) * 64), bool
+        )  # one number for a row of up to 64 columns, compared at once
         words[:, : mask.shape[1]] = mask
         bits = np.packbits(words, axis=1).view(np.uint64)
         whole = bits[:, 0] if bits.shape[1] == 1 else bits.view(f"V{8 * bits.shape[1]}")[:, 0]
-        _, first, of, count = np.unique(whole, return_index=True, return_inverse=True, return_counts=True)
-        return cls(mask.astype(np.float64), mask[first].astype(np.float64), of, count.astype(np.float64))
+        _, first, of, count = np.unique(
+            whole, return_index=True, return_inverse=True, return_counts=True
+        )
+        return cls(
+            mask.astype(np.float64), mask[first].astype(np.float64), of, count.astype(np.float64)
+        )
 
 
 def covariances(g: Gaussian, patterns: np.ndarray) -> np.ndarray:
@@ -113,20 +130,24 @@ def penalty(g: Gaussian, l2: float) -> float:
     """Minus the log of the priors: w_j ~ N(0, psi_j / l2), psi_j inverse gamma."""
     own = g.psi
     ridge = 0.5 * l2 * float(((g.w**2).sum(axis=1) / g.psi).sum())
-    return ridge + 0.5 * float(((PRIOR_ROWS + g.k) * np.log(own) + PRIOR_ROWS * PRIOR_NOISE / own).sum())
+    return ridge + 0.5 * float(
+        ((PRIOR_ROWS + g.k) * np.log(own) + PRIOR_ROWS * PRIOR_NOISE / own).sum()
+    )
 
 
 def m_step(g: Gaussian, m: FilledMoments, rows: float, l2: float, engine: Any) -> Gaussian:
     """Means and factor analysis of the moments of complete rows."""
     mu = m.first / rows
-    rule = FactorRule(rows, l2, 2 * m.wild + PRIOR_ROWS * PRIOR_NOISE, PRIOR_ROWS + g.k, LEAST_NOISE, INNER, STILL)
+    rule = FactorRule(
+        rows, l2, 2 * m.wild + PRIOR_ROWS * PRIOR_NOISE, PRIOR_ROWS + g.k, LEAST_NOISE, INNER, STILL
+    )
     w, psi = engine.factor_steps(m.second / rows - np.outer(mu, mu), g.w, g.psi, rule)
     return Gaussian(w, mu, psi)
 
 
 def factor_gradient(g: Gaussian, m: FilledMoments, rows: float, l2: float) -> float:
-    """The gradient of F by W, relative to the two parts that cancel in it, and to FAINT at least: psi_j dF/dw_j = w_j (E[z z^T] rows + l2) - E[(y - mu) z^T]
-    rows."""
+    """The gradient of F by W, relative to the two parts that cancel in it, and to FAINT at least:
+    psi_j dF/dw_j = w_j (E[z z^T] rows + l2) - E[(y - mu) z^T] rows."""
     mu = m.first / rows
     cov = m.second / rows - np.outer(mu, g.mu) - np.outer(g.mu, mu) + np.outer(g.mu, g.mu)
     scaled = g.w / g.psi[:, None]
@@ -139,7 +160,8 @@ def factor_gradient(g: Gaussian, m: FilledMoments, rows: float, l2: float) -> fl
 
 
 def em_move(g: Gaussian, m: FilledMoments, rows: float, l2: float) -> float:
-    """The largest change that an EM step with W as it is would make: of a mean, against the spread of its score; of a noise, against itself."""
+    """The largest change that an EM step with W as it is would make: of a mean, against the spread
+    of its score; of a noise, against itself."""
     mu = m.first / rows
     cov = m.second / rows - np.outer(mu, mu)
     scaled = g.w / g.psi[:, None]
@@ -155,12 +177,14 @@ def em_move(g: Gaussian, m: FilledMoments, rows: float, l2: float) -> float:
 
 
 def start(y: np.ndarray, k: int) -> Gaussian:
-    """The leading directions of second moments by pairs of scores, where both are seen (y is NaN where not)."""
+    """The leading directions of second moments by pairs of scores, where both are seen (y is NaN
+    where not)."""
     seen = (~np.isnan(y)).astype(np.float64)
     y = np.nan_to_num(y)
     both = np.maximum(seen.T @ seen, 1.0)
     values, vectors = eigh((y.T @ y) / both)
     n = y.shape[1]
-    # 0.3: a noise that is neither certain nor all there is; a direction of length 0 would stay 0 in EM
+    # 0.3: a noise that is neither certain nor all there is; a direction of length 0 would stay 0 in
+    # EM
     w = vectors[:, ::-1][:, :k] * np.sqrt(0.8 * np.maximum(values[::-1][:k], 0.05))
     return Gaussian(w, np.zeros(n), np.full(n, 0.3))

@@ -1,4 +1,5 @@
-"""The loop of a table: from scores to a Gaussian, and back to expected scores. See ``factor_em``."""
+"""The loop of a table: from scores to a Gaussian, and back to expected scores. See
+``factor_em``."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ from eckart.trace import StopReason, Trace, Watcher, silent
 
 @dataclass(frozen=True)
 class Scores:
-    """Scores of a table, NaN for gaps, and where they are seen; how often each row counts (None: once)."""
+    """Scores of a table, NaN for gaps, and where they are seen; how often each row counts (None:
+    once)."""
 
     parts: tuple[Part, ...]
     y: np.ndarray
@@ -49,14 +51,17 @@ class Scores:
 
     def some(self, rows: np.ndarray) -> Scores:
         """Some rows."""
-        return Scores(self.parts, self.y[rows], None if self.weights is None else self.weights[rows])
+        return Scores(
+            self.parts, self.y[rows], None if self.weights is None else self.weights[rows]
+        )
 
     @property
     def robust(self) -> list[Part]:
         return [p for p in self.parts if isinstance(p.loss, Huber)]
 
     def targets(self, t: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-        """Scores (0 where not seen), those of robust columns drawn to within their width of expected ones; and what their loss costs beyond the parabola."""
+        """Scores (0 where not seen), those of robust columns drawn to within their width of
+        expected ones; and what their loss costs beyond the parabola."""
         y, wild = np.where(self.gaps.seen > 0, self.y, 0.0), np.zeros(self.y.shape[1])
         for p in self.robust:
             known = np.flatnonzero(self.gaps.seen[:, p.first])
@@ -92,18 +97,23 @@ class Placed:
     def moments(self, g: Gaussian, codes: Tall | None = None) -> tuple[FilledMoments, Tall]:
         """The E step; robust columns around what the codes of the step before speak for."""
         weighted = {} if self.weights is None else {"weights": self.weights}
-        return self.engine.filled_moments(self.x, g.w, g.mu, g.psi, **self._around(codes), **weighted)
+        return self.engine.filled_moments(
+            self.x, g.w, g.mu, g.psi, **self._around(codes), **weighted
+        )
 
     def left_out(self, g: Gaussian, parts: np.ndarray, codes: Tall | None = None) -> np.ndarray:
         """Scores, those of the parts as the other cells of their rows predict them."""
-        return self.engine.get(self.engine.left_out_rows(self.x, g.w, g.mu, g.psi, parts, **self._around(codes)))
+        return self.engine.get(
+            self.engine.left_out_rows(self.x, g.w, g.mu, g.psi, parts, **self._around(codes))
+        )
 
     def _around(self, codes: Tall | None) -> dict[str, Any]:
         return {} if self.width is None else {"width": self.width, "codes": codes}
 
 
 class Climb(NamedTuple):
-    """Where the loop ended, and its history; moments of complete rows there and codes of rows (on the engine)."""
+    """Where the loop ended, and its history; moments of complete rows there and codes of rows (on
+    the engine)."""
 
     g: Gaussian
     trace: Trace
@@ -113,28 +123,40 @@ class Climb(NamedTuple):
 
 QUANTITY = "objective per seen score"
 STEADY, PATIENCE = 2e-3, 10
-"""A step that gains little ends a fit where the relative gradient is a tenth of what the certificate allows; else up to so many more are taken: steps are
-short near a saddle, too. Two tables of a few hundred cells held 0.04 nats a seen score above a better point; of 449 with them none does now, with 1.2
-times the steps in the mean."""
+"""A step that gains little ends a fit where the relative gradient is a tenth of what the
+certificate allows; else up to so many more are taken: steps are short near a saddle, too. Two
+tables of a few hundred cells held 0.04 nats a seen score above a better point; of 449 with them
+none does now, with 1.2 times the steps in the mean."""
 AT_REST = 2.5e-2
-"""Nor does a fit end while the next step would move a mean or a noise by more than half of what the certificate allows: one noise among hundreds of scores
-gains little for each of them, and 119 nats in all (families of Galton's children, six steps on)."""
+"""Nor does a fit end while the next step would move a mean or a noise by more than half of what the
+certificate allows: one noise among hundreds of scores gains little for each of them, and 119 nats
+in all (families of Galton's children, six steps on)."""
 DEPTH = 2
 """Earlier steps that are looked back on beside the last: more gained nothing on any table tried."""
 
 
 def descend(
-    table: Placed, g: Gaussian, l2: float, tol: float, max_iter: int, watch: Watcher = silent, memory: Memory = NOTHING
+    table: Placed,
+    g: Gaussian,
+    l2: float,
+    tol: float,
+    max_iter: int,
+    watch: Watcher = silent,
+    memory: Memory = NOTHING,
 ) -> Climb:
-    """Steps until F falls by at most ``tol`` for each seen score and its gradient is small; F before each step, divided by their number, goes to the trace.
+    """Steps until F falls by at most ``tol`` for each seen score and its gradient is small; F
+    before each step, divided by their number, goes to the trace.
 
-    A step leads from moments x of complete rows to others, y(x). The next begins at a combination of the last ones, the one whose y - x would be least if
-    y - x were linear (Anderson 1965); where F rises it begins at y instead, as EM does.
+    A step leads from moments x of complete rows to others, y(x). The next begins at a combination
+    of the last ones, the one whose y - x would be least if y - x were linear (Anderson 1965); where
+    F rises it begins at y instead, as EM does.
     """
     trace, codes, count = Trace(QUANTITY, reason=StopReason.MAX_ITER), None, max(table.seen, 1.0)
     past: list[tuple[np.ndarray, np.ndarray]] = []
 
-    def stepped(begin: FilledMoments, g: Gaussian, codes: Tall | None) -> tuple[Gaussian, FilledMoments, Tall, float]:
+    def stepped(
+        begin: FilledMoments, g: Gaussian, codes: Tall | None
+    ) -> tuple[Gaussian, FilledMoments, Tall, float]:
         g = m_step(g, begin, table.rows, l2, table.engine)
         return g, *valued(g, codes)
 
@@ -143,14 +165,30 @@ def descend(
         return m, codes, (float((m.wild / g.psi).sum()) - m.loglik + penalty(g, l2)) / count
 
     if (kept := memory.last()) is not None:
-        g, trace, past = like(g, kept["g"]), resumed_trace(QUANTITY, kept["trace"]), [tuple(pair) for pair in kept["past"]]
-        m, codes, trace.reason = FilledMoments(*kept["m"]), table.engine.take(kept["codes"]), StopReason.MAX_ITER
+        g, trace, past = (
+            like(g, kept["g"]),
+            resumed_trace(QUANTITY, kept["trace"]),
+            [tuple(pair) for pair in kept["past"]],
+        )
+        m, codes, trace.reason = (
+            FilledMoments(*kept["m"]),
+            table.engine.take(kept["codes"]),
+            StopReason.MAX_ITER,
+        )
     else:
         m, codes, value = valued(g, codes)
         trace.add(value)
     try:
         while True:
-            memory.offer({"g": g, "m": m, "codes": partial(table.engine.get, codes), "past": past, "trace": partial(kept_trace, trace)})
+            memory.offer(
+                {
+                    "g": g,
+                    "m": m,
+                    "codes": partial(table.engine.get, codes),
+                    "past": past,
+                    "trace": partial(kept_trace, trace),
+                }
+            )
             watch("steps", len(trace), max_iter)
             if slow := _slow_steps(trace.values, tol):
                 at = g, m, table.rows, l2
@@ -183,8 +221,11 @@ def _vector(m: FilledMoments) -> np.ndarray:
     return np.concatenate([m.first, m.second.ravel()])
 
 
-def _ahead(m: FilledMoments, past: list[tuple[np.ndarray, np.ndarray]], rows: float) -> FilledMoments:
-    """Moments from which the next step begins; those of the last step where the combination is not that of any rows."""
+def _ahead(
+    m: FilledMoments, past: list[tuple[np.ndarray, np.ndarray]], rows: float
+) -> FilledMoments:
+    """Moments from which the next step begins; those of the last step where the combination is not
+    that of any rows."""
     if len(past) < 2:
         return m
     ends = np.array([y for _, y in past])
@@ -199,7 +240,8 @@ def _ahead(m: FilledMoments, past: list[tuple[np.ndarray, np.ndarray]], rows: fl
 
 
 class Expected(NamedTuple):
-    """Codes of rows, their expected scores, and the covariance of the codes of each pattern of gaps."""
+    """Codes of rows, their expected scores, and the covariance of the codes of each pattern of
+    gaps."""
 
     codes: np.ndarray
     scores: np.ndarray
@@ -220,8 +262,11 @@ def expected(table: Scores, g: Gaussian, steps: int = 50) -> Expected:
     return Expected(z, t, cov)
 
 
-def settled(table: Scores, g: Gaussian, engine: Any, placed: Placed | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Codes of rows and their expected scores, by the engine where rows are many (and where they may be placed already)."""
+def settled(
+    table: Scores, g: Gaussian, engine: Any, placed: Placed | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Codes of rows and their expected scores, by the engine where rows are many (and where they
+    may be placed already)."""
     if table.robust or table.rows < MANY:
         found = expected(table, g)
         return found.codes, found.scores
@@ -236,4 +281,5 @@ def filled(y: np.ndarray, scores: np.ndarray) -> np.ndarray:
 
 
 MANY = 300
-"""Rows from which on the kernels of a fit are worth being loaded: fewer take NumPy some milliseconds."""
+"""Rows from which on the kernels of a fit are worth being loaded: fewer take NumPy some
+milliseconds."""

@@ -1,13 +1,15 @@
-"""Forests beside the factor model: what the other cells of a row say of a cell that no linear combination says.
+"""Forests beside the factor model: what the other cells of a row say of a cell that no linear
+combination says.
 
-The forest of a column answers from the scores of the row, where gaps, and the cell itself, are what the factor model expects of them from the other
-cells; the final answer lies the share ``w`` of the way from the factor model's to the forest's. Both are measured where neither has seen the cell:
-the factor
-model at rows left out of its fit (``held_out``), trees at rows that they did not draw. w is the least-squares one there, from 0 to 1; a forest that gains less
-than GAIN is dropped.
+The forest of a column answers from the scores of the row, where gaps, and the cell itself, are what
+the factor model expects of them from the other cells; the final answer lies the share ``w`` of the
+way from the factor model's to the forest's. Both are measured where neither has seen the cell: the
+factor model at rows left out of its fit (``held_out``), trees at rows that they did not draw. w is
+the least-squares one there, from 0 to 1; a forest that gains less than GAIN is dropped.
 
-References: Geurts, Ernst and Wehenkel 2006 (extremely randomised trees); Stekhoven and Buehlmann 2012 (forests for gaps, there in rounds over all columns:
-here one round suffices, since the factor model speaks for cells whose neighbours are gaps).
+References: Geurts, Ernst and Wehenkel 2006 (extremely randomised trees); Stekhoven and Buehlmann
+2012 (forests for gaps, there in rounds over all columns: here one round suffices, since the factor
+model speaks for cells whose neighbours are gaps).
 """
 
 from __future__ import annotations
@@ -22,28 +24,32 @@ from eckart.complete.tables.columns import Part
 from eckart.errors import FileError
 
 TREES, LEAF = 24, 2
-"""Of a forest, and cells in a leaf at the least (a thousandth of the rows where that is more): 30 trees in place of 50 made errors a quarter of a per
-cent larger, leaves of 3 a third of a per cent, on eight real tables."""
+"""Of a forest, and cells in a leaf at the least (a thousandth of the rows where that is more): 30
+trees in place of 50 made errors a quarter of a per cent larger, leaves of 3 a third of a per cent,
+on eight real tables."""
 LEAVES = 1000
-"""Rows over this is the least leaf: it bounds what a forest weighs, about 24 leaves and nodes of 16 bytes for each of them."""
+"""Rows over this is the least leaf: it bounds what a forest weighs, about 24 leaves and nodes of 16
+bytes for each of them."""
 ROWS = 2000
 """Rows that forests are grown from: the cost of a forest stays that of a small table."""
 MOST_OUTPUTS = 16
 """Levels of a column that has a forest: its leaves hold a number for each."""
 GAIN = 0.01
-"""Share of the squared error that a forest must take away: below, it is chance and not worth its size."""
+"""Share of the squared error that a forest must take away: below, it is chance and not worth its
+size."""
 DIGIT = 1e-4
-"""To which scores and answers are rounded before trees see them: two splits that divide the rows alike are compared by their last bits, which differ
-with the unit
-of the data and with the processor; those of rounded numbers do not."""
+"""To which scores and answers are rounded before trees see them: two splits that divide the rows
+alike are compared by their last bits, which differ with the unit of the data and with the
+processor; those of rounded numbers do not."""
 TRIED_COLUMNS, TRIED_ROWS, TRIED_TREES, TRIED_GAIN = 8, 400, 8, 0.005
-"""Before all columns have forests, small ones of a few columns: where their mean gain is less than this, the low rank suffices."""
+"""Before all columns have forests, small ones of a few columns: where their mean gain is less than
+this, the low rank suffices."""
 
 
 @dataclass(frozen=True)
 class Forest:
-    """Trees one after the other. Of a node: its feature (-1: a leaf), its threshold, and its children, the first of which is, for a leaf, its row in
-    ``values``."""
+    """Trees one after the other. Of a node: its feature (-1: a leaf), its threshold, and its
+    children, the first of which is, for a leaf, its row in ``values``."""
 
     share: float
     roots: np.ndarray
@@ -53,7 +59,8 @@ class Forest:
     values: np.ndarray
 
     def answer(self, x: np.ndarray) -> np.ndarray:
-        """The mean over trees of the values (rows x outputs) of the leaves in which rows of features end."""
+        """The mean over trees of the values (rows x outputs) of the leaves in which rows of
+        features end."""
         out = np.empty((len(x), self.values.shape[1]))
         step = max(1, 2**20 // max(len(self.roots), 1))
         for first in range(0, len(x), step):
@@ -73,7 +80,10 @@ class Forest:
         return out
 
     def to_state(self) -> dict[str, np.ndarray]:
-        own = {name: getattr(self, name) for name in ("roots", "feature", "threshold", "children", "values")}
+        own = {
+            name: getattr(self, name)
+            for name in ("roots", "feature", "threshold", "children", "values")
+        }
         return {"share": np.array([self.share])} | own
 
     @classmethod
@@ -81,23 +91,46 @@ class Forest:
         """Refuses what no fit has written: what leads out of the arrays, or round in a circle."""
         try:
             share, roots, feature, threshold, children, values = (
-                arrays[name] for name in ("share", "roots", "feature", "threshold", "children", "values")
+                arrays[name]
+                for name in ("share", "roots", "feature", "threshold", "children", "values")
             )
         except KeyError as error:
             raise FileError(f"a forest of a table has no array {error}") from None
         kinds = [a.dtype for a in (share, roots, feature, threshold, children, values)] == [
-            np.float64, np.int32, np.int32, np.float32, np.int32, np.float32,
-        ]  # fmt: skip
-        shapes = share.shape == (1,) and roots.ndim == 1 and feature.shape == threshold.shape == (len(children),) and children.shape[1:] == (2,)
-        apt = kinds and shapes and len(roots) > 0 and values.ndim == 2 and values.shape[1] == outputs and 0 <= share[0] <= 1
+            np.float64,
+            np.int32,
+            np.int32,
+            np.float32,
+            np.int32,
+            np.float32,
+        ]
+        shapes = (
+            share.shape == (1,)
+            and roots.ndim == 1
+            and feature.shape == threshold.shape == (len(children),)
+            and children.shape[1:] == (2,)
+        )
+        apt = (
+            kinds
+            and shapes
+            and len(roots) > 0
+            and values.ndim == 2
+            and values.shape[1] == outputs
+            and 0 <= share[0] <= 1
+        )
         if apt:
             at, leaf = np.arange(len(feature))[:, None], feature < 0
             inner, ends = children[~leaf], children[leaf, 0]
             apt = (
-                bool(((roots >= 0) & (roots < len(feature))).all() and (feature[~leaf] < features).all() and np.isfinite(values).all())
-                and not np.isnan(threshold).any() and bool(((inner > at[~leaf]) & (inner < len(feature))).all())
+                bool(
+                    ((roots >= 0) & (roots < len(feature))).all()
+                    and (feature[~leaf] < features).all()
+                    and np.isfinite(values).all()
+                )
+                and not np.isnan(threshold).any()
+                and bool(((inner > at[~leaf]) & (inner < len(feature))).all())
                 and bool(((ends >= 0) & (ends < len(values))).all())
-            )  # fmt: skip
+            )
         if not apt:
             raise FileError("a forest of a table leads nowhere")
         return cls(float(share[0]), roots, feature, threshold, children, values)
@@ -105,39 +138,66 @@ class Forest:
 
 def features_of(parts: tuple[Part, ...], part: Part) -> np.ndarray:
     """The scores that the forest of a part looks at: all, but for the cycles of its own date."""
-    return np.concatenate([np.arange(p.at.start, p.at.stop) for p in parts if p.name != part.name or p is part])
+    return np.concatenate(
+        [np.arange(p.at.start, p.at.stop) for p in parts if p.name != part.name or p is part]
+    )
 
 
 def inputs(parts: tuple[Part, ...], part: Part, scores: np.ndarray) -> np.ndarray:
-    """Features of rows. ``scores`` are seen ones, for gaps and for the part itself those that the other cells of the row make the factor model expect."""
+    """Features of rows. ``scores`` are seen ones, for gaps and for the part itself those that the
+    other cells of the row make the factor model expect."""
     return (scores[:, features_of(parts, part)] / DIGIT).round().astype(np.float32)
 
 
 def answers(part: Part, y: np.ndarray) -> np.ndarray:
-    """What the factor model says of cells at expected scores y: probabilities of levels, or numbers in spreads of the column from its middle."""
-    return part.probabilities(y) if part.discrete else (part.numbers(y)[:, None] - part.middle) / part.spread
+    """What the factor model says of cells at expected scores y: probabilities of levels, or numbers
+    in spreads of the column from its middle."""
+    return (
+        part.probabilities(y)
+        if part.discrete
+        else (part.numbers(y)[:, None] - part.middle) / part.spread
+    )
 
 
 def truths(part: Part, a: np.ndarray) -> np.ndarray:
     """Codes of seen cells in the form of ``answers``."""
-    return np.eye(len(part.levels))[a.astype(np.intp)] if part.discrete else (part.zero + part.unit * a[:, None] - part.middle) / part.spread
+    return (
+        np.eye(len(part.levels))[a.astype(np.intp)]
+        if part.discrete
+        else (part.zero + part.unit * a[:, None] - part.middle) / part.spread
+    )
 
 
 def grown(
-    x: np.ndarray, truth: np.ndarray, base: np.ndarray, seed: int, trees: int, weights: np.ndarray | None = None
+    x: np.ndarray,
+    truth: np.ndarray,
+    base: np.ndarray,
+    seed: int,
+    trees: int,
+    weights: np.ndarray | None = None,
 ) -> tuple[Forest | None, float, np.ndarray]:
-    """A forest on rows of features, the share of the squared error that it takes away, and the joined answers, all where trees have not seen the row."""
+    """A forest on rows of features, the share of the squared error that it takes away, and the
+    joined answers, all where trees have not seen the row."""
     from sklearn.ensemble import ExtraTreesRegressor
 
     leaf = max(LEAF, len(x) // LEAVES)
-    model = ExtraTreesRegressor(trees, min_samples_leaf=leaf, max_features=1.0, bootstrap=True, oob_score=True, random_state=seed)
+    model = ExtraTreesRegressor(
+        trees,
+        min_samples_leaf=leaf,
+        max_features=1.0,
+        bootstrap=True,
+        oob_score=True,
+        random_state=seed,
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a row that all trees have drawn has no answer of theirs
         truth = (truth / DIGIT).round() * DIGIT
         model.fit(x, truth if truth.shape[1] > 1 else truth[:, 0], sample_weight=weights)
     apart = model.oob_prediction_.reshape(truth.shape) - base
     away, w = truth - base, np.ones(len(x)) if weights is None else weights
-    share = float(np.clip(w @ (apart * away).sum(axis=1) / max(w @ (apart**2).sum(axis=1), 1e-300), 0.0, 1.0))
+    share = float(
+        np.clip(w @ (apart * away).sum(axis=1) / max(w @ (apart**2).sum(axis=1), 1e-300), 0.0, 1.0)
+    )
     found = base + share * apart
     before = float(w @ (away**2).sum(axis=1))
     gain = 1.0 - float(w @ ((truth - found) ** 2).sum(axis=1)) / before if before > 0 else 0.0
@@ -161,6 +221,10 @@ def _packed(model: Any, share: float) -> Forest:
         values.append(t.value[leaf, :, 0])
         nodes, leaves = nodes + len(leaf), leaves + int(leaf.sum())
     return Forest(
-        share, np.array(roots, np.int32), np.concatenate(feature).astype(np.int32), np.concatenate(threshold).astype(np.float32),
-        np.vstack(children).astype(np.int32), np.vstack(values).astype(np.float32),
-    )  # fmt: skip
+        share,
+        np.array(roots, np.int32),
+        np.concatenate(feature).astype(np.int32),
+        np.concatenate(threshold).astype(np.float32),
+        np.vstack(children).astype(np.int32),
+        np.vstack(values).astype(np.float32),
+    )

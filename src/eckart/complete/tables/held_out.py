@@ -1,7 +1,9 @@
-"""What the factor model says of cells at rows that it has not seen: each from the other cells of its row, by a model of the other rows.
+"""What the factor model says of cells at rows that it has not seen: each from the other cells of
+its row, by a model of the other rows.
 
-Errors of cells that a fit has seen are too small, the more so the fewer the rows and the higher the rank: judged by them, no forest would add anything to a
-table of a hundred rows, and it often takes a quarter of the error away.
+Errors of cells that a fit has seen are too small, the more so the fewer the rows and the higher the
+rank: judged by them, no forest would add anything to a table of a hundred rows, and it often takes
+a quarter of the error away.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ Linked = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 class HeldOut(NamedTuple):
-    """Rows of a table; expected scores of their cells (rows x scores), the cell itself unused; of each part answers there."""
+    """Rows of a table; expected scores of their cells (rows x scores), the cell itself unused; of
+    each part answers there."""
 
     rows: np.ndarray
     scores: np.ndarray
@@ -38,10 +41,13 @@ class HeldOut(NamedTuple):
 def left_out(
     table: Scores, placed: Placed, g: Gaussian, codes: list[np.ndarray], z: Tall | None
 ) -> dict[int, Linked]:
-    """For each part with a link: codes of cells, their scores as the other cells of their rows predict them, and how often they count; z are codes of rows
-    under g, which robust columns need. Cells are the first that a column sees in one order of all rows, as many as a link needs, so that columns ask for
-    the same rows."""
-    order = np.argsort(np.arange(table.rows) * 0.5 * (np.sqrt(5) - 1) % 1.0)  # multiples of the golden ratio: evenly spread however many are taken
+    """For each part with a link: codes of cells, their scores as the other cells of their rows
+    predict them, and how often they count; z are codes of rows under g, which robust columns need.
+    Cells are the first that a column sees in one order of all rows, as many as a link needs, so
+    that columns ask for the same rows."""
+    order = np.argsort(
+        np.arange(table.rows) * 0.5 * (np.sqrt(5) - 1) % 1.0
+    )  # multiples of the golden ratio: evenly spread however many are taken
     rows, asked = {}, np.zeros(table.rows, bool)
     for i, (p, a) in enumerate(zip(table.parts, codes)):
         if p.linked and len(at := order[~np.isnan(a[order])][:CELLS]):
@@ -54,10 +60,14 @@ def left_out(
     else:
         z = None if z is None else placed.engine.take(placed.engine.get(z)[asked])
         placed = Placed.of(table.some(asked), placed.engine)
-    found = placed.left_out(g, np.array([[table.parts[i].at.start, table.parts[i].at.stop] for i in rows]), z)
+    found = placed.left_out(
+        g, np.array([[table.parts[i].at.start, table.parts[i].at.stop] for i in rows]), z
+    )
     place = np.cumsum(asked) - 1
     times = np.ones(table.rows) if table.weights is None else table.weights
-    return {i: (codes[i][at], found[place[at], table.parts[i].at], times[at]) for i, at in rows.items()}
+    return {
+        i: (codes[i][at], found[place[at], table.parts[i].at], times[at]) for i, at in rows.items()
+    }
 
 
 def linked(
@@ -68,9 +78,11 @@ def linked(
     return tuple(fit_link(p, *seen[i]) if i in seen else p for i, p in enumerate(table.parts)), seen
 
 
-def held_out(table: Scores, codes: list[np.ndarray], g: Gaussian, l2: float, rows: np.ndarray, engine: Any) -> HeldOut:
-    """Answers at some rows, by fits of the others of them; of a table with many more rows than these by the fit as it is, to which each means nothing.
-    ``table`` has fitted links."""
+def held_out(
+    table: Scores, codes: list[np.ndarray], g: Gaussian, l2: float, rows: np.ndarray, engine: Any
+) -> HeldOut:
+    """Answers at some rows, by fits of the others of them; of a table with many more rows than
+    these by the fit as it is, to which each means nothing. ``table`` has fitted links."""
     few = table.some(rows)
     part_codes = [a[rows] for a in codes]
     if table.rows >= 2 * len(rows):
@@ -95,11 +107,14 @@ def held_out(table: Scores, codes: list[np.ndarray], g: Gaussian, l2: float, row
 
 def _scores(table: Scores, g: Gaussian, engine: Any) -> np.ndarray:
     z = engine.take(expected(table, g).codes) if table.robust else None
-    return Placed.of(table, engine).left_out(g, np.array([[p.at.start, p.at.stop] for p in table.parts]), z)
+    return Placed.of(table, engine).left_out(
+        g, np.array([[p.at.start, p.at.stop] for p in table.parts]), z
+    )
 
 
 def error_of(part: Part, a: np.ndarray, answer: np.ndarray, weights: np.ndarray | None) -> float:
-    """Of numbers the root mean squared error in standard deviations of the column, of levels the share of wrong ones."""
+    """Of numbers the root mean squared error in standard deviations of the column, of levels the
+    share of wrong ones."""
     if part.discrete:
         return float(np.average(answer.argmax(axis=1) != a, weights=weights))
     return float(np.sqrt(np.average((answer - truths(part, a))[:, 0] ** 2, weights=weights)))
@@ -122,5 +137,3 @@ def numbers_error(table: Scores, codes: list[np.ndarray], found: HeldOut) -> flo
             weights = None if table.weights is None else table.weights[found.rows][seen]
             errors.append(error_of(p, a[found.rows][seen], answer[seen], weights))
     return float(np.mean(errors)) if errors else 0.0
-
-

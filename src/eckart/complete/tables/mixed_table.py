@@ -1,4 +1,5 @@
-"""MixedTable: a low-rank model of a data frame whose columns are of several kinds. Formulas are in ``columns``, ``factor_em`` and ``links``."""
+"""MixedTable: a low-rank model of a data frame whose columns are of several kinds. Formulas are in
+``columns``, ``factor_em`` and ``links``."""
 
 from __future__ import annotations
 
@@ -36,11 +37,13 @@ TREES = "(trees)"
 
 
 class CellExplanation(NamedTuple):
-    """Why a cell is expected to be what it is: ``value``, and ``natural`` = ``base`` + the sum of ``shares``, one for each seen column, largest first.
+    """Why a cell is expected to be what it is: ``value``, and ``natural`` = ``base`` + the sum of
+    ``shares``, one for each seen column, largest first.
 
-    Shares are in the unit of the column for numbers, in log odds (of ``value`` against the other levels) for levels, in logs of the rate (above the least value
-    of the column) for counts; what forests add to the factor model is the share "(trees)" (of grades, which they have no natural parameter of, it is
-    not there)."""
+    Shares are in the unit of the column for numbers, in log odds (of ``value`` against the other
+    levels) for levels, in logs of the rate (above the least value of the column) for counts; what
+    forests add to the factor model is the share "(trees)" (of grades, which they have no natural
+    parameter of, it is not there)."""
 
     column: str
     value: Any
@@ -66,37 +69,52 @@ def _answers_now(verb: Callable[..., Any]) -> Callable[..., Any]:
 
 @dataclass(eq=False, repr=False)
 class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
-    """Fill in a data frame whose columns are numbers, yes/no, categories, grades, counts and dates, with gaps anywhere.
+    """Fill in a data frame whose columns are numbers, yes/no, categories, grades, counts and dates,
+    with gaps anywhere.
 
-    Every column becomes scores of mean 0 and variance 1; a row has k hidden numbers z ~ N(0, I) and the scores y = mu + W z + noise, each column with
-    a noise of its own: min -log p(seen scores) + l2/2 sum_j ||w_j||^2 / psi_j. A gap is the expectation given all seen cells of its row; a loss leads
-    from expected scores to probabilities and rates, fitted to what the other columns say of seen cells.
+    Every column becomes scores of mean 0 and variance 1; a row has k hidden numbers z ~ N(0, I) and
+    the scores y = mu + W z + noise, each column with a noise of its own: min -log p(seen scores) +
+    l2/2 sum_j ||w_j||^2 / psi_j. A gap is the expectation given all seen cells of its row; a loss
+    leads from expected scores to probabilities and rates, fitted to what the other columns say of
+    seen cells.
 
     Parameters
     ----------
-    n_components : k; None chooses among 1, 2, 4, ..., 128 by cells that are hidden for it: higher ones as long as the error falls.
-    losses : {"column": "name"} for columns that shall not have the usual loss of their type. Usual: "squared" for numbers and dates, "logistic" for
-        booleans and for 0 and 1 alone, "multinomial" for texts and categories, "ordered" for ordered categories, "poisson" for counts and amounts
-        (skewness above 2; their scores are those of log(1 + (value - least) / unit), since a squared error would be that of the largest values alone), unless
-        plain squares for all numbers together have smaller errors at rows held out. Others:
-        "huber" for numbers of which a few are wild; "ordered", "ordered_probit" and "multinomial" for numbers with few values. Whole numbers that count
-        the rows, or are all different in a column named id (or user_id, PassengerId, key), are left aside unless a loss is named for them; plan["aside"] tells.
-    l2 : the ridge, in rows; None chooses 1, 10 or 100 by hidden cells.
-    tol : stop when a step lowers the objective by at most this for each seen score, and its gradient is small or ten more such steps are done.
-    max_iter : most steps.
-    trees : forests beside the factor model, for what no linear combination of columns says: "auto", where small ones gain at cells held out; True, for every
-        column that gains; False. A cell is then the answer of both, weighted by what each is worth at cells that neither has seen.
-    checkpoint : file in which the state is kept after steps; the same fit resumes from it after a crash, with the same bits (rank and ridge are chosen again).
-    random_state, n_threads, verbose : seed (of hidden cells); most threads (the result does not depend on them); progress bars.
-    engine : "auto", "cpu", "plain", the name of another engine, or an engine: what the computation runs on.
+    n_components : k; None chooses among 1, 2, 4, ..., 128 by cells that are hidden for it: higher
+    ones as long as the error falls. losses : {"column": "name"} for columns that shall not have the
+    usual loss of their type. Usual: "squared" for numbers and dates, "logistic" for
+        booleans and for 0 and 1 alone, "multinomial" for texts and categories, "ordered" for
+        ordered categories, "poisson" for counts and amounts (skewness above 2; their scores are
+        those of log(1 + (value - least) / unit), since a squared error would be that of the largest
+        values alone), unless plain squares for all numbers together have smaller errors at rows
+        held out. Others: "huber" for numbers of which a few are wild; "ordered", "ordered_probit"
+        and "multinomial" for numbers with few values. Whole numbers that count the rows, or are all
+        different in a column named id (or user_id, PassengerId, key), are left aside unless a loss
+        is named for them; plan["aside"] tells.
+    l2 : the ridge, in rows; None chooses 1, 10 or 100 by hidden cells. tol : stop when a step
+    lowers the objective by at most this for each seen score, and its gradient is small or ten more
+    such steps are done. max_iter : most steps. trees : forests beside the factor model, for what no
+    linear combination of columns says: "auto", where small ones gain at cells held out; True, for
+    every
+        column that gains; False. A cell is then the answer of both, weighted by what each is worth
+        at cells that neither has seen.
+    checkpoint : file in which the state is kept after steps; the same fit resumes from it after a
+    crash, with the same bits (rank and ridge are chosen again). random_state, n_threads, verbose :
+    seed (of hidden cells); most threads (the result does not depend on them); progress bars. engine
+    : "auto", "cpu", "plain", the name of another engine, or an engine: what the computation runs
+    on.
 
     Attributes
     ----------
-    fit_ : factors (``MixedColumns``), certificate, trace, plan (the loss of every column and why; candidates of rank and ridge with their
-        errors; ``errors``: of each column those of one answer for all, of the factor model, and of the whole, at cells held out; ``trees``).
-    certificate_, components_ (W^T), levels_ (of the columns that have probabilities), losses_, n_iter_, n_features_in_, feature_names_in_.
+    fit_ : factors (``MixedColumns``), certificate, trace, plan (the loss of every column and why;
+    candidates of rank and ridge with their
+        errors; ``errors``: of each column those of one answer for all, of the factor model, and of
+        the whole, at cells held out; ``trees``).
+    certificate_, components_ (W^T), levels_ (of the columns that have probabilities), losses_,
+    n_iter_, n_features_in_, feature_names_in_.
 
-    The certificate is stationary: the gradient of the objective vanishes at the returned point, the objective never rose, and the links are minimisers.
+    The certificate is stationary: the gradient of the objective vanishes at the returned point, the
+    objective never rose, and the links are minimisers.
 
     >>> import numpy as np, pandas as pd
     >>> rng = np.random.default_rng(0)
@@ -108,7 +126,8 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     >>> bool(model.impute(frame).loc[0, "tall"]), model.losses_["tall"], model.certificate_.holds
     (True, 'logistic', True)
 
-    References: Rubin and Thayer 1982; Khan, Marlin, Bouchard and Murphy 2010; Udell, Horn, Zadeh and Boyd 2016.
+    References: Rubin and Thayer 1982; Khan, Marlin, Bouchard and Murphy 2010; Udell, Horn, Zadeh
+    and Boyd 2016.
     """
 
     n_components: int | None = param(None, optional(whole(1)))
@@ -149,14 +168,21 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         return self._fitted("_n_features_out").factors.k
 
     def fit(self, X: Any, y: Any = None, *, sample_weight: Any = None) -> Self:
-        """Fit a pandas, polars or Arrow table, the name of a file that holds one, or an array of numbers with NaN for gaps.
+        """Fit a pandas, polars or Arrow table, the name of a file that holds one, or an array of
+        numbers with NaN for gaps.
 
-        ``sample_weight``: how often each row counts, one number >= 0 for each. Rows of weight 0 are left out.
+        ``sample_weight``: how often each row counts, one number >= 0 for each. Rows of weight 0 are
+        left out.
         """
         frame = _door(X)
         weights = sample_weights(sample_weight, frame.rows)
         if weights is not None and not weights.all():
-            frame = replace(frame, columns=[cells._replace(values=cells.values[weights > 0]) for cells in frame.columns])
+            frame = replace(
+                frame,
+                columns=[
+                    cells._replace(values=cells.values[weights > 0]) for cells in frame.columns
+                ],
+            )
             weights = weights[weights > 0]
         self._fit(frame, weights)
         return self
@@ -164,9 +190,23 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     def _fit(self, frame: MixedFrame, weights: np.ndarray | None = None) -> Solved:
         check(self)
         engine = self._engine()
-        file = Checkpoint.of_parts(self, lambda: [*_told(frame), *([] if weights is None else [weights])])
-        with engine.at_work(), progress(bool(self.verbose)) as watch, resumed(file, self.random_state) as (memory, rng):
-            how = Options(self._asked(frame), self.n_components, self.l2, self.tol, self.max_iter, self.trees, weights)
+        file = Checkpoint.of_parts(
+            self, lambda: [*_told(frame), *([] if weights is None else [weights])]
+        )
+        with (
+            engine.at_work(),
+            progress(bool(self.verbose)) as watch,
+            resumed(file, self.random_state) as (memory, rng),
+        ):
+            how = Options(
+                self._asked(frame),
+                self.n_components,
+                self.l2,
+                self.tol,
+                self.max_iter,
+                self.trees,
+                weights,
+            )
             found = solve(frame.columns, how, rng=rng, engine=engine, watch=watch, memory=memory)
         memory.end(found.fit.trace)
         self._store(found.fit, {})
@@ -179,17 +219,23 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         return settled(table, self._gaussian(), self._engine())[0]
 
     def impute(self, X: Any = None) -> Any:
-        """The same table with its gaps filled: numbers by their expectation, levels by the likeliest one; types, categories, order and index stay."""
+        """The same table with its gaps filled: numbers by their expectation, levels by the
+        likeliest one; types, categories, order and index stay."""
         table, frame = self._scores(rows_to_fill(self, X))
         return self._filled(frame, table, settled(table, self._gaussian(), self._engine())[1])
 
     def fit_impute(self, X: Any, y: Any = None, *, sample_weight: Any = None) -> Any:
-        """Fit a table and fill its gaps: ``fit(X).impute(X)``; without weights of rows X is read once."""
+        """Fit a table and fill its gaps: ``fit(X).impute(X)``; without weights of rows X is read
+        once."""
         if sample_weight is not None:
             return self.fit(X, sample_weight=sample_weight).impute(X)
         frame = _door(X)
         found = self._fit(frame)
-        return self._filled(frame, found.table, settled(found.table, self._gaussian(), self._engine(), found.placed)[1])
+        return self._filled(
+            frame,
+            found.table,
+            settled(found.table, self._gaussian(), self._engine(), found.placed)[1],
+        )
 
     def _filled(self, frame: MixedFrame, table: Scores, scores: np.ndarray) -> Any:
         """The table with its gaps filled by expected scores and forests."""
@@ -200,21 +246,30 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
                 found[p.name] = Picked(p.levels, y.argmax(axis=1)) if p.discrete else y
         for name, told in self.fit_.factors.aside.items():
             if told["fill"] is not None and len(rows := frame.gaps(name)):
-                found[name] = np.full(len(rows), told["fill"], object if isinstance(told["fill"], str) else None)
+                found[name] = np.full(
+                    len(rows), told["fill"], object if isinstance(told["fill"], str) else None
+                )
         return frame.filled(found)
 
     def _answered(self, part: Part, scores: np.ndarray) -> np.ndarray:
-        """Probabilities of levels (rows x levels), or numbers; ``scores`` of rows are seen ones, and expected ones for gaps and the part itself."""
+        """Probabilities of levels (rows x levels), or numbers; ``scores`` of rows are seen ones,
+        and expected ones for gaps and the part itself."""
         forest = self.forests_.get(part.name)
         if forest is None:
-            return part.probabilities(scores[:, part.at]) if part.discrete else part.numbers(scores[:, part.at])
+            return (
+                part.probabilities(scores[:, part.at])
+                if part.discrete
+                else part.numbers(scores[:, part.at])
+            )
         base = answers(part, scores[:, part.at])
         both = base + forest.share * (forest.answer(inputs(self.parts_, part, scores)) - base)
         return both if part.discrete else part.middle + part.spread * both[:, 0]
 
     def uncertainty(self, X: Any) -> dict[str, np.ndarray]:
-        """How sure the gaps of each column are filled, in the order of their rows. Numbers: the standard deviation of the error, that of the factor model given
-        the seen cells of the row, brought to the size that errors at held-out cells had. Levels: the probability that the level is another one."""
+        """How sure the gaps of each column are filled, in the order of their rows. Numbers: the
+        standard deviation of the error, that of the factor model given the seen cells of the row,
+        brought to the size that errors at held-out cells had. Levels: the probability that the
+        level is another one."""
         table, frame = self._scores(X)
         g, out = self._gaussian(), dict[str, np.ndarray]()
         for p in self.parts_:
@@ -222,17 +277,22 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
                 continue
             found = expected(Scores(table.parts, table.y[rows]), g)
             if p.discrete:
-                out[p.name] = 1.0 - self._answered(p, filled(table.y[rows], found.scores)).max(axis=1)
+                out[p.name] = 1.0 - self._answered(p, filled(table.y[rows], found.scores)).max(
+                    axis=1
+                )
                 continue
             w = g.w[p.first]
-            deviation = np.sqrt(np.einsum("k,rkl,l->r", w, found.covariance, w) + g.psi[p.first])[Gaps.of_mask(~np.isnan(table.y[rows])).of]
+            deviation = np.sqrt(np.einsum("k,rkl,l->r", w, found.covariance, w) + g.psi[p.first])[
+                Gaps.of_mask(~np.isnan(table.y[rows])).of
+            ]
             errors = self.fit_.plan.get("errors", {}).get(p.name)
             size = deviation / np.sqrt(np.mean(deviation**2)) * errors[2] if errors else deviation
             out[p.name] = size * p.spread if errors or p.linked else deviation * p.scale
         return out
 
     def at_the_ends(self, X: Any) -> dict[str, int]:
-        """Of each column of numbers, how many gaps are filled with the least or largest value that answers may have: what was expected lies beyond it."""
+        """Of each column of numbers, how many gaps are filled with the least or largest value that
+        answers may have: what was expected lies beyond it."""
         table, frame = self._scores(X)
         scores = settled(table, self._gaussian(), self._engine())[1]
         out: dict[str, int] = {}
@@ -246,27 +306,32 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     @available_if(_has_levels)
     @_answers_now
     def predict_proba(self, X: Any, column: str | None = None) -> Any:
-        """Probabilities of the levels of a column (in the order of ``levels_[column]``) for each row, from its other columns: a seen cell is not used.
-        Without a column, {column: probabilities} of all that have levels."""
+        """Probabilities of the levels of a column (in the order of ``levels_[column]``) for each
+        row, from its other columns: a seen cell is not used. Without a column, {column:
+        probabilities} of all that have levels."""
         check_is_fitted(self)
         if column is None:
             return {name: self.predict_proba(X, name) for name in self.levels_}
         part = self._part(column)
         if not part.discrete:
-            raise InputError(f"column={column!r} has no levels, wanted one of {', '.join(self.levels_)}")
+            raise InputError(
+                f"column={column!r} has no levels, wanted one of {', '.join(self.levels_)}"
+            )
         table, _ = self._scores(X)
         return self._answered(part, self._from_others(table, part))
 
     def expect(self, X: Any, column: str) -> np.ndarray:
-        """What the other columns of each row say of a column: expected numbers, or the likeliest level. A cell that is seen is not used."""
+        """What the other columns of each row say of a column: expected numbers, or the likeliest
+        level. A cell that is seen is not used."""
         part = self._part(column)
         table, _ = self._scores(X)
         found = self._answered(part, self._from_others(table, part))
         return _levels(part)[found.argmax(axis=1)] if part.discrete else found
 
     def explain(self, X: Any, column: str, row: int = 0) -> CellExplanation:
-        """Which columns speak for what is expected in a column of one row of X (by position). The natural parameter is linear in the seen scores, so the
-        shares add up exactly; the cell itself, where it is seen, has none."""
+        """Which columns speak for what is expected in a column of one row of X (by position). The
+        natural parameter is linear in the seen scores, so the shares add up exactly; the cell
+        itself, where it is seen, has none."""
         part, g = self._part(column), self._gaussian()
         table, frame = self._scores(X)
         if not isinstance(row, (int, np.integer)) or not -frame.rows <= row < frame.rows:
@@ -284,13 +349,26 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         if part.discrete:
             best = int(whole[0].argmax())
             slopes = part.link[:, 1:]
-            # against the others: their mean for categories, the other one for yes and no; of higher grades for grades
-            direction = slopes[best] - np.delete(slopes, best, axis=0).mean(axis=0) if len(slopes) > 1 else slopes[0]
+            # against the others: their mean for categories, the other one for yes and no; of higher
+            # grades for grades
+            direction = (
+                slopes[best] - np.delete(slopes, best, axis=0).mean(axis=0)
+                if len(slopes) > 1
+                else slopes[0]
+            )
             level = part.link[:, 0]
-            base = float(level[best] - np.delete(level, best).mean()) if len(slopes) > 1 else float(level[0])
+            base = (
+                float(level[best] - np.delete(level, best).mean())
+                if len(slopes) > 1
+                else float(level[0])
+            )
             value: Any = _levels(part)[best]
         elif part.linked:
-            direction, base, value = part.link[0, 1:], float(part.link[0, 0] + np.log(part.unit)), float(whole[0])
+            direction, base, value = (
+                part.link[0, 1:],
+                float(part.link[0, 0] + np.log(part.unit)),
+                float(whole[0]),
+            )
         else:
             direction, base, value = np.array([part.scale]), part.offset, float(whole[0])
         base += float(direction @ g.mu[part.at])
@@ -309,17 +387,26 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     def certify(self, X: Any, *, sample_weight: Any = None) -> Certificate:
         """Measure the certificate again, from this model, a table, and the weights of its rows."""
         frame = self._checked_frame(X)
-        table, codes, _ = scores_of(self.parts_, frame.columns, sample_weights(sample_weight, frame.rows))
-        size, most = np.nanmax(np.abs(table.y), axis=0, initial=0.0), SQUARABLE[np.dtype(np.float64)][1]
+        table, codes, _ = scores_of(
+            self.parts_, frame.columns, sample_weights(sample_weight, frame.rows)
+        )
+        size, most = (
+            np.nanmax(np.abs(table.y), axis=0, initial=0.0),
+            SQUARABLE[np.dtype(np.float64)][1],
+        )
         if not (size <= most).all():
             name = next(part.name for part in self.parts_ if not (size[part.at] <= most).all())
             raise InputError(
-                f"column {name!r} has values {size.max():.0e} times as far apart as in the data of the fit, wanted those data: squares of them leave the range"
+                f"column {name!r} has values {size.max():.0e} times as far apart as in "
+                "the data of the fit, wanted those data: squares of them leave the "
+                "range"
             )
         engine = self._engine()
         with engine.at_work():
             placed = Placed.of(table, engine)
-            return measured(table, placed, self._gaussian(), float(self.fit_.plan["l2"]), codes, None)
+            return measured(
+                table, placed, self._gaussian(), float(self.fit_.plan["l2"]), codes, None
+            )
 
     def _asked(self, frame: MixedFrame) -> dict[str, str]:
         """``losses`` as a dict whose names are columns and losses that exist."""
@@ -330,7 +417,9 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         names = [cells.name for cells in frame.columns]
         for name, loss in self.losses.items():
             if str(name) not in names:
-                raise InputError(f"losses names the column {name!r}, wanted one of {', '.join(names[:12])}")
+                raise InputError(
+                    f"losses names the column {name!r}, wanted one of {', '.join(names[:12])}"
+                )
             if not isinstance(loss, str):
                 raise wrong(f"losses[{name!r}]", loss, "the name of a loss")
             loss_named(loss)
@@ -357,14 +446,18 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         if isinstance(frame.source, np.ndarray):
             if len(frame.columns) != len(wanted):
                 raise InputError(
-                    f"X has {len(frame.columns)} features, but {type(self).__name__} is expecting {len(wanted)} features as input"
+                    f"X has {len(frame.columns)} features, but {type(self).__name__} is "
+                    f"expecting {len(wanted)} features as input"
                 )
-            return replace(frame, columns=[c._replace(name=name) for c, name in zip(frame.columns, wanted)])
+            return replace(
+                frame, columns=[c._replace(name=name) for c, name in zip(frame.columns, wanted)]
+            )
         names = {cells.name for cells in frame.columns}
         absent = [name for name in wanted if name not in names]
         if absent:
             raise InputError(
-                f"column {absent[0]!r} of the training data is missing in X, wanted all of {', '.join(wanted[:12])}; a column of gaps will do"
+                f"column {absent[0]!r} of the training data is missing in X, wanted all "
+                f"of {', '.join(wanted[:12])}; a column of gaps will do"
             )
         kinds = {p.name: p for p in self.parts_}
         for at, cells in enumerate(frame.columns):
@@ -372,20 +465,25 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
             texts = any(isinstance(level, str) for level in cells.levels)
             if part is not None and not part.discrete and texts:
                 raise InputTypeError(
-                    f"column {cells.name!r} holds {cells.told}, wanted numbers as in the training data"
+                    f"column {cells.name!r} holds {cells.told}, wanted numbers as in "
+                    "the training data"
                 )
-            if part is not None and not cells.levels and np.isnan(cells.values).all():  # a column of gaps is what it was at the fit
+            if (
+                part is not None and not cells.levels and np.isnan(cells.values).all()
+            ):  # a column of gaps is what it was at the fit
                 frame.columns[at] = cells._replace(kind=part.kind)
         return frame
 
     def _scores(self, X: Any) -> tuple[Scores, MixedFrame]:
-        """Scores of new rows; levels that the model has not seen are taken for gaps, which is said."""
+        """Scores of new rows; levels that the model has not seen are taken for gaps, which is
+        said."""
         frame = self._checked_frame(X)
         table, _, strange = scores_of(self.parts_, frame.columns)
         for name, levels in strange.items():
             some = ", ".join(map(repr, levels[:3])) + (", ..." if len(levels) > 3 else "")
             words = (
-                f"column {name!r} holds levels that were not there in fit ({some}): these cells are taken for unknown"
+                f"column {name!r} holds levels that were not there in fit ({some}): these cells "
+                "are taken for unknown"
             )
             warnings.warn(words, UserWarning, stacklevel=4)
         return table, frame
@@ -405,14 +503,18 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         none = np.zeros((0, 1)), np.zeros((0, 0))
         parts = tuple(
             Part.from_state(
-                {name: f.tables.get(f"{name}.{i}", usual) for name, usual in zip(("scores", "link"), none)}, told
+                {
+                    name: f.tables.get(f"{name}.{i}", usual)
+                    for name, usual in zip(("scores", "link"), none)
+                },
+                told,
             )
             for i, told in enumerate(f.described)
         )
         known = set(f.columns.tolist())  # type: ignore[union-attr]
-        sizes = [p.first for p in parts] == np.cumsum([0] + [p.width for p in parts])[:-1].tolist() and sum(
-            p.width for p in parts
-        ) == len(f.mean)
+        sizes = [p.first for p in parts] == np.cumsum([0] + [p.width for p in parts])[
+            :-1
+        ].tolist() and sum(p.width for p in parts) == len(f.mean)
         asides = all(
             isinstance(a, dict)
             and {"reason", "fill"} <= a.keys()
@@ -434,9 +536,15 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
             part = parts[int(at)] if at.isdigit() and int(at) < len(parts) else None
             if part is None or part.cycle:
                 raise FileError(f"a forest of a table belongs to its part {at}, which there is not")
-            arrays = {name.rpartition(".")[0]: a for name, a in f.trees.items() if name.rpartition(".")[2] == at}
+            arrays = {
+                name.rpartition(".")[0]: a
+                for name, a in f.trees.items()
+                if name.rpartition(".")[2] == at
+            }
             features = len(features_of(parts, part))
-            forests[part.name] = Forest.from_state(arrays, features, len(part.levels) if part.discrete else 1)
+            forests[part.name] = Forest.from_state(
+                arrays, features, len(part.levels) if part.discrete else 1
+            )
         self.parts_, self.fit_, self.forests_ = parts, fit, forests
 
     def __sklearn_tags__(self) -> Any:
@@ -450,11 +558,13 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
 def _door(X: Any) -> MixedFrame:
     if is_collection(X):
         raise InputTypeError(
-            "X is a Dask collection, wanted a table in memory: a mixed table is fitted whole; pass X.compute()"
+            "X is a Dask collection, wanted a table in memory: a mixed table is fitted "
+            "whole; pass X.compute()"
         )
     if hasattr(X, "tocsr") or hasattr(X, "tocoo"):
         raise InputTypeError(
-            "X is a sparse matrix, wanted a table; Sparse data was passed, use ALS for it, or X.toarray()"
+            "X is a sparse matrix, wanted a table; Sparse data was passed, use ALS for "
+            "it, or X.toarray()"
         )
     return mixed_frame(X)
 
@@ -467,9 +577,14 @@ def _told(frame: MixedFrame) -> Iterator[np.ndarray]:
 
 
 def _natural(part: Part, answer: Any, level: int) -> float:
-    """The natural parameter that an answer has: the number, the logarithm of a rate, log odds of a level against the mean of the others."""
+    """The natural parameter that an answer has: the number, the logarithm of a rate, log odds of a
+    level against the mean of the others."""
     if not part.discrete:
-        return float(np.log(max(answer - part.zero, 1e-12 * part.unit))) if part.linked else float(answer)
+        return (
+            float(np.log(max(answer - part.zero, 1e-12 * part.unit)))
+            if part.linked
+            else float(answer)
+        )
     logs = np.log(np.maximum(answer, 1e-12))
     return float(logs[level] - np.delete(logs, level).mean())
 

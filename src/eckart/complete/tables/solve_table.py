@@ -1,4 +1,5 @@
-"""A table from its columns to a fitted model: parts, scores, rank and ridge, the factor model, links, evidence."""
+"""A table from its columns to a fitted model: parts, scores, rank and ridge, the factor model,
+links, evidence."""
 
 from __future__ import annotations
 
@@ -12,7 +13,15 @@ from eckart.certify.tables import certify_table
 from eckart.complete.tables.choose import Choice, choose
 from eckart.complete.tables.columns import Part, laid_out, parts_for, turned
 from eckart.complete.tables.factor_em import Gaussian, em_move, factor_gradient, penalty
-from eckart.complete.tables.fit_table import Climb, Placed, Scores, descend, expected, filled, settled
+from eckart.complete.tables.fit_table import (
+    Climb,
+    Placed,
+    Scores,
+    descend,
+    expected,
+    filled,
+    settled,
+)
 from eckart.complete.tables.forests import (
     MOST_OUTPUTS,
     ROWS,
@@ -26,7 +35,15 @@ from eckart.complete.tables.forests import (
     inputs,
     truths,
 )
-from eckart.complete.tables.held_out import Linked, error_of, held_out, left_out, linked, numbers_error, plain_error
+from eckart.complete.tables.held_out import (
+    Linked,
+    error_of,
+    held_out,
+    left_out,
+    linked,
+    numbers_error,
+    plain_error,
+)
 from eckart.complete.tables.links import link_gradient
 from eckart.decompositions import svd
 from eckart.engines.protocol import FilledMoments
@@ -47,8 +64,8 @@ class Solved(NamedTuple):
 
 
 class Options(NamedTuple):
-    """What is asked of a fit: losses by column; rank and ridge, chosen where they are None; when to stop; forests or none ("auto": where they gain); how
-    often rows count."""
+    """What is asked of a fit: losses by column; rank and ridge, chosen where they are None; when to
+    stop; forests or none ("auto": where they gain); how often rows count."""
 
     losses: dict[str, str]
     k: int | None
@@ -62,7 +79,8 @@ class Options(NamedTuple):
 FORM_ROWS = 1000
 """Rows by which ways to see the columns are compared."""
 FORM_GAIN = 0.01
-"""Share of the error of numbers that plain squares must gain: skewed columns are counts and amounts until then."""
+"""Share of the error of numbers that plain squares must gain: skewed columns are counts and amounts
+until then."""
 FORM_TOL = 3e-3
 LEAST_ROWS = 20
 """Rows below which nothing is held out: a quarter of them says nothing."""
@@ -79,19 +97,39 @@ class _Climbed(NamedTuple):
     seen: dict[int, Linked]
 
 
-def solve(columns: list[Cells], asked: Options, *, rng: np.random.Generator, engine: Any, watch: Watcher, memory: Memory = NOTHING) -> Solved:
+def solve(
+    columns: list[Cells],
+    asked: Options,
+    *,
+    rng: np.random.Generator,
+    engine: Any,
+    watch: Watcher,
+    memory: Memory = NOTHING,
+) -> Solved:
     """Fit a table: the form of its columns, the factor model, links, forests where they gain."""
     if len(columns[0].values) < 2:
-        raise InputError("X has 1 sample, wanted 2 rows or more: one row says nothing of how its columns go together")
+        raise InputError(
+            "X has 1 sample, wanted 2 rows or more: one row says nothing of how its "
+            "columns go together"
+        )
     form, forms = "usual losses", {}
     parts, reasons, aside = _parts(columns, asked)
     skewed = [p.name for p in parts if p.loss.name == "poisson" and p.name not in asked.losses]
     if skewed and len(columns[0].values) >= LEAST_ROWS:
         plain = asked._replace(losses=asked.losses | dict.fromkeys(skewed, "squared"))
-        forms = _compared(columns, {"usual losses": asked, "plain squares": plain}, int(rng.integers(2**31)), engine)
+        forms = _compared(
+            columns,
+            {"usual losses": asked, "plain squares": plain},
+            int(rng.integers(2**31)),
+            engine,
+        )
         if forms["plain squares"] < (1 - FORM_GAIN) * forms["usual losses"]:
             form, (parts, reasons, aside) = "plain squares", _parts(columns, plain)
-            reasons |= dict.fromkeys(skewed, "squared: skewed, but errors of all numbers together are smaller without counts and amounts")
+            reasons |= dict.fromkeys(
+                skewed,
+                "squared: skewed, but errors of all numbers together are smaller "
+                "without counts and amounts",
+            )
     found = _climbed(columns, parts, asked, rng, engine, watch, memory)
     table, codes, chosen, placed, climb, seen = found
     forests, errors, tried = _grown(table, codes, climb.g, chosen.best.l2, asked.trees, rng, engine)
@@ -101,18 +139,32 @@ def solve(columns: list[Cells], asked: Options, *, rng: np.random.Generator, eng
     certificate = measured(table, placed, g, chosen.best.l2, codes, climb.trace, seen, moments)
     plan = {
         **plan_of(engine),
-        "solver": "EM over missing cells, factor analysis of n x n moments", "rank": chosen.best.k, "l2": chosen.best.l2,
-        "rank_reason": _words(chosen, asked.k, asked.l2), "candidates": [list(c) for c in chosen.table], "losses": reasons,
+        "solver": "EM over missing cells, factor analysis of n x n moments",
+        "rank": chosen.best.k,
+        "l2": chosen.best.l2,
+        "rank_reason": _words(chosen, asked.k, asked.l2),
+        "candidates": [list(c) for c in chosen.table],
+        "losses": reasons,
         "aside": {name: a["reason"] for name, a in aside.items()},
-        "form": form, "forms": forms, "trees": tried, "errors": errors,
-    }  # fmt: skip
-    fit = Fit(_factors(g, table.parts, aside, [c.name for c in columns], forests), certificate, climb.trace, plan)
+        "form": form,
+        "forms": forms,
+        "trees": tried,
+        "errors": errors,
+    }
+    fit = Fit(
+        _factors(g, table.parts, aside, [c.name for c in columns], forests),
+        certificate,
+        climb.trace,
+        plan,
+    )
     return Solved(fit, table, placed)
 
 
-def _parts(columns: list[Cells], asked: Options) -> tuple[tuple[Part, ...], dict[str, str], dict[str, Any]]:
-    """Parts of columns, reasons of their losses, and what is left aside. Levels keep all their contrasts where a rank is asked for that fewer scores
-    have not."""
+def _parts(
+    columns: list[Cells], asked: Options
+) -> tuple[tuple[Part, ...], dict[str, str], dict[str, Any]]:
+    """Parts of columns, reasons of their losses, and what is left aside. Levels keep all their
+    contrasts where a rank is asked for that fewer scores have not."""
     parts, reasons, aside = [], {}, {}
     for cells in columns:
         found, why = parts_for(cells, asked.losses.get(cells.name), asked.weights)
@@ -125,16 +177,31 @@ def _parts(columns: list[Cells], asked: Options) -> tuple[tuple[Part, ...], dict
         told = "; ".join(f"{name}: {a['reason']}" for name, a in list(aside.items())[:3])
         raise InputError(f"no column of X says anything ({told}), wanted one whose values differ")
     few = turned(parts, columns, asked.weights)
-    return laid_out(parts if asked.k is not None and asked.k >= sum(p.width for p in few) else few), reasons, aside
+    return (
+        laid_out(parts if asked.k is not None and asked.k >= sum(p.width for p in few) else few),
+        reasons,
+        aside,
+    )
 
 
 def _climbed(
-    columns: list[Cells], parts: tuple[Part, ...], asked: Options, rng: np.random.Generator, engine: Any, watch: Watcher = silent, memory: Memory = NOTHING
+    columns: list[Cells],
+    parts: tuple[Part, ...],
+    asked: Options,
+    rng: np.random.Generator,
+    engine: Any,
+    watch: Watcher = silent,
+    memory: Memory = NOTHING,
 ) -> _Climbed:
     table, codes, _ = scores_of(parts, columns, asked.weights)
     most = max(1, table.y.shape[1] - 1)
     if asked.k is not None and asked.k > most:
-        raise wrong("n_components", asked.k, f"at most {most}, one less than the scores of the columns", "lower it")
+        raise wrong(
+            "n_components",
+            asked.k,
+            f"at most {most}, one less than the scores of the columns",
+            "lower it",
+        )
     chosen = choose(table, asked.k, asked.l2, rng, engine)
     placed = Placed.of(table, engine)
     climb = descend(placed, chosen.g, chosen.best.l2, asked.tol, asked.max_iter, watch, memory)
@@ -142,7 +209,9 @@ def _climbed(
     return _Climbed(replace(table, parts=parts), codes, chosen, placed, climb, seen)
 
 
-def _compared(columns: list[Cells], forms: dict[str, Options], seed: int, engine: Any) -> dict[str, float]:
+def _compared(
+    columns: list[Cells], forms: dict[str, Options], seed: int, engine: Any
+) -> dict[str, float]:
     """Errors of numbers under ways to see the columns, at the same cells, which no fit has seen."""
     rows = np.random.default_rng(seed).permutation(len(columns[0].values))[:FORM_ROWS]
     some, out = [cells._replace(values=cells.values[rows]) for cells in columns], {}
@@ -150,22 +219,47 @@ def _compared(columns: list[Cells], forms: dict[str, Options], seed: int, engine
         asked = asked._replace(weights=None if asked.weights is None else asked.weights[rows])
         parts, _, _ = _parts(some, asked)
         k = None if asked.k is None else min(asked.k, max(1, sum(p.width for p in parts) - 1))
-        found = _climbed(some, parts, asked._replace(k=k, tol=FORM_TOL), np.random.default_rng(seed), engine)
-        apart = held_out(found.table, found.codes, found.climb.g, found.chosen.best.l2, np.arange(len(rows)), engine)
+        found = _climbed(
+            some, parts, asked._replace(k=k, tol=FORM_TOL), np.random.default_rng(seed), engine
+        )
+        apart = held_out(
+            found.table,
+            found.codes,
+            found.climb.g,
+            found.chosen.best.l2,
+            np.arange(len(rows)),
+            engine,
+        )
         out[name] = numbers_error(found.table, found.codes, apart)
     return out
 
 
 def _grown(
-    table: Scores, codes: list[np.ndarray], g: Gaussian, l2: float, trees: bool | str, rng: np.random.Generator, engine: Any
+    table: Scores,
+    codes: list[np.ndarray],
+    g: Gaussian,
+    l2: float,
+    trees: bool | str,
+    rng: np.random.Generator,
+    engine: Any,
 ) -> tuple[dict[int, Forest], dict[str, list[float]], str]:
-    """Forests of columns that gain by them; of each column the errors of one answer for all, of the factor model, and of both, at cells held out; and words."""
+    """Forests of columns that gain by them; of each column the errors of one answer for all, of the
+    factor model, and of both, at cells held out; and words."""
     if table.rows < LEAST_ROWS:
         return {}, {}, f"none: {table.rows} rows"
-    rows, times = rng.permutation(table.rows)[:ROWS], np.ones(table.rows) if table.weights is None else table.weights
+    rows, times = (
+        rng.permutation(table.rows)[:ROWS],
+        np.ones(table.rows) if table.weights is None else table.weights,
+    )
     apart, seed = held_out(table, codes, g, l2, rows, engine), int(rng.integers(2**31))
-    at = [i for i, (p, a) in enumerate(zip(table.parts, codes)) if not p.cycle and np.count_nonzero(~np.isnan(a[rows])) >= LEAST_ROWS]
-    apt = [i for i in at if not table.parts[i].discrete or len(table.parts[i].levels) <= MOST_OUTPUTS]
+    at = [
+        i
+        for i, (p, a) in enumerate(zip(table.parts, codes))
+        if not p.cycle and np.count_nonzero(~np.isnan(a[rows])) >= LEAST_ROWS
+    ]
+    apt = [
+        i for i in at if not table.parts[i].discrete or len(table.parts[i].levels) <= MOST_OUTPUTS
+    ]
 
     def forest(i: int, most: int, count: int) -> tuple[Forest | None, float, np.ndarray]:
         part, known = table.parts[i], np.flatnonzero(~np.isnan(codes[i][rows]))[:most]
@@ -176,7 +270,14 @@ def _grown(
         scores = filled(y, settled(Scores(table.parts, y), g, engine)[1])
         scores[:, part.at] = apart.scores[known][:, part.at]
         x = inputs(table.parts, part, scores)
-        return grown(x, truths(part, codes[i][rows[known]]), apart.answers[i][known], seed + i, count, times[rows[known]])
+        return grown(
+            x,
+            truths(part, codes[i][rows[known]]),
+            apart.answers[i][known],
+            seed + i,
+            count,
+            times[rows[known]],
+        )
 
     errors = {}
     for i in at:
@@ -185,33 +286,56 @@ def _grown(
         both = error_of(part, a[seen], apart.answers[i][seen], times[rows[seen]])
         errors[part.name] = [plain_error(part, a[seen], times[rows[seen]]), both, both]
     if trees is False or not apt or table.y.shape[1] < 2:
-        return {}, errors, "none asked for" if trees is False else "none: no column that could have them"
+        return (
+            {},
+            errors,
+            "none asked for" if trees is False else "none: no column that could have them",
+        )
     if trees == "auto":
-        some = [apt[j] for j in np.unique(np.linspace(0, len(apt) - 1, min(len(apt), TRIED_COLUMNS)).astype(int))]
+        some = [
+            apt[j]
+            for j in np.unique(
+                np.linspace(0, len(apt) - 1, min(len(apt), TRIED_COLUMNS)).astype(int)
+            )
+        ]
         gain = float(np.mean([forest(i, TRIED_ROWS, TRIED_TREES)[1] for i in some]))
         if gain < TRIED_GAIN:
-            return {}, errors, f"none: small ones of {len(some)} columns took {gain:.1%} of the squared error away, the low rank suffices"
+            return (
+                {},
+                errors,
+                f"none: small ones of {len(some)} columns took {gain:.1%} of the "
+                "squared error away, the low rank suffices",
+            )
     forests = {}
     for i in apt:
         known = np.flatnonzero(~np.isnan(codes[i][rows]))
         made, _, both = forest(i, len(rows), TREES)
         if made is not None:
             forests[i] = made
-            errors[table.parts[i].name][2] = error_of(table.parts[i], codes[i][rows[known]], both, times[rows[known]])
+            errors[table.parts[i].name][2] = error_of(
+                table.parts[i], codes[i][rows[known]], both, times[rows[known]]
+            )
     return forests, errors, f"forests of {TREES} trees for {len(forests)} of {len(at)} columns"
 
 
-def scores_of(parts: tuple[Part, ...], columns: list[Cells], weights: np.ndarray | None = None) -> tuple[Scores, list[np.ndarray], dict[str, list[Any]]]:
+def scores_of(
+    parts: tuple[Part, ...], columns: list[Cells], weights: np.ndarray | None = None
+) -> tuple[Scores, list[np.ndarray], dict[str, list[Any]]]:
     """Scores of columns, their codes by part, and levels that the parts do not know."""
     by_name = {cells.name: cells for cells in columns}
     found = [p.codes(by_name[p.name]) for p in parts]
     codes = [a for a, _ in found]
     strange = {p.name: levels for p, (_, levels) in zip(parts, found) if levels}
-    return Scores(parts, np.hstack([p.encode(a) for p, a in zip(parts, codes)]), weights), codes, strange
+    return (
+        Scores(parts, np.hstack([p.encode(a) for p, a in zip(parts, codes)]), weights),
+        codes,
+        strange,
+    )
 
 
 def _constant(cells: Cells) -> Any:
-    """The only value of a column, as a plain value; None where there is none or where values differ."""
+    """The only value of a column, as a plain value; None where there is none or where values
+    differ."""
     met = np.unique(cells.values[~np.isnan(cells.values)])
     if len(met) != 1:
         return None
@@ -220,7 +344,8 @@ def _constant(cells: Cells) -> Any:
 
 
 def _signed(g: Gaussian) -> Gaussian:
-    """Principal axes of W psi^-1/2 in falling order, the largest weight of each positive: the same fit has one answer."""
+    """Principal axes of W psi^-1/2 in falling order, the largest weight of each positive: the same
+    fit has one answer."""
     scale = np.sqrt(g.psi)[:, None]
     _, _, turn = svd(g.w / scale, full_matrices=False)
     w = g.w @ turn.T
@@ -238,8 +363,13 @@ def measured(
     seen: dict[int, Linked] | None = None,
     m: FilledMoments | None = None,
 ) -> Certificate:
-    """The certificate from data and model alone; ``seen``: cells and what is expected of them, ``m``: moments of complete rows, where both are known."""
-    z = placed.engine.take(expected(table, g).codes) if table.robust and (m is None or seen is None) else None
+    """The certificate from data and model alone; ``seen``: cells and what is expected of them,
+    ``m``: moments of complete rows, where both are known."""
+    z = (
+        placed.engine.take(expected(table, g).codes)
+        if table.robust and (m is None or seen is None)
+        else None
+    )
     if m is None:
         m, _ = placed.moments(g, z)
     value = float((m.wild / g.psi).sum()) - m.loglik + penalty(g, l2)
@@ -255,7 +385,13 @@ def measured(
     return certify_table(value, factor_gradient(*at), em_move(*at), links, trace, facts)
 
 
-def _factors(g: Gaussian, parts: tuple[Part, ...], aside: dict[str, Any], names: list[str], forests: dict[int, Forest]) -> MixedColumns:
+def _factors(
+    g: Gaussian,
+    parts: tuple[Part, ...],
+    aside: dict[str, Any],
+    names: list[str],
+    forests: dict[int, Forest],
+) -> MixedColumns:
     described: list[dict[str, Any]] = []
     tables: dict[str, np.ndarray] = {}
     for i, p in enumerate(parts):
@@ -264,7 +400,11 @@ def _factors(g: Gaussian, parts: tuple[Part, ...], aside: dict[str, Any], names:
         tables |= {f"{name}.{i}": array for name, array in arrays.items() if array.size}
     columns = np.empty(len(names), object)
     columns[:] = names
-    trees = {f"{name}.{i}": array for i, forest in forests.items() for name, array in forest.to_state().items()}
+    trees = {
+        f"{name}.{i}": array
+        for i, forest in forests.items()
+        for name, array in forest.to_state().items()
+    }
     return MixedColumns(len(names), g.w, g.mu, g.psi, described, tables, aside, columns, trees)
 
 
@@ -273,4 +413,7 @@ def _words(chosen: Choice, k: int | None, l2: float | None) -> str:
         return "asked for"
     what = "rank and ridge" if k is None and l2 is None else "rank" if k is None else "ridge"
     end = "; higher ranks, beyond the budget, were not tried" if chosen.budget else ""
-    return f"{what} of {len(chosen.table)} candidates with the least error ({chosen.best.error:.3f} variances) at cells hidden for it{end}"
+    return (
+        f"{what} of {len(chosen.table)} candidates with the least error "
+        f"({chosen.best.error:.3f} variances) at cells hidden for it{end}"
+    )

@@ -1,1 +1,2 @@
-"""Every primitive over parts of the rows: the same names, as maps and sums over blocks with an inner engine."""
+"""Every primitive over parts of the rows: the same names, as maps and sums over blocks with an
+inner engine."""

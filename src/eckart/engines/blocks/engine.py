@@ -1,8 +1,10 @@
-"""BlocksEngine: ``CpuEngine`` for matrices in memory, and the same primitives as maps and sums over blocks for those that come as parts.
+"""BlocksEngine: ``CpuEngine`` for matrices in memory, and the same primitives as maps and sums over
+blocks for those that come as parts.
 
-Which of both a call is, its placed matrix says; where blocks are worked on, their runner says (in this process, or on a cluster). Tall arrays stay with the
-process that runs the solver: they are the whole state of a fit between two passes, so nothing that a lost worker held is missed. A pass sends every block its
-rows of them and gets new ones back.
+Which of both a call is, its placed matrix says; where blocks are worked on, their runner says (in
+this process, or on a cluster). Tall arrays stay with the process that runs the solver: they are the
+whole state of a fit between two passes, so nothing that a lost worker held is missed. A pass sends
+every block its rows of them and gets new ones back.
 """
 
 from __future__ import annotations
@@ -38,14 +40,17 @@ SERIES = ("a table of time series", "fewer rows or times")
 
 
 class BlocksEngine(CpuEngine):
-    """``runner`` (None: this process) works on matrices that come as parts; with ``cut`` > 0 those in memory are cut too, into so many blocks or as many as
-    keep a block below 32 MB (256 MB where they are a file)."""
+    """``runner`` (None: this process) works on matrices that come as parts; with ``cut`` > 0 those
+    in memory are cut too, into so many blocks or as many as keep a block below 32 MB (256 MB where
+    they are a file)."""
 
     def __init__(self, n_threads: int | None = None, runner: Any = None, cut: int = 0):
         super().__init__(n_threads)
         self.runner, self.cut, self.reason = runner, cut, ""
 
-    def put(self, matrix: Matrix, weights: np.ndarray | None = None, entry_weights: Any = None) -> Any:
+    def put(
+        self, matrix: Matrix, weights: np.ndarray | None = None, entry_weights: Any = None
+    ) -> Any:
         if isinstance(matrix, (BlockMatrix, Host)):
             return matrix
         parts = parts_of(matrix)
@@ -60,12 +65,17 @@ class BlocksEngine(CpuEngine):
         return x
 
     def _cut(self, matrix: Matrix) -> MemoryParts | None:
-        """A matrix in memory as parts; None where it is one block, which is not worth sending, or a stream."""
+        """A matrix in memory as parts; None where it is one block, which is not worth sending, or a
+        stream."""
         if isinstance(matrix, Dense) and not matrix.in_memory:
             return None
         rows, size = matrix.shape[0], matrix.dtype.itemsize
         assert rows is not None
-        stored = rows * matrix.shape[1] * size if isinstance(matrix, Dense) else matrix.nnz * (size + 4) + 8 * rows
+        stored = (
+            rows * matrix.shape[1] * size
+            if isinstance(matrix, Dense)
+            else matrix.nnz * (size + 4) + 8 * rows
+        )
         in_file = isinstance(matrix, Dense) and isinstance(matrix.values, np.memmap)
         step = -(-rows // max(self.cut, blocks_of(stored, in_file)))
         return MemoryParts(matrix, step) if step < rows else None
@@ -78,36 +88,50 @@ class BlocksEngine(CpuEngine):
             self.runner = DaskRunner(None, self.threads)
             self.name, self.reason = "dask", "auto: X is a Dask collection"
         if self.runner is None and getattr(parts, "turned", None) is not None:
-            self.reason = f"auto: the processors of this machine, on {len(parts.lengths)} shards of the disk, since the entries would take too much memory"
+            self.reason = (
+                f"auto: the processors of this machine, on {len(parts.lengths)} shards of the "
+                "disk, since the entries would take too much memory"
+            )
         return self.runner or Here(CpuEngine(self.threads), getattr(parts, "room", float("inf")))
 
-    def _placed(self, parts: Parts, matrix: Matrix, weights: Any, entry_weights: Any) -> BlockMatrix:
+    def _placed(
+        self, parts: Parts, matrix: Matrix, weights: Any, entry_weights: Any
+    ) -> BlockMatrix:
         places = places_of(parts)
         w = None if weights is None else np.ascontiguousarray(weights, np.float64)
         runner = self._runner(parts)
         shown = matrix.rows, matrix.columns
         own = [None if w is None else w[at.first : at.first + at.rows] for at in places]
         x = BlockMatrix(parts.kind, parts.n_columns, parts.dtype, places, [], runner, *shown, w)
-        if entry_weights is None or callable(entry_weights):  # a function of each part, made where it is
+        # a function of each part, made where it is
+        if entry_weights is None or callable(entry_weights):
             x.handles = runner.place(parts, places, own, [entry_weights] * len(places))
         else:
             x.handles = runner.place(parts, places, [None] * len(places), [None] * len(places))
             ends = x.entry_starts
             e = np.ascontiguousarray(entry_weights, parts.dtype)
-            x.handles = runner.place(parts, places, own, [e[a:b] for a, b in itertools.pairwise(ends)])
+            x.handles = runner.place(
+                parts, places, own, [e[a:b] for a, b in itertools.pairwise(ends)]
+            )
         x.weighted = w is not None or entry_weights is not None
         x.kept["turned"] = getattr(parts, "turned", None)
         return x
 
     def scaled(self, x: Any, factor: float) -> Any:
-        return x.derived(work.scaled, factor=factor) if isinstance(x, BlockMatrix) else super().scaled(x, factor)
+        return (
+            x.derived(work.scaled, factor=factor)
+            if isinstance(x, BlockMatrix)
+            else super().scaled(x, factor)
+        )
 
     def zero_filled(self, x: Any) -> Any:
         if not isinstance(x, BlockMatrix):
             return super().zero_filled(x)
         return x.derived(work.zero_filled, "counts") if x.kind == "observed" else x
 
-    def linearised(self, x: Any, loss: Any, left: np.ndarray, right: np.ndarray, **at: Any) -> tuple[Any, float]:
+    def linearised(
+        self, x: Any, loss: Any, left: np.ndarray, right: np.ndarray, **at: Any
+    ) -> tuple[Any, float]:
         if not isinstance(x, BlockMatrix):
             return super().linearised(x, loss, left, right, **at)
         of_rows = {"left": left} | {name: at.pop(name, None) for name in ("own", "row_steep")}
@@ -123,7 +147,9 @@ class BlocksEngine(CpuEngine):
         of_rows = {"left": left} | {name: at.pop(name, None) for name in ("own", "row_steep")}
         mine = _by_places(x, of_rows)
         for each, (a, b) in zip(mine, itertools.pairwise(x.entry_starts)):
-            each["noise"] = (noise, int(a), int(b)) if isinstance(noise, tuple) else np.ravel(noise)[a:b]
+            each["noise"] = (
+                (noise, int(a), int(b)) if isinstance(noise, tuple) else np.ravel(noise)[a:b]
+            )
         return x.derived(work.augmented, own=mine, loss=loss, right=right, **at)
 
     def as_rows(self, tall: np.ndarray, x: Any) -> Any:
@@ -138,7 +164,9 @@ class BlocksEngine(CpuEngine):
     def sign_sums(self, factor: np.ndarray, x: Any = None) -> Any:
         return super().sign_sums(factor, _weights_of(x))
 
-    def ridge_penalty(self, x: Any, rule: RidgeRule, factor: np.ndarray, bias: np.ndarray | None) -> float:
+    def ridge_penalty(
+        self, x: Any, rule: RidgeRule, factor: np.ndarray, bias: np.ndarray | None
+    ) -> float:
         if not isinstance(x, BlockMatrix):
             return super().ridge_penalty(x, rule, factor, bias)
         ridge, bias_ridge = rule.ridges(x.counts)
@@ -146,10 +174,13 @@ class BlocksEngine(CpuEngine):
         for a in range(0, len(factor), FEW_ROWS):
             part = factor[a : a + FEW_ROWS].astype(np.float64)
             total += float(ridge[a : a + FEW_ROWS] @ np.einsum("ij,ij->i", part, part))
-        return 0.5 * (total + (0.0 if bias is None else float(bias_ridge @ np.square(bias, dtype=np.float64))))
+        return 0.5 * (
+            total + (0.0 if bias is None else float(bias_ridge @ np.square(bias, dtype=np.float64)))
+        )
 
     def _once(self, x: BlockMatrix, name: str, given: dict[str, Any]) -> dict[str, Any]:
-        """What every block would make of the factors that all share, made once for the kernels of the CPU engine: they may have millions of rows."""
+        """What every block would make of the factors that all share, made once for the kernels of
+        the CPU engine: they may have millions of rows."""
         if x.runner.device is not None:
             return {}
         from eckart.engines.cpu.ridge.schedule import turned_once, turns
@@ -193,13 +224,19 @@ class BlocksEngine(CpuEngine):
         if not isinstance(x, BlockMatrix):
             return super().by_columns(x, data)
         if "order" not in x.kept:
-            x.kept["order"] = np.argsort(np.concatenate(x.each(work.column_indices, join="sum")), kind="stable")
+            x.kept["order"] = np.argsort(
+                np.concatenate(x.each(work.column_indices, join="sum")), kind="stable"
+            )
         return data[x.kept["order"]]
 
     def entry_times_t(self, x: Any, t_data: Any, y: np.ndarray) -> np.ndarray:
         if isinstance(t_data, far.FarEntries):
             return t_data.times_t(y)
-        return self.entry_times(x.T, t_data, y) if isinstance(x, BlockMatrix) else super().entry_times_t(x, t_data, y)
+        return (
+            self.entry_times(x.T, t_data, y)
+            if isinstance(x, BlockMatrix)
+            else super().entry_times_t(x, t_data, y)
+        )
 
     def mutual_information(self, x: Any, rule: PmiRule, dtype: Any) -> CountRows:
         if not isinstance(x, BlockMatrix):
@@ -208,10 +245,14 @@ class BlocksEngine(CpuEngine):
         return CountRows(0, *x.each(work.information, shared, join=("rows", "rows", "rows")))
 
     def svd(self, x: Any, centered: bool) -> Decomposition:
-        return super().svd(self._together(x, "svd_solver='svd'", "svd_solver='randomized'"), centered)
+        return super().svd(
+            self._together(x, "svd_solver='svd'", "svd_solver='randomized'"), centered
+        )
 
     def row_gram(self, x: Any, mean: np.ndarray | None) -> np.ndarray:
-        return super().row_gram(self._together(x, "svd_solver='eigh' of few rows", "svd_solver='randomized'"), mean)
+        return super().row_gram(
+            self._together(x, "svd_solver='eigh' of few rows", "svd_solver='randomized'"), mean
+        )
 
     def topic_chain(self, x: Any, words: np.ndarray, shares: Any, prior: Any, seed: int) -> Any:
         x = _not_by_blocks(x, "Gibbs sampling", "learning_method='cvb0', 'variational' or 'online'")
@@ -221,7 +262,8 @@ class BlocksEngine(CpuEngine):
         return super().glove_table(_not_by_blocks(x, "AdaGrad", "solver='als'"), seed)
 
     def chain_rows(self, x: Any, *args: Any, **named: Any) -> np.ndarray:
-        """The rows are times, all of which follow one another: those of the matrix whose columns they are, in one place."""
+        """The rows are times, all of which follow one another: those of the matrix whose columns
+        they are, in one place."""
         whole = self._together(x.T, *SERIES).T if isinstance(x, BlockMatrix) else x
         return super().chain_rows(whole, *args, **named)
 
@@ -233,10 +275,15 @@ class BlocksEngine(CpuEngine):
             return x.kept["together"]()
         from eckart.engines.choose import available_memory
 
-        size = x.shape[0] * x.shape[1] * x.dtype.itemsize if x.kind == "dense" else x.nnz * (x.dtype.itemsize + 4)
+        size = (
+            x.shape[0] * x.shape[1] * x.dtype.itemsize
+            if x.kind == "dense"
+            else x.nnz * (x.dtype.itemsize + 4)
+        )
         if 3 * size > available_memory():  # the matrix, its centered copy and the decomposition
             raise InputError(
-                f"{what} needs all entries in one place, about {3 * size / 2**30:.1f} GiB, {available_memory() / 2**30:.1f} GiB are free; use {instead}"
+                f"{what} needs all entries in one place, about {3 * size / 2**30:.1f} "
+                f"GiB, {available_memory() / 2**30:.1f} GiB are free; use {instead}"
             )
         return super().put(work.stacked(x.each(_listed, join="sum")), x.weights)
 
@@ -247,7 +294,10 @@ def _listed(engine: Any, host: Host) -> list[Matrix]:
 
 def _by_places(x: Any, of_rows: dict[str, Any]) -> list[dict[str, Any]]:
     """Arrays with as many rows as x, cut into those of its parts."""
-    return [{name: None if a is None else a[p.first : p.first + p.rows] for name, a in of_rows.items()} for p in x.places]
+    return [
+        {name: None if a is None else a[p.first : p.first + p.rows] for name, a in of_rows.items()}
+        for p in x.places
+    ]
 
 
 def _weights_of(x: Any) -> Any:
@@ -263,7 +313,8 @@ def _not_by_blocks(x: Any, what: str, instead: str) -> Any:
         return x.kept["together"]()
     if isinstance(x, BlockMatrix):
         raise InputError(
-            f"{what} walks through all entries in turn and cannot work on parts of the data; use {instead}"
+            f"{what} walks through all entries in turn and cannot work on parts of the "
+            f"data; use {instead}"
         )
     return x
 
@@ -298,7 +349,11 @@ def _spread(name: str, rule: Rule) -> Callable[..., Any]:
                     else [(int(a), int(b)) for a, b in zip(x.entry_starts[:-1], x.entry_starts[1:])]
                 )
             else:
-                cuts = [(at.first, at.first + at.rows) for at in x.places] if _follows(value, key, x.shape[0]) else None
+                cuts = (
+                    [(at.first, at.first + at.rows) for at in x.places]
+                    if _follows(value, key, x.shape[0])
+                    else None
+                )
             if cuts is not None:
                 del given[key]
                 for mine, (a, b) in zip(own, cuts):
@@ -314,14 +369,16 @@ def _spread(name: str, rule: Rule) -> Callable[..., Any]:
 
 
 def _follows(value: Any, key: str, rows: int) -> bool:
-    """Whether an argument has one row for each row of the matrix; k numbers of a topic model and one prior for all stand for every row."""
+    """Whether an argument has one row for each row of the matrix; k numbers of a topic model and
+    one prior for all stand for every row."""
     if value is None or np.ndim(value) == 0 or len(value) != rows:
         return False
     return np.ndim(value) == 2 or key not in ("shares", "gamma", "prior")
 
 
 def _in_one_place(name: str) -> Callable[..., Any]:
-    """A primitive of time series: its tall arrays are as large as the table, which is in memory anyway."""
+    """A primitive of time series: its tall arrays are as large as the table, which is in memory
+    anyway."""
 
     def method(self: BlocksEngine, x: Any, *args: Any, **named: Any) -> Any:
         return getattr(CpuEngine, name)(self, self._together(x, *SERIES), *args, **named)

@@ -1,10 +1,13 @@
-"""Numbers at the stored entries of a matrix in parts that nobody holds: they are known by how they are made,
+"""Numbers at the stored entries of a matrix in parts that nobody holds: they are known by how they
+are made,
 
     scale a_ij + l_i . r_j,
 
-the stored value a_ij with a factor, and low rank. So is all that descent on matrices of low rank meets at the entries: the data, a residual, a direction. Sums,
-differences and multiples of such numbers are such numbers again; products with them are one pass over the parts, which make them where the entries are.
-What is not of this form is fetched (``np.asarray``), one number for each entry.
+the stored value a_ij with a factor, and low rank. So is all that descent on matrices of low rank
+meets at the entries: the data, a residual, a direction. Sums, differences and multiples of such
+numbers are such numbers again; products with them are one pass over the parts, which make them
+where the entries are. What is not of this form is fetched (``np.asarray``), one number for each
+entry.
 """
 
 from __future__ import annotations
@@ -21,7 +24,8 @@ from eckart.engines.operators import ArrayOperators
 
 @dataclass(frozen=True, eq=False)
 class FarEntries(ArrayOperators):
-    """``left`` has a row for each row of the matrix ``x``, ``right`` one for each column; ``dtype`` is the precision in which they are made."""
+    """``left`` has a row for each row of the matrix ``x``, ``right`` one for each column; ``dtype``
+    is the precision in which they are made."""
 
     x: Any
     scale: float
@@ -43,11 +47,16 @@ class FarEntries(ArrayOperators):
     def astype(self, dtype: Any, copy: bool = True) -> FarEntries:
         return replace(self, dtype=np.dtype(dtype))
 
-    def made(self, do: Callable[..., Any], join: str, shared: dict[str, Any], own: dict[str, np.ndarray]) -> Any:
-        """``do(engine, block, entries, ...)`` of every block, joined; ``own`` are arrays with a row for each row of the matrix."""
+    def made(
+        self, do: Callable[..., Any], join: str, shared: dict[str, Any], own: dict[str, np.ndarray]
+    ) -> Any:
+        """``do(engine, block, entries, ...)`` of every block, joined; ``own`` are arrays with a row
+        for each row of the matrix."""
         given = {"scale": self.scale, "right": self.right, "dtype": self.dtype, **shared}
         rows = {"left": self.left, **own}
-        cut = [{name: a[p.first : p.first + p.rows] for name, a in rows.items()} for p in self.x.places]
+        cut = [
+            {name: a[p.first : p.first + p.rows] for name, a in rows.items()} for p in self.x.places
+        ]
         return self.x.each(do, given, cut, join)
 
     def times(self, v: np.ndarray) -> np.ndarray:
@@ -91,7 +100,9 @@ class FarEntries(ArrayOperators):
                 return a.scaled(float(b) if ufunc is np.multiply else 1.0 / float(b))
             if far[1] and np.ndim(a) == 0 and ufunc is np.multiply:
                 return b.scaled(float(a))
-        return getattr(ufunc, method)(*(np.asarray(a) if isinstance(a, FarEntries) else a for a in inputs), **named)
+        return getattr(ufunc, method)(
+            *(np.asarray(a) if isinstance(a, FarEntries) else a for a in inputs), **named
+        )
 
     def __array_function__(self, function: Any, _: Any, args: Any, named: Any) -> Any:
         if function is np.vdot and all(isinstance(a, FarEntries) for a in args):
@@ -104,7 +115,9 @@ class FarEntries(ArrayOperators):
 def stored(x: Any, scale: float, dtype: Any) -> FarEntries:
     """The stored values times ``scale``."""
     kind = np.dtype(dtype)
-    return FarEntries(x, scale, np.zeros((x.shape[0], 0), kind), np.zeros((x.shape[1], 0), kind), kind)
+    return FarEntries(
+        x, scale, np.zeros((x.shape[0], 0), kind), np.zeros((x.shape[1], 0), kind), kind
+    )
 
 
 def _sampled(x: Any, left: Any, right: Any) -> FarEntries:
@@ -122,15 +135,23 @@ def _entry_times(x: Any, data: Any, v: Any) -> np.ndarray | None:
     return data.times(v) if isinstance(data, FarEntries) else None
 
 
-PRIMITIVES: dict[str, Callable[..., Any]] = {"sampled": _sampled, "residual": _residual, "entry_times": _entry_times}
+PRIMITIVES: dict[str, Callable[..., Any]] = {
+    "sampled": _sampled,
+    "residual": _residual,
+    "entry_times": _entry_times,
+}
 """What primitives make of such numbers; None where they were given others."""
 
 
-def _values(engine: Any, host: Host, scale: float, left: np.ndarray, right: np.ndarray, dtype: np.dtype) -> np.ndarray:
+def _values(
+    engine: Any, host: Host, scale: float, left: np.ndarray, right: np.ndarray, dtype: np.dtype
+) -> np.ndarray:
     data = host.matrix.data.astype(dtype, copy=False) * dtype.type(scale) if scale else None
     if left.shape[1] == 0:
         return np.zeros(host.nnz, dtype) if data is None else data
-    low = engine.sampled(host, np.ascontiguousarray(left, dtype), np.ascontiguousarray(right, dtype))
+    low = engine.sampled(
+        host, np.ascontiguousarray(left, dtype), np.ascontiguousarray(right, dtype)
+    )
     return low if data is None else data + low
 
 
@@ -139,7 +160,9 @@ def _times(engine: Any, host: Host, v: np.ndarray, **how: Any) -> np.ndarray:
 
 
 def _times_t(engine: Any, host: Host, y: np.ndarray, **how: Any) -> np.ndarray:
-    return engine.entry_times_t(host, engine.by_columns(host, _values(engine, host, **how)), np.ascontiguousarray(y))
+    return engine.entry_times_t(
+        host, engine.by_columns(host, _values(engine, host, **how)), np.ascontiguousarray(y)
+    )
 
 
 def _square(engine: Any, host: Host, **how: Any) -> float:
@@ -147,7 +170,14 @@ def _square(engine: Any, host: Host, **how: Any) -> float:
     return float(wide @ wide)
 
 
-def _dot(engine: Any, host: Host, other_scale: float, other_left: np.ndarray, other_right: np.ndarray, **how: Any) -> float:
+def _dot(
+    engine: Any,
+    host: Host,
+    other_scale: float,
+    other_left: np.ndarray,
+    other_right: np.ndarray,
+    **how: Any,
+) -> float:
     a = _values(engine, host, **how)
     b = _values(engine, host, other_scale, other_left, other_right, how["dtype"])
     return float(a.astype(np.float64, copy=False) @ b.astype(np.float64, copy=False))

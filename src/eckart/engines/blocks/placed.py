@@ -1,4 +1,5 @@
-"""A placed matrix as blocks of rows, and the runner that works on them in this process, one block after another."""
+"""A placed matrix as blocks of rows, and the runner that works on them in this process, one block
+after another."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ from eckart.scheduler import give_back
 
 @dataclass(eq=False)
 class BlockMatrix:
-    """A placed matrix (see ``engines.protocol.placed``) as blocks of rows; ``runner`` works on them: ``Here``, or another class with the same methods."""
+    """A placed matrix (see ``engines.protocol.placed``) as blocks of rows; ``runner`` works on
+    them: ``Here``, or another class with the same methods."""
 
     kind: str
     n_columns: int
@@ -67,7 +69,15 @@ class BlockMatrix:
         into: np.ndarray | None = None,
     ) -> Any:
         """``do`` of every block, joined."""
-        return self.runner.call(self.handles, self.places, do, shared or {}, own or [{} for _ in self.places], join, into)
+        return self.runner.call(
+            self.handles,
+            self.places,
+            do,
+            shared or {},
+            own or [{} for _ in self.places],
+            join,
+            into,
+        )
 
     def stored(self, scale: float, dtype: Any) -> FarEntries:
         """The stored values times ``scale``, which stay where they are."""
@@ -80,11 +90,21 @@ class BlockMatrix:
         own: list[dict[str, Any]] | None = None,
         **arguments: Any,
     ) -> BlockMatrix:
-        """Another matrix of the same rows, columns, weights and labels; ``own`` are arguments of each block."""
+        """Another matrix of the same rows, columns, weights and labels; ``own`` are arguments of
+        each block."""
         handles = self.runner.derive(self.handles, self.places, do, arguments, own)
         other = BlockMatrix(
-            kind or self.kind, self.n_columns, self.dtype, self.places, handles, self.runner, self.rows, self.columns, self.weights, self.weighted
-        )  # fmt: skip
+            kind or self.kind,
+            self.n_columns,
+            self.dtype,
+            self.places,
+            handles,
+            self.runner,
+            self.rows,
+            self.columns,
+            self.weights,
+            self.weighted,
+        )
         if "counts" in self.__dict__ and (kind or self.kind) == self.kind:
             other.__dict__["counts"] = self.counts
         return other
@@ -94,7 +114,9 @@ class BlockMatrix:
         turned = None if self.weighted else self.kept.get("turned")
         if turned is None:
             cuts = even_cuts(self.column_counts, len(self.places))
-            places = [Place(i, int(a), int(b - a)) for i, (a, b) in enumerate(itertools.pairwise(cuts))]
+            places = [
+                Place(i, int(a), int(b - a)) for i, (a, b) in enumerate(itertools.pairwise(cuts))
+            ]
             handles = self.runner.turn(self, cuts, places)
         else:
             places, none = places_of(turned), [None] * len(turned.lengths)
@@ -122,15 +144,18 @@ def places_of(parts: Parts) -> list[Place]:
 
 
 class Here:
-    """Blocks in this process, one after another, each on all threads of the inner engine. Blocks are read again for every pass, except those that fit
-    into ``room`` bytes, which are kept. A handle stands for a block (a ``Host``, or what was refused when it was placed)."""
+    """Blocks in this process, one after another, each on all threads of the inner engine. Blocks
+    are read again for every pass, except those that fit into ``room`` bytes, which are kept. A
+    handle stands for a block (a ``Host``, or what was refused when it was placed)."""
 
     name = "blocks"
 
     def __init__(self, engine: Any, room: float = float("inf")):
         self.engine, self.room, self.device = engine, room, getattr(engine, "device", None)
 
-    def place(self, parts: Parts, places: list[Place], weights: list[Any], entry_weights: list[Any]) -> list[Any]:
+    def place(
+        self, parts: Parts, places: list[Place], weights: list[Any], entry_weights: list[Any]
+    ) -> list[Any]:
         """A handle for each part."""
 
         def load(at: Place, w: Any, e: Any) -> Callable[[], Any]:
@@ -146,12 +171,16 @@ class Here:
         arguments: dict[str, Any],
         own: list[dict[str, Any]] | None = None,
     ) -> list[Any]:
-        """Handles of other blocks made of these, by arguments that all share and, where given, their own: such blocks belong to one pass and are not kept."""
+        """Handles of other blocks made of these, by arguments that all share and, where given,
+        their own: such blocks belong to one pass and are not kept."""
 
         def make(handle: Any, at: Place, mine: dict[str, Any]) -> Callable[[], Any]:
             return lambda: work.attempt(self.engine, do, handle(), at, arguments | mine)
 
-        made = [make(handle, at, mine) for handle, at, mine in zip(handles, places, own or [{} for _ in places])]
+        made = [
+            make(handle, at, mine)
+            for handle, at, mine in zip(handles, places, own or [{} for _ in places])
+        ]
         return list(made) if own is not None else [_Loaded(each, self) for each in made]
 
     def call(
@@ -164,8 +193,9 @@ class Here:
         join: Any,
         into: np.ndarray | None = None,
     ) -> Any:
-        """``do`` of every block with the arguments that all share and its own, joined; the first refusal in the order of blocks is raised. ``into`` is an array
-        that the first answer may overwrite, block by block."""
+        """``do`` of every block with the arguments that all share and its own, joined; the first
+        refusal in the order of blocks is raised. ``into`` is an array that the first answer may
+        overwrite, block by block."""
         found, gaps = Join(join, sum(at.rows for at in places), into), None
         with ThreadPoolExecutor(1) as ahead:  # the next block is read while this one is worked on
             coming = ahead.submit(handles[0])
@@ -185,7 +215,8 @@ class Here:
             raise gaps.error()
         answer = found.joined()
         if self.room < float("inf"):
-            give_back()  # blocks of a pass leave holes of their size, and the next pass needs other sizes
+            # blocks of a pass leave holes of their size, and the next pass needs other sizes
+            give_back()
         return answer
 
     def turn(self, x: BlockMatrix, cuts: np.ndarray, places: list[Place]) -> list[Any]:
@@ -195,7 +226,10 @@ class Here:
             work.attempt(self.engine, work.pieces, handle(), at, {"cuts": cuts})
             for handle, at in zip(x.handles, x.places)
         ]
-        made = [work.columns_of(x.kind, starts, x.shape[0], [block[j] for block in split]) for j in range(len(places))]
+        made = [
+            work.columns_of(x.kind, starts, x.shape[0], [block[j] for block in split])
+            for j in range(len(places))
+        ]
         hosts = [self.engine.put(matrix, None, w) for matrix, w in made]
         return [_Loaded(itertools.repeat(host).__next__, self) for host in hosts]
 
@@ -222,4 +256,8 @@ def size_of(host: Any) -> int:
     m = getattr(host, "matrix", None)
     if m is None:
         return 0
-    return m.array.nbytes if hasattr(m, "values") else m.indptr.nbytes + m.indices.nbytes + m.data.nbytes
+    return (
+        m.array.nbytes
+        if hasattr(m, "values")
+        else m.indptr.nbytes + m.indices.nbytes + m.data.nbytes
+    )

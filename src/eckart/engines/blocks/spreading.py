@@ -1,10 +1,13 @@
-"""What each primitive does with blocks of rows: which arguments go along with the rows (or entries) of a block, and how the answers are joined.
+"""What each primitive does with blocks of rows: which arguments go along with the rows (or entries)
+of a block, and how the answers are joined.
 
 ``rows``     one array below the other
-``sum``      merged in a fixed tree: eight neighbours at a time, the first with the second, then the third and so on, until one is left
+``sum``      merged in a fixed tree: eight neighbours at a time, the first with the second, then the
+third and so on, until one is left
 ``max``      the largest
 
-A tuple joins the parts of a result one by one. Arguments that are not named here go to every block as they are.
+A tuple joins the parts of a result one by one. Arguments that are not named here go to every block
+as they are.
 """
 
 from __future__ import annotations
@@ -17,7 +20,8 @@ from eckart.merging import Tree
 
 
 class Rule(NamedTuple):
-    """How a primitive is spread over blocks; ``inside`` names the tall argument that its first answer may overwrite, where the engine made it."""
+    """How a primitive is spread over blocks; ``inside`` names the tall argument that its first
+    answer may overwrite, where the engine made it."""
 
     join: Any
     rows: tuple[str, ...] = ()
@@ -43,7 +47,9 @@ RULES: dict[str, Rule] = {
     "evidence_rows": Rule(("rows", "rows", "sum"), rows=("left", "own"), entries=("weights",)),
     "residual_gram": Rule("sum", rows=("left", "q", "own")),
     "offset_times": Rule("rows", rows=("own", "row_scale")),
-    "ridge_rows": Rule(("rows", "rows", "sum"), rows=("own", "prior", "noise", "start"), entries=("weights",)),
+    "ridge_rows": Rule(
+        ("rows", "rows", "sum"), rows=("own", "prior", "noise", "start"), entries=("weights",)
+    ),
     "bias_rows": Rule("rows", entries=("weights",)),
     "misfit_rows": Rule("rows", rows=("left",)),
     "loss_sums": Rule("sum", rows=("left", "own", "row_steep")),
@@ -83,8 +89,8 @@ RULES: dict[str, Rule] = {
 
 
 class Rows:
-    """Arrays that come one after another; where they are as long together as the matrix has rows, each goes to its place at once: in ``into``, if that is
-    an array of their kind."""
+    """Arrays that come one after another; where they are as long together as the matrix has rows,
+    each goes to its place at once: in ``into``, if that is an array of their kind."""
 
     def __init__(self, rows: int, into: np.ndarray | None = None):
         self.rows, self.done, self.into = rows, 0, into
@@ -106,12 +112,14 @@ class Rows:
 
     def total(self) -> np.ndarray | None:
         if self.whole is not None:
-            return self.whole[: self.done]  # fewer where the first block gave all of its rows and another did not
+            # fewer where the first block gave all of its rows and another did not
+            return self.whole[: self.done]
         return np.concatenate(self.parts) if self.parts else None
 
 
 class Join:
-    """Collects the answers of blocks, in their order, by the rule of a primitive; ``rows`` of the matrix, the first of them ``into`` an array where given."""
+    """Collects the answers of blocks, in their order, by the rule of a primitive; ``rows`` of the
+    matrix, the first of them ``into`` an array where given."""
 
     def __init__(self, how: Any, rows: int, into: np.ndarray | None = None):
         self.how: Any = how

@@ -1,4 +1,5 @@
-"""What happens at one block: pure functions of the block and its arguments, so that they can run anywhere and run again."""
+"""What happens at one block: pure functions of the block and its arguments, so that they can run
+anywhere and run again."""
 
 from __future__ import annotations
 
@@ -18,8 +19,11 @@ from eckart.matrix import Counts, Dense, Matrix, Observed
 from eckart.rng import stretch
 
 
-def attempt(engine: Any, do: Callable[..., Any], host: Any, at: Place, arguments: dict[str, Any]) -> Any:
-    """``do(engine, host, ...)``, or what was refused, with rows counted from the start of the matrix."""
+def attempt(
+    engine: Any, do: Callable[..., Any], host: Any, at: Place, arguments: dict[str, Any]
+) -> Any:
+    """``do(engine, host, ...)``, or what was refused, with rows counted from the start of the
+    matrix."""
     if isinstance(host, Refused):
         return host
     try:
@@ -36,7 +40,9 @@ def placed(engine: Any, matrix: Matrix, at: Place, weights: Any, entry_weights: 
     if isinstance(matrix, Refused):
         return matrix
     try:
-        return engine.put(matrix, weights, entry_weights(matrix) if callable(entry_weights) else entry_weights)
+        return engine.put(
+            matrix, weights, entry_weights(matrix) if callable(entry_weights) else entry_weights
+        )
     except InputError as error:
         return Refused(False, whole_rows(str(error), at))
 
@@ -47,8 +53,11 @@ def linearised(engine: Any, host: Host, **arguments: Any) -> Any:
 
 
 def augmented(engine: Any, host: Host, noise: Any, **arguments: Any) -> Any:
-    """A block with latent numbers in place of its values; ``noise`` is its own, or the seed of all and where its entries stand among them."""
-    return engine.augmented(host, noise=stretch(*noise) if isinstance(noise, tuple) else noise, **arguments)
+    """A block with latent numbers in place of its values; ``noise`` is its own, or the seed of all
+    and where its entries stand among them."""
+    return engine.augmented(
+        host, noise=stretch(*noise) if isinstance(noise, tuple) else noise, **arguments
+    )
 
 
 @dataclass(frozen=True)
@@ -102,21 +111,31 @@ def sketched(engine: Any, host: Host, empty: Sketch) -> Sketch:
     return engine.sketch(host, empty)
 
 
-def information(engine: Any, host: Host, columns: np.ndarray, rule: PmiRule, dtype: Any) -> tuple[Any, Any, Any]:
-    """Lengths, indices and data of log(p(w, v) / (p(w) p_a(v))) - log shift, given the sums of all columns (see ``protocol.words``)."""
+def information(
+    engine: Any, host: Host, columns: np.ndarray, rule: PmiRule, dtype: Any
+) -> tuple[Any, Any, Any]:
+    """Lengths, indices and data of log(p(w, v) / (p(w) p_a(v))) - log shift, given the sums of all
+    columns (see ``protocol.words``)."""
     m = host.matrix
     rows = np.repeat(np.arange(m.shape[0]), m.row_counts())
     n = m.data.astype(np.float64)
     spread = np.where(columns > 0, np.maximum(columns, 1e-300) ** rule.smoothing, 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         size = np.log(np.bincount(rows, n, m.shape[0]))
-        value = np.log(n) - size[rows] - np.log(spread / spread.sum())[m.indices] - np.log(rule.shift)
+        value = (
+            np.log(n) - size[rows] - np.log(spread / spread.sum())[m.indices] - np.log(rule.shift)
+        )
     kept = (n > 0) & (value > 0 if rule.positive else value != 0)
-    return np.bincount(rows[kept], minlength=m.shape[0]), m.indices[kept].astype(np.int32), value[kept].astype(dtype)
+    return (
+        np.bincount(rows[kept], minlength=m.shape[0]),
+        m.indices[kept].astype(np.int32),
+        value[kept].astype(dtype),
+    )
 
 
 class Piece(NamedTuple):
-    """The entries of one block of rows that stand in a range of columns, by columns: pointers, rows (counted from the block's start), values, weights."""
+    """The entries of one block of rows that stand in a range of columns, by columns: pointers, rows
+    (counted from the block's start), values, weights."""
 
     indptr: np.ndarray
     rows: np.ndarray
@@ -144,8 +163,11 @@ def pieces(engine: Any, host: Host, cuts: np.ndarray) -> list[Piece]:
     return out
 
 
-def columns_of(kind: str, starts: list[int], rows: int, parts: list[Piece]) -> tuple[Matrix, np.ndarray | None]:
-    """A range of columns as rows of the transpose: the pieces of all blocks side by side, those of block i from column ``starts[i]`` on."""
+def columns_of(
+    kind: str, starts: list[int], rows: int, parts: list[Piece]
+) -> tuple[Matrix, np.ndarray | None]:
+    """A range of columns as rows of the transpose: the pieces of all blocks side by side, those of
+    block i from column ``starts[i]`` on."""
     lengths = np.array([np.diff(piece.indptr) for piece in parts])
     indptr = np.concatenate([[0], np.cumsum(lengths.sum(axis=0), dtype=np.int64)])
     indices = np.empty(int(indptr[-1]), index_dtype(rows))
@@ -168,5 +190,7 @@ def stacked(parts: list[Any]) -> Matrix:
         return Dense(np.concatenate([part.array for part in parts]))
     counts = np.concatenate([part.row_counts() for part in parts])
     indptr = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
-    indices, data = (np.concatenate([getattr(part, name) for part in parts]) for name in ("indices", "data"))
+    indices, data = (
+        np.concatenate([getattr(part, name) for part in parts]) for name in ("indices", "data")
+    )
     return type(parts[0])(indptr, indices, data, parts[0].n_columns)

@@ -28,7 +28,8 @@ from eckart.rng import normal, streams
 from eckart.scheduler import resolve_threads, run_lanes, single_threaded_blas
 
 COPIED = 2**21
-"""Bytes of an array from which a copy of it (another type, rows for columns) is worth threads: a millisecond of one core."""
+"""Bytes of an array from which a copy of it (another type, rows for columns) is worth threads: a
+millisecond of one core."""
 
 
 class CpuEngine(
@@ -52,7 +53,12 @@ class CpuEngine(
     def __init__(self, n_threads: int | None = None):
         self.threads = resolve_threads(n_threads)
 
-    def put(self, matrix: Matrix, weights: np.ndarray | None = None, entry_weights: np.ndarray | None = None) -> Host:
+    def put(
+        self,
+        matrix: Matrix,
+        weights: np.ndarray | None = None,
+        entry_weights: np.ndarray | None = None,
+    ) -> Host:
         placed = place(matrix, weights, entry_weights)
         if placed.turn is None and placed.kind != "dense":
             placed.turn = self._transposed
@@ -66,7 +72,11 @@ class CpuEngine(
     def take(self, array: np.ndarray, dtype: Any = None) -> np.ndarray:
         array = np.asarray(array)
         kind = array.dtype if dtype is None else np.dtype(dtype)
-        if array.ndim != 2 or array.nbytes < COPIED or (array.dtype == kind and array.flags.c_contiguous):
+        if (
+            array.ndim != 2
+            or array.nbytes < COPIED
+            or (array.dtype == kind and array.flags.c_contiguous)
+        ):
             return np.ascontiguousarray(array, kind)
         out = np.empty(array.shape, kind)
         cuts = np.linspace(0, len(array), 65).astype(int).tolist()
@@ -97,7 +107,9 @@ class CpuEngine(
         return normal(rng, shape, dtype)
 
     def together(self, x: Any, works: list[Callable[[Any], Any]]) -> list[Any]:
-        at_once = min(self.threads, len(works)) if isinstance(x, Host) else 1  # what lies elsewhere has threads of its own
+        at_once = (
+            min(self.threads, len(works)) if isinstance(x, Host) else 1
+        )  # what lies elsewhere has threads of its own
         own = self if at_once <= 1 else copy(self)
         own.threads = max(1, self.threads // max(1, at_once))
         answers: list[Any] = [None] * len(works)

@@ -1,4 +1,5 @@
-"""Kernels and the types of their arguments in words, so that another process knows which is meant."""
+"""Kernels and the types of their arguments in words, so that another process knows which is
+meant."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from eckart.engines.cpu.ahead import Kernel
 
 
 def spelled(kind: types.Type) -> Any:
-    """A type of numba in words and lists of them; ValueError for one that no kernel of a first fit takes.
+    """A type of numba in words and lists of them; ValueError for one that no kernel of a first fit
+    takes.
 
     >>> spelled(types.Array(types.float64, 2, "C"))
     ['array', 'float64', 2, 'C', True]
@@ -41,7 +43,9 @@ def unspelled(words: Any) -> types.Type:
         return types.Array(unspelled(dtype), ndim, layout, readonly=not mutable)
     if head == "record":
         module, name, fields = rest
-        return types.BaseTuple.from_types(tuple(map(unspelled, fields)), getattr(import_module(module), name))
+        return types.BaseTuple.from_types(
+            tuple(map(unspelled, fields)), getattr(import_module(module), name)
+        )
     return types.Tuple(tuple(map(unspelled, rest[0])))
 
 
@@ -52,7 +56,8 @@ def dispatcher_of(place: str) -> Any:
 
 
 def name_of(data: dict[str, Any]) -> Kernel | None:
-    """How the list calls a kernel that is being compiled; None for one that the cache does not keep or that has no place of its own in a module."""
+    """How the list calls a kernel that is being compiled; None for one that the cache does not keep
+    or that has no place of its own in a module."""
     kernel = data["dispatcher"]
     place = f"{kernel.py_func.__module__}:{kernel.py_func.__name__}"
     try:
@@ -64,7 +69,8 @@ def name_of(data: dict[str, Any]) -> Kernel | None:
 
 
 class _Listener(event.Listener):  # type: ignore[misc]
-    """Hears of the kernels that a fit has compiled and tells ``send``, until that has sent others ahead for the model."""
+    """Hears of the kernels that a fit has compiled and tells ``send``, until that has sent others
+    ahead for the model."""
 
     def __init__(self, send: Callable[[str, Kernel], bool]) -> None:
         self.model, self.sent, self.lock, self.send = "", set[str](), threading.Lock(), send
@@ -72,7 +78,11 @@ class _Listener(event.Listener):  # type: ignore[misc]
     def on_start(self, event: Any) -> None:
         with self.lock:
             model = self.model
-            if model not in self.sent and (name := name_of(event.data)) is not None and self.send(model, name):
+            if (
+                model not in self.sent
+                and (name := name_of(event.data)) is not None
+                and self.send(model, name)
+            ):
                 self.sent.add(model)
 
     def on_end(self, event: Any) -> None:

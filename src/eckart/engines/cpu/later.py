@@ -1,4 +1,5 @@
-"""Primitives that are functions beside their kernels. Loading numba takes half a second, so such a file is loaded when one of them is first called."""
+"""Primitives that are functions beside their kernels. Loading numba takes half a second, so such a
+file is loaded when one of them is first called."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from eckart.matrix import Counts, Dense, Observed
 
 
 def later(module: str, name: str) -> Any:
-    """The function of this name as a method of the engine, given its threads; a matrix that was not placed yet is."""
+    """The function of this name as a method of the engine, given its threads; a matrix that was not
+    placed yet is."""
 
     def primitive(self: Any, *args: Any, **named: Any) -> Any:
         do = getattr(import_module(f"eckart.engines.cpu.{module}"), name)

@@ -1,4 +1,5 @@
-"""Cholesky factors and solutions of systems with some tens of unknowns, for kernels that meet one a row or a pattern."""
+"""Cholesky factors and solutions of systems with some tens of unknowns, for kernels that meet one a
+row or a pattern."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from eckart.compiling import INSIDE
 
 @njit(**INSIDE, fastmath=False)
 def factor_in_place(m, size):
-    """The lower triangle of a positive definite M (size x size) becomes that of L, M = L L^T; returns log |M|."""
+    """The lower triangle of a positive definite M (size x size) becomes that of L, M = L L^T;
+    returns log |M|."""
     logs = 0.0
     for r in range(size):
         for c in range(r + 1):

@@ -1,4 +1,5 @@
-"""The primitives of ``protocol`` in PyTorch: on a CUDA device, or on CPU tensors (for tests). What is not written here runs on the CPU engine."""
+"""The primitives of ``protocol`` in PyTorch: on a CUDA device, or on CPU tensors (for tests). What
+is not written here runs on the CPU engine."""
 
 from __future__ import annotations
 
@@ -14,5 +15,7 @@ def made(n_threads: int | None = None, device: Any = "cuda") -> Any:
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
-        raise InputError("engine='cuda' needs PyTorch; install it with: pip install 'eckart[torch]'") from None
+        raise InputError(
+            "engine='cuda' needs PyTorch; install it with: pip install 'eckart[torch]'"
+        ) from None
     return TorchEngine(n_threads, device)

@@ -1,6 +1,8 @@
-"""The engine of blocks that a device works on: placed matrices are the host's, as blocks are made, cut and sent there, and primitives run on the device.
+"""The engine of blocks that a device works on: placed matrices are the host's, as blocks are made,
+cut and sent there, and primitives run on the device.
 
-A block is moved once and stays on the device as long as somebody keeps it here. Tall arrays come with the arguments of a call and go back with its answer.
+A block is moved once and stays on the device as long as somebody keeps it here. Tall arrays come
+with the arguments of a call and go back with its answer.
 """
 
 from __future__ import annotations
@@ -22,11 +24,13 @@ from eckart.engines.cuda.held import Held
 from eckart.engines.host import Host
 
 SHARED = ("right", "v")
-"""Arguments that all blocks share and that may be as large as a block: the factors of the other side, and blocks of vectors."""
+"""Arguments that all blocks share and that may be as large as a block: the factors of the other
+side, and blocks of vectors."""
 
 
 class DeviceBlocks(CpuEngine):
-    """``TorchEngine`` on ``device`` for primitives that walk over a block, ``CpuEngine`` for all else."""
+    """``TorchEngine`` on ``device`` for primitives that walk over a block, ``CpuEngine`` for all
+    else."""
 
     name = "cuda"
 
@@ -38,12 +42,17 @@ class DeviceBlocks(CpuEngine):
         self._turn = threading.RLock()
 
     def moved(self, shared: dict[str, Any]) -> dict[str, Any]:
-        """Arguments of one call, those that are large on the device: all blocks of the call take them from there."""
+        """Arguments of one call, those that are large on the device: all blocks of the call take
+        them from there."""
         with self._turn:
-            return {name: self.there.take(a) if name in SHARED and _numbers(a) else a for name, a in shared.items()}
+            return {
+                name: self.there.take(a) if name in SHARED and _numbers(a) else a
+                for name, a in shared.items()
+            }
 
     def held(self, host: Host) -> Held:
-        """The block on the device. What is kept for it rests on a copy of its description, so that the block itself can go, and then this goes, too."""
+        """The block on the device. What is kept for it rests on a copy of its description, so that
+        the block itself can go, and then this goes, too."""
         known = self._held.get(id(host))
         if known is None or known[0]() is not host:
             key = id(host)
@@ -57,9 +66,15 @@ class DeviceBlocks(CpuEngine):
             del self._held[key]
 
     def _there(self, name: str, x: Host, own: tuple[str, ...], arguments: dict[str, Any]) -> Any:
-        with self._turn, self.there.at_work():  # one piece of work fills a device, and settings of PyTorch are the whole process's
+        with (
+            self._turn,
+            self.there.at_work(),
+        ):  # one piece of work fills a device, and settings of PyTorch are the whole process's
             before, block = self.there.reason, self.held(x)
-            given = {key: self.there.take(a) if key in own and _numbers(a) else a for key, a in arguments.items()}
+            given = {
+                key: self.there.take(a) if key in own and _numbers(a) else a
+                for key, a in arguments.items()
+            }
             answer = to_host(getattr(self.there, name)(block, **given))
             x.checked = x.checked or block.checked
             if self.there.reason != before:
@@ -76,7 +91,9 @@ def _on_device(name: str, own: tuple[str, ...]) -> Callable[..., Any]:
 
     def method(self: DeviceBlocks, x: Any, *args: Any, **named: Any) -> Any:
         if args or not isinstance(x, Host):
-            return getattr(CpuEngine, name)(self, x, *args, **{key: _fetched(a) for key, a in named.items()})
+            return getattr(CpuEngine, name)(
+                self, x, *args, **{key: _fetched(a) for key, a in named.items()}
+            )
         return self._there(name, x, own, named)
 
     method.__name__ = name

@@ -1,6 +1,8 @@
-"""One chain of the collapsed Gibbs sampler on a device, side by side as on the CPU engine (``cpu.topics.chain``): all documents at once against the words'
-counts that the sweep before has left, the tokens of a document one after the other. Random numbers are the CPU engine's, one for each token and sweep; counts
-are whole numbers, whose sums do not depend on their order. Small corpora, which are sampled token after token, are the CPU engine's.
+"""One chain of the collapsed Gibbs sampler on a device, side by side as on the CPU engine
+(``cpu.topics.chain``): all documents at once against the words' counts that the sweep before has
+left, the tokens of a document one after the other. Random numbers are the CPU engine's, one for
+each token and sweep; counts are whole numbers, whose sums do not depend on their order. Small
+corpora, which are sampled token after token, are the CPU engine's.
 """
 
 from __future__ import annotations
@@ -42,7 +44,8 @@ class DeviceChains:
 
 
 class DeviceChain:
-    """A topic for each token, and the counts that follow from them (see ``protocol.topics.Chain``)."""
+    """A topic for each token, and the counts that follow from them (see
+    ``protocol.topics.Chain``)."""
 
     def __init__(self, x: Held, words: torch.Tensor, shares: torch.Tensor, prior: Any, seed: int):
         e, self.device = x.entries, x.device
@@ -68,9 +71,15 @@ class DeviceChain:
         for a in range(0, self.tokens, step):
             part = slice(a, a + step)
             tokens = torch.arange(a, min(self.tokens, a + step), device=self.device)
-            theta = shares if shares.ndim == 1 else shares[torch.searchsorted(self.begins, tokens, right=True) - 1]
+            theta = (
+                shares
+                if shares.ndim == 1
+                else shares[torch.searchsorted(self.begins, tokens, right=True) - 1]
+            )
             weight = theta * words[self.words[part].long()]
-            out[part] = self._found(weight, draws[part] * weight.sum(1), torch.zeros_like(out[part]))
+            out[part] = self._found(
+                weight, draws[part] * weight.sum(1), torch.zeros_like(out[part])
+            )
         return out
 
     def set_prior(self, prior: Any) -> None:
@@ -79,12 +88,23 @@ class DeviceChain:
     def sweep(self, alpha: np.ndarray, average: bool = False) -> float:
         self.sweeps += 1
         a = to_device(np.asarray(alpha, np.float32), self.device)
-        sizes = self.table.sum(0).double() + self.prior.double().sum(0) * (1 if self.prior.ndim == 2 else self.n)
+        sizes = self.table.sum(0).double() + self.prior.double().sum(0) * (
+            1 if self.prior.ndim == 2 else self.n
+        )
         inverse = torch.where(sizes > 0, 1 / sizes, 0.0).float()
         numbers = inverse, (1 / (sizes - 1)).float(), a
         table, whole = self.table.float() + self.prior, float(np.asarray(alpha, np.float32).sum())
         if usable(table):
-            new, values = gibbs_swept(self.order, self.begins, self.words, self.topics, table, numbers, self._draws(), whole)
+            new, values = gibbs_swept(
+                self.order,
+                self.begins,
+                self.words,
+                self.topics,
+                table,
+                numbers,
+                self._draws(),
+                whole,
+            )
             value = values.sum()
         else:
             new, value = self._by_steps(table, numbers, whole)
@@ -94,8 +114,11 @@ class DeviceChain:
         self.averaged += average
         return float(value)
 
-    def _by_steps(self, table: torch.Tensor, numbers: tuple[torch.Tensor, ...], whole: float) -> tuple[torch.Tensor, torch.Tensor]:
-        """The same without a kernel: the first token of all documents, then the second, and so on."""
+    def _by_steps(
+        self, table: torch.Tensor, numbers: tuple[torch.Tensor, ...], whole: float
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """The same without a kernel: the first token of all documents, then the second, and so
+        on."""
         inverse, lone, alpha = numbers
         draws, new = self._draws(), self.topics.clone()
         begins = self.begins[:-1][self.order]
@@ -103,7 +126,8 @@ class DeviceChain:
         lengths = self.begins.diff().double()
         value = -(lengths * (lengths - 1 + whole).clamp(min=1e-30).log()).sum()
         for s in range(int(self.lengths[0])):
-            going = int(np.searchsorted(-self.lengths, -s, side="left"))  # documents with more than s tokens
+            # documents with more than s tokens
+            going = int(np.searchsorted(-self.lengths, -s, side="left"))
             at, own_here = begins[:going] + s, here[:going]
             old, row = self.topics[at].long()[:, None], table[self.words[at].long()]
             own = ((own_here.gather(1, old) - 1) * (row.gather(1, old) - 1) * lone[old])[:, 0]
@@ -112,13 +136,16 @@ class DeviceChain:
             rest = draws[at] * total - own
             found = torch.where(rest < 0, old[:, 0], self._found(weight, rest, old[:, 0]).long())
             change = (torch.arange(self.k, device=self.device) == found[:, None]).float()
-            here[:going] = (own_here + change).scatter(1, old, (own_here + change).gather(1, old) - 1)
+            here[:going] = (own_here + change).scatter(
+                1, old, (own_here + change).gather(1, old) - 1
+            )
             new[at] = found.int()
             value = value + total.double().clamp(min=1e-300).log().sum()
         return new, value
 
     def _found(self, weight: torch.Tensor, rest: torch.Tensor, old: torch.Tensor) -> torch.Tensor:
-        """The first z at which the running sum of weights passes ``rest``; ``old`` where all weights are 0. Sums that run are a product, in a fixed order."""
+        """The first z at which the running sum of weights passes ``rest``; ``old`` where all
+        weights are 0. Sums that run are a product, in a fixed order."""
         columns = torch.arange(self.k, device=self.device)
         running = weight @ self._triangle
         new = torch.where((running > rest[:, None]) & (weight > 0), columns, self.k).amin(1)
@@ -156,33 +183,50 @@ class DeviceChain:
             own = self.topics[a : a + MANY]
             tokens = torch.arange(a, a + len(own), device=self.device)
             at = row[torch.searchsorted(self.begins, tokens, right=True) - 1]
-            out.index_add_(0, torch.where(at < 0, len(out) - 1, at * self.k + own), torch.ones_like(own))
+            out.index_add_(
+                0, torch.where(at < 0, len(out) - 1, at * self.k + own), torch.ones_like(own)
+            )
         return out[:-1].view(len(documents), self.k)
 
     def counts(self) -> np.ndarray:
         return fetched(self.table.float())
 
     def mean_counts(self) -> np.ndarray:
-        return fetched((self.mean.double() / self.averaged).float()) if self.averaged else self.counts()
+        return (
+            fetched((self.mean.double() / self.averaged).float())
+            if self.averaged
+            else self.counts()
+        )
 
     def draw(self, documents: int, words: int) -> TopicDraw:
-        some = torch.arange(0, len(self.begins) - 1, spacing(len(self.begins) - 1, documents), device=self.device)
-        own, few, sizes = all_fetched(self._document_counts(some), self.table[:: spacing(self.n, words)], self.table.sum(0))
+        some = torch.arange(
+            0, len(self.begins) - 1, spacing(len(self.begins) - 1, documents), device=self.device
+        )
+        own, few, sizes = all_fetched(
+            self._document_counts(some), self.table[:: spacing(self.n, words)], self.table.sum(0)
+        )
         return TopicDraw(own, few, self.n, sizes)
 
     def state(self) -> dict[str, Any]:
-        arrays = {"topics": fetched(self.topics.long()), "prior": fetched(self.prior), "mean": fetched(self.mean)}
+        arrays = {
+            "topics": fetched(self.topics.long()),
+            "prior": fetched(self.prior),
+            "mean": fetched(self.mean),
+        }
         return {"seed": self.seed, "sweeps": self.sweeps, "averaged": self.averaged, **arrays}
 
     def restore(self, state: dict[str, Any]) -> None:
-        self.seed, self.sweeps, self.averaged = (int(state[name]) for name in ("seed", "sweeps", "averaged"))
+        self.seed, self.sweeps, self.averaged = (
+            int(state[name]) for name in ("seed", "sweeps", "averaged")
+        )
         self.topics = to_device(state["topics"], self.device).int()
         self.mean = to_device(state["mean"], self.device)
         self.set_prior(state["prior"])
         self.table = self._tally(self.topics)
 
     def _draws(self) -> torch.Tensor:
-        """A number in (0, 1) for each token of this sweep, from a counter, by two rounds of multiply and shift: those of ``cpu.topics.gibbs.uniform``."""
+        """A number in (0, 1) for each token of this sweep, from a counter, by two rounds of
+        multiply and shift: those of ``cpu.topics.gibbs.uniform``."""
         seed = (self.seed * 0x2545F4914F6CDD1D + self.sweeps * 0xD1342543DE82EF95) % 2**64
         out = torch.empty(self.tokens, dtype=torch.float32, device=self.device)
         for a in range(0, self.tokens, MANY):

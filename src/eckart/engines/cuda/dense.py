@@ -1,7 +1,8 @@
 """Rows against thin matrices on a device.
 
-Blocks of rows are multiplied in working precision and summed over blocks in float64; the square of the rows is made as ``arrays.square`` says. Sums run in
-the order of the blocks. Sparse rows go by padded buckets of rows of about the same length (``held.Entries``).
+Blocks of rows are multiplied in working precision and summed over blocks in float64; the square of
+the rows is made as ``arrays.square`` says. Sums run in the order of the blocks. Sparse rows go by
+padded buckets of rows of about the same length (``held.Entries``).
 """
 
 from __future__ import annotations
@@ -35,15 +36,21 @@ class DeviceDense:
     held: Any
     twins: Any
 
-    def moments(self, x: Any, probe: np.ndarray, watch: Watcher = silent, keeper: Keeper | None = None) -> Moments:
-        """Each block about its own mean; the spread of these means is added at the end, in one product. Many columns go by halves (see there)."""
+    def moments(
+        self, x: Any, probe: np.ndarray, watch: Watcher = silent, keeper: Keeper | None = None
+    ) -> Moments:
+        """Each block about its own mean; the spread of these means is added at the end, in one
+        product. Many columns go by halves (see there)."""
         x = self.held(x)
         if x.kind != "dense" or keeper is not None:
             return self.on_cpu("moments", x, probe, watch, keeper)
         if self._splits(x) and x.shape[0]:
             return self._split_moments(x, probe, watch)
         n, g = x.shape[1], self.tensor(probe, np.float64)
-        scatter, probed = torch.zeros((n, n), dtype=torch.float64, device=self.device), torch.zeros_like(g)
+        scatter, probed = (
+            torch.zeros((n, n), dtype=torch.float64, device=self.device),
+            torch.zeros_like(g),
+        )
         weights: list[Any] = []
         means: list[Any] = []
         rests: list[Any] = []  # blocks are centered at a rounded mean: what is left of it
@@ -76,19 +83,24 @@ class DeviceDense:
         return Moments(rows, float(total), found[0], found[1], probe, found[2])
 
     def _splits(self, x: Held) -> bool:
-        """Whether these rows are worth halves: float32, with so many columns that products cost more than reading them."""
+        """Whether these rows are worth halves: float32, with so many columns that products cost
+        more than reading them."""
         few = x.dtype != np.float32 or x.shape[1] < WORTH_SPLITTING
         return not few and usable(torch.empty(0, device=self.device))
 
     def _split_moments(self, x: Held, probe: np.ndarray, watch: Watcher) -> Moments:
         g, found, rows = self.tensor(probe, np.float64), None, 0
         for start, block in self._whole(x, watch):
-            own = scatter_of(block, None if x.weights is None else x.weights[start : start + len(block)], g)
+            own = scatter_of(
+                block, None if x.weights is None else x.weights[start : start + len(block)], g
+            )
             found = own if found is None else found.merge(own, g)
             rows += len(block)
         assert found is not None
         mean, probed = found.mean.cpu().numpy(), found.probed.cpu().numpy()
-        return Moments(rows, float(found.weight), mean, self.twins.copy(found.scatter), probe, probed)
+        return Moments(
+            rows, float(found.weight), mean, self.twins.copy(found.scatter), probe, probed
+        )
 
     def _whole(self, x: Held, watch: Watcher) -> Any:
         """(first row, rows): all at once where they lie on the device."""
@@ -109,7 +121,9 @@ class DeviceDense:
         for start, block in self._whole(x, watch):
             w = None if x.weights is None else x.weights[start : start + len(block)]
             if usable(block):
-                found = self._columns(x) if w is None and block is x.resident else columns_of(block, w)
+                found = (
+                    self._columns(x) if w is None and block is x.resident else columns_of(block, w)
+                )
                 parts.append((found.weight, found.mean, found.square))
                 rows += len(block)
                 continue
@@ -133,12 +147,17 @@ class DeviceDense:
         return x.kept["columns"]
 
     def _sparse_column_moments(self, x: Held) -> ColumnMoments:
-        """Absent entries are zeros: about the mean of a column they add its square for each of them."""
+        """Absent entries are zeros: about the mean of a column they add its square for each of
+        them."""
         e, rows = x.T.entries, x.shape[0]
         wide, one = e.data.double(), torch.ones((e.n, 1), dtype=torch.float64, device=self.device)
 
         def summed(numbers: torch.Tensor) -> torch.Tensor:
-            return entry_sums(e.pieces, numbers) if usable(numbers) else entry_product(e, numbers, one)[:, 0]
+            return (
+                entry_sums(e.pieces, numbers)
+                if usable(numbers)
+                else entry_product(e, numbers, one)[:, 0]
+            )
 
         mean = summed(wide) / max(rows, 1)
         square = summed((wide - mean[e.row_of]) ** 2) + (rows - e.counts) * mean * mean
@@ -151,7 +170,9 @@ class DeviceDense:
             return self.on_cpu("times", x, DeviceArray(v), mean)
         if x.kind == "counts":
             y = entry_product(x.entries, x.entries.data, v)
-            return DeviceArray(y if mean is None else y - (self.tensor(mean, np.float64) @ v.double()).to(v.dtype))
+            return DeviceArray(
+                y if mean is None else y - (self.tensor(mean, np.float64) @ v.double()).to(v.dtype)
+            )
         near, left = self._center(x, mean)
         out: list[torch.Tensor] = []
         for _, block in x.blocks():
@@ -199,7 +220,11 @@ class DeviceDense:
         total = torch.zeros(block.shape, dtype=torch.float64, device=self.device)
         w = None if x.weights is None else x.weights.to(block.dtype)[:, None]
         # implicit: raw entries, and the whole mean is what is left over
-        near, left = (None, self.tensor(mean, x.dtype)) if implicit and mean is not None else self._center(x, mean)
+        near, left = (
+            (None, self.tensor(mean, x.dtype))
+            if implicit and mean is not None
+            else self._center(x, mean)
+        )
         for start, rows in x.blocks():
             c = rows if near is None else rows - near
             y = c @ block
@@ -232,7 +257,8 @@ class DeviceDense:
         return x.kept["halves"]
 
     def _sparse_gram_times(self, x: Held, v: torch.Tensor, mean: np.ndarray | None) -> torch.Tensor:
-        """X^T diag(w) (X V) by two products of entries, then the mean; from entries that are unknown nothing is taken off."""
+        """X^T diag(w) (X V) by two products of entries, then the mean; from entries that are
+        unknown nothing is taken off."""
         data, turned = x.entries.data, self._by_columns(x)
         if x.kind == "observed" and mean is not None:
             data = data.double() - self.tensor(mean, np.float64)[x.entries.indices]
@@ -275,7 +301,9 @@ class DeviceDense:
         add_square(total, c.T.contiguous())
         return total.cpu().numpy()
 
-    def _center(self, x: Held, mean: np.ndarray | None) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+    def _center(
+        self, x: Held, mean: np.ndarray | None
+    ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
         """The mean in working precision, and what that rounded off; nothing where there is none."""
         if mean is None:
             return None, None
@@ -294,7 +322,8 @@ def _mean(block: torch.Tensor, w: torch.Tensor | None) -> tuple[torch.Tensor, to
 
 
 def entry_product(entries: Any, data: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-    """R V for the sparse R with ``data`` at the entries: sum_j r_ij v_j of every row, by a kernel, or by padded buckets."""
+    """R V for the sparse R with ``data`` at the entries: sum_j r_ij v_j of every row, by a kernel,
+    or by padded buckets."""
     if usable(v):
         return row_products(entries.pieces, entries.indices, data.to(v.dtype), v)
     out = v.new_zeros(len(entries.counts), v.shape[1])

@@ -1,5 +1,5 @@
-"""The handle of an array on a device that chapters see. It adds, scales, joins and reduces by NumPy's own names, on the device; what it has no answer for is
-done on the host, with a copy."""
+"""The handle of an array on a device that chapters see. It adds, scales, joins and reduces by
+NumPy's own names, on the device; what it has no answer for is done on the host, with a copy."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ ELEMENTWISE: dict[Any, Callable[..., torch.Tensor]] = {
 
 
 class DeviceArray(ArrayOperators):
-    """``shape``, NumPy's ``dtype``, some of the columns; ``a.T @ b`` of two of them is small and on the host, ``a @ s`` with a small s of the host is not."""
+    """``shape``, NumPy's ``dtype``, some of the columns; ``a.T @ b`` of two of them is small and on
+    the host, ``a @ s`` with a small s of the host is not."""
 
     def __init__(self, tensor: torch.Tensor):
         self.tensor = tensor
@@ -57,15 +58,22 @@ class DeviceArray(ArrayOperators):
         if isinstance(at, tuple) and len(at) == 2 and at[0] == slice(None):
             if isinstance(at[1], slice):
                 return DeviceArray(self.tensor[at])
-            if isinstance(at[1], np.ndarray) and at[1].ndim == 1:  # some of the columns, by number or by a yes for each
+            # some of the columns, by number or by a yes for each
+            if isinstance(at[1], np.ndarray) and at[1].ndim == 1:
                 chosen = np.flatnonzero(at[1]) if at[1].dtype == bool else at[1]
-                return DeviceArray(self.tensor[:, torch.from_numpy(chosen.astype(np.int64)).to(self.tensor.device)])
-        raise TypeError(f"[{at!r}] came, wanted some of the columns: a tall array belongs to the engine")
+                return DeviceArray(
+                    self.tensor[:, torch.from_numpy(chosen.astype(np.int64)).to(self.tensor.device)]
+                )
+        raise TypeError(
+            f"[{at!r}] came, wanted some of the columns: a tall array belongs to the engine"
+        )
 
     def __setitem__(self, at: Any, columns: Any) -> None:
         """Columns of another array of the engine, or of the host."""
         self[at].tensor.copy_(
-            columns.tensor if isinstance(columns, DeviceArray) else torch.from_numpy(np.array(columns))
+            columns.tensor
+            if isinstance(columns, DeviceArray)
+            else torch.from_numpy(np.array(columns))
         )
 
     def copy(self) -> DeviceArray:
@@ -76,7 +84,11 @@ class DeviceArray(ArrayOperators):
 
     def sum(self, axis: int | None = None) -> Any:
         """A number, or one for each column, in float64."""
-        found = self.tensor.sum(dtype=torch.float64) if axis is None else self.tensor.sum(axis, dtype=torch.float64)
+        found = (
+            self.tensor.sum(dtype=torch.float64)
+            if axis is None
+            else self.tensor.sum(axis, dtype=torch.float64)
+        )
         return float(found) if axis is None else found.cpu().numpy()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
@@ -147,17 +159,22 @@ def _vdot(a: Any, b: Any) -> float:
 
 
 def _norm(a: DeviceArray, order: Any = None, axis: int | None = None) -> Any:
-    """Of the whole (Frobenius, or the largest singular value with ``order`` 2), or of each column."""
+    """Of the whole (Frobenius, or the largest singular value with ``order`` 2), or of each
+    column."""
     wide = a.tensor.double()
     if order == 2 and axis is None:
-        return float(torch.linalg.eigvalsh(wide.T @ wide)[-1].clamp(min=0).sqrt()) if a.size else 0.0
+        return (
+            float(torch.linalg.eigvalsh(wide.T @ wide)[-1].clamp(min=0).sqrt()) if a.size else 0.0
+        )
     assert order is None
     return np.sqrt(a.__class__(wide * wide).sum(axis))
 
 
 def _like(a: DeviceArray, dtype: Any = None, order: str = "K", shape: Any = None) -> DeviceArray:
     kind = a.tensor.dtype if dtype is None else TORCH[np.dtype(dtype)]
-    return DeviceArray(torch.zeros(a.shape if shape is None else shape, dtype=kind, device=a.tensor.device))
+    return DeviceArray(
+        torch.zeros(a.shape if shape is None else shape, dtype=kind, device=a.tensor.device)
+    )
 
 
 FUNCTIONS: dict[Any, Callable[..., Any]] = {

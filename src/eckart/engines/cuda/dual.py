@@ -1,12 +1,15 @@
 """Ridge problems of rows with fewer entries than columns, solved among their entries.
 
-With P + l I = L L^T for all rows and B = sqrt(w) V L^-T of the n entries of a row, G = L (I + B^T B) L^T, and with K = I + B B^T = M M^T (n x n)
+With P + l I = L L^T for all rows and B = sqrt(w) V L^-T of the n entries of a row, G = L (I + B^T
+B) L^T, and with K = I + B B^T = M M^T (n x n)
 
     u = L^-T s,     s = h' + B^T K^-1 (q' - B h'),       h' = L^-1 h,   q' = sqrt(w) y
-    draws           s + z - B^T M^-T (M + I)^-1 B z,     because (I - B^T M^-T (M + I)^-1 B) times its transpose is (I + B^T B)^-1
+    draws           s + z - B^T M^-T (M + I)^-1 B z,     because (I - B^T M^-T (M + I)^-1 B) times
+    its transpose is (I + B^T B)^-1
 
-so that neither G nor its factor is made: 2 n^2 k operations instead of 2 n k^2 + k^3 / 3. The root of G^-1 that draws take is another than R^-1 with R
-triangular: draws are other ones from the same distribution.
+so that neither G nor its factor is made: 2 n^2 k operations instead of 2 n k^2 + k^3 / 3. The root
+of G^-1 that draws take is another than R^-1 with R triangular: draws are other ones from the same
+distribution.
 """
 
 from __future__ import annotations
@@ -21,13 +24,16 @@ from eckart.engines.cuda.stored import Chunk
 from eckart.engines.cuda.triangles import Triangle
 
 FROM = 128
-"""Columns from which a row with few entries goes this way: below, its matrix is small enough for one program."""
+"""Columns from which a row with few entries goes this way: below, its matrix is small enough for
+one program."""
 SHARE = 0.75
-"""Entries for each column up to which it costs less: operations are equal at 1, and the steps around them are fewer at n x n."""
+"""Entries for each column up to which it costs less: operations are equal at 1, and the steps
+around them are fewer at n x n."""
 
 
 class Dual(NamedTuple):
-    """L^-1 of what all rows share, h' of every row (or None) and the noise (or None); ``scale`` is sqrt(1 / l_i) where rows share nothing but I."""
+    """L^-1 of what all rows share, h' of every row (or None) and the noise (or None); ``scale`` is
+    sqrt(1 / l_i) where rows share nothing but I."""
 
     inverse: torch.Tensor | None
     scale: torch.Tensor | None
@@ -36,14 +42,25 @@ class Dual(NamedTuple):
 
     @classmethod
     def of(cls, system: System, k: int, dtype: torch.dtype) -> Dual | None:
-        """None where the ridges differ beside a matrix, where there is a bias, or where the columns are few."""
-        if k < FROM or dtype != torch.float64 or system.bias_ridge is not None or not len(system.ridge):
+        """None where the ridges differ beside a matrix, where there is a bias, or where the columns
+        are few."""
+        if (
+            k < FROM
+            or dtype != torch.float64
+            or system.bias_ridge is not None
+            or not len(system.ridge)
+        ):
             return None
         if system.base is None:
             scale = system.ridge.rsqrt()
             if not bool(torch.isfinite(scale).all()):
                 return None
-            return cls(None, scale, None if system.prior is None else system.prior * scale[:, None], system.noise)
+            return cls(
+                None,
+                scale,
+                None if system.prior is None else system.prior * scale[:, None],
+                system.noise,
+            )
         low, high = torch.aminmax(system.ridge)
         eye = torch.eye(k, dtype=dtype, device=system.base.device)
         lower, info = torch.linalg.cholesky_ex(system.base + low * eye)
@@ -65,7 +82,11 @@ class Dual(NamedTuple):
 
     def narrow(self, more: int) -> Dual:
         """In float32, with columns of zeros (``System.narrow``)."""
-        scale, prior, noise = None if self.scale is None else self.scale.float(), self.prior, self.noise
+        scale, prior, noise = (
+            None if self.scale is None else self.scale.float(),
+            self.prior,
+            self.noise,
+        )
         return self._replace(
             scale=scale,
             prior=None if prior is None else widened(prior, more),
@@ -87,7 +108,8 @@ class Dual(NamedTuple):
         q: torch.Tensor,
         matrix: torch.Tensor | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Codes, the sum of the values (without the noise), and whether a matrix failed; ``matrix`` is K where it is known."""
+        """Codes, the sum of the values (without the noise), and whether a matrix failed; ``matrix``
+        is K where it is known."""
         constant = (q * y).sum(dtype=torch.float64)
         b, pulls = heavy_rows(gathered, w, q)
         if self.scale is not None:

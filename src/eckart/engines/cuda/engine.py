@@ -1,7 +1,8 @@
 """TorchEngine: the primitives of ``protocol`` on a device, and every other by the CPU engine.
 
-An array stays where it was made: primitives written here return ``DeviceArray``, those of the CPU engine arrays of NumPy, and each takes both. So a model
-none of whose primitives are written here runs as on the CPU engine, without a copy to the device and back.
+An array stays where it was made: primitives written here return ``DeviceArray``, those of the CPU
+engine arrays of NumPy, and each takes both. So a model none of whose primitives are written here
+runs as on the CPU engine, without a copy to the device and back.
 """
 
 from __future__ import annotations
@@ -62,14 +63,18 @@ class TorchEngine(
         self.device = torch.device(device)
         if self.device.type == "cuda" and not torch.cuda.is_available():
             raise InputError(
-                "engine='cuda' came, but this PyTorch sees no CUDA device; use engine='auto' or 'cpu', or install a PyTorch built for your GPU"
+                "engine='cuda' came, but this PyTorch sees no CUDA device; use "
+                "engine='auto' or 'cpu', or install a PyTorch built for your GPU"
             )
         self.back, self.room = CpuEngine(n_threads), Room(self.device)
         self.fallen: set[str] = set()
         self.twins = Twins()
 
     def put(
-        self, matrix: Matrix | Held, weights: np.ndarray | None = None, entry_weights: np.ndarray | None = None
+        self,
+        matrix: Matrix | Held,
+        weights: np.ndarray | None = None,
+        entry_weights: np.ndarray | None = None,
     ) -> Held:
         if isinstance(matrix, Held):
             if weights is None and entry_weights is None:
@@ -86,13 +91,19 @@ class TorchEngine(
     def get(self, array: Any) -> np.ndarray:
         return on_host(array)
 
-    def normal(self, seed: int | tuple[int, ...], shape: tuple[int, ...], dtype: Any) -> DeviceArray:
-        """On a GPU by its own generator, whose streams begin at a hash of the seed: other numbers than those of the host, drawn where they are used."""
+    def normal(
+        self, seed: int | tuple[int, ...], shape: tuple[int, ...], dtype: Any
+    ) -> DeviceArray:
+        """On a GPU by its own generator, whose streams begin at a hash of the seed: other numbers
+        than those of the host, drawn where they are used."""
         if self.device.type != "cuda":
             return self.take(self.back.normal(seed, shape, dtype))
-        state = int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0]) >> 1  # PyTorch takes 63 bits
+        # PyTorch takes 63 bits
+        state = int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0]) >> 1
         draw = torch.Generator(self.device).manual_seed(state)
-        return DeviceArray(torch.randn(shape, generator=draw, device=self.device, dtype=torch_dtype(dtype)))
+        return DeviceArray(
+            torch.randn(shape, generator=draw, device=self.device, dtype=torch_dtype(dtype))
+        )
 
     def drawn(self, rng: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> DeviceArray:
         if self.device.type != "cuda":
@@ -105,8 +116,9 @@ class TorchEngine(
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
-        """Products in full float32, put back after. BLAS on the host keeps to one thread, as inside the CPU engine: what is left to it is small, and many
-        threads take some milliseconds to meet for eigenvalues that one finds in a fraction of that (large matrices are the device's)."""
+        """Products in full float32, put back after. BLAS on the host keeps to one thread, as inside
+        the CPU engine: what is left to it is small, and many threads take some milliseconds to meet
+        for eigenvalues that one finds in a fraction of that (large matrices are the device's)."""
         with rounding("highest"), self.back.at_work():
             yield
 
@@ -115,7 +127,11 @@ class TorchEngine(
         if isinstance(x, Held):
             return x if weights is None else self.put(x, on_host(weights))
         if isinstance(x, Host):
-            return Held.of(x if weights is None else dataclasses.replace(x, weights=weights), self.device, self.room)
+            return Held.of(
+                x if weights is None else dataclasses.replace(x, weights=weights),
+                self.device,
+                self.room,
+            )
         return self.put(x, weights)
 
     def tensor(self, array: Any, dtype: Any = None) -> torch.Tensor:
@@ -141,7 +157,8 @@ class TorchEngine(
 
 
 def _within_memory(name: str, primitive: Any) -> Any:
-    """The primitive; where the device runs out of memory, with smaller blocks, and at last on the CPU engine. The plan of the fit says so."""
+    """The primitive; where the device runs out of memory, with smaller blocks, and at last on the
+    CPU engine. The plan of the fit says so."""
 
     @functools.wraps(primitive)
     def call(self: TorchEngine, *args: Any, **named: Any) -> Any:
@@ -161,7 +178,8 @@ def _within_memory(name: str, primitive: Any) -> Any:
 
 
 SMALLER = 4
-"""Attempts, each with blocks of a quarter of the size, before the CPU engine takes over: from a gigabyte to 16 megabytes."""
+"""Attempts, each with blocks of a quarter of the size, before the CPU engine takes over: from a
+gigabyte to 16 megabytes."""
 for _family in TorchEngine.__bases__:
     for _name, _primitive in vars(_family).items():
         if callable(_primitive) and not _name.startswith("_") and _name != "known":
@@ -169,7 +187,8 @@ for _family in TorchEngine.__bases__:
 
 
 def to_host(value: Any) -> Any:
-    """Arrays and placed matrices inside records, tuples and dictionaries, on the host; anything else as it is."""
+    """Arrays and placed matrices inside records, tuples and dictionaries, on the host; anything
+    else as it is."""
     if isinstance(value, DeviceArray):
         return on_host(value)
     if isinstance(value, Held):

@@ -1,4 +1,5 @@
-"""Low rank met at the stored entries, on a device: the same buckets of rows as ``ridge``; sums in float64."""
+"""Low rank met at the stored entries, on a device: the same buckets of rows as ``ridge``; sums in
+float64."""
 
 from __future__ import annotations
 
@@ -29,9 +30,12 @@ class DeviceEntries:
     _like: Any
 
     def sampled(self, x: Any, left: Any, right: Any) -> Any:
-        """As in ``thin``, arrays of NumPy are answered by one of NumPy; so are those of the next four."""
+        """As in ``thin``, arrays of NumPy are answered by one of NumPy; so are those of the next
+        four."""
         x = self.held(x)
-        return self._like(at_entries(x.entries, self.tensor(left, right.dtype), self.tensor(right)), left, right)
+        return self._like(
+            at_entries(x.entries, self.tensor(left, right.dtype), self.tensor(right)), left, right
+        )
 
     def residual(self, x: Any, data: Any, left: Any, right: Any) -> tuple[Any, float]:
         x = self.held(x)
@@ -43,10 +47,14 @@ class DeviceEntries:
         return self._like(self.tensor(data)[self.held(x).entries.by_columns], data)
 
     def entry_times(self, x: Any, data: Any, v: Any) -> Any:
-        return self._like(entry_product(self.held(x).entries, self.tensor(data, v.dtype), self.tensor(v)), v)
+        return self._like(
+            entry_product(self.held(x).entries, self.tensor(data, v.dtype), self.tensor(v)), v
+        )
 
     def entry_times_t(self, x: Any, t_data: Any, y: Any) -> Any:
-        return self._like(entry_product(self.held(x).T.entries, self.tensor(t_data, y.dtype), self.tensor(y)), y)
+        return self._like(
+            entry_product(self.held(x).T.entries, self.tensor(t_data, y.dtype), self.tensor(y)), y
+        )
 
     def evidence_rows(
         self,
@@ -76,13 +84,19 @@ class DeviceEntries:
             value = 0.5 * (wide * (y - s).double()).sum()
             square = bare * bare if w is None else w.double() * bare * bare
             nothing = torch.zeros_like(value)
-            sums = torch.stack([value, (wide * bare).sum(), value, nothing, nothing, nothing, 0.5 * square.sum()])
+            sums = torch.stack(
+                [value, (wide * bare).sum(), value, nothing, nothing, nothing, 0.5 * square.sum()]
+            )
         ridge, bias_ridge = x.kept_ridges(rule)
         slopes = _slopes(u, pull, ridge, v, spread, rule.nonnegative)
         biases = (
-            [0.0] * 4 if own is None else _bias_slopes(self.tensor(own, np.float64).reshape(-1), row_sum, bias_ridge)
+            [0.0] * 4
+            if own is None
+            else _bias_slopes(self.tensor(own, np.float64).reshape(-1), row_sum, bias_ridge)
         )
-        return Evidence(DeviceArray(pull), DeviceArray(row_sum), EvidenceSums(*sums.tolist(), *slopes, *biases))
+        return Evidence(
+            DeviceArray(pull), DeviceArray(row_sum), EvidenceSums(*sums.tolist(), *slopes, *biases)
+        )
 
     def residual_gram(
         self,
@@ -98,7 +112,8 @@ class DeviceEntries:
         other: Any = None,
         spread: float = 0.0,
     ) -> DeviceArray:
-        """R is made once for a point (kept while the same arrays come), then two products of entries and two of thin matrices."""
+        """R is made once for a point (kept while the same arrays come), then two products of
+        entries and two of thin matrices."""
         x = self.held(x)
         u, w = self.tensor(left, right.dtype), self.tensor(right)
         r, r_t = self._residuals(x, left, right, rule, mean, own, other)
@@ -118,7 +133,11 @@ class DeviceEntries:
         """R at the entries, in row order and in the order of columns."""
         point = (left, right, own, other)
         kept: Any = x.kept.get("residuals")
-        same = kept is not None and all(a is b for a, b in zip(kept[0], point)) and kept[1] == (rule, mean)
+        same = (
+            kept is not None
+            and all(a is b for a, b in zip(kept[0], point))
+            and kept[1] == (rule, mean)
+        )
         if same and all(
             a is None or isinstance(a, DeviceArray) for a in point
         ):  # an array of the host may have changed inside
@@ -132,7 +151,14 @@ class DeviceEntries:
         return found
 
     def offset_times(
-        self, x: Any, v: Any, mean: float, own: Any, other: Any, row_scale: Any = None, column_scale: Any = None
+        self,
+        x: Any,
+        v: Any,
+        mean: float,
+        own: Any,
+        other: Any,
+        row_scale: Any = None,
+        column_scale: Any = None,
     ) -> DeviceArray:
         x = self.held(x)
         facts = self.known(x, x.dtype, None, mean, bias=own, offset=other)
@@ -144,12 +170,15 @@ class DeviceEntries:
         if column_scale is not None:
             y = y * self.tensor(column_scale, x.dtype).reshape(-1)[facts.entries.indices]
         out = entry_product(facts.entries, y, self.tensor(v, x.dtype))
-        return DeviceArray(out if row_scale is None else out * self.tensor(row_scale, x.dtype).reshape(-1, 1))
+        return DeviceArray(
+            out if row_scale is None else out * self.tensor(row_scale, x.dtype).reshape(-1, 1)
+        )
 
     def top_columns(
         self, left: Any, right: Any, n: int, offset: Any = None, excluded: Any = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Scores of some rows at a time. Ties go to the lower column: a stable sort where a tie reaches the end of the list."""
+        """Scores of some rows at a time. Ties go to the lower column: a stable sort where a tie
+        reaches the end of the list."""
         if self.device.type != "cuda" and left.shape[0] * right.shape[0] > SCORES:
             return self.on_cpu("top_columns", left, right, n, offset, excluded)
         u, v = self.tensor(left), self.tensor(right, left.dtype)
@@ -159,7 +188,11 @@ class DeviceEntries:
         if excluded is not None:
             hidden = [
                 self.tensor(np.asarray(a), np.int64)
-                for a in (excluded[0].astype(np.int64), excluded[1].astype(np.int64), excluded[2].astype(np.int64))
+                for a in (
+                    excluded[0].astype(np.int64),
+                    excluded[1].astype(np.int64),
+                    excluded[2].astype(np.int64),
+                )
             ]
         where, best = [], []
         for a in range(0, len(u), max(1, SCORES // max(1, columns))):
@@ -176,7 +209,9 @@ class DeviceEntries:
         return torch.cat(where).cpu().numpy(), torch.cat(best).cpu().numpy()
 
 
-def _implicit_sums(s: torch.Tensor, r: torch.Tensor, w: torch.Tensor, q: torch.Tensor, spread: float) -> torch.Tensor:
+def _implicit_sums(
+    s: torch.Tensor, r: torch.Tensor, w: torch.Tensor, q: torch.Tensor, spread: float
+) -> torch.Tensor:
     whole = spread + w
     # a stored zero in a matrix without weight for unobserved cells has no weight at all
     whole = torch.where(whole > 0, whole, 1.0)
@@ -194,7 +229,12 @@ def _implicit_sums(s: torch.Tensor, r: torch.Tensor, w: torch.Tensor, q: torch.T
 
 
 def _slopes(
-    u: torch.Tensor, pull: torch.Tensor, ridge: torch.Tensor, v: torch.Tensor, spread: float, nonnegative: bool
+    u: torch.Tensor,
+    pull: torch.Tensor,
+    ridge: torch.Tensor,
+    v: torch.Tensor,
+    spread: float,
+    nonnegative: bool,
 ) -> list[float]:
     """Squared norms of the gradient by one's own codes and of its two parts."""
     own, got = u.double(), pull.double()
@@ -215,14 +255,20 @@ def _bias_slopes(bias: torch.Tensor, row_sum: torch.Tensor, ridge: torch.Tensor)
     cost = torch.where(
         free, torch.where(row_sum != 0, torch.inf, 0.0), row_sum**2 / torch.where(free, 1.0, ridge)
     ).sum()
-    return torch.stack([((push - row_sum) ** 2).sum(), (row_sum**2).sum(), (push**2).sum(), cost]).tolist()
+    return torch.stack(
+        [((push - row_sum) ** 2).sum(), (row_sum**2).sum(), (push**2).sum(), cost]
+    ).tolist()
 
 
-def _hide(scores: torch.Tensor, indptr: torch.Tensor, indices: torch.Tensor, rows: torch.Tensor) -> None:
+def _hide(
+    scores: torch.Tensor, indptr: torch.Tensor, indices: torch.Tensor, rows: torch.Tensor
+) -> None:
     """-inf at the columns that these rows have seen."""
     counts = indptr[rows + 1] - indptr[rows]
     total = int(counts.sum())
-    at = torch.repeat_interleave(torch.arange(len(rows), device=rows.device), counts, output_size=total)
+    at = torch.repeat_interleave(
+        torch.arange(len(rows), device=rows.device), counts, output_size=total
+    )
     ends = counts.cumsum(0)
     place = torch.arange(total, device=rows.device) - (ends - counts)[at] + indptr[rows][at]
     scores[at, indices[place]] = -torch.inf
@@ -231,8 +277,9 @@ def _hide(scores: torch.Tensor, indptr: torch.Tensor, indices: torch.Tensor, row
 def _leading(scores: torch.Tensor, n: int) -> tuple[torch.Tensor, torch.Tensor]:
     """The n largest of each row, falling, of equal ones the lower columns first.
 
-    ``topk`` finds the values; which of several equal ones it takes is not said. So every row whose last value occurs beyond the list, and the order of equal
-    ones inside it, is settled by a stable sort: of the list alone, or of the whole row where a tie reaches over its end.
+    ``topk`` finds the values; which of several equal ones it takes is not said. So every row whose
+    last value occurs beyond the list, and the order of equal ones inside it, is settled by a stable
+    sort: of the list alone, or of the whole row where a tie reaches over its end.
     """
     found, order = torch.topk(scores, n, dim=1)
     order, turn = order.sort(dim=1)

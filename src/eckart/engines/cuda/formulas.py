@@ -1,6 +1,8 @@
-"""Formulas of losses on a device: ``Numbers`` answers the functions of NumPy and SciPy that they are written in, so that a loss is written once (``terms``).
+"""Formulas of losses on a device: ``Numbers`` answers the functions of NumPy and SciPy that they
+are written in, so that a loss is written once (``terms``).
 
-What is not in the tables, and arrays of the host beside those of the device, make ``TypeError``: the engine then leaves the loss to the CPU engine.
+What is not in the tables, and arrays of the host beside those of the device, make ``TypeError``:
+the engine then leaves the loss to the CPU engine.
 """
 
 from __future__ import annotations
@@ -32,7 +34,14 @@ def _of_numbers(do: Callable[..., Any]) -> Callable[..., Any]:
 
     def call(*values: Any) -> Any:
         like = next(a for a in values if torch.is_tensor(a))
-        return do(*(a if torch.is_tensor(a) else torch.as_tensor(a, dtype=like.dtype, device=like.device) for a in values))
+        return do(
+            *(
+                a
+                if torch.is_tensor(a)
+                else torch.as_tensor(a, dtype=like.dtype, device=like.device)
+                for a in values
+            )
+        )
 
     return call
 
@@ -93,7 +102,9 @@ class Numbers(np.lib.mixins.NDArrayOperatorsMixin):
     def astype(self, dtype: Any, copy: bool = True) -> Numbers:
         return Numbers(self.tensor.to(torch_dtype(dtype)))
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **named: Any) -> Any:
+    def __array_ufunc__(
+        self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **named: Any
+    ) -> Any:
         do = UFUNCS.get(ufunc)
         if do is None or method != "__call__" or named:
             return NotImplemented

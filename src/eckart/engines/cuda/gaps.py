@@ -1,11 +1,14 @@
 """Rows with gaps under x_i ~ N(mean, W W^T + noise I), on a device, in float64 throughout.
 
-    M_i = W^T S_i W + noise I,      E[z_i] = M_i^-1 W^T S_i (x_i - mean),      Cov[z_i] = noise M_i^-1,      S_i = diag(which entries of row i are seen)
+    M_i = W^T S_i W + noise I,      E[z_i] = M_i^-1 W^T S_i (x_i - mean),      Cov[z_i] = noise
+    M_i^-1,      S_i = diag(which entries of row i are seen)
 
-With S the 0/1 mask of some rows and P the n x k(k+1)/2 matrix of products w_jr w_js, all M_i are one product S P, and the sums over the rows that see a column
-one product S^T E, E being the packed second moments of the codes: twice N n k^2 multiply-adds, nearly all of the work. Rows with the same gaps stand together
-and share M and its inverse. The CPU engine takes over where the noise is so small that rounding hides it and M has no Cholesky factor, and where hardly an
-entry is seen: masks are zeros almost everywhere then.
+With S the 0/1 mask of some rows and P the n x k(k+1)/2 matrix of products w_jr w_js, all M_i are
+one product S P, and the sums over the rows that see a column one product S^T E, E being the packed
+second moments of the codes: twice N n k^2 multiply-adds, nearly all of the work. Rows with the same
+gaps stand together and share M and its inverse. The CPU engine takes over where the noise is so
+small that rounding hides it and M has no Cholesky factor, and where hardly an entry is seen: masks
+are zeros almost everywhere then.
 """
 
 from __future__ import annotations
@@ -27,7 +30,8 @@ from eckart.engines.host import Host
 from eckart.engines.protocol import GapCodes, GapStatistics, SeenColumns
 
 FEW = 0.02
-"""Share of seen entries below which masks do not pay: a product in float64 makes some fifty multiply-adds in the time in which a number is fetched."""
+"""Share of seen entries below which masks do not pay: a product in float64 makes some fifty
+multiply-adds in the time in which a number is fetched."""
 
 
 class DeviceGaps:
@@ -55,7 +59,9 @@ class DeviceGaps:
             return self.on_cpu("largest", x)
         return float(x.entries.data.abs().amax()) if x.nnz else 0.0
 
-    def gap_statistics(self, x: Any, w: np.ndarray, mean: np.ndarray, noise: float) -> GapStatistics:
+    def gap_statistics(
+        self, x: Any, w: np.ndarray, mean: np.ndarray, noise: float
+    ) -> GapStatistics:
         x = self.held(x)
         if _hardly_seen(x):
             return self.on_cpu("gap_statistics", x, w, mean, noise)
@@ -84,7 +90,9 @@ class DeviceGaps:
         return GapStatistics(float(loglik), *columns, square, whole)
 
     def gap_solve(self, stats: GapStatistics) -> tuple[np.ndarray, np.ndarray]:
-        gram, cross, square = (self.tensor(a, np.float64) for a in (stats.gram, stats.cross, stats.square))
+        gram, cross, square = (
+            self.tensor(a, np.float64) for a in (stats.gram, stats.cross, stats.square)
+        )
         size = gram.shape[1]
         ridge = 1e-12 / size * gram.diagonal(dim1=1, dim2=2).sum(1)[:, None, None]
         eye = torch.eye(size, dtype=gram.dtype, device=gram.device)
@@ -104,11 +112,16 @@ class DeviceGaps:
             return self.on_cpu("gap_codes", x, w, mean, noise)
         return GapCodes(DeviceArray(codes), DeviceArray(loglik), DeviceArray(misfit))
 
-    def gap_expect(self, x: Any, u: np.ndarray, gain: np.ndarray, mean: np.ndarray, noise: float) -> Any:
+    def gap_expect(
+        self, x: Any, u: np.ndarray, gain: np.ndarray, mean: np.ndarray, noise: float
+    ) -> Any:
         x = self.held(x)
         if _hardly_seen(x):
             return self.on_cpu("gap_expect", x, u, gain, mean, noise)
-        basis, model = self.tensor(u, np.float64), self._model(np.asarray(u, np.float64) * gain, mean, noise)
+        basis, model = (
+            self.tensor(u, np.float64),
+            self._model(np.asarray(u, np.float64) * gain, mean, noise),
+        )
         out = []
         for block in _blocks(x, model.w.shape[1]):
             z = model.posterior(block)[0]
@@ -123,11 +136,16 @@ class DeviceGaps:
         there = self.tensor(np.ascontiguousarray(w), np.float64)
         pairs = torch.tril_indices(w.shape[1], w.shape[1], device=self.device)
         return _Model(
-            there, self.tensor(np.asarray(mean), np.float64), noise, pairs, there[:, pairs[0]] * there[:, pairs[1]]
+            there,
+            self.tensor(np.asarray(mean), np.float64),
+            noise,
+            pairs,
+            there[:, pairs[0]] * there[:, pairs[1]],
         )
 
     def _by_gaps(self, x: Held) -> tuple[Held, bool]:
-        """The rows in an order in which those with the same gaps stand together, made once, and whether many do."""
+        """The rows in an order in which those with the same gaps stand together, made once, and
+        whether many do."""
         if "rows by gaps" not in x.kept:
             m, weights = rows_by_gaps(x.host)
             together = m is not x.host.matrix
@@ -138,8 +156,9 @@ class DeviceGaps:
 
 @dataclass(frozen=True)
 class _Block:
-    """Some rows: a mask of what is seen, its values, zero elsewhere, and weights or None; where rows with the same gaps stand together, the first row of
-    each run of them, and the run of every row."""
+    """Some rows: a mask of what is seen, its values, zero elsewhere, and weights or None; where
+    rows with the same gaps stand together, the first row of each run of them, and the run of every
+    row."""
 
     mask: torch.Tensor
     values: torch.Tensor
@@ -156,7 +175,8 @@ class _Model:
     products: torch.Tensor
 
     def posterior(self, block: _Block) -> tuple[torch.Tensor, ...]:
-        """E[z], log-likelihood and misfit of each row, and the packed M^-1 of each; not numbers where M has no Cholesky factor."""
+        """E[z], log-likelihood and misfit of each row, and the packed M^-1 of each; not numbers
+        where M has no Cholesky factor."""
         mask, k = block.mask, self.w.shape[1]
         first, run = block.runs or (slice(None), slice(None))
         kinds = mask[first]
@@ -170,7 +190,8 @@ class _Model:
         logdet = 2 * root.diagonal(dim1=1, dim2=2).log().sum(1)
         centered = block.values - mask * self.mean
         z = torch.bmm(inverse[run], (centered @ self.w)[:, :, None])[:, :, 0]
-        # |x|^2 - b^T M^-1 b = |x - W z|^2 + noise |z|^2, the least over all z: an error of z counts squared, and nothing cancels where the noise is small
+        # |x|^2 - b^T M^-1 b = |x - W z|^2 + noise |z|^2, the least over all z: an error of z counts
+        # squared, and nothing cancels where the noise is small
         rest = centered - mask * (z @ self.w.T)
         misfit = (rest * rest).sum(1)
         seen = mask.sum(1)
@@ -184,8 +205,9 @@ class _Model:
         return z, loglik, misfit, inverse[:, self.pairs[0], self.pairs[1]][run]
 
     def add(self, block: _Block, packed: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """Over these rows, for every column: packed moments of the codes, added to ``packed``; codes, count, and the same times the values side by side;
-        squares. The packed moments of (z, 1) and the log-likelihood of all of them."""
+        """Over these rows, for every column: packed moments of the codes, added to ``packed``;
+        codes, count, and the same times the values side by side; squares. The packed moments of (z,
+        1) and the log-likelihood of all of them."""
         z, loglik, _, inverse = self.posterior(block)
         one = z.new_ones(len(z), 1)
         om = one if block.weights is None else block.weights[:, None]
@@ -193,7 +215,8 @@ class _Model:
         codes = om * torch.cat([z, one], 1)
         ends = torch.cat([block.mask.T @ codes, block.values.T @ codes], 1)
         square = (om * block.values * block.values).sum(0)
-        second = torch.cat([moments.sum(0), codes.sum(0)])  # the last row of a lower triangle is its end
+        # the last row of a lower triangle is its end
+        second = torch.cat([moments.sum(0), codes.sum(0)])
         packed.addmm_(block.mask.T, moments)
         return ends, square, second, (om[:, 0] * loglik).sum()
 
@@ -204,7 +227,8 @@ def _hardly_seen(x: Held) -> bool:
 
 
 def _blocks(x: Held, k: int, together: bool = False) -> Iterator[_Block]:
-    """All rows, so many at a time that masks, values, matrices and moments have room; ``together``: with their runs, which are found once."""
+    """All rows, so many at a time that masks, values, matrices and moments have room; ``together``:
+    with their runs, which are found once."""
     e, bounds = x.entries, x.host.matrix.indptr
     rows, n = x.shape
     step = max(1, min(MOST_ROWS, x.room.chunk // (8 * (8 * n + 6 * k * k + 1))))

@@ -1,9 +1,12 @@
-"""Products with dense float32 rows on tensor cores, to the precision of float32: every number is a pair of half-precision numbers.
+"""Products with dense float32 rows on tensor cores, to the precision of float32: every number is a
+pair of half-precision numbers.
 
-    x_ij = c_j + (h_ij + l_ij / 2048) / s_j,      s_j a power of two that brings the largest deviation of a column to 2^14
+    x_ij = c_j + (h_ij + l_ij / 2048) / s_j,      s_j a power of two that brings the largest
+    deviation of a column to 2^14
 
-Products of two numbers with 11 bits are exact, so that h h' + (h l' + l h') / 2048 loses l l' alone, 2^-22 of a product. Tensor cores cut their sums off
-instead of rounding them, a bias of about 5e-9 of a sum for every term: sums run over ``TERMS`` of them, and from there on in float64.
+Products of two numbers with 11 bits are exact, so that h h' + (h l' + l h') / 2048 loses l l'
+alone, 2^-22 of a product. Tensor cores cut their sums off instead of rounding them, a bias of about
+5e-9 of a sum for every term: sums run over ``TERMS`` of them, and from there on in float64.
 """
 
 from __future__ import annotations
@@ -15,24 +18,28 @@ import torch
 from eckart.engines.cuda.kernels.rows import added, column_sums, halves, row_dots
 
 TERMS = 1024
-"""Terms of a sum on tensor cores: its bias is then 5e-6 of it at the most, where all terms have one sign."""
+"""Terms of a sum on tensor cores: its bias is then 5e-6 of it at the most, where all terms have one
+sign."""
 ROUGH_TERMS = 4096
 """The same of rough products, whose bias may be 2e-5."""
 LOW = 2048.0
 """2^11: what brings the lower half of a number to the size of the upper one."""
 TOP = 14
-"""Powers of two that the largest number of a column takes: sums of two halves stay below the largest half-precision number."""
+"""Powers of two that the largest number of a column takes: sums of two halves stay below the
+largest half-precision number."""
 BLOCK = 2**27
 """Numbers that are split at once."""
 MULTIPLIED = 2**29
-"""Numbers that are multiplied at once, four times as many by rough products: images take an eighth of their memory, and fewer calls would save nothing more."""
+"""Numbers that are multiplied at once, four times as many by rough products: images take an eighth
+of their memory, and fewer calls would save nothing more."""
 SAMPLE = 32
-"""One row of so many gives the first centre: a mean of all rows that is d away from it has a variance of at least d^2 / SAMPLE, so that moving the centre
-loses no more than five bits."""
+"""One row of so many gives the first centre: a mean of all rows that is d away from it has a
+variance of at least d^2 / SAMPLE, so that moving the centre loses no more than five bits."""
 
 
 class Sums(NamedTuple):
-    """Columns of rows: weight, mean, squares about it, and the largest deviation from its rounding ``near``."""
+    """Columns of rows: weight, mean, squares about it, and the largest deviation from its rounding
+    ``near``."""
 
     weight: torch.Tensor
     mean: torch.Tensor
@@ -45,7 +52,11 @@ def columns_of(x: torch.Tensor, w: torch.Tensor | None) -> Sums:
     """One pass over the rows."""
     rough = x[::SAMPLE].mean(0, dtype=torch.float64).to(x.dtype)
     first, square, _, most = column_sums(x, rough, w)
-    weight = torch.full((), float(len(x)), dtype=torch.float64, device=x.device) if w is None else w.sum()
+    weight = (
+        torch.full((), float(len(x)), dtype=torch.float64, device=x.device)
+        if w is None
+        else w.sum()
+    )
     some = torch.where(weight > 0, weight, 1.0)
     mean = rough.double() + first / some
     near = mean.to(x.dtype)
@@ -68,7 +79,8 @@ def product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 
 class Scatter(NamedTuple):
-    """Weight, mean, sum of w (x - mean)(x - mean)^T and the same times a probe, by its own way through the rows."""
+    """Weight, mean, sum of w (x - mean)(x - mean)^T and the same times a probe, by its own way
+    through the rows."""
 
     weight: torch.Tensor
     mean: torch.Tensor
@@ -110,7 +122,9 @@ def scatter_of(x: torch.Tensor, w: torch.Tensor | None, probe: torch.Tensor) -> 
     probed = column_sums(x, sums.near, w, row_dots(x, sums.near, probe))[2]
     rest = sums.mean - sums.near.double()
     heavy = sums.weight * rest
-    return Scatter(sums.weight, sums.mean, scatter - torch.outer(heavy, rest), probed - heavy * (rest @ probe))
+    return Scatter(
+        sums.weight, sums.mean, scatter - torch.outer(heavy, rest), probed - heavy * (rest @ probe)
+    )
 
 
 class Halves(NamedTuple):
@@ -129,14 +143,20 @@ class Halves(NamedTuple):
         width = -(-n // (8 * chunks)) * 8
         scales = scales_of(sums.most)
         return cls(
-            halves(x, sums.near, scales, None, chunks * width), sums.near.double(), 1.0 / scales.double(), chunks, width
+            halves(x, sums.near, scales, None, chunks * width),
+            sums.near.double(),
+            1.0 / scales.double(),
+            chunks,
+            width,
         )
 
-    def gram_times(self, v: torch.Tensor, mean: torch.Tensor | None, w: torch.Tensor | None) -> torch.Tensor:
+    def gram_times(
+        self, v: torch.Tensor, mean: torch.Tensor | None, w: torch.Tensor | None
+    ) -> torch.Tensor:
         """(X - 1 mean^T)^T diag(w) (X - 1 mean^T) V, in float64.
 
-        With d the centre less the mean, the rows less the mean are those less the centre plus d: V gives one more number for each column, and its image one
-        more product.
+        With d the centre less the mean, the rows less the mean are those less the centre plus d: V
+        gives one more number for each column, and its image one more product.
         """
         n, columns = v.shape
         b = -(-columns // 8) * 8  # rows of halves then begin at multiples of 32 bytes
@@ -145,14 +165,18 @@ class Halves(NamedTuple):
         both, scale = _split(_padded(wide * self.back[:, None], self.chunks * self.width))
         offset = shift @ wide
         zero = torch.zeros_like(both[:, b:])
-        right = torch.cat([both, torch.cat([zero, both[:, :b]], 1)]).view(2 * self.chunks, self.width, 2 * b)
+        right = torch.cat([both, torch.cat([zero, both[:, :b]], 1)]).view(
+            2 * self.chunks, self.width, 2 * b
+        )
         total = torch.zeros((self.chunks * self.width, b), dtype=torch.float64, device=v.device)
         sums = torch.zeros(b, dtype=torch.float64, device=v.device)
         m = len(total)
         step = max(TERMS, MULTIPLIED // m // TERMS * TERMS)
         for a in range(0, len(self.pairs), step):
             rows = self.pairs[a : a + step]
-            y = added(product(rows.view(len(rows), 2 * self.chunks, self.width).transpose(0, 1), right))
+            y = added(
+                product(rows.view(len(rows), 2 * self.chunks, self.width).transpose(0, 1), right)
+            )
             y = (y[:, :b] + y[:, b:] / LOW) / scale + offset
             if w is not None:
                 y = y * w[a : a + step, None]
@@ -168,11 +192,15 @@ class Halves(NamedTuple):
                     total += (z[:m, :b] + (z[:m, b:] + z[m:, :b]) / LOW) / size
         return (total[:n] * self.back[:, None] + torch.outer(shift, sums))[:, :columns]
 
-    def rough_gram_times(self, v: torch.Tensor, mean: torch.Tensor | None, w: torch.Tensor | None) -> torch.Tensor:
-        """The same with the upper halves of the rows alone, and of their images: half of the bytes, less than half of the products.
+    def rough_gram_times(
+        self, v: torch.Tensor, mean: torch.Tensor | None, w: torch.Tensor | None
+    ) -> torch.Tensor:
+        """The same with the upper halves of the rows alone, and of their images: half of the bytes,
+        less than half of the products.
 
-        Rounding x to 11 bits adds noise that is the same in every product (of a positive semidefinite matrix near the true one); what is left out of the
-        images is other noise in every row, 2^-12 of it, and their sum over N rows has 2^-12 / sqrt(N).
+        Rounding x to 11 bits adds noise that is the same in every product (of a positive
+        semidefinite matrix near the true one); what is left out of the images is other noise in
+        every row, 2^-12 of it, and their sum over N rows has 2^-12 / sqrt(N).
         """
         n, columns = v.shape
         b, m = -(-columns // 8) * 8, self.chunks * self.width
@@ -190,10 +218,15 @@ class Halves(NamedTuple):
             if w is not None:
                 y = y * w[a : a + step, None].float()
             sums += y.sum(0, dtype=torch.float64)
-            size = torch.exp2((TOP - torch.frexp(y.abs().amax(0)).exponent).clamp(-100, 100).float())
+            size = torch.exp2(
+                (TOP - torch.frexp(y.abs().amax(0)).exponent).clamp(-100, 100).float()
+            )
             high, even = (y * size).half(), len(rows) // ROUGH_TERMS * ROUGH_TERMS
             for part, own in (
-                (rows[:even].unflatten(0, (-1, ROUGH_TERMS)), high[:even].unflatten(0, (-1, ROUGH_TERMS))),
+                (
+                    rows[:even].unflatten(0, (-1, ROUGH_TERMS)),
+                    high[:even].unflatten(0, (-1, ROUGH_TERMS)),
+                ),
                 (rows[even:][None], high[even:][None]),
             ):
                 if part.shape[0] and part.shape[1]:
@@ -206,7 +239,8 @@ def _padded(v: torch.Tensor, rows: int) -> torch.Tensor:
 
 
 def _split(v: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Columns times powers of two as their upper halves, then their lower ones; and these powers."""
+    """Columns times powers of two as their upper halves, then their lower ones; and these
+    powers."""
     scale = torch.exp2((TOP - torch.frexp(v.abs().amax(0)).exponent).clamp(-1000, 1000).double())
     scaled = (v * scale).float()
     high = scaled.half()

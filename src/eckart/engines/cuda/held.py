@@ -1,7 +1,9 @@
-"""What the engine holds of a matrix: the host's copy (made when asked for), and tensors on the device, made once.
+"""What the engine holds of a matrix: the host's copy (made when asked for), and tensors on the
+device, made once.
 
-Dense rows lie on the device whole where they fit in ``SHARE`` of its free memory; larger data stream through two pinned buffers, the copy of one
-block under way while the block before it is worked on.
+Dense rows lie on the device whole where they fit in ``SHARE`` of its free memory; larger data
+stream through two pinned buffers, the copy of one block under way while the block before it is
+worked on.
 """
 
 from __future__ import annotations
@@ -24,32 +26,49 @@ from eckart.engines.protocol import GapsFound, refuse_bad
 from eckart.matrix import Dense
 
 SHARE = 0.6
-"""Share of the free memory of the device that dense rows may take: the rest is for blocks, factors and products."""
+"""Share of the free memory of the device that dense rows may take: the rest is for blocks, factors
+and products."""
 
 
 class Room:
     """Bytes that may be worked on at once; halved where a device ran out of memory.
 
-    On a GPU a block of dense rows is large enough that starting a product costs nothing against it, and a chunk of gathered rows fills the device with a
-    sixteenth of its memory (what is made of a chunk takes some times its size); blocks of CPU tensors fit in cache.
+    On a GPU a block of dense rows is large enough that starting a product costs nothing against it,
+    and a chunk of gathered rows fills the device with a sixteenth of its memory (what is made of a
+    chunk takes some times its size); blocks of CPU tensors fit in cache.
     """
 
     def __init__(self, device: torch.device):
         self.block, self.chunk = 2**22, 2**24
         if device.type == "cuda":
-            self.block, self.chunk = 2**27, max(2**30, torch.cuda.get_device_properties(device).total_memory // 16)
+            self.block, self.chunk = (
+                2**27,
+                max(2**30, torch.cuda.get_device_properties(device).total_memory // 16),
+            )
 
     def smaller(self) -> None:
         self.block, self.chunk = self.block // 4, self.chunk // 4
 
 
 class Held:
-    """A placed matrix (see ``engines.protocol.placed``); all but what the protocol names is for the engine alone."""
+    """A placed matrix (see ``engines.protocol.placed``); all but what the protocol names is for the
+    engine alone."""
 
     def __init__(
-        self, make: Callable[[], Host], facts: Any, device: torch.device, room: Room, other: Held | None = None
+        self,
+        make: Callable[[], Host],
+        facts: Any,
+        device: torch.device,
+        room: Room,
+        other: Held | None = None,
     ):
-        self._make, self._facts, self.device, self.room, self._other = make, facts, device, room, other
+        self._make, self._facts, self.device, self.room, self._other = (
+            make,
+            facts,
+            device,
+            room,
+            other,
+        )
         self.kept: dict[Any, Any] = {}
         self.checked = facts.kind != "dense"
 
@@ -59,25 +78,48 @@ class Held:
 
     @classmethod
     def of_rows(cls, rows: torch.Tensor, x: Held) -> Held:
-        """Dense rows that were made on the device and are known to be finite, with the weights of the rows of x."""
+        """Dense rows that were made on the device and are known to be finite, with the weights of
+        the rows of x."""
 
         def fetch() -> Host:
             return Host(Dense(fetched(rows)), x.host.weights, checked=True)
 
-        facts = SimpleNamespace(kind="dense", rows=None, columns=None, shape=tuple(rows.shape), dtype=NUMPY[rows.dtype], nnz=rows.numel(), weighted=x.weighted)
+        facts = SimpleNamespace(
+            kind="dense",
+            rows=None,
+            columns=None,
+            shape=tuple(rows.shape),
+            dtype=NUMPY[rows.dtype],
+            nnz=rows.numel(),
+            weighted=x.weighted,
+        )
         made = cls(fetch, facts, x.device, x.room)
         made.__dict__.update(resident=rows.contiguous(), weights=x.weights, checked=True)
         return made
 
     @classmethod
     def beside(cls, x: Held, data: torch.Tensor, weights: torch.Tensor | None) -> Held:
-        """The entries of x with other numbers and weights of their own; where they stand is shared, and rows have no weights."""
+        """The entries of x with other numbers and weights of their own; where they stand is shared,
+        and rows have no weights."""
 
         def fetch() -> Host:
             own = None if weights is None else fetched(weights)
-            return Host(replace(x.host.matrix, data=fetched(data)), None, own, checked=True, turn=x.host.turn)
+            return Host(
+                replace(x.host.matrix, data=fetched(data)),
+                None,
+                own,
+                checked=True,
+                turn=x.host.turn,
+            )
 
-        return cls._at_places(x, fetch, Entries(x.entries.places, data, weights, x.room), None, kind=x.kind, weighted=weights is not None)
+        return cls._at_places(
+            x,
+            fetch,
+            Entries(x.entries.places, data, weights, x.room),
+            None,
+            kind=x.kind,
+            weighted=weights is not None,
+        )
 
     @classmethod
     def zero_filled(cls, x: Held, fetch: Callable[[], Host]) -> Held:
@@ -85,7 +127,14 @@ class Held:
         return cls._at_places(x, fetch, x.entries, x.weights, kind="counts", weighted=x.weighted)
 
     @classmethod
-    def _at_places(cls, x: Held, fetch: Callable[[], Host], entries: Entries, weights: torch.Tensor | None, **facts: Any) -> Held:
+    def _at_places(
+        cls,
+        x: Held,
+        fetch: Callable[[], Host],
+        entries: Entries,
+        weights: torch.Tensor | None,
+        **facts: Any,
+    ) -> Held:
         same = ("rows", "columns", "shape", "dtype", "nnz", "counts", "column_counts")
         known = SimpleNamespace(**{name: getattr(x, name) for name in same}, **facts)
         made = cls(fetch, known, x.device, x.room)
@@ -109,7 +158,8 @@ class Held:
 
     @cached_property
     def T(self) -> Held:
-        """The columns' view: transposed on the device; on the host only if a primitive of the CPU engine asks for it."""
+        """The columns' view: transposed on the device; on the host only if a primitive of the CPU
+        engine asks for it."""
         if self._other is not None:
             return self._other
         turned = Held(lambda: self.host.T, _Turned(self), self.device, self.room, self)
@@ -130,18 +180,29 @@ class Held:
         if self._other is not None:
             return self._other.entries.turned(self._other.weights)
         m, w = self._facts.matrix, self._facts.entry_weights
-        places = Places(self.tensor(m.indptr, np.int64), self.tensor(m.indices, np.int64), m.shape[1])
-        return Entries(places, self.tensor(m.data, m.dtype), None if w is None else self.tensor(w, m.dtype), self.room)
+        places = Places(
+            self.tensor(m.indptr, np.int64), self.tensor(m.indices, np.int64), m.shape[1]
+        )
+        return Entries(
+            places,
+            self.tensor(m.data, m.dtype),
+            None if w is None else self.tensor(w, m.dtype),
+            self.room,
+        )
 
     def kept_ridges(self, rule: Any) -> tuple[torch.Tensor, torch.Tensor]:
-        """The ridge of every row and of its bias under a rule, in float64, made once for all matrices with entries at these places."""
+        """The ridge of every row and of its bias under a rule, in float64, made once for all
+        matrices with entries at these places."""
         kept = self.entries.places.kept
         if ("ridges", rule) not in kept:
-            kept["ridges", rule] = tuple(self.tensor(a, np.float64) for a in rule.ridges(self.counts))
+            kept["ridges", rule] = tuple(
+                self.tensor(a, np.float64) for a in rule.ridges(self.counts)
+            )
         return kept["ridges", rule]
 
     def blocks(self, watch: Any = None) -> Iterator[tuple[int, torch.Tensor]]:
-        """(first row, rows on the device in working precision), in order, checked by the first pass over them."""
+        """(first row, rows on the device in working precision), in order, checked by the first pass
+        over them."""
         total = self.shape[0]
         for start, block in self._placed_blocks():
             yield start, block
@@ -168,20 +229,24 @@ class Held:
 
     @cached_property
     def resident(self) -> torch.Tensor | None:
-        """All dense rows on the device, or None where they have no room there or come as a stream."""
+        """All dense rows on the device, or None where they have no room there or come as a
+        stream."""
         whole = self.whole()
         if whole is not None:
             try:
                 self._look(whole)
             except GapsFound:
-                self.kept["whole"] = whole  # for those who take rows with gaps: they need not travel again
+                # for those who take rows with gaps: they need not travel again
+                self.kept["whole"] = whole
                 raise
         return whole
 
     @property
     def given(self) -> torch.Tensor | None:
         """Dense rows that came on the device."""
-        there = getattr(getattr(getattr(self._facts, "matrix", None), "values", None), "tensor", None)
+        there = getattr(
+            getattr(getattr(self._facts, "matrix", None), "values", None), "tensor", None
+        )
         return there if there is not None and there.device.type == self.device.type else None
 
     def whole(self) -> torch.Tensor | None:
@@ -204,10 +269,14 @@ class Held:
 
     def fits(self, numbers: int) -> bool:
         """Whether so many numbers of these rows may lie on the device."""
-        return self.device.type != "cuda" or numbers * self.dtype.itemsize <= SHARE * torch.cuda.mem_get_info(self.device)[0]
+        return (
+            self.device.type != "cuda"
+            or numbers * self.dtype.itemsize <= SHARE * torch.cuda.mem_get_info(self.device)[0]
+        )
 
     def _look(self, whole: torch.Tensor) -> None:
-        """Refuse NaN and infinities of resident rows, once: a sum for each block, and one answer for all of them."""
+        """Refuse NaN and infinities of resident rows, once: a sum for each block, and one answer
+        for all of them."""
         step = self.block_rows
         sums = [whole[a : a + step].sum() for a in range(0, len(whole), step)]
         if sums and not bool(torch.isfinite(torch.stack(sums)).all()):
@@ -217,10 +286,16 @@ class Held:
         self.checked = True
 
     def _streamed(self, rows: int) -> Iterator[tuple[int, torch.Tensor]]:
-        """Blocks from the host; on a GPU through two pinned buffers, the next copy under way while a block is worked on."""
-        source = ((start, fetch({})) for start, _, fetch in jobs(replace(self._facts, checked=True), rows=rows))
+        """Blocks from the host; on a GPU through two pinned buffers, the next copy under way while
+        a block is worked on."""
+        source = (
+            (start, fetch({}))
+            for start, _, fetch in jobs(replace(self._facts, checked=True), rows=rows)
+        )
         if self.device.type == "cpu":
-            yield from ((start, torch.from_numpy(np.ascontiguousarray(block))) for start, block in source)
+            yield from (
+                (start, torch.from_numpy(np.ascontiguousarray(block))) for start, block in source
+            )
             return
         side, main = torch.cuda.Stream(self.device), torch.cuda.current_stream(self.device)
         pinned: list[Any] = [None, None]
@@ -231,7 +306,9 @@ class Held:
             if copied[at] is not None:
                 copied[at].synchronize()  # the copy out of this buffer is done
             if pinned[at] is None or pinned[at].numel() < block.size:
-                pinned[at] = torch.empty(block.size, dtype=torch_dtype(block.dtype), pin_memory=True)
+                pinned[at] = torch.empty(
+                    block.size, dtype=torch_dtype(block.dtype), pin_memory=True
+                )
             own = pinned[at][: block.size].view(block.shape)
             own.copy_(torch.from_numpy(np.ascontiguousarray(block)))
             with torch.cuda.stream(side):
@@ -256,7 +333,12 @@ class _Turned:
     """What the columns' view says of itself without a transpose on the host."""
 
     def __init__(self, held: Held):
-        self.kind, self.rows, self.columns, self.dtype = held.kind, held.columns, held.rows, held.dtype
+        self.kind, self.rows, self.columns, self.dtype = (
+            held.kind,
+            held.columns,
+            held.rows,
+            held.dtype,
+        )
         self.shape, self.nnz, self.weighted = held.shape[::-1], held.nnz, held.weighted
         self._held = held
 
@@ -286,6 +368,7 @@ def to_device(array: Any, device: torch.device, dtype: Any = None) -> torch.Tens
         if not host.flags.writeable:
             host = host.copy()
         tensor = torch.from_numpy(np.ascontiguousarray(host))
-    # moved first: what is cast there is not moved twice as wide; memory of the host has been read when the call returns, and the device is not waited for
+    # moved first: what is cast there is not moved twice as wide; memory of the host has been read
+    # when the call returns, and the device is not waited for
     tensor = tensor.to(device, non_blocking=True)
     return tensor if dtype is None else tensor.to(torch_dtype(dtype))

@@ -1,4 +1,5 @@
-"""The numbers of a ridge problem at the entries: weight w, target y and q = w y of each, as ``protocol.ridge`` says."""
+"""The numbers of a ridge problem at the entries: weight w, target y and q = w y of each, as
+``protocol.ridge`` says."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from eckart.engines.protocol import RidgeRule
 
 
 class Known(NamedTuple):
-    """The numbers of the formula for every entry: arrays on the device or None, as in ``cpu.entries.entry``."""
+    """The numbers of the formula for every entry: arrays on the device or None, as in
+    ``cpu.entries.entry``."""
 
     entries: Entries
     weights: torch.Tensor | None
@@ -28,24 +30,37 @@ class Known(NamedTuple):
     @property
     def even(self) -> bool:
         """Whether every entry weighs one."""
-        return self.weights is None and self.own is None and self.other is None and not self.rule.alpha
+        return (
+            self.weights is None and self.own is None and self.other is None and not self.rule.alpha
+        )
 
     def evenly(self) -> tuple[Known, torch.Tensor | None]:
-        """Where every entry has one weight w: the same without it, and sqrt(w), with which V and y are to be multiplied."""
-        alone = self.own is not None and len(self.own) == 1 and self.weights is None and self.other is None
+        """Where every entry has one weight w: the same without it, and sqrt(w), with which V and y
+        are to be multiplied."""
+        alone = (
+            self.own is not None
+            and len(self.own) == 1
+            and self.weights is None
+            and self.other is None
+        )
         if not alone or self.rule.alpha:
             return self, None
         return self._replace(own=None), self.own.sqrt()  # type: ignore[union-attr]
 
     def at(self, chunk: Chunk) -> tuple[torch.Tensor | None, torch.Tensor, torch.Tensor]:
-        """w (None: all one), y and q of the entries of a chunk; y and q are zero where nothing stands, and so is w."""
+        """w (None: all one), y and q of the entries of a chunk; y and q are zero where nothing
+        stands, and so is w."""
         a = chunk.numbers(self.entries.data)
         if self.rule.alpha:
             w = self.rule.alpha * a
             return w, chunk.seen.to(a.dtype), torch.where(w > 0, w + self.rule.shift, 0.0)
         w = None if self.weights is None else chunk.numbers(self.weights)
         for each in (
-            None if self.own is None else self.own[chunk.rows][:, None] if len(self.own) > 1 else self.own,
+            None
+            if self.own is None
+            else self.own[chunk.rows][:, None]
+            if len(self.own) > 1
+            else self.own,
             None if self.other is None else self.other[chunk.columns],
         ):
             if each is not None:
@@ -66,7 +81,11 @@ class Known(NamedTuple):
             return w, torch.ones_like(a), torch.where(w > 0, w + self.rule.shift, 0.0)
         w = self.weights
         for each in (
-            None if self.own is None else self.own[e.row_of] if len(self.own) > 1 else self.own.repeat(len(a)),
+            None
+            if self.own is None
+            else self.own[e.row_of]
+            if len(self.own) > 1
+            else self.own.repeat(len(a)),
             None if self.other is None else self.other[e.indices],
         ):
             if each is not None:

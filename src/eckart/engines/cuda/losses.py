@@ -1,5 +1,6 @@
-"""A loss met at the stored entries, on a device, by the loss's own formulas (``formulas``). Losses whose formulas ask for more than arithmetic (grades with
-thresholds), and entries with a steepness of their own, are the CPU engine's.
+"""A loss met at the stored entries, on a device, by the loss's own formulas (``formulas``). Losses
+whose formulas ask for more than arithmetic (grades with thresholds), and entries with a steepness
+of their own, are the CPU engine's.
 """
 
 from __future__ import annotations
@@ -42,31 +43,52 @@ class DeviceLosses:
         total = value.double().sum() if e.weights is None else value.double() @ e.weights.double()
         return Held.beside(x, s - g / c, c if e.weights is None else c * e.weights), float(total)
 
-    def loss_sums(self, x: Any, loss: Any, left: Any, right: Any, *, shrink: float | None = None, **at: Any) -> LossSums:
+    def loss_sums(
+        self, x: Any, loss: Any, left: Any, right: Any, *, shrink: float | None = None, **at: Any
+    ) -> LossSums:
         x = self.held(x)
         a, w = x.entries.data.double(), x.entries.weights
 
         def parts(a: Numbers, s: Numbers) -> list[Numbers]:
             g = loss.gradient(a, s)
-            return [loss.value(a, s), g] + ([] if shrink is None else [loss.conjugate(a, shrink * g)])
+            return [loss.value(a, s), g] + (
+                [] if shrink is None else [loss.conjugate(a, shrink * g)]
+            )
 
         try:
             found = _formulas(parts, a, self._parameters(x, left, right, **at).double())
         except TypeError:
             return self.on_cpu("loss_sums", x, loss, left, right, shrink=shrink, **at)
-        sums = torch.stack([each.sum() if w is None else each @ w.double() for each in found]).tolist()
+        sums = torch.stack(
+            [each.sum() if w is None else each @ w.double() for each in found]
+        ).tolist()
         return LossSums(*sums, *([0.0] if shrink is None else []))
 
     def shortened_rows(
-        self, x: Any, loss: Any, right: Any, rule: RidgeRule, left: Any, new: Any, *, own: Any = None, new_own: Any = None, **at: Any
+        self,
+        x: Any,
+        loss: Any,
+        right: Any,
+        rule: RidgeRule,
+        left: Any,
+        new: Any,
+        *,
+        own: Any = None,
+        new_own: Any = None,
+        **at: Any,
     ) -> RowSolution:
         x = self.held(x)
         u, v = self.tensor(left, x.dtype), self.tensor(new, x.dtype)
-        b, d = (u.new_zeros(len(u)) if a is None else self.tensor(a, x.dtype).reshape(-1) for a in (own, new_own))
+        b, d = (
+            u.new_zeros(len(u)) if a is None else self.tensor(a, x.dtype).reshape(-1)
+            for a in (own, new_own)
+        )
         try:
             before = self._row_costs(x, loss, u, right, b, rule, **at)
         except TypeError:
-            return self.on_cpu("shortened_rows", x, loss, right, rule, left, new, own=own, new_own=new_own, **at)
+            return self.on_cpu(
+                "shortened_rows", x, loss, right, rule, left, new, own=own, new_own=new_own, **at
+            )
         share, went, beside, after = torch.ones_like(b), v, d, before
         for _ in range(HALVES):
             after = self._row_costs(x, loss, went, right, beside, rule, **at)
@@ -77,11 +99,25 @@ class DeviceLosses:
             went = torch.where(worse[:, None], u + share[:, None] * (v - u), went)
             beside = torch.where(worse, b + share * (d - b), beside)
         else:
-            went, beside, after = torch.where(worse[:, None], u, went), torch.where(worse, b, beside), torch.where(worse, before, after)
-        return RowSolution(DeviceArray(went), None if own is None else DeviceArray(beside), float(after.sum()))
+            went, beside, after = (
+                torch.where(worse[:, None], u, went),
+                torch.where(worse, b, beside),
+                torch.where(worse, before, after),
+            )
+        return RowSolution(
+            DeviceArray(went), None if own is None else DeviceArray(beside), float(after.sum())
+        )
 
     def _parameters(
-        self, x: Held, left: Any, right: Any, mean: float = 0.0, own: Any = None, other: Any = None, row_steep: Any = None, column_steep: Any = None
+        self,
+        x: Held,
+        left: Any,
+        right: Any,
+        mean: float = 0.0,
+        own: Any = None,
+        other: Any = None,
+        row_steep: Any = None,
+        column_steep: Any = None,
     ) -> torch.Tensor:
         """s at the entries, in the precision of x."""
         if row_steep is not None or column_steep is not None:
@@ -94,17 +130,34 @@ class DeviceLosses:
             s += self.tensor(other, x.dtype).reshape(-1)[e.indices]
         return s
 
-    def _row_costs(self, x: Held, loss: Any, left: torch.Tensor, right: Any, bias: torch.Tensor, rule: RidgeRule, **at: Any) -> torch.Tensor:
+    def _row_costs(
+        self,
+        x: Held,
+        loss: Any,
+        left: torch.Tensor,
+        right: Any,
+        bias: torch.Tensor,
+        rule: RidgeRule,
+        **at: Any,
+    ) -> torch.Tensor:
         """Loss and penalty of every row, in float64."""
         e, (ridge, bias_ridge) = x.entries, x.kept_ridges(rule)
         s = self._parameters(x, DeviceArray(left), right, own=DeviceArray(bias), **at).double()
         (value,) = _formulas(lambda a, s: [loss.value(a, s)], e.data.double(), s)
         rows = row_sums(e, value if e.weights is None else value * e.weights.double())
-        return rows + 0.5 * ridge * (left.double() ** 2).sum(1) + 0.5 * bias_ridge * bias.double() ** 2
+        return (
+            rows + 0.5 * ridge * (left.double() ** 2).sum(1) + 0.5 * bias_ridge * bias.double() ** 2
+        )
 
 
-def _formulas(do: Callable[[Numbers, Numbers], Iterable[Numbers]], a: torch.Tensor, s: torch.Tensor) -> list[torch.Tensor]:
-    """What ``do`` makes of values and natural parameters, some entries at a time: a formula makes several arrays on its way."""
+def _formulas(
+    do: Callable[[Numbers, Numbers], Iterable[Numbers]], a: torch.Tensor, s: torch.Tensor
+) -> list[torch.Tensor]:
+    """What ``do`` makes of values and natural parameters, some entries at a time: a formula makes
+    several arrays on its way."""
     cuts = range(0, max(1, len(a)), PIECE)
-    parts = [[each.tensor for each in do(Numbers(a[i : i + PIECE]), Numbers(s[i : i + PIECE]))] for i in cuts]
+    parts = [
+        [each.tensor for each in do(Numbers(a[i : i + PIECE]), Numbers(s[i : i + PIECE]))]
+        for i in cuts
+    ]
     return parts[0] if len(parts) == 1 else [torch.cat(list(each)) for each in zip(*parts)]

@@ -1,11 +1,15 @@
-"""Rows under Gaussians with factor covariances, S = W W^T + diag(s), on a device, in float64; no n x n matrix is formed.
+"""Rows under Gaussians with factor covariances, S = W W^T + diag(s), on a device, in float64; no n
+x n matrix is formed.
 
-With D the 0/1 mask of what a row sees, y = x - origin, d = D (y - (m - origin)) and V = diag(1/s) W,
+With D the 0/1 mask of what a row sees, y = x - origin, d = D (y - (m - origin)) and V = diag(1/s)
+W,
 
-    M = I + W^T D V,   code z = M^-1 V^T d with covariance M^-1,   log |S| = sum D log s + log |M|,   d^T S^-1 d = |d - D W z|^2_{1/s} + |z|^2
+    M = I + W^T D V,   code z = M^-1 V^T d with covariance M^-1,   log |S| = sum D log s + log |M|,
+    d^T S^-1 d = |d - D W z|^2_{1/s} + |z|^2
 
-All M of some rows are one product of masks with the n x r(r+1)/2 products w_ja w_jb / s_j; complete rows share one. What is missing is expected to be W z + m,
-so that the sums of ``FactorStatistics`` over rows that miss a column are moments of the codes of these rows, by one product as well.
+All M of some rows are one product of masks with the n x r(r+1)/2 products w_ja w_jb / s_j; complete
+rows share one. What is missing is expected to be W z + m, so that the sums of ``FactorStatistics``
+over rows that miss a column are moments of the codes of these rows, by one product as well.
 """
 
 from __future__ import annotations
@@ -29,7 +33,11 @@ class Factors:
         self.gaps = False
         assert theta.loadings is not None
         assert theta.origin is not None
-        self.loadings, self.spread, self.origin = there(theta.loadings), there(theta.spread), there(theta.origin)
+        self.loadings, self.spread, self.origin = (
+            there(theta.loadings),
+            there(theta.spread),
+            there(theta.origin),
+        )
         self.shifts, self.log_weights = there(theta.means - theta.origin), there(theta.log_weights)
         self.level = self.spread.log() + LOG_2PI
         r = self.loadings.shape[2]
@@ -37,7 +45,8 @@ class Factors:
         self.products = self.loadings[:, :, self.pairs[0]] * self.loadings[:, :, self.pairs[1]]
 
     def rows_at_once(self, room: int) -> int:
-        """So many that masks, deviations, matrices and, of all components, codes and their covariances have room."""
+        """So many that masks, deviations, matrices and, of all components, codes and their
+        covariances have room."""
         k, n, r = self.loadings.shape
         return max(1, room // (8 * (8 * n + 5 * r * r + k * (r * r + r + 2))))
 
@@ -54,7 +63,11 @@ class Factors:
         """log weight + log density, codes, and the packed M^-1 of each row, or of all."""
         w, s, seen = self.loadings[z], self.spread[z], self.seen
         r = w.shape[1]
-        packed = (self.products[z] / s[:, None]).sum(0)[None] if seen is None else seen @ (self.products[z] / s[:, None])
+        packed = (
+            (self.products[z] / s[:, None]).sum(0)[None]
+            if seen is None
+            else seen @ (self.products[z] / s[:, None])
+        )
         m = packed.new_empty(len(packed), r, r)
         m[:, self.pairs[0], self.pairs[1]] = packed
         m[:, self.pairs[1], self.pairs[0]] = packed
@@ -64,12 +77,18 @@ class Factors:
         d = self.y - self.shifts[z]
         d = d if seen is None else d * seen
         pulled = d @ (w / s[:, None])
-        codes = pulled @ inverse[0] if seen is None else torch.bmm(inverse, pulled[:, :, None])[:, :, 0]
+        codes = (
+            pulled @ inverse[0] if seen is None else torch.bmm(inverse, pulled[:, :, None])[:, :, 0]
+        )
         rest = d - (codes @ w.T if seen is None else seen * (codes @ w.T))
         square = (rest * rest) @ (1 / s) + (codes * codes).sum(1)
         level = self.level[z].sum() if seen is None else seen @ self.level[z]
         logdet = 2 * root.diagonal(dim1=1, dim2=2).log().sum(1)
-        return self.log_weights[z] - 0.5 * (level + logdet + square), codes, inverse[:, self.pairs[0], self.pairs[1]]
+        return (
+            self.log_weights[z] - 0.5 * (level + logdet + square),
+            codes,
+            inverse[:, self.pairs[0], self.pairs[1]],
+        )
 
     def sums(self, _: torch.Tensor, q: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """counts, second, cross and square of the rows that ``logs`` has seen."""
@@ -80,8 +99,11 @@ class Factors:
         codes, y, r = self.codes[z], self.y, self.codes[z].shape[1]
         one = torch.cat([codes, torch.ones_like(q)], 1)
         heavy = q * one
-        # packed E[a a^T], a = (z, 1): the lower triangle of the codes' moments, then the codes and 1, which are its last row
-        moments = torch.cat([codes[:, self.pairs[0]] * codes[:, self.pairs[1]] + self.inverses[z], one], 1)
+        # packed E[a a^T], a = (z, 1): the lower triangle of the codes' moments, then the codes and
+        # 1, which are its last row
+        moments = torch.cat(
+            [codes[:, self.pairs[0]] * codes[:, self.pairs[1]] + self.inverses[z], one], 1
+        )
         second = self._unpacked((q * moments).sum(0)[None], r)[0]
         cross, square = y.T @ heavy, (q * y * y).sum(0)
         if self.seen is not None:  # y is zero where nothing is seen
@@ -113,7 +135,9 @@ class Factors:
         return self.origin + mean, (square - mean * mean).clamp(min=0.0)
 
 
-def factor_rows(x: Held, theta: Gaussians, there: Any, watch: Any) -> Iterator[tuple[Factors, torch.Tensor, slice]]:
+def factor_rows(
+    x: Held, theta: Gaussians, there: Any, watch: Any
+) -> Iterator[tuple[Factors, torch.Tensor, slice]]:
     """Components, rows and their numbers; nothing for a stream of rows with gaps."""
     parts = Factors(theta, there)
     step = parts.rows_at_once(x.room.chunk)

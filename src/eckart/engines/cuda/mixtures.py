@@ -1,11 +1,15 @@
 """Rows under a Gaussian mixture, on a device, in float64 throughout.
 
-    log p(x, z) = c_z - 1/2 (x - m_z)^T P_z (x - m_z),      sums of w q (x - m_z) and w q (x - m_z)(x - m_z)^T about the means of theta
+    log p(x, z) = c_z - 1/2 (x - m_z)^T P_z (x - m_z),      sums of w q (x - m_z) and w q (x -
+    m_z)(x - m_z)^T about the means of theta
 
-With y = x - (the mean of the columns) and the features f = (1, y, y_i y_j for i <= j) of a row, all logs are one product of rows x features with features x k,
-and all sums one product k x rows x features; the features are made once and kept where there is room. For diagonal covariances f = (1, y, y^2). Expanding
-the square loses digits where a component is small beside its distance from the origin: beyond ``SPREAD`` the deviations x - m_z themselves are made, some
-rows at a time. Rows with gaps: see ``mixture_gaps``; factor covariances: ``mixture_factors``. Streams of rows with gaps are the CPU engine's.
+With y = x - (the mean of the columns) and the features f = (1, y, y_i y_j for i <= j) of a row, all
+logs are one product of rows x features with features x k, and all sums one product k x rows x
+features; the features are made once and kept where there is room. For diagonal covariances f = (1,
+y, y^2). Expanding the square loses digits where a component is small beside its distance from the
+origin: beyond ``SPREAD`` the deviations x - m_z themselves are made, some rows at a time. Rows with
+gaps: see ``mixture_gaps``; factor covariances: ``mixture_factors``. Streams of rows with gaps are
+the CPU engine's.
 """
 
 from __future__ import annotations
@@ -22,19 +26,32 @@ from eckart.engines.cuda.held import Held
 from eckart.engines.cuda.kernels import usable
 from eckart.engines.cuda.kernels.mixtures import MOST, shared
 from eckart.engines.cuda.mixture_factors import factor_rows
-from eckart.engines.cuda.mixture_gaps import Diagonal, DiagonalDeviations, conditionals, rows_with_gaps
+from eckart.engines.cuda.mixture_gaps import (
+    Diagonal,
+    DiagonalDeviations,
+    conditionals,
+    rows_with_gaps,
+)
 from eckart.engines.protocol import GapsFound
-from eckart.engines.protocol.mixtures import DIAGONAL, FactorStatistics, Gaussians, Posteriors, raw_to_statistics
+from eckart.engines.protocol.mixtures import (
+    DIAGONAL,
+    FactorStatistics,
+    Gaussians,
+    Posteriors,
+    raw_to_statistics,
+)
 from eckart.trace import Watcher, silent
 
 SPREAD = 1e7
-"""Mean of y^T P y up to which the square is expanded: it then carries an error of at most 1e-8 of a nat."""
+"""Mean of y^T P y up to which the square is expanded: it then carries an error of at most 1e-8 of a
+nat."""
 MOST_COLUMNS = 256
 """Columns up to which the products of all pairs are made: more would take megabytes for a row."""
 KEPT = 0.25
 """Share of the free memory of the device that the features of rows may take and keep."""
 SPLITS = 64
-"""Parts of the rows whose sums are made side by side, then added in their order: k x features alone would leave most of a GPU idle."""
+"""Parts of the rows whose sums are made side by side, then added in their order: k x features alone
+would leave most of a GPU idle."""
 
 
 class DeviceMixtures:
@@ -53,7 +70,8 @@ class DeviceMixtures:
         if sums is None:
             return self.on_cpu("gaussian_statistics", x, theta, watch)
         weight, bound, *found = all_fetched(*sums)
-        if not np.isfinite(bound):  # a covariance without a Cholesky factor, whose eigenvalues the CPU engine raises
+        # a covariance without a Cholesky factor, whose eigenvalues the CPU engine raises
+        if not np.isfinite(bound):
             return self.on_cpu("gaussian_statistics", x, theta, watch)
         if theta.kind == "factor":
             return FactorStatistics(theta.kind, float(weight), float(bound), *found)
@@ -61,11 +79,18 @@ class DeviceMixtures:
         if theta.kind == "tied":
             scatter = scatter.sum(axis=0)
         raw = SimpleNamespace(
-            counts=counts, seen=seen[0] if seen else None, shift=shift, scatter=scatter, weight=float(weight), bound=float(bound)
+            counts=counts,
+            seen=seen[0] if seen else None,
+            shift=shift,
+            scatter=scatter,
+            weight=float(weight),
+            bound=float(bound),
         )
         return raw_to_statistics(theta, raw)
 
-    def gaussian_posteriors(self, x: Any, theta: Gaussians, *, shares: bool = False, fill: bool = False) -> Posteriors:
+    def gaussian_posteriors(
+        self, x: Any, theta: Gaussians, *, shares: bool = False, fill: bool = False
+    ) -> Posteriors:
         """Groups of rows with the same gaps are put back into the order of the rows at the end."""
         x = self.held(x)
         found: list[tuple[torch.Tensor, ...]] = []
@@ -76,7 +101,13 @@ class DeviceMixtures:
             if fill and given is None:
                 found.clear()
                 break
-            found.append((loglik, *((q,) if shares or fill else ()), *(() if given is None else _filled(parts, given[at], q))))
+            found.append(
+                (
+                    loglik,
+                    *((q,) if shares or fill else ()),
+                    *(() if given is None else _filled(parts, given[at], q)),
+                )
+            )
             order += [] if isinstance(at, slice) else [at]
         if found:
             whole = [torch.cat(list(each)) for each in zip(*found)]
@@ -88,10 +119,15 @@ class DeviceMixtures:
                 return Posteriors(loglik, *(fetched(each) for each in whole[1:]))
         return self.on_cpu("gaussian_posteriors", x, theta, shares=shares, fill=fill)
 
-    def _rows_of(self, x: Held, theta: Gaussians, watch: Watcher) -> Iterator[tuple[Any, torch.Tensor, Any]]:
-        """Components as these rows need them, rows less the origin or what is made of them, and their numbers; nothing for what is the CPU engine's."""
+    def _rows_of(
+        self, x: Held, theta: Gaussians, watch: Watcher
+    ) -> Iterator[tuple[Any, torch.Tensor, Any]]:
+        """Components as these rows need them, rows less the origin or what is made of them, and
+        their numbers; nothing for what is the CPU engine's."""
         if theta.kind == "factor":
-            yield from factor_rows(x, theta, lambda a: self.tensor(np.ascontiguousarray(a), np.float64), watch)
+            yield from factor_rows(
+                x, theta, lambda a: self.tensor(np.ascontiguousarray(a), np.float64), watch
+            )
             return
         if x.kind == "dense" and "gaps" not in x.kept:
             try:
@@ -102,28 +138,42 @@ class DeviceMixtures:
         whole = rows_with_gaps(x)
         if whole is None or not len(whole):
             return
-        means, log_weights = (self.tensor(np.ascontiguousarray(a), np.float64) for a in (theta.means, theta.log_weights))
+        means, log_weights = (
+            self.tensor(np.ascontiguousarray(a), np.float64)
+            for a in (theta.means, theta.log_weights)
+        )
         if theta.kind in DIAGONAL:
             yield from self._diagonal_rows(x, whole, theta, means, log_weights)
             return
         spread = self.tensor(theta.spread, np.float64)
-        for parts, block in conditionals(x, whole, means, log_weights, spread if spread.ndim == 3 else spread[None]):
+        for parts, block in conditionals(
+            x, whole, means, log_weights, spread if spread.ndim == 3 else spread[None]
+        ):
             yield parts, block, parts.group.rows
 
-    def _diagonal_rows(self, x: Held, whole: torch.Tensor, theta: Gaussians, means: Any, log_weights: Any) -> Iterator[tuple[Any, torch.Tensor, Any]]:
+    def _diagonal_rows(
+        self, x: Held, whole: torch.Tensor, theta: Gaussians, means: Any, log_weights: Any
+    ) -> Iterator[tuple[Any, torch.Tensor, Any]]:
         k, n = theta.means.shape
         if "mean" not in x.kept:
             blocks = [whole[a : a + x.block_rows] for a in range(0, len(whole), x.block_rows)]
             mean = _seen_mean(block.double() for block in blocks)
-            x.kept["mean"] = mean, fetched(_seen_mean((block.double() - mean) ** 2 for block in blocks))
+            x.kept["mean"] = (
+                mean,
+                fetched(_seen_mean((block.double() - mean) ** 2 for block in blocks)),
+            )
         origin, squares = x.kept["mean"]
         near = bool((squares @ (1.0 / theta.variances).T <= SPREAD).all())
-        parts = (Diagonal if near else DiagonalDeviations)(origin, means, log_weights, self.tensor(theta.variances, np.float64))
+        parts = (Diagonal if near else DiagonalDeviations)(
+            origin, means, log_weights, self.tensor(theta.variances, np.float64)
+        )
         step = max(1, x.room.chunk // (24 * (3 if near else k) * n))
         for a in range(0, len(whole), step):
             yield parts, parts.features(whole[a : a + step]), slice(a, a + step)
 
-    def _complete_rows(self, x: Held, theta: Gaussians, watch: Watcher) -> Iterator[tuple[Any, torch.Tensor, Any]]:
+    def _complete_rows(
+        self, x: Held, theta: Gaussians, watch: Watcher
+    ) -> Iterator[tuple[Any, torch.Tensor, Any]]:
         diagonal = theta.kind in DIAGONAL
         if "mean" not in x.kept:
             mean, around = _mean_and_squares(x, watch)
@@ -139,7 +189,9 @@ class DeviceMixtures:
             root = root if root.ndim == 3 else root.expand(len(means), -1, -1)
         precision = root if diagonal else torch.bmm(root, root.mT)
         # on the host, where both are: the device is not waited for
-        size = (1.0 / theta.variances if diagonal else np.square(theta.roots).sum(axis=-1)) @ squares
+        size = (
+            1.0 / theta.variances if diagonal else np.square(theta.roots).sum(axis=-1)
+        ) @ squares
         n, k = means.shape[1], len(means)
         if not (size <= SPREAD).all() or (n > MOST_COLUMNS and not diagonal):
             near = _Deviations(means, constants, root, diagonal)
@@ -153,15 +205,19 @@ class DeviceMixtures:
         for start, block in self._features(x, origin, diagonal):
             yield far, block, slice(start, start + len(block))
 
-    def _features(self, x: Held, origin: torch.Tensor, diagonal: bool) -> Iterator[tuple[int, torch.Tensor]]:
-        """(first row, features of rows), kept where all of them take at most ``KEPT`` of the free memory."""
+    def _features(
+        self, x: Held, origin: torch.Tensor, diagonal: bool
+    ) -> Iterator[tuple[int, torch.Tensor]]:
+        """(first row, features of rows), kept where all of them take at most ``KEPT`` of the free
+        memory."""
         rows, n = x.shape
         width = _width(n, diagonal)
         if ("features", diagonal) in x.kept:
             yield from x.kept["features", diagonal]
             return
         keep = x.resident is not None and (
-            self.device.type == "cpu" or 8 * rows * width <= KEPT * torch.cuda.mem_get_info(self.device)[0]
+            self.device.type == "cpu"
+            or 8 * rows * width <= KEPT * torch.cuda.mem_get_info(self.device)[0]
         )
         found, step = [], max(1, x.room.chunk // (8 * width))
         above = torch.triu_indices(n, n, device=self.device)
@@ -182,7 +238,8 @@ class DeviceMixtures:
 
 
 def _width(n: int, diagonal: bool) -> int:
-    """Numbers of a row of features, with zeros up to a multiple of 16: products are twice as fast where rows begin at such places."""
+    """Numbers of a row of features, with zeros up to a multiple of 16: products are twice as fast
+    where rows begin at such places."""
     return -(-(1 + 2 * n if diagonal else 1 + n + n * (n + 1) // 2) // 16) * 16
 
 
@@ -227,7 +284,9 @@ def normalised(logs: torch.Tensor, w: torch.Tensor | None) -> tuple[torch.Tensor
 class _Features:
     """Components as coefficients of features."""
 
-    def __init__(self, means: torch.Tensor, constants: torch.Tensor, precision: torch.Tensor, diagonal: bool):
+    def __init__(
+        self, means: torch.Tensor, constants: torch.Tensor, precision: torch.Tensor, diagonal: bool
+    ):
         self.means, self.diagonal = means, diagonal
         if diagonal:
             slope, square = precision * means, -0.5 * precision
@@ -245,7 +304,9 @@ class _Features:
     def logs(self, f: torch.Tensor) -> torch.Tensor:
         return f @ self.coefficients
 
-    def sums(self, f: torch.Tensor, q: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def sums(
+        self, f: torch.Tensor, q: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Counts, shift and scatter about the means."""
         m, n, even = self.means, self.means.shape[1], len(f) // SPLITS * SPLITS
         raw = q[even:].T @ f[even:]
@@ -255,7 +316,11 @@ class _Features:
         counts, first, second = raw[:, 0], raw[:, 1 : 1 + n], raw[:, 1 + n :]
         if self.diagonal:
             second = second[:, :n]
-            return counts, first - counts[:, None] * m, second - 2 * m * first + counts[:, None] * m * m
+            return (
+                counts,
+                first - counts[:, None] * m,
+                second - 2 * m * first + counts[:, None] * m * m,
+            )
         scatter = raw.new_empty(len(m), n, n)
         second = second[:, : self.above.shape[1]]
         scatter[:, self.above[0], self.above[1]] = second
@@ -266,9 +331,12 @@ class _Features:
 
 
 class _Deviations:
-    """Components whose deviations are made for every row: nothing is lost, and k times as much is moved."""
+    """Components whose deviations are made for every row: nothing is lost, and k times as much is
+    moved."""
 
-    def __init__(self, means: torch.Tensor, constants: torch.Tensor, root: torch.Tensor, diagonal: bool):
+    def __init__(
+        self, means: torch.Tensor, constants: torch.Tensor, root: torch.Tensor, diagonal: bool
+    ):
         self.means, self.constants, self.root, self.diagonal = means, constants, root, diagonal
 
     def logs(self, y: torch.Tensor) -> torch.Tensor:
@@ -280,18 +348,25 @@ class _Deviations:
             square = (image * image).sum(2)
         return self.constants - 0.5 * square.T
 
-    def sums(self, y: torch.Tensor, q: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def sums(
+        self, y: torch.Tensor, q: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         apart = y - self.means[:, None]
         heavy = apart * q.T[:, :, None]
         scatter = (heavy * apart).sum(1) if self.diagonal else torch.bmm(heavy.mT, apart)
         return q.sum(0), heavy.sum(1), scatter
 
 
-def _block_sums(parts: Any, block: torch.Tensor, w: torch.Tensor | None) -> tuple[torch.Tensor, ...]:
+def _block_sums(
+    parts: Any, block: torch.Tensor, w: torch.Tensor | None
+) -> tuple[torch.Tensor, ...]:
     """weight, bound, counts, shift and scatter of some rows."""
     loglik, q = normalised(parts.logs(block), w)
     if w is None:
-        weight, bound = torch.full((), float(len(block)), dtype=torch.float64, device=block.device), loglik.sum()
+        weight, bound = (
+            torch.full((), float(len(block)), dtype=torch.float64, device=block.device),
+            loglik.sum(),
+        )
     else:
         weight, bound = w.sum(), torch.where(w > 0, w * loglik, 0.0).sum()
     return weight, bound, *parts.sums(block, q)

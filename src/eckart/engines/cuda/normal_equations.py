@@ -1,6 +1,8 @@
-"""The small matrices of many rows, and their solutions (see ``ridge``): made and solved by kernels, by batches of padded rows, or by conjugate gradients.
+"""The small matrices of many rows, and their solutions (see ``ridge``): made and solved by kernels,
+by batches of padded rows, or by conjugate gradients.
 
-a bias by its Schur complement: with a = sum_j w v_j, s = sum_j w + m_i:   G - a a^T / s,   r - a (sum_j q) / s
+a bias by its Schur complement: with a = sum_j w v_j, s = sum_j w + m_i:   G - a a^T / s,   r - a
+(sum_j q) / s
 """
 
 from __future__ import annotations
@@ -12,7 +14,13 @@ import torch
 
 from eckart.engines.cuda.arrays import squares
 from eckart.engines.cuda.dense import entry_product
-from eckart.engines.cuda.kernels.ridge import Descents, Halved, grams, split_moments, weighted_images
+from eckart.engines.cuda.kernels.ridge import (
+    Descents,
+    Halved,
+    grams,
+    split_moments,
+    weighted_images,
+)
 from eckart.engines.cuda.kernels.systems import SOLVED, solved_blocks
 from eckart.engines.cuda.known import Known, row_sums
 from eckart.engines.cuda.stored import MOST_ROWS, Chunk
@@ -35,13 +43,23 @@ class System(NamedTuple):
         return out if self.base is None else out + self.base.to(dtype)
 
     def narrow(self, more: int) -> System:
-        """In float32 with ``more`` columns that have nothing to do with the others: rows of an even length are multiplied faster."""
-        base = None if self.base is None else torch.block_diag(self.base, torch.eye(more, dtype=self.base.dtype, device=self.base.device))
+        """In float32 with ``more`` columns that have nothing to do with the others: rows of an even
+        length are multiplied faster."""
+        base = (
+            None
+            if self.base is None
+            else torch.block_diag(
+                self.base, torch.eye(more, dtype=self.base.dtype, device=self.base.device)
+            )
+        )
         prior, noise = (None if a is None else widened(a, more) for a in (self.prior, self.noise))
         return self._replace(base=base, prior=prior, noise=noise)
 
-    def of_empty(self, rows: torch.Tensor, k: int, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
-        """Rows without entries: (P + l I)^-1 h, and draws about it. A ridge depends on the number of entries alone, so that one matrix serves all of them."""
+    def of_empty(
+        self, rows: torch.Tensor, k: int, dtype: torch.dtype
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Rows without entries: (P + l I)^-1 h, and draws about it. A ridge depends on the number
+        of entries alone, so that one matrix serves all of them."""
         lower = torch.linalg.cholesky(self.shift(rows[:1], k, torch.float64))[0]
         h = (
             torch.zeros((len(rows), k), dtype=torch.float64, device=rows.device)
@@ -51,7 +69,10 @@ class System(NamedTuple):
         u = torch.cholesky_solve(h.T, lower).T
         part = -0.5 * (u * h).sum()
         if self.noise is not None:
-            u = u + torch.linalg.solve_triangular(lower.T, self.noise[rows].double().T, upper=True).T
+            u = (
+                u
+                + torch.linalg.solve_triangular(lower.T, self.noise[rows].double().T, upper=True).T
+            )
         return u.to(dtype), part
 
 
@@ -61,16 +82,24 @@ def widened(a: torch.Tensor, more: int) -> torch.Tensor:
 
 
 SLACK = 2**-4
-"""What rounding to float32 may move a draw by, in standard deviations, by a bound that is far from reached (tests find a thousandth of it)."""
+"""What rounding to float32 may move a draw by, in standard deviations, by a bound that is far from
+reached (tests find a thousandth of it)."""
 
 NARROW = ("cuda",)
 """Devices on which float32 is worth it: tensor cores multiply it five times as fast as float64."""
 
 
 def drawn_in_float32(facts: Known, v: torch.Tensor, system: System) -> bool:
-    """Whether draws may be made in float32. Rounding changes G by E, ||E|| <= eps ||G||, and a draw u by G^-1 E u, which is eps ||G|| ||G^-1/2|| ||u|| standard
-    deviations at the most. ||G|| is bounded by its trace, E ||u||^2 is about tr P^-1, and ||G^-1|| <= ||P^-1|| <= tr(P^-8)^1/8."""
-    if v.dtype != torch.float64 or v.device.type not in NARROW or system.noise is None or system.base is None or system.bias_ridge is not None:
+    """Whether draws may be made in float32. Rounding changes G by E, ||E|| <= eps ||G||, and a draw
+    u by G^-1 E u, which is eps ||G|| ||G^-1/2|| ||u|| standard deviations at the most. ||G|| is
+    bounded by its trace, E ||u||^2 is about tr P^-1, and ||G^-1|| <= ||P^-1|| <= tr(P^-8)^1/8."""
+    if (
+        v.dtype != torch.float64
+        or v.device.type not in NARROW
+        or system.noise is None
+        or system.base is None
+        or system.bias_ridge is not None
+    ):
         return False
     lower, info = torch.linalg.cholesky_ex(system.base)
     inverse = torch.cholesky_inverse(lower)
@@ -78,13 +107,18 @@ def drawn_in_float32(facts: Known, v: torch.Tensor, system: System) -> bool:
     fourth = torch.linalg.matrix_power(inverse / size, 4)
     spread = size * torch.linalg.matrix_norm(fourth) ** 0.25
     w, e, each = facts.flat()[0], facts.entries, (v * v).sum(1)[facts.entries.indices]
-    most = row_sums(e, each if w is None else w * each).amax() if len(each) else spread.new_zeros(())
+    most = (
+        row_sums(e, each if w is None else w * each).amax() if len(each) else spread.new_zeros(())
+    )
     bound = (most + system.base.trace()) * (spread * size).sqrt()
     return float(torch.where(info == 0, bound, torch.inf)) * torch.finfo(torch.float32).eps <= SLACK
 
 
-def heavy_rows(gathered: torch.Tensor, w: torch.Tensor | None, q: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """sqrt(w) v and q / sqrt(w) (0 where w is 0), so that one array gives both the matrix and the right-hand side."""
+def heavy_rows(
+    gathered: torch.Tensor, w: torch.Tensor | None, q: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """sqrt(w) v and q / sqrt(w) (0 where w is 0), so that one array gives both the matrix and the
+    right-hand side."""
     if w is None:
         return gathered, q
     root = w.sqrt()
@@ -93,7 +127,8 @@ def heavy_rows(gathered: torch.Tensor, w: torch.Tensor | None, q: torch.Tensor) 
 
 
 PANEL = 192
-"""Columns of a square that are made together: three of them for some hundred columns leave a third of its products out."""
+"""Columns of a square that are made together: three of them for some hundred columns leave a third
+of its products out."""
 
 
 def lower_squares(rows: torch.Tensor) -> torch.Tensor:
@@ -108,9 +143,15 @@ def lower_squares(rows: torch.Tensor) -> torch.Tensor:
 
 
 def solved(
-    chunk: Chunk, gathered: torch.Tensor, w: torch.Tensor | None, y: torch.Tensor, q: torch.Tensor, system: System
+    chunk: Chunk,
+    gathered: torch.Tensor,
+    w: torch.Tensor | None,
+    y: torch.Tensor,
+    q: torch.Tensor,
+    system: System,
 ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor] | None:
-    """Codes, biases and the sum of the values of a chunk; None where a matrix is not positive definite, even in float64."""
+    """Codes, biases and the sum of the values of a chunk; None where a matrix is not positive
+    definite, even in float64."""
     k = gathered.shape[2] - (system.bias_ridge is not None)
     constant = (q.double() * y.double()).sum()
     seen = chunk.seen if w is None else w
@@ -124,14 +165,21 @@ def solved(
     return None if found is None else (*found[:2], 0.5 * constant - found[2])
 
 
-def drawn(chunk: Chunk, matrix: torch.Tensor, r: torch.Tensor, system: System) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Draws of the rows of a chunk from their whole matrices and right-hand sides, what solutions take off 1/2 sum q y, and whether a matrix is not positive
-    definite: a number of the device, so that the host prepares the next chunk at once."""
+def drawn(
+    chunk: Chunk, matrix: torch.Tensor, r: torch.Tensor, system: System
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Draws of the rows of a chunk from their whole matrices and right-hand sides, what solutions
+    take off 1/2 sum q y, and whether a matrix is not positive definite: a number of the device, so
+    that the host prepares the next chunk at once."""
     assert system.noise is not None
     lower = Triangle.of(matrix)
     noise = system.noise[chunk.rows].to(lower.lower.dtype)
     half = lower.forward(r.to(noise.dtype)[:, :, None])
-    return lower.backward(half + noise[:, :, None])[:, :, 0], 0.5 * (half * half).sum(dtype=torch.float64), lower.failed()
+    return (
+        lower.backward(half + noise[:, :, None])[:, :, 0],
+        0.5 * (half * half).sum(dtype=torch.float64),
+        lower.failed(),
+    )
 
 
 def _in_time(
@@ -142,7 +190,8 @@ def _in_time(
     sums: tuple[torch.Tensor, torch.Tensor],
     system: System,
 ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor] | None:
-    """Solved in working precision, or in float64 where a matrix is not positive definite in it; codes, biases, and what their values take off 1/2 sum q y."""
+    """Solved in working precision, or in float64 where a matrix is not positive definite in it;
+    codes, biases, and what their values take off 1/2 sum q y."""
     for wide in (False, True):
         g, r = (a.double() if wide else a for a in (gram, rhs))
         s = side.double() if wide and side is not None else side
@@ -162,7 +211,8 @@ def _factored(
     weight: torch.Tensor,
     system: System,
 ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor] | None:
-    """``side`` is sum_j w v_j, ``pull`` sum_j q and ``weight`` sum_j w of each row: what the bias needs."""
+    """``side`` is sum_j w v_j, ``pull`` sum_j q and ``weight`` sum_j w of each row: what the bias
+    needs."""
     b: Any = None
     inverse: Any = None
     a = gram if system.base is None else gram + system.base.to(gram.dtype)
@@ -197,7 +247,8 @@ def _factored(
 
 
 class Moments(NamedTuple):
-    """Of some rows: sum_j w v v^T, sum_j q v, sum_j w v (None without biases), sum_j q and sum_j w."""
+    """Of some rows: sum_j w v v^T, sum_j q v, sum_j w v (None without biases), sum_j q and sum_j
+    w."""
 
     gram: torch.Tensor
     rhs: torch.Tensor
@@ -209,7 +260,8 @@ class Moments(NamedTuple):
 def moments(
     facts: Known, v: torch.Tensor, w: torch.Tensor | None, q: torch.Tensor, biased: bool, step: int
 ) -> Iterator[tuple[slice, Moments]]:
-    """Ranges of rows and their moments: by one walk over the entries where all weigh the same and columns are few, else by one for each of them."""
+    """Ranges of rows and their moments: by one walk over the entries where all weigh the same and
+    columns are few, else by one for each of them."""
     e = facts.entries
     if w is None and v.shape[1] <= SOLVED:
         halves = Halved.of(v)
@@ -231,13 +283,16 @@ def moments(
 def kernel_solved(
     facts: Known, v: torch.Tensor, system: System
 ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor] | None:
-    """All rows, some at a time, their matrices by a kernel; None where one is not positive definite, even in float64."""
+    """All rows, some at a time, their matrices by a kernel; None where one is not positive
+    definite, even in float64."""
     e, k = facts.entries, v.shape[1]
     w, y, q = facts.flat()
     biased = system.bias_ridge is not None
     left, bias = v.new_empty(len(e.counts), k), v.new_empty(len(e.counts)) if biased else None
     value = 0.5 * (q.double() * y.double()).sum()
-    for at, own in moments(facts, v, w, q, biased, max(1, min(MOST_ROWS, e.room.chunk // (4 * (k + 1) ** 2)))):
+    for at, own in moments(
+        facts, v, w, q, biased, max(1, min(MOST_ROWS, e.room.chunk // (4 * (k + 1) ** 2)))
+    ):
         found = None
         if k <= SOLVED and system.noise is None:
             found = _by_blocks(at, own, system)
@@ -257,7 +312,8 @@ def kernel_solved(
 def _by_blocks(
     at: slice, own: Moments, system: System
 ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor] | None:
-    """What ``_in_time`` gives, by a kernel that keeps each matrix to itself; None where a pivot is not positive."""
+    """What ``_in_time`` gives, by a kernel that keeps each matrix to itself; None where a pivot is
+    not positive."""
     r, side, inverse = own.rhs, own.side, torch.zeros_like(own.pull)
     if system.prior is not None:
         r = r + system.prior[at]
@@ -301,7 +357,8 @@ def images_by_conjugate_gradients(
 def conjugate_gradients(
     apply: Any, rhs: torch.Tensor, u: torch.Tensor, steps: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The codes after some steps from u, each of which lowers the objective of its row; a row that has arrived stays. And u.(r + rest) of each row."""
+    """The codes after some steps from u, each of which lowers the objective of its row; a row that
+    has arrived stays. And u.(r + rest) of each row."""
     r = rhs - apply(u)
     d, rr = r, (r.double() ** 2).sum(1)
     first = rr
@@ -337,7 +394,10 @@ def by_conjugate_gradients(
 
     def apply(d: torch.Tensor) -> torch.Tensor:
         each = d if share == 1 else d.repeat_interleave(share, 0)
-        image = chunk.whole(torch.bmm(heavy.mT, torch.bmm(heavy, each[:, :, None])))[:, :, 0] + ridge * d
+        image = (
+            chunk.whole(torch.bmm(heavy.mT, torch.bmm(heavy, each[:, :, None])))[:, :, 0]
+            + ridge * d
+        )
         return image if base is None else image + d @ base
 
     rhs = chunk.whole(torch.bmm(heavy.mT, pulls.reshape(len(heavy), -1, 1)))[:, :, 0]

@@ -1,9 +1,11 @@
-"""Squares of rows of one matrix V that are gathered again and again, on tensor cores: V as pairs of half-precision numbers (see ``halves``).
+"""Squares of rows of one matrix V that are gathered again and again, on tensor cores: V as pairs of
+half-precision numbers (see ``halves``).
 
     s v = h + l / 2048,      s^2 sum_j v_j v_j^T = sum_j h h^T + (h l^T + l h^T) / 2048
 
-with one power of two s for all columns, that brings the largest number to 2^14: numbers down to 2^-28 of it keep all 22 bits. A gathered pair is as large as
-the number, and nothing is split after it was gathered.
+with one power of two s for all columns, that brings the largest number to 2^14: numbers down to
+2^-28 of it keep all 22 bits. A gathered pair is as large as the number, and nothing is split after
+it was gathered.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ class Paired(NamedTuple):
         return cls(torch.cat([high, ((scaled - high.float()) * LOW).half()], 1), 1.0 / scale**2)
 
     def down(self, chunk: Chunk, base: torch.Tensor | None, ridge: torch.Tensor) -> torch.Tensor:
-        """sum_j v_j v_j^T + P + l_i I of the rows of a chunk, of which the lower triangle is promised."""
+        """sum_j v_j v_j^T + P + l_i I of the rows of a chunk, of which the lower triangle is
+        promised."""
         pairs = chunk.pieces(self._gathered(chunk))
         k = pairs.shape[2] // 2
         high = pairs[:, :, :k]
@@ -41,19 +44,37 @@ class Paired(NamedTuple):
         return self._added(whole, cross, base, ridge[chunk.rows])
 
     def across(self, chunk: Chunk) -> torch.Tensor:
-        """I + (v_j . v_j') of the entries of each row of a chunk, of which the lower triangle is promised."""
+        """I + (v_j . v_j') of the entries of each row of a chunk, of which the lower triangle is
+        promised."""
         pairs = self._gathered(chunk)
         k = pairs.shape[2] // 2
         high, low = pairs[:, :, :k], pairs[:, :, k:]
-        return self._added(product(high, high.mT), product(high, low.mT), None, torch.ones(len(pairs), device=pairs.device))
+        return self._added(
+            product(high, high.mT),
+            product(high, low.mT),
+            None,
+            torch.ones(len(pairs), device=pairs.device),
+        )
 
     def _gathered(self, chunk: Chunk) -> torch.Tensor:
         """rows x length x 2 k, moved in pieces of 8 bytes."""
         return self.pairs.view(torch.int64)[chunk.columns].view(torch.float16)
 
-    def _added(self, whole: torch.Tensor, cross: torch.Tensor, base: torch.Tensor | None, ridge: torch.Tensor) -> torch.Tensor:
+    def _added(
+        self,
+        whole: torch.Tensor,
+        cross: torch.Tensor,
+        base: torch.Tensor | None,
+        ridge: torch.Tensor,
+    ) -> torch.Tensor:
         if usable(whole):
-            return add_up(whole, cross, self.back, None if base is None else base.float().contiguous(), ridge.float())
+            return add_up(
+                whole,
+                cross,
+                self.back,
+                None if base is None else base.float().contiguous(),
+                ridge.float(),
+            )
         out = (whole + (cross + cross.mT) / LOW) * self.back
         out = out if base is None else out + base.float()
         out.diagonal(dim1=1, dim2=2).add_(ridge.float()[:, None])

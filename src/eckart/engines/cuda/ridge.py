@@ -1,9 +1,10 @@
 """One small ridge problem for every row, on a device: ``normal_equations`` makes and solves them.
 
-    G_i = sum_j w v_j v_j^T + P + l_i I,      r_i = sum_j q v_j + h_i,      value = 1/2 (sum_j q y - u.(r + rest)),   rest = r - G u
+    G_i = sum_j w v_j v_j^T + P + l_i I,      r_i = sum_j q v_j + h_i,      value = 1/2 (sum_j q y -
+    u.(r + rest)),   rest = r - G u
 
-Large ranks go by conjugate gradients, where G is never formed; non-negative rows by ``nonnegative``. Rows that need the solution of least norm are the CPU
-engine's.
+Large ranks go by conjugate gradients, where G is never formed; non-negative rows by
+``nonnegative``. Rows that need the solution of least norm are the CPU engine's.
 """
 
 from __future__ import annotations
@@ -49,12 +50,21 @@ class DeviceRidge:
     held: Any
 
     def known(
-        self, x: Held, dtype: Any, rule: RidgeRule | None = None, mean: float = 0.0, weights: Any = None, **given: Any
+        self,
+        x: Held,
+        dtype: Any,
+        rule: RidgeRule | None = None,
+        mean: float = 0.0,
+        weights: Any = None,
+        **given: Any,
     ) -> Known:
-        """The record for the entries of a placed matrix; without ``weights`` its own are taken. Numbers of columns get one more, for absent entries."""
+        """The record for the entries of a placed matrix; without ``weights`` its own are taken.
+        Numbers of columns get one more, for absent entries."""
         w = x.entries.weights if weights is None else self.tensor(weights, dtype)
         flat: dict[str, Any] = dict.fromkeys(("own", "other", "bias", "offset"))
-        flat |= {name: self.tensor(a, dtype).reshape(-1) for name, a in given.items() if a is not None}
+        flat |= {
+            name: self.tensor(a, dtype).reshape(-1) for name, a in given.items() if a is not None
+        }
         for name in ("other", "offset"):
             if flat[name] is not None:
                 flat[name] = torch.nn.functional.pad(flat[name], (0, 1))
@@ -78,10 +88,24 @@ class DeviceRidge:
         cg_steps: int = 0,
     ) -> RowSolution:
         x = self.held(x)
-        given: dict[str, Any] = {"offset": offset, "weights": weights, "own": own, "other": other, "base": base}
-        given |= {"mean": mean, "prior": prior, "noise": noise, "start": start, "cg_steps": cg_steps}
+        given: dict[str, Any] = {
+            "offset": offset,
+            "weights": weights,
+            "own": own,
+            "other": other,
+            "base": base,
+        }
+        given |= {
+            "mean": mean,
+            "prior": prior,
+            "noise": noise,
+            "start": start,
+            "cg_steps": cg_steps,
+        }
         drawn_or_pulled = noise is not None or prior is not None
-        if (rule.nonnegative and drawn_or_pulled) or (rule.l2 <= 0 and base is None and not rule.nonnegative):
+        if (rule.nonnegative and drawn_or_pulled) or (
+            rule.l2 <= 0 and base is None and not rule.nonnegative
+        ):
             return self.on_cpu("ridge_rows", x, right, rule, **given)
         v, dtype = self.tensor(right), right.dtype
         k = v.shape[1]
@@ -90,7 +114,9 @@ class DeviceRidge:
         ridge, bias_ridge = x.kept_ridges(rule)
         system = System(
             None if base is None else self.tensor(base, np.float64),
-            None if prior is None else self.tensor(prior, dtype).reshape(-1, k).expand(len(ridge), k),
+            None
+            if prior is None
+            else self.tensor(prior, dtype).reshape(-1, k).expand(len(ridge), k),
             None if noise is None else self.tensor(noise, dtype),
             ridge,
             bias_ridge if rule.bias else None,
@@ -98,7 +124,9 @@ class DeviceRidge:
         begun: Any = None if start is None else self.tensor(start, dtype)
         if rule.nonnegative:
             return _solution(*nonnegative_rows(facts, v, system, begun))
-        small = cg_steps > 0 and begun is not None and not rule.bias and prior is None and noise is None
+        small = (
+            cg_steps > 0 and begun is not None and not rule.bias and prior is None and noise is None
+        )
         if usable(v) and (k <= WIDEST if small else v.dtype == torch.float32):
             found = (
                 images_by_conjugate_gradients(facts, v.contiguous(), system, begun, cg_steps)
@@ -111,16 +139,27 @@ class DeviceRidge:
         facts, root = (facts, None) if rule.bias else facts.evenly()
         v = v if root is None else v * root
         for narrow in (True, False) if drawn_in_float32(facts, v, system) else (False,):
-            solution = self._by_chunks(x, facts, root, v, system, begun if small else None, cg_steps, narrow)
+            solution = self._by_chunks(
+                x, facts, root, v, system, begun if small else None, cg_steps, narrow
+            )
             if solution is not None:
                 return solution
         return self.on_cpu("ridge_rows", x, right, rule, **given)
 
     def _by_chunks(
-        self, x: Held, facts: Known, root: torch.Tensor | None, v: torch.Tensor, system: System, begun: torch.Tensor | None, cg_steps: int, narrow: bool
+        self,
+        x: Held,
+        facts: Known,
+        root: torch.Tensor | None,
+        v: torch.Tensor,
+        system: System,
+        begun: torch.Tensor | None,
+        cg_steps: int,
+        narrow: bool,
     ) -> RowSolution | None:
-        """Rows by batches of about the same length, the factor multiplied by ``root``; ``narrow`` draws in float32; from ``begun`` by conjugate gradients. None
-        where a matrix is not positive definite."""
+        """Rows by batches of about the same length, the factor multiplied by ``root``; ``narrow``
+        draws in float32; from ``begun`` by conjugate gradients. None where a matrix is not positive
+        definite."""
         k, biased, small = v.shape[1], system.bias_ridge is not None, begun is not None
         left = torch.zeros((len(system.ridge), k), dtype=v.dtype, device=self.device)
         bias = torch.zeros(len(left), dtype=v.dtype, device=self.device) if biased else None
@@ -134,16 +173,29 @@ class DeviceRidge:
                 shared, dual = widened(shared, more), dual.narrow(more)
         pairs, images = None, None
         if narrow and facts.even:
-            pairs, images = Paired.of(v), entry_product(facts.entries, facts.flat()[2].to(v.dtype), v)
+            pairs, images = (
+                Paired.of(v),
+                entry_product(facts.entries, facts.flat()[2].to(v.dtype), v),
+            )
             images = images if root is None else images * root.to(v.dtype)
             images = images if system.prior is None else images + system.prior
-        crosses = None if pairs is None or shared is None or dual is None or dual.scale is not None else Paired.of(shared)
+        crosses = (
+            None
+            if pairs is None or shared is None or dual is None or dual.scale is not None
+            else Paired.of(shared)
+        )
         below, shared = padded_rows(v, biased), None if shared is None else padded_rows(shared)
         failed = torch.zeros((), dtype=torch.bool, device=self.device)
 
         def beside(length: int) -> int:
             """Numbers of a row beside what is gathered: its matrix and the factor."""
-            return 0 if small else 2 * (k + 1) ** 2 if dual is None or not dual.takes(length, k) else 2 * length**2
+            return (
+                0
+                if small
+                else 2 * (k + 1) ** 2
+                if dual is None or not dual.takes(length, k)
+                else 2 * length**2
+            )
 
         for chunk in facts.entries.chunks(k + biased, beside):
             w, y, q = facts.at(chunk)
@@ -153,16 +205,24 @@ class DeviceRidge:
             if dual is not None and shared is not None and dual.takes(chunk.length, k):
                 matrix = None if crosses is None else crosses.across(chunk)
                 u, part, bad = dual.solved(chunk, shared[chunk.columns], w, y, q, matrix)
-                left[chunk.rows], failed, value = u[:, :k].to(left.dtype), failed | bad, value + part
+                left[chunk.rows], failed, value = (
+                    u[:, :k].to(left.dtype),
+                    failed | bad,
+                    value + part,
+                )
                 continue
             if pairs is not None and images is not None:
-                u, part, bad = drawn(chunk, pairs.down(chunk, system.base, system.ridge), images[chunk.rows], system)
+                u, part, bad = drawn(
+                    chunk, pairs.down(chunk, system.base, system.ridge), images[chunk.rows], system
+                )
                 left[chunk.rows], failed = u[:, :k].to(left.dtype), failed | bad
                 value += 0.5 * (q * y).sum(dtype=torch.float64) - part
                 continue
             gathered = below[chunk.columns]
             if begun is not None:
-                u, part = by_conjugate_gradients(chunk, gathered, w, y, q, system, begun[chunk.rows], cg_steps)
+                u, part = by_conjugate_gradients(
+                    chunk, gathered, w, y, q, system, begun[chunk.rows], cg_steps
+                )
                 left[chunk.rows] = u
             else:
                 found = solved(chunk, gathered, w, y, q, system)
@@ -179,15 +239,25 @@ class DeviceRidge:
                 u, part = system.of_empty(empty, v.shape[1], left.dtype)
                 left[empty], value = u[:, :k], value + part
         bad, total = all_fetched(failed, value)
-        return None if bad else RowSolution(DeviceArray(left), None if bias is None else DeviceArray(bias), float(total))
+        return (
+            None
+            if bad
+            else RowSolution(
+                DeviceArray(left), None if bias is None else DeviceArray(bias), float(total)
+            )
+        )
 
-    def bias_rows(self, x: Any, rule: RidgeRule, offset: Any, weights: Any = None, *, mean: float = 0.0) -> DeviceArray:
+    def bias_rows(
+        self, x: Any, rule: RidgeRule, offset: Any, weights: Any = None, *, mean: float = 0.0
+    ) -> DeviceArray:
         x = self.held(x)
         facts = self.known(x, x.dtype, None, mean, weights, offset=offset)
         w, _, q = facts.flat()
         ridge = x.kept_ridges(rule)[1]
         weight = (facts.entries.counts if w is None else row_sums(facts.entries, w)) + ridge
-        found = torch.where(weight > 0, row_sums(facts.entries, q) / torch.where(weight > 0, weight, 1.0), 0.0)
+        found = torch.where(
+            weight > 0, row_sums(facts.entries, q) / torch.where(weight > 0, weight, 1.0), 0.0
+        )
         return DeviceArray(found.to(facts.entries.data.dtype))
 
     def ridge_penalty(self, x: Any, rule: RidgeRule, factor: Any, bias: Any) -> float:
@@ -198,7 +268,9 @@ class DeviceRidge:
             total = total + bias_ridge @ self.tensor(bias, np.float64).reshape(-1) ** 2
         return 0.5 * float(total)
 
-    def misfit_rows(self, x: Any, left: Any, right: Any, *, offset: Any = None, other: Any = None) -> DeviceArray:
+    def misfit_rows(
+        self, x: Any, left: Any, right: Any, *, offset: Any = None, other: Any = None
+    ) -> DeviceArray:
         x = self.held(x)
         u, v = self.tensor(left, right.dtype), self.tensor(right)
         facts = self.known(x, right.dtype, offset=offset, other=other)

@@ -16,7 +16,9 @@ def at_entries(entries: Entries, u: torch.Tensor, v: torch.Tensor) -> torch.Tens
     return at_pairs(entries.row_of, entries.indices, u, v)
 
 
-def at_pairs(rows: torch.Tensor, columns: torch.Tensor, u: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+def at_pairs(
+    rows: torch.Tensor, columns: torch.Tensor, u: torch.Tensor, v: torch.Tensor
+) -> torch.Tensor:
     """u_i.v_j of pairs of rows, some at a time."""
     out = torch.empty(len(rows), dtype=u.dtype, device=u.device)
     step = max(1, (2**26 if u.is_cuda else 2**20) // max(1, u.shape[1]))

@@ -1,4 +1,5 @@
-"""Samples of rows and their groups on a device: what the starts of mixtures are made of. All sums are products or run over whole axes, in float64."""
+"""Samples of rows and their groups on a device: what the starts of mixtures are made of. All sums
+are products or run over whole axes, in float64."""
 
 from __future__ import annotations
 
@@ -13,7 +14,13 @@ from eckart.engines.cuda.arrays import DeviceArray, all_fetched, fetched
 from eckart.engines.cuda.held import Held
 from eckart.engines.cuda.mixture_gaps import rows_with_gaps
 from eckart.engines.protocol import GapsFound
-from eckart.engines.protocol.mixtures import DIAGONAL, Gaussians, GaussianStatistics, GroupSums, raw_to_statistics
+from eckart.engines.protocol.mixtures import (
+    DIAGONAL,
+    Gaussians,
+    GaussianStatistics,
+    GroupSums,
+    raw_to_statistics,
+)
 
 
 class DeviceSamples:
@@ -39,7 +46,9 @@ class DeviceSamples:
         if whole is None:
             return self.on_cpu("distances", x, centres)
         c = self.tensor(centres, np.float64)
-        return DeviceArray(torch.cat([((rows[:, None] - c) ** 2).sum(2) for _, rows in _blocks(x, whole, len(c))]))
+        return DeviceArray(
+            torch.cat([((rows[:, None] - c) ** 2).sum(2) for _, rows in _blocks(x, whole, len(c))])
+        )
 
     def group_sums(self, x: Any, centres: np.ndarray) -> GroupSums:
         x = self.held(x)
@@ -85,15 +94,26 @@ class DeviceSamples:
             scatter += (heavy * apart).sum(1) if kind in DIAGONAL else torch.bmm(heavy.mT, apart)
         weight = counts.new_full((), len(whole)) if x.weights is None else x.weights.sum()
         weight, counts, means, shift, scatter = all_fetched(weight, counts, means, shift, scatter)
-        raw = SimpleNamespace(counts=counts, seen=None, shift=shift, weight=float(weight), bound=0.0)
+        raw = SimpleNamespace(
+            counts=counts, seen=None, shift=shift, weight=float(weight), bound=0.0
+        )
         raw.scatter = scatter.sum(axis=0) if kind == "tied" else scatter
-        return raw_to_statistics(Gaussians(kind, np.full(len(counts), 1 / len(counts)), means, np.empty(0)), raw)
+        return raw_to_statistics(
+            Gaussians(kind, np.full(len(counts), 1 / len(counts)), means, np.empty(0)), raw
+        )
 
 
 def _complete(x: Held) -> torch.Tensor | None:
-    """All rows on the device; None where they have no room, come as a stream, miss entries (which the CPU engine says), or where there are none."""
+    """All rows on the device; None where they have no room, come as a stream, miss entries (which
+    the CPU engine says), or where there are none."""
     try:
-        whole = x.resident if x.kind == "dense" else None if x.kind == "observed" and x.nnz < x.shape[0] * x.shape[1] else rows_with_gaps(x)
+        whole = (
+            x.resident
+            if x.kind == "dense"
+            else None
+            if x.kind == "observed" and x.nnz < x.shape[0] * x.shape[1]
+            else rows_with_gaps(x)
+        )
     except GapsFound:
         return None
     return whole if whole is not None and len(whole) else None

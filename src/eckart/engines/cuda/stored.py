@@ -1,4 +1,5 @@
-"""Stored entries on a device: where they stand, which several matrices may share, their numbers, and rows of about the same length side by side."""
+"""Stored entries on a device: where they stand, which several matrices may share, their numbers,
+and rows of about the same length side by side."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from eckart.engines.cuda.kernels.products import Pieces
 
 
 class Places:
-    """Where the entries of compressed rows with n columns stand: ``indptr`` and ``indices`` (int64), and what follows from them alone, made once."""
+    """Where the entries of compressed rows with n columns stand: ``indptr`` and ``indices``
+    (int64), and what follows from them alone, made once."""
 
     def __init__(self, indptr: torch.Tensor, indices: torch.Tensor, n: int):
         self.indptr, self.indices, self.n, self.device = indptr, indices, n, indices.device
@@ -50,7 +52,8 @@ class Places:
         return self.kept["ranges", step]
 
     def lines(self, limit: int) -> tuple[Pieces, torch.Tensor, torch.Tensor]:
-        """Pieces of at most so many entries, and of every row the first and last of the lines that its pieces write."""
+        """Pieces of at most so many entries, and of every row the first and last of the lines that
+        its pieces write."""
         if ("lines", limit) not in self.kept:
             pieces = Pieces.of(self.indptr, limit)
             first = torch.arange(pieces.rows, device=self.device)
@@ -73,7 +76,8 @@ class Places:
 
     @cached_property
     def buckets(self) -> list[tuple[int, torch.Tensor]]:
-        """(length, rows of at most this length, more than the one before): rows without entries are in none."""
+        """(length, rows of at most this length, more than the one before): rows without entries are
+        in none."""
         counts = self.counts.cpu().numpy()
         found, low = [], 0
         for high in _lengths(int(counts.max(initial=0))):
@@ -107,11 +111,13 @@ class Entries:
         if row_weights is not None:
             heavy = row_weights.to(self.data.dtype)[self.row_of]
             w = heavy if w is None else w * heavy
-        return Entries(self.places.turned, self.data[order], None if w is None else w[order], self.room)
+        return Entries(
+            self.places.turned, self.data[order], None if w is None else w[order], self.room
+        )
 
     def chunks(self, width: int, extra: int | Callable[[int], int] = 0) -> Iterator[Chunk]:
-        """The buckets in pieces that fit into the room for chunks, for gathers of ``width`` columns and ``extra`` numbers a row (which may depend on its
-        length)."""
+        """The buckets in pieces that fit into the room for chunks, for gathers of ``width`` columns
+        and ``extra`` numbers a row (which may depend on its length)."""
         for length, rows in self.places.buckets:
             numbers = length * max(1, width) + (extra(length) if callable(extra) else extra)
             step = max(1, min(MOST_ROWS, self.room.chunk // (self.data.element_size() * numbers)))
@@ -126,7 +132,8 @@ PIECE = 4096
 
 
 def _lengths(longest: int) -> Iterator[int]:
-    """1, 2, 3, 4, 6, 8, 12, ... up to ``PIECE``, its multiples beyond: at most a third of a bucket is padding."""
+    """1, 2, 3, 4, 6, 8, 12, ... up to ``PIECE``, its multiples beyond: at most a third of a bucket
+    is padding."""
     length = 1
     while length < longest:
         yield length
@@ -143,7 +150,8 @@ def _lengths(longest: int) -> Iterator[int]:
 
 
 class Chunk:
-    """Rows of about the same length, padded: ``at`` where their entries stand, ``seen`` whether they do, ``columns`` with n where nothing stands."""
+    """Rows of about the same length, padded: ``at`` where their entries stand, ``seen`` whether
+    they do, ``columns`` with n where nothing stands."""
 
     def __init__(self, entries: Entries, rows: torch.Tensor, length: int):
         self.rows, self.length = rows, length
@@ -154,10 +162,13 @@ class Chunk:
 
     def numbers(self, flat: torch.Tensor) -> torch.Tensor:
         """Numbers of the entries, zero where nothing stands."""
-        return torch.where(self.seen, flat[self.at], torch.zeros((), dtype=flat.dtype, device=flat.device))
+        return torch.where(
+            self.seen, flat[self.at], torch.zeros((), dtype=flat.dtype, device=flat.device)
+        )
 
     def store(self, numbers: torch.Tensor, out: torch.Tensor) -> None:
-        """Numbers of the entries to their places in row order; ``out`` has one place more, for what does not stand there."""
+        """Numbers of the entries to their places in row order; ``out`` has one place more, for what
+        does not stand there."""
         out[torch.where(self.seen, self.at, len(out) - 1)] = numbers
 
     def pieces(self, gathered: torch.Tensor) -> torch.Tensor:
@@ -168,11 +179,16 @@ class Chunk:
 
     def whole(self, products: torch.Tensor) -> torch.Tensor:
         """Products of pieces, summed to those of rows."""
-        return products if self.length <= PIECE else products.reshape(len(self.rows), -1, *products.shape[1:]).sum(1)
+        return (
+            products
+            if self.length <= PIECE
+            else products.reshape(len(self.rows), -1, *products.shape[1:]).sum(1)
+        )
 
 
 def padded_rows(right: torch.Tensor, ones: bool = False) -> torch.Tensor:
-    """V with a row of zeros below (what an absent entry gathers) and, where asked, a column of ones beside it."""
+    """V with a row of zeros below (what an absent entry gathers) and, where asked, a column of ones
+    beside it."""
     m, k = right.shape
     out = right.new_zeros(m + 1, k + ones)
     out[:m, :k] = right

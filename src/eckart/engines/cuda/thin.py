@@ -1,6 +1,7 @@
 """Tall thin arrays on a device: inner and outer products, orthonormal bases, triangles.
 
-Arrays of NumPy are answered by one of NumPy, and are the CPU engine's work: the way to the device and back would cost more than their products.
+Arrays of NumPy are answered by one of NumPy, and are the CPU engine's work: the way to the device
+and back would cost more than their products.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ WIDE = 512
 """Columns from which the eigenvectors of a symmetric matrix are found sooner on the device."""
 
 APART = 1e-4
-"""Share of a column's square that must be left of it beside all others, so that its direction is right to the square root of this times rounding."""
+"""Share of a column's square that must be left of it beside all others, so that its direction is
+right to the square root of this times rounding."""
 
 
 class DeviceThin:
@@ -33,8 +35,13 @@ class DeviceThin:
         return any(isinstance(a, DeviceArray) or self.twins.find(a) is not None for a in arrays)
 
     def _like(self, found: torch.Tensor, *sources: Any) -> Any:
-        """On the host where all sources are, with the tensor kept for as long as that copy lives: it need not travel back."""
-        return DeviceArray(found) if any(isinstance(a, DeviceArray) for a in sources) else self.twins.copy(found)
+        """On the host where all sources are, with the tensor kept for as long as that copy lives:
+        it need not travel back."""
+        return (
+            DeviceArray(found)
+            if any(isinstance(a, DeviceArray) for a in sources)
+            else self.twins.copy(found)
+        )
 
     def inner(self, q: Any, w: Any, weights: Any = None) -> np.ndarray:
         if not self._here(q, w):
@@ -65,8 +72,9 @@ class DeviceThin:
             into[:, first : first + columns.shape[1]] = columns
 
     def orth(self, v: Any, against: Any = None) -> Any:
-        """Classical Gram-Schmidt against the given columns, then V L^-T with V^T V = L L^T, both in float64 and twice; where columns nearly depend on one
-        another, V (V^T V)^-1/2 by eigenvalues, repeated until orthogonal to rounding."""
+        """Classical Gram-Schmidt against the given columns, then V L^-T with V^T V = L L^T, both in
+        float64 and twice; where columns nearly depend on one another, V (V^T V)^-1/2 by
+        eigenvalues, repeated until orthogonal to rounding."""
         if not self._here(v, against):
             return self.on_cpu("orth", v, against)
         a = self.tensor(v)
@@ -87,7 +95,8 @@ class DeviceThin:
             values, vectors = eigh((gram + gram.T) / 2)
             if attempt and np.abs(values - 1.0).max(initial=0.0) < 100 * eps:
                 break
-            # what survived the first round but is still mostly noise of the subtraction is dropped in the second
+            # what survived the first round but is still mostly noise of the subtraction is dropped
+            # in the second
             keep = values > (values[-1] * 100 * eps**2 if attempt == 0 else 0.25)
             if attempt == 0:
                 keep &= values > len(a) * (10 * eps) ** 2
@@ -96,7 +105,9 @@ class DeviceThin:
             a = a @ self.tensor(vectors[:, keep] / np.sqrt(values[keep]), v.dtype)
         return self._like(a, v, against)
 
-    def covariance(self, scatter: np.ndarray, weight: float, mean: np.ndarray | None = None) -> np.ndarray:
+    def covariance(
+        self, scatter: np.ndarray, weight: float, mean: np.ndarray | None = None
+    ) -> np.ndarray:
         """Kept on the device beside its copy on the host, where the scatter is."""
         if not self._here(scatter):
             return self.on_cpu("covariance", scatter, weight, mean)
@@ -110,15 +121,19 @@ class DeviceThin:
         if not self._here(c):
             return self.on_cpu("is_below", c, q, r, bound)
         half = torch.addmm(
-            self.tensor(c, np.float64), self.tensor(q, np.float64), self.tensor(r, np.float64).T, beta=0.5
+            self.tensor(c, np.float64),
+            self.tensor(q, np.float64),
+            self.tensor(r, np.float64).T,
+            beta=0.5,
         )
         below = -(half + half.T)
         below.diagonal().add_(bound)
         return int(torch.linalg.cholesky_ex(below)[1]) == 0
 
     def eigh_top(self, c: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """By the device for large matrices; where its method fails, by the CPU engine, whose methods always answer. The library fails too where PyTorch keeps
-        all memory of the device for itself, so that is given back first."""
+        """By the device for large matrices; where its method fails, by the CPU engine, whose
+        methods always answer. The library fails too where PyTorch keeps all memory of the device
+        for itself, so that is given back first."""
         for _ in range(2 if self.device.type == "cuda" and len(c) >= WIDE and k else 0):
             try:
                 values, vectors = torch.linalg.eigh(self.tensor(c, np.float64))
@@ -129,7 +144,8 @@ class DeviceThin:
 
 
 def _by_triangles(a: torch.Tensor, q: torch.Tensor | None) -> torch.Tensor | None:
-    """An orthonormal basis by two triangles; None where a column is mostly in the span of others, or of q."""
+    """An orthonormal basis by two triangles; None where a column is mostly in the span of others,
+    or of q."""
     size = (a.double() ** 2).sum(0)
     worst = []
     for _ in range(2):

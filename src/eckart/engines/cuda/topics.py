@@ -1,8 +1,11 @@
-"""Documents under a topic model on a device: theta by buckets of documents, the words' counts by buckets of words.
+"""Documents under a topic model on a device: theta by buckets of documents, the words' counts by
+buckets of words.
 
-    s_dw = theta_d . phi_w,      r_dw = c_dw / s_dw,      theta_dz <- theta_dz sum_w r_dw phi_wz + prior,      n_wz = phi_wz sum_d r_dw theta_dz
+    s_dw = theta_d . phi_w,      r_dw = c_dw / s_dw,      theta_dz <- theta_dz sum_w r_dw phi_wz +
+    prior,      n_wz = phi_wz sum_d r_dw theta_dz
 
-The second sum runs over the columns' view, with r carried over in the order of columns: nothing is added by several threads at once.
+The second sum runs over the columns' view, with r carried over in the order of columns: nothing is
+added by several threads at once.
 """
 
 from __future__ import annotations
@@ -31,7 +34,9 @@ class DeviceTopics:
     held: Any
     twins: Any
 
-    def topic_words(self, counts: Any, sizes: np.ndarray, prior: Any, dtype: Any = None) -> TopicWords:
+    def topic_words(
+        self, counts: Any, sizes: np.ndarray, prior: Any, dtype: Any = None
+    ) -> TopicWords:
         n, kind = len(counts), torch_dtype(dtype or counts.dtype)
         b = self.tensor(np.atleast_1d(np.asarray(prior, np.float64)))
         total = self.tensor(sizes, np.float64) + b.sum(0) * (1 if len(b) > 1 else n)
@@ -48,7 +53,14 @@ class DeviceTopics:
         return DeviceArray(self._folded(x, words, prior, theta, steps, tol))
 
     def topic_sweep(
-        self, x: Any, words: Any, prior: np.ndarray, shares: Any, *, steps: int = 1, tol: float = 0.0
+        self,
+        x: Any,
+        words: Any,
+        prior: np.ndarray,
+        shares: Any,
+        *,
+        steps: int = 1,
+        tol: float = 0.0,
     ) -> tuple[DeviceArray, TopicStatistics]:
         x, theta = self._shares(x, shares, words.dtype)
         before = self._folded(x, words, prior, theta, steps - 1, tol)
@@ -71,16 +83,35 @@ class DeviceTopics:
         return self._statistics(x, phi, prior, before, after, ratios, sums)
 
     def _statistics(
-        self, x: Held, phi: torch.Tensor, prior: np.ndarray, before: torch.Tensor, after: torch.Tensor, ratios: torch.Tensor, sums: torch.Tensor
-    ) -> tuple[DeviceArray, TopicStatistics]:  # fmt: skip
-        """What a sweep leaves, from the shares before and after it and the ratios at the entries."""
+        self,
+        x: Held,
+        phi: torch.Tensor,
+        prior: np.ndarray,
+        before: torch.Tensor,
+        after: torch.Tensor,
+        ratios: torch.Tensor,
+        sums: torch.Tensor,
+    ) -> tuple[DeviceArray, TopicStatistics]:
+        """What a sweep leaves, from the shares before and after it and the ratios at the
+        entries."""
         counts, each = self._word_counts(x, phi, ratios, before)
-        (value, seen), logs, sizes = all_fetched(sums, before.double().clamp(min=1e-37).log().sum(0), each)
+        (value, seen), logs, sizes = all_fetched(
+            sums, before.double().clamp(min=1e-37).log().sum(0), each
+        )
         penalty = float(np.asarray(prior, np.float64) @ np.where(np.asarray(prior) > 0, logs, 0.0))
-        return DeviceArray(after), TopicStatistics(counts, sizes, float(value) + penalty, float(value), float(seen))
+        return DeviceArray(after), TopicStatistics(
+            counts, sizes, float(value) + penalty, float(value), float(seen)
+        )
 
     def topic_bayes(
-        self, x: Any, words: Any, prior: np.ndarray, gamma: Any, *, steps: int = 100, tol: float = 1e-3
+        self,
+        x: Any,
+        words: Any,
+        prior: np.ndarray,
+        gamma: Any,
+        *,
+        steps: int = 100,
+        tol: float = 1e-3,
     ) -> tuple[DeviceArray, TopicStatistics]:
         x, g = self._shares(x, gamma, np.float64)
         phi, a = self.tensor(words), self.tensor(np.asarray(prior), np.float64)
@@ -107,7 +138,9 @@ class DeviceTopics:
             s = torch.bmm(there, share[:, :, None])[:, :, 0]
             chunk.store(torch.where(s > 0, c / s, 0.0), ratios)
             g[chunk.rows], theta[chunk.rows] = own, share
-            sums[0] += torch.where(chunk.seen, c.double() * s.double().clamp(min=1e-300).log(), 0.0).sum()
+            sums[0] += torch.where(
+                chunk.seen, c.double() * s.double().clamp(min=1e-300).log(), 0.0
+            ).sum()
             sums[1] += c.sum(dtype=torch.float64)
         logs = _expected(g)
         rest = ((a - g) * logs + torch.lgamma(g)).sum() - torch.lgamma(g.sum(1)).sum()
@@ -130,25 +163,34 @@ class DeviceTopics:
     def _shares(self, x: Any, shares: Any, dtype: Any) -> tuple[Held, torch.Tensor]:
         """The documents, and one row of shares for each."""
         x = self.held(x)
-        start = shares if isinstance(shares, DeviceArray) else np.ascontiguousarray(np.asarray(shares))
+        start = (
+            shares if isinstance(shares, DeviceArray) else np.ascontiguousarray(np.asarray(shares))
+        )
         return x, self.tensor(start, dtype).expand(x.shape[0], start.shape[-1])
 
     def _counts(self, x: Held, dtype: Any) -> torch.Tensor:
         return x.entries.data.to(torch_dtype(dtype))
 
-    def _kernel_entries(self, x: Held, dtype: Any) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def _kernel_entries(
+        self, x: Held, dtype: Any
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         return x.entries.indptr, x.entries.indices, self._counts(x, dtype)
 
     def _folded(
         self, x: Held, words: Any, prior: np.ndarray, theta: torch.Tensor, steps: int, tol: float
     ) -> torch.Tensor:
-        """Shares after some updates at the same words; a document whose shares move less than ``tol`` stays."""
+        """Shares after some updates at the same words; a document whose shares move less than
+        ``tol`` stays."""
         if steps <= 0:
             return theta.contiguous()
         phi, a = self.tensor(words), self.tensor(np.asarray(prior), words.dtype)
         if usable(phi):
             return folded(self._kernel_entries(x, words.dtype), phi, a, theta, steps, tol)
-        out, below, data = _normal(torch.zeros_like(theta) + a, theta), padded_rows(phi), self._counts(x, words.dtype)
+        out, below, data = (
+            _normal(torch.zeros_like(theta) + a, theta),
+            padded_rows(phi),
+            self._counts(x, words.dtype),
+        )
         for chunk in x.entries.chunks(phi.shape[1]):
             c, there, own = chunk.numbers(data), below[chunk.columns], theta[chunk.rows]
             going = torch.ones(len(own), dtype=torch.bool, device=self.device)

@@ -1,10 +1,13 @@
-"""Cholesky factors of many positive definite matrices at once, and systems that are solved with them.
+"""Cholesky factors of many positive definite matrices at once, and systems that are solved with
+them.
 
-    A = L L^T by columns of blocks:   S = A_{j.., j} - L_{j.., <j} L_{j, <j}^T,    L_jj L_jj^T = S_j,    L_{>j, j} = S_{>j} L_jj^-T
+    A = L L^T by columns of blocks:   S = A_{j.., j} - L_{j.., <j} L_{j, <j}^T,    L_jj L_jj^T =
+    S_j,    L_{>j, j} = S_{>j} L_jj^-T
 
-Libraries factor a batch of matrices of some hundred columns many times slower than products of the same size take, and small ones well: here all but
-blocks of ``SMALL`` columns is products (in float32 a kernel takes whole blocks). Triangles are solved by the inverses of the blocks on the diagonal, whose
-condition is that of a block and not that of the matrix.
+Libraries factor a batch of matrices of some hundred columns many times slower than products of the
+same size take, and small ones well: here all but blocks of ``SMALL`` columns is products (in
+float32 a kernel takes whole blocks). Triangles are solved by the inverses of the blocks on the
+diagonal, whose condition is that of a block and not that of the matrix.
 """
 
 from __future__ import annotations
@@ -17,13 +20,15 @@ from eckart.engines.cuda.kernels import usable
 from eckart.engines.cuda.kernels.triangles import WIDEST, roots
 
 SMALL = 32
-"""Columns up to which the library factors and inverts: 4,000 matrices of 32 columns take 0.36 ms on an H200, of 64 columns 1.5, of 128 columns 6."""
+"""Columns up to which the library factors and inverts: 4,000 matrices of 32 columns take 0.36 ms on
+an H200, of 64 columns 1.5, of 128 columns 6."""
 BLOCK = 64
 """Columns of a block whose inverse is made: wider ones cost more than their products gain."""
 
 
 class Triangle(NamedTuple):
-    """L + s I: its lower triangle (what stands above the diagonal is no part of it), and the inverses of its blocks on the diagonal."""
+    """L + s I: its lower triangle (what stands above the diagonal is no part of it), and the
+    inverses of its blocks on the diagonal."""
 
     lower: torch.Tensor
     inverses: tuple[torch.Tensor, ...]
@@ -52,7 +57,8 @@ class Triangle(NamedTuple):
         return self._replace(inverses=tuple(_inverted(own, shift) for own in blocks))
 
     def failed(self) -> torch.Tensor:
-        """Whether a pivot was not positive, as a tensor: what follows such a pivot is not a number."""
+        """Whether a pivot was not positive, as a tensor: what follows such a pivot is not a
+        number."""
         return ~torch.isfinite(torch.stack([i[:, -1].sum() for i in self.inverses])).all()
 
     def forward(self, right: torch.Tensor) -> torch.Tensor:
@@ -103,7 +109,8 @@ def roots_of(a: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def _joined(back: torch.Tensor, rest: torch.Tensor, side: torch.Tensor) -> torch.Tensor:
-    """The inverse of a triangle from those of its two blocks on the diagonal and the block below."""
+    """The inverse of a triangle from those of its two blocks on the diagonal and the block
+    below."""
     h, n = back.shape[1], back.shape[1] + rest.shape[1]
     inverse = back.new_empty(len(back), n, n)
     inverse[:, :h, :h], inverse[:, h:, h:], inverse[:, :h, h:] = back, rest, 0.0
@@ -116,6 +123,10 @@ def _inverted(lower: torch.Tensor, plus: float) -> torch.Tensor:
     n = lower.shape[1]
     if n <= SMALL:
         eye = torch.eye(n, dtype=lower.dtype, device=lower.device)
-        return torch.linalg.solve_triangular(lower + plus * eye if plus else lower, eye.expand_as(lower), upper=False)
+        return torch.linalg.solve_triangular(
+            lower + plus * eye if plus else lower, eye.expand_as(lower), upper=False
+        )
     h = _half(n)
-    return _joined(_inverted(lower[:, :h, :h], plus), _inverted(lower[:, h:, h:], plus), lower[:, h:, :h])
+    return _joined(
+        _inverted(lower[:, :h, :h], plus), _inverted(lower[:, h:, h:], plus), lower[:, h:, :h]
+    )

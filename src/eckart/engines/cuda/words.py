@@ -1,5 +1,5 @@
-"""Pairs of words on a device: skip-gram by programs that share the tables, GloVe by blocks without a common word. Repeatable skip-gram steps, and machines
-without Triton, are the CPU engine's."""
+"""Pairs of words on a device: skip-gram by programs that share the tables, GloVe by blocks without
+a common word. Repeatable skip-gram steps, and machines without Triton, are the CPU engine's."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ from eckart.engines.protocol.windows import LISTEN, PairEvidence, Pieces, Window
 from eckart.engines.protocol.words import GloveTable
 
 APART = 64
-"""Words of the vocabulary for each program that walks over the text. Programs change rows by what the tables were a while ago: on 2 M words of text8 (22,000
-different ones) vectors of 345 programs score as those of threads do: on six word lists within 0.3 to 1.3 standard deviations between seeds (ten of each), and
-higher in the mean."""
+"""Words of the vocabulary for each program that walks over the text. Programs change rows by what
+the tables were a while ago: on 2 M words of text8 (22,000 different ones) vectors of 345 programs
+score as those of threads do: on six word lists within 0.3 to 1.3 standard deviations between seeds
+(ten of each), and higher in the mean."""
 PROGRAMS = 4096
 """Programs at the most: more do not run at the same time."""
 STRATA = 256
-"""Classes of words at the most: so many blocks of a round keep every multiprocessor busy, and a round still has many entries in each."""
+"""Classes of words at the most: so many blocks of a round keep every multiprocessor busy, and a
+round still has many entries in each."""
 CLASS = 16
 """Words of a class at the least."""
 
@@ -53,7 +55,9 @@ class DeviceWords:
         """One more row, and columns up to whole sectors of memory."""
         if not self._by_kernels():
             return self.on_cpu("window_table", rows)
-        out = torch.zeros((len(rows) + 1, -(-rows.shape[1] // 8) * 8), dtype=torch.float32, device=self.device)
+        out = torch.zeros(
+            (len(rows) + 1, -(-rows.shape[1] // 8) * 8), dtype=torch.float32, device=self.device
+        )
         out[:-1, : rows.shape[1]] = self.tensor(rows, np.float32)
         return DeviceArray(out)
 
@@ -70,10 +74,14 @@ class DeviceWords:
         together: bool = True,
     ) -> PairEvidence:
         if not isinstance(x, DeviceArray):
-            return self.on_cpu("pair_step", pieces, x, y, part, rule, rates=rates, seed=seed, together=together)
+            return self.on_cpu(
+                "pair_step", pieces, x, y, part, rule, rates=rates, seed=seed, together=together
+            )
         if not together:
             hosts = [self.back.window_table(a.tensor[:-1].cpu().numpy()) for a in (x, y)]
-            told = self.on_cpu("pair_step", pieces, *hosts, part, rule, rates=rates, seed=seed, together=False)
+            told = self.on_cpu(
+                "pair_step", pieces, *hosts, part, rule, rates=rates, seed=seed, together=False
+            )
             for a, host in zip((x, y), hosts):
                 a.tensor.copy_(torch.from_numpy(host[:, : a.shape[1]]))
             return told
@@ -84,15 +92,26 @@ class DeviceWords:
         drawn = keep_words(corpus, part, int(np.diff(bounds).max()), seed)
         programs = min(PROGRAMS, max(1, pieces.n // APART))
         words = int(bounds[-1] - bounds[0])
-        found = walk(corpus, drawn, part, x.tensor, y.tensor, rule, rates, words, LISTEN, programs).tolist()
+        found = walk(
+            corpus, drawn, part, x.tensor, y.tensor, rule, rates, words, LISTEN, programs
+        ).tolist()
         return PairEvidence(found[0], round(found[1]), round(found[2]))
 
     def _corpus(self, pieces: Pieces) -> Corpus:
         """Of the text that is walked over, placed once."""
         kept = getattr(self, "_walked", None)
         if kept is None or kept[0] is not pieces:
-            kinds: Any = {"ids": np.int32, "bounds": np.int64, "keep": np.int64, "chance": np.int64, "alias": np.int32}
-            whole: Any = [self.tensor(getattr(pieces, name).astype(kind, copy=False)) for name, kind in kinds.items()]
+            kinds: Any = {
+                "ids": np.int32,
+                "bounds": np.int64,
+                "keep": np.int64,
+                "chance": np.int64,
+                "alias": np.int32,
+            }
+            whole: Any = [
+                self.tensor(getattr(pieces, name).astype(kind, copy=False))
+                for name, kind in kinds.items()
+            ]
             placed = Corpus(*whole)
             self._walked = kept = (pieces, placed)
         return kept[1]
@@ -116,7 +135,9 @@ class DeviceWords:
         table: Any = [*words, *(a[order].float() for a in (e.data, weights)), ends, strata]
         return GloveTable(*table)
 
-    def glove_step(self, table: GloveTable, own: Any, other: Any, rate: float, order: np.ndarray) -> tuple[Any, Any]:
+    def glove_step(
+        self, table: GloveTable, own: Any, other: Any, rate: float, order: np.ndarray
+    ) -> tuple[Any, Any]:
         if not isinstance(table.rows, torch.Tensor):
             return self.on_cpu("glove_step", table, own, other, rate, order)
         both = [self.tensor(a, np.float32).clone() for a in (own, other)]

@@ -9,15 +9,23 @@ from eckart.engines.dask.runner import DaskRunner
 
 
 class DaskEngine(BlocksEngine):
-    """``client``: a Dask client or the address of a scheduler; None takes the running client, else threads of this process.
+    """``client``: a Dask client or the address of a scheduler; None takes the running client, else
+    threads of this process.
 
-    Matrices in memory are cut into at least ``cut`` blocks, so that a small one stays here. ``device``: where workers do their part; None stands for their
-    processors, "cuda" for a GPU of each worker's own, anything else for a device of PyTorch ("cpu", for tests).
+    Matrices in memory are cut into at least ``cut`` blocks, so that a small one stays here.
+    ``device``: where workers do their part; None stands for their processors, "cuda" for a GPU of
+    each worker's own, anything else for a device of PyTorch ("cpu", for tests).
     """
 
     name = "dask"
 
-    def __init__(self, n_threads: int | None = None, client: Any = None, cut: int = 1, device: str | None = None):
+    def __init__(
+        self,
+        n_threads: int | None = None,
+        client: Any = None,
+        cut: int = 1,
+        device: str | None = None,
+    ):
         super().__init__(n_threads, DaskRunner(client, n_threads, device), cut)
         self.name = "dask" if device is None else "dask-cuda"
 

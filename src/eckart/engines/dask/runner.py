@@ -1,8 +1,10 @@
 """Blocks as tasks of a Dask cluster.
 
-Data come in as tasks that can be run again, never scattered; a task is a pure function of its block and of the arguments of one call. What a call needs and
-what it gives back goes through the process that runs the solver, so a call is a graph of constant size with no past, and a lost worker costs the tasks it
-had. Sums are merged on the workers in the tree of ``merging``: the same partition gives the same bits, whoever worked on it.
+Data come in as tasks that can be run again, never scattered; a task is a pure function of its block
+and of the arguments of one call. What a call needs and what it gives back goes through the process
+that runs the solver, so a call is a graph of constant size with no past, and a lost worker costs
+the tasks it had. Sums are merged on the workers in the tree of ``merging``: the same partition
+gives the same bits, whoever worked on it.
 """
 
 from __future__ import annotations
@@ -31,11 +33,13 @@ from eckart.matrix_parts import Parts
 from eckart.merging import FAN, folded
 
 INLINE = 2**16
-"""Bytes of shared arguments that go along with every task; more than that becomes a task of its own, which a worker fetches once."""
+"""Bytes of shared arguments that go along with every task; more than that becomes a task of its
+own, which a worker fetches once."""
 MOST_LOOKED = 2**16
 """Blocks that a worker remembers to have looked at."""
 KEPT = 0.4
-"""Share of the cluster's memory that blocks may take for good; larger data are read again in every pass. Workers spill from 0.6 on."""
+"""Share of the cluster's memory that blocks may take for good; larger data are read again in every
+pass. Workers spill from 0.6 on."""
 
 
 class DaskRunner:
@@ -45,21 +49,39 @@ class DaskRunner:
 
     def __init__(self, client: Any = None, threads: int | None = None, device: str | None = None):
         load_dask()
-        self.client, self.device, self.asked = client_of(client, threads), device, Asked(version(), device)
+        self.client, self.device, self.asked = (
+            client_of(client, threads),
+            device,
+            Asked(version(), device),
+        )
         self.prefix, self.calls = f"eckart-{uuid.uuid4().hex[:8]}", itertools.count()
         self.needs = 0.0
-        least_memory(self.client)  # for the words of an error, when the first tasks end all workers at once
+        # for the words of an error, when the first tasks end all workers at once
+        least_memory(self.client)
 
-    def place(self, parts: Parts, places: list[Place], weights: list[Any], entry_weights: list[Any]) -> list[Any]:
+    def place(
+        self, parts: Parts, places: list[Place], weights: list[Any], entry_weights: list[Any]
+    ) -> list[Any]:
         name = self._name("place")
         rows = max(at.rows for at in places)
         share = rows / max(1, sum(at.rows for at in places))
-        stored = rows * parts.n_columns * parts.dtype.itemsize if parts.kind == "dense" else share * (getattr(parts, "nbytes", None) or 0.0)
+        stored = (
+            rows * parts.n_columns * parts.dtype.itemsize
+            if parts.kind == "dense"
+            else share * (getattr(parts, "nbytes", None) or 0.0)
+        )
         self.needs = max(self.needs, TIMES_OVER * stored)
-        handles = [_Handle(source_of(parts, at), (at, w, e, name)) for at, w, e in zip(places, weights, entry_weights)]
+        handles = [
+            _Handle(source_of(parts, at), (at, w, e, name))
+            for at, w, e in zip(places, weights, entry_weights)
+        ]
         size = getattr(parts, "nbytes", None)
         # rows of a file are read through small buffers, out of the system's cache where it has them
-        if size is not None and size <= KEPT * cluster_memory(self.client) and not isinstance(handles[0].source, FileRows):
+        if (
+            size is not None
+            and size <= KEPT * cluster_memory(self.client)
+            and not isinstance(handles[0].source, FileRows)
+        ):
             self._hold(handles)
         return handles
 
@@ -72,9 +94,13 @@ class DaskRunner:
         own: list[dict[str, Any]] | None = None,
     ) -> list[Any]:
         call = self._name(do)
-        given: Any = later(_same, f"{call}-shared", arguments) if bytes_of(arguments) > INLINE else arguments
+        given: Any = (
+            later(_same, f"{call}-shared", arguments) if bytes_of(arguments) > INLINE else arguments
+        )
         made = [
-            _Handle(later(_attempt, f"{call}-{at.number}", do, *h.block, at, given, mine, self.asked))
+            _Handle(
+                later(_attempt, f"{call}-{at.number}", do, *h.block, at, given, mine, self.asked)
+            )
             for h, at, mine in zip(handles, places, own or [{} for _ in places])
         ]
         if own is None and handles[0].held is not None:
@@ -84,13 +110,27 @@ class DaskRunner:
     def turn(self, x: Any, cuts: np.ndarray, places: list[Place]) -> list[Any]:
         call, starts = self._name("turn"), [at.first for at in x.places]
         split = [
-            later(_attempt, f"{call}-split-{at.number}", work.pieces, *h.block, at, {"cuts": cuts}, {}, self.asked)
+            later(
+                _attempt,
+                f"{call}-split-{at.number}",
+                work.pieces,
+                *h.block,
+                at,
+                {"cuts": cuts},
+                {},
+                self.asked,
+            )
             for h, at in zip(x.handles, x.places)
         ]
         made = []
         for at in places:
-            pieces = [later(_item, f"{call}-piece-{i}-{at.number}", block, at.number) for i, block in enumerate(split)]
-            made.append(_Handle(later(_columns, f"{call}-{at.number}", x.kind, starts, x.shape[0], pieces)))
+            pieces = [
+                later(_item, f"{call}-piece-{i}-{at.number}", block, at.number)
+                for i, block in enumerate(split)
+            ]
+            made.append(
+                _Handle(later(_columns, f"{call}-{at.number}", x.kind, starts, x.shape[0], pieces))
+            )
         self._hold(made)
         return made
 
@@ -102,7 +142,8 @@ class DaskRunner:
         shared: dict[str, Any],
         own: list[dict[str, Any]],
         join: Any,
-        into: np.ndarray | None = None,  # left alone: a task may have to run again from the rows it was given
+        # left alone: a task may have to run again from the rows it was given
+        into: np.ndarray | None = None,
     ) -> Any:
         size = bytes_of(shared)
         if size > INLINE:
@@ -119,15 +160,21 @@ class DaskRunner:
             if join == "sum":
                 return [_merged(answers, name)]
             if join == ("rows", "sum"):  # large sums beside tall rows: they part on the workers
-                rows = [later(_item, f"{name}-rows-{at.number}", a, 0) for a, at in zip(answers, places)]
-                sums = [later(_item, f"{name}-sums-{at.number}", a, 1) for a, at in zip(answers, places)]
+                rows = [
+                    later(_item, f"{name}-rows-{at.number}", a, 0) for a, at in zip(answers, places)
+                ]
+                sums = [
+                    later(_item, f"{name}-sums-{at.number}", a, 1) for a, at in zip(answers, places)
+                ]
                 return [*rows, _merged(sums, name)]
             return answers
 
         found = computed(self.client, build, lambda: self._name(do), self.needs)
         raise_first(found)
         if (traffic := counting()) is not None:
-            traffic.add(len(self.client.scheduler_info(n_workers=-1)["workers"]), shared, own, found)
+            traffic.add(
+                len(self.client.scheduler_info(n_workers=-1)["workers"]), shared, own, found
+            )
         if join == "sum":
             return found[0]
         if join == ("rows", "sum"):
@@ -138,21 +185,27 @@ class DaskRunner:
         return joined.joined()
 
     def _fits(self, size: int) -> None:
-        """Arguments that all blocks share lie in every worker twice: as they came, and in fresh memory (``settled``)."""
+        """Arguments that all blocks share lie in every worker twice: as they came, and in fresh
+        memory (``settled``)."""
         least = least_memory(self.client)
         if 2 * size > least:
             raise ClusterError(
-                f"factors of {size / 2**30:.2f} GiB go to every worker, which holds them twice, and a worker has {least / 2**30:.2f} GiB; use fewer "
+                f"factors of {size / 2**30:.2f} GiB go to every worker, which holds "
+                f"them twice, and a worker has {least / 2**30:.2f} GiB; use fewer "
                 "components, or workers with more memory"
             )
 
     def _hold(self, handles: list[Any]) -> None:
-        """Blocks that stay in the memory of the workers; one that is lost is made again by its task."""
+        """Blocks that stay in the memory of the workers; one that is lost is made again by its
+        task."""
         if not handles:
             return
         call = self._name("place")
         tasks = [
-            h.source if h.how is None else later(_placed, f"{call}-{h.how[0].number}", h.source, *h.how) for h in handles
+            h.source
+            if h.how is None
+            else later(_placed, f"{call}-{h.how[0].number}", h.source, *h.how)
+            for h in handles
         ]
         kept = Held(self.client, tasks)
         for handle, held in zip(handles, kept.values):
@@ -164,8 +217,9 @@ class DaskRunner:
 
 
 class _Handle:
-    """A block: what gives it, how that is placed (its place and weights, and the name of the matrix; None: it is placed), and the block itself while workers
-    hold it, with what keeps it there."""
+    """A block: what gives it, how that is placed (its place and weights, and the name of the
+    matrix; None: it is placed), and the block itself while workers hold it, with what keeps it
+    there."""
 
     def __init__(self, source: Any, how: tuple[Place, Any, Any, str] | None = None):
         self.source, self.how, self.held = source, how, None
@@ -173,7 +227,8 @@ class _Handle:
 
     @property
     def block(self) -> tuple[Any, Any]:
-        """The block and how it is placed, as arguments of a task: reading, placing and working on it are one task, which leaves nothing but its answer."""
+        """The block and how it is placed, as arguments of a task: reading, placing and working on
+        it are one task, which leaves nothing but its answer."""
         return (self.source, self.how) if self.held is None else (self.held, None)
 
 
@@ -206,7 +261,8 @@ def source_of(parts: Any, at: Place) -> Any:
     if tasks is not None:
         return tasks[at.number]
     whole = getattr(parts.matrix, "values", None)
-    # a memory map as it was opened: slices of one keep the offset of the whole, so its own would be wrong
+    # a memory map as it was opened: slices of one keep the offset of the whole, so its own would be
+    # wrong
     if (
         isinstance(whole, np.memmap)
         and isinstance(whole.base, mmap.mmap)
@@ -219,7 +275,8 @@ def source_of(parts: Any, at: Place) -> Any:
 
 
 class Asked(NamedTuple):
-    """What every task of a fit is told: the version of the program that asks, and the device that workers use (None: their processors)."""
+    """What every task of a fit is told: the version of the program that asks, and the device that
+    workers use (None: their processors)."""
 
     version: str
     device: str | None
@@ -233,7 +290,10 @@ def version() -> str:
 def _other_version(made_by: str) -> Refused:
     from distributed import get_worker
 
-    words = f"worker {get_worker().address} has eckart {version()}, this process has {made_by}; install the same version on both"
+    words = (
+        f"worker {get_worker().address} has eckart {version()}, this process has {made_by}; "
+        "install the same version on both"
+    )
     return Refused(False, words)
 
 
@@ -241,7 +301,10 @@ def _no_device(device: str | None) -> Refused:
     from distributed import get_worker
 
     who = get_worker().address
-    words = f"engine='dask-cuda' came, but worker {who} has no PyTorch that sees a device {device!r}; give every worker a GPU, or use engine='dask'"
+    words = (
+        f"engine='dask-cuda' came, but worker {who} has no PyTorch that sees a device "
+        f"{device!r}; give every worker a GPU, or use engine='dask'"
+    )
     return Refused(False, words)
 
 
@@ -258,7 +321,8 @@ def _folded(parts: list[Any]) -> Any:
 
 
 def _pair(do: Any) -> Callable[..., Any]:
-    """What a primitive of two parts returns: the record that the protocol names, or both as they are."""
+    """What a primitive of two parts returns: the record that the protocol names, or both as they
+    are."""
     told = get_type_hints(getattr(Engine, do.name))["return"]
     return told if hasattr(told, "_fields") else lambda *both: both
 
@@ -272,16 +336,24 @@ def _placed(source: Any, at: Place, weights: Any, entry_weights: Any, name: str)
 
 
 _looked: set[tuple[str, int]] = set()
-"""Blocks, by matrix and number, whose entries a task of this worker has found finite: a block that is read again in every pass is looked at in the first."""
+"""Blocks, by matrix and number, whose entries a task of this worker has found finite: a block that
+is read again in every pass is looked at in the first."""
 
 
 def _attempt(
-    do: Callable[..., Any], block: Any, how: tuple[Any, ...] | None, at: Place, shared: dict[str, Any], own: dict[str, Any], asked: Asked
-) -> Any:  # fmt: skip
+    do: Callable[..., Any],
+    block: Any,
+    how: tuple[Any, ...] | None,
+    at: Place,
+    shared: dict[str, Any],
+    own: dict[str, Any],
+    asked: Asked,
+) -> Any:
     if asked.version != version():
         return _other_version(asked.version)
     host = block if how is None else _placed(block, *how)
-    # some primitives overwrite the rows they are given, and a task may have to run again from the same ones
+    # some primitives overwrite the rows they are given, and a task may have to run again from the
+    # same ones
     mine = {name: a.copy() if isinstance(a, np.ndarray) else a for name, a in own.items()}
     try:
         engine = engine_of(asked.device)

@@ -1,4 +1,5 @@
-"""Every primitive in NumPy, slow and obviously right: the specification and the judge of the other engines."""
+"""Every primitive in NumPy, slow and obviously right: the specification and the judge of the other
+engines."""
 
 from __future__ import annotations
 
@@ -48,7 +49,12 @@ class PlainEngine(
     def __init__(self, n_threads: int | None = None):
         """One thread, whatever is asked for."""
 
-    def put(self, matrix: Matrix, weights: np.ndarray | None = None, entry_weights: np.ndarray | None = None) -> Host:
+    def put(
+        self,
+        matrix: Matrix,
+        weights: np.ndarray | None = None,
+        entry_weights: np.ndarray | None = None,
+    ) -> Host:
         return place(matrix, weights, entry_weights)
 
     def take(self, array: np.ndarray, dtype: Any = None) -> np.ndarray:

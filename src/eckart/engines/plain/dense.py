@@ -52,7 +52,11 @@ class PlainDense:
     """Rows against thin matrices, and rows with gaps."""
 
     def moments(
-        self, x: Matrix | Host, probe: np.ndarray, watch: Watcher = silent, keeper: Keeper | None = None
+        self,
+        x: Matrix | Host,
+        probe: np.ndarray,
+        watch: Watcher = silent,
+        keeper: Keeper | None = None,
     ) -> Moments:
         x = place(x)
         a = _array(x)
@@ -132,7 +136,8 @@ class PlainDense:
     def orth(self, v: np.ndarray, against: np.ndarray | None = None) -> np.ndarray:
         u = np.asarray(v, np.float64)
         least = 1e-10 * max(np.linalg.norm(u, axis=0).max(initial=0.0), 1e-300)
-        for _ in range(2):  # what the first subtraction leaves of ``against`` by rounding, the second takes off
+        # what the first subtraction leaves of ``against`` by rounding, the second takes off
+        for _ in range(2):
             u = u if against is None else u - against @ (against.T @ u)
             u, s, _ = svd(u, full_matrices=False)
             u, least = u[:, s > least], 0.5
@@ -142,7 +147,9 @@ class PlainDense:
         heavy = np.asarray(q, np.float64) * ones_or(weights, len(q))[:, None]
         return heavy.T @ np.asarray(w, np.float64)
 
-    def outer(self, q: np.ndarray, s: np.ndarray, plus: np.ndarray | None = None, scale: float = 1.0) -> np.ndarray:
+    def outer(
+        self, q: np.ndarray, s: np.ndarray, plus: np.ndarray | None = None, scale: float = 1.0
+    ) -> np.ndarray:
         out = np.asarray(q, np.float64) @ s
         return (out if plus is None else out + scale * np.asarray(plus, np.float64)).astype(q.dtype)
 
@@ -156,7 +163,9 @@ class PlainDense:
         values, vectors = eigh(np.asarray(c, np.float64))
         return values[::-1][:k], vectors[:, ::-1][:, :k]
 
-    def covariance(self, scatter: np.ndarray, weight: float, mean: np.ndarray | None = None) -> np.ndarray:
+    def covariance(
+        self, scatter: np.ndarray, weight: float, mean: np.ndarray | None = None
+    ) -> np.ndarray:
         c = scatter / weight
         if mean is not None:
             c += np.outer(mean, mean)
@@ -170,7 +179,9 @@ class PlainDense:
             return False
         return True
 
-    def gap_statistics(self, x: Matrix | Host, w: np.ndarray, mean: np.ndarray, noise: float) -> GapStatistics:
+    def gap_statistics(
+        self, x: Matrix | Host, w: np.ndarray, mean: np.ndarray, noise: float
+    ) -> GapStatistics:
         x = place(x)
         n, k = w.shape
         gram, cross, square = np.zeros((n, k + 1, k + 1)), np.zeros((n, k + 1)), np.zeros(n)
@@ -197,7 +208,9 @@ class PlainDense:
             misfit[j] = stats.square[j] - 2 * a[j] @ cross + a[j] @ gram @ a[j]
         return a, misfit
 
-    def gap_codes(self, x: Matrix | Host, w: np.ndarray, mean: np.ndarray, noise: float) -> GapCodes:
+    def gap_codes(
+        self, x: Matrix | Host, w: np.ndarray, mean: np.ndarray, noise: float
+    ) -> GapCodes:
         x = place(x)
         rows = x.matrix.shape[0]
         codes, loglik, misfit = np.zeros((rows, w.shape[1])), np.zeros(rows), np.zeros(rows)

@@ -17,9 +17,13 @@ class PlainEntries:
 
     def sampled(self, x: Any, left: np.ndarray, right: np.ndarray) -> np.ndarray:
         i, j = positions(x)
-        return np.einsum("pc,pc->p", np.asarray(left, np.float64)[i], np.asarray(right, np.float64)[j])
+        return np.einsum(
+            "pc,pc->p", np.asarray(left, np.float64)[i], np.asarray(right, np.float64)[j]
+        )
 
-    def residual(self, x: Any, data: np.ndarray, left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, float]:
+    def residual(
+        self, x: Any, data: np.ndarray, left: np.ndarray, right: np.ndarray
+    ) -> tuple[np.ndarray, float]:
         rest = np.asarray(data, np.float64) - self.sampled(x, left, right)
         return rest, float(rest @ rest)
 
@@ -60,12 +64,21 @@ class PlainEntries:
         sums = dict.fromkeys(EvidenceSums._fields, 0.0)
         if rule.alpha:
             whole, z = spread + w[seen], (spread * s - r)[seen]
-            sums["value"], sums["zero"] = 0.5 * np.sum((q - 2 * q * s + w * s**2)[seen]), 0.5 * q.sum()
+            sums["value"], sums["zero"] = (
+                0.5 * np.sum((q - 2 * q * s + w * s**2)[seen]),
+                0.5 * q.sum(),
+            )
             sums["square"], sums["cross"] = np.sum(z**2 / (2 * whole)), np.sum(z * q[seen] / whole)
-            sums["constant"], sums["dots"] = np.sum(q[seen] ** 2 / (2 * whole) - q[seen] / 2), np.sum(s[seen] ** 2)
+            sums["constant"], sums["dots"] = (
+                np.sum(q[seen] ** 2 / (2 * whole) - q[seen] / 2),
+                np.sum(s[seen] ** 2),
+            )
         else:
             sums["value"] = sums["square"] = 0.5 * np.sum((w * (y - s) ** 2)[seen])
-            sums["linear"], sums["zero"] = np.sum(((a - mean) * r)[seen]), 0.5 * np.sum((w * (a - mean) ** 2)[seen])
+            sums["linear"], sums["zero"] = (
+                np.sum(((a - mean) * r)[seen]),
+                0.5 * np.sum((w * (a - mean) ** 2)[seen]),
+            )
         pull, push, row_sum = r @ v, ridge[:, None] * u + spread * u @ v.T @ v, r.sum(axis=1)
         slope = push - pull
         if rule.nonnegative:
@@ -77,8 +90,12 @@ class PlainEntries:
                 np.sum(m**2) for m in (push - row_sum, row_sum, push)
             )
             free = bias_ridge <= 0
-            sums["bias_cost"] = np.inf if row_sum[free].any() else np.sum(row_sum[~free] ** 2 / bias_ridge[~free])
-        return Evidence(pull, row_sum, EvidenceSums(**{name: float(value) for name, value in sums.items()}))
+            sums["bias_cost"] = (
+                np.inf if row_sum[free].any() else np.sum(row_sum[~free] ** 2 / bias_ridge[~free])
+            )
+        return Evidence(
+            pull, row_sum, EvidenceSums(**{name: float(value) for name, value in sums.items()})
+        )
 
     def residual_gram(
         self,
@@ -123,7 +140,9 @@ class PlainEntries:
         offset: np.ndarray | None = None,
         excluded: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
-        scores = np.asarray(left, np.float64) @ np.asarray(right, np.float64).T + (0.0 if offset is None else offset)
+        scores = np.asarray(left, np.float64) @ np.asarray(right, np.float64).T + (
+            0.0 if offset is None else offset
+        )
         if excluded is not None:
             indptr, indices, rows = excluded
             for q, i in enumerate(rows):
@@ -140,16 +159,28 @@ def positions(x: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _residual(
-    x: Any, u: np.ndarray, v: np.ndarray, rule: RidgeRule, mean: float, own: Any, other: Any, weights: Any
+    x: Any,
+    u: np.ndarray,
+    v: np.ndarray,
+    rule: RidgeRule,
+    mean: float,
+    own: Any,
+    other: Any,
+    weights: Any,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """R, weights, right-hand side weights and targets as whole matrices; R is zero where nothing is stored."""
+    """R, weights, right-hand side weights and targets as whole matrices; R is zero where nothing is
+    stored."""
     s, a, seen = u @ v.T, _dense(x, x.matrix.data), _dense(x, np.ones(x.nnz)) > 0
     if rule.alpha:
         w = rule.alpha * a
         q = np.where(w > 0, w + rule.shift, 0.0)
         return np.where(seen, q - w * s, 0.0), w, q, np.ones_like(a)
     w, y = _dense(x, entry_weights(x, weights)), a - mean
-    y = y - (0.0 if own is None else np.ravel(own)[:, None]) - (0.0 if other is None else np.ravel(other))
+    y = (
+        y
+        - (0.0 if own is None else np.ravel(own)[:, None])
+        - (0.0 if other is None else np.ravel(other))
+    )
     return np.where(seen, w * (y - s), 0.0), w, w * y, y
 
 

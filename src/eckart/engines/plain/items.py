@@ -31,7 +31,13 @@ class PlainItems:
         return ZeroDiagonal(gram, 1.0 / np.diagonal(p))
 
     def nonnegative_columns(
-        self, gram: np.ndarray, l1: float, l2: float, tol: float, max_iter: int, span: tuple[int, int] | None = None
+        self,
+        gram: np.ndarray,
+        l1: float,
+        l2: float,
+        tol: float,
+        max_iter: int,
+        span: tuple[int, int] | None = None,
     ) -> SparseColumns:
         """Coordinate descent over all weights, one column after another."""
         g, n = gram.astype(np.float64), len(gram)
@@ -55,7 +61,9 @@ class PlainItems:
         found = np.concatenate(rows), np.concatenate(values).astype(gram.dtype)
         return SparseColumns(indptr, *found, gaps[first:last], sweeps[first:last])
 
-    def row_products(self, x: SparseRows, rows: np.ndarray, weights: Any, columns: int) -> np.ndarray:
+    def row_products(
+        self, x: SparseRows, rows: np.ndarray, weights: Any, columns: int
+    ) -> np.ndarray:
         dense = _whole(*weights, columns) if isinstance(weights, SparseRows) else weights
         return (_whole(*x, len(dense))[rows] @ dense.astype(np.float64)).astype(dense.dtype)
 

@@ -1,4 +1,5 @@
-"""The mixture primitives in NumPy, slow and obviously right: whole arrays, dense covariances, one row and one component at a time."""
+"""The mixture primitives in NumPy, slow and obviously right: whole arrays, dense covariances, one
+row and one component at a time."""
 
 from __future__ import annotations
 
@@ -70,16 +71,26 @@ class PlainMixtures:
         q = shares * ones_or(place(x).weights, len(a))[:, None]
         counts = q.sum(axis=0)
         means = q.T @ a / np.where(counts > 0, counts, 1.0)[:, None]
-        scatter: Any = np.array([(a - m).T @ (q[:, z, None] * (a - m)) for z, m in enumerate(means)])
+        scatter: Any = np.array(
+            [(a - m).T @ (q[:, z, None] * (a - m)) for z, m in enumerate(means)]
+        )
         if kind in DIAGONAL:
             scatter = np.diagonal(scatter, axis1=1, axis2=2)
         elif kind == "tied":
             scatter = scatter.sum(axis=0)
         return GaussianStatistics(
-            kind, float(ones_or(place(x).weights, len(a)).sum()), 0.0, counts, counts[:, None], means, scatter
+            kind,
+            float(ones_or(place(x).weights, len(a)).sum()),
+            0.0,
+            counts,
+            counts[:, None],
+            means,
+            scatter,
         )
 
-    def gaussian_posteriors(self, x: Any, theta: Gaussians, *, shares: bool = False, fill: bool = False) -> Posteriors:
+    def gaussian_posteriors(
+        self, x: Any, theta: Gaussians, *, shares: bool = False, fill: bool = False
+    ) -> Posteriors:
         a = _rows(x)
         loglik, q = _posterior(a, theta)
         if not fill:
@@ -87,7 +98,10 @@ class PlainMixtures:
         filled, variance = np.zeros(a.shape), np.zeros(a.shape)
         for i, row in enumerate(a):
             parts = [_completed(row, theta.means[z], theta.covariance(z)) for z in range(theta.k)]
-            means, variances = np.array([m for m, _ in parts]), np.array([np.diagonal(c) for _, c in parts])
+            means, variances = (
+                np.array([m for m, _ in parts]),
+                np.array([np.diagonal(c) for _, c in parts]),
+            )
             filled[i] = q[i] @ means
             variance[i] = q[i] @ (variances + means**2) - filled[i] ** 2
         there = ~np.isnan(a)
@@ -108,10 +122,19 @@ class PlainMixtures:
         loglik, q = self.family_posteriors(x, family, weights, parameters)[:2]
         assert q is not None
         q = q * w[:, None]
-        return float(w.sum()), float(w @ np.where(w > 0, loglik, 0.0)), q.sum(axis=0), family.statistics(a, q)
+        return (
+            float(w.sum()),
+            float(w @ np.where(w > 0, loglik, 0.0)),
+            q.sum(axis=0),
+            family.statistics(a, q),
+        )
 
-    def family_posteriors(self, x: Any, family: Any, weights: np.ndarray, parameters: Any) -> Posteriors:
-        return Posteriors(*_shares(np.log(np.maximum(weights, TINY)) + family.log_prob(_rows(x), parameters)))
+    def family_posteriors(
+        self, x: Any, family: Any, weights: np.ndarray, parameters: Any
+    ) -> Posteriors:
+        return Posteriors(
+            *_shares(np.log(np.maximum(weights, TINY)) + family.log_prob(_rows(x), parameters))
+        )
 
     def rows_at(self, x: Any, rows: np.ndarray | None = None) -> np.ndarray:
         a = _rows(x).astype(x.dtype)
@@ -127,7 +150,10 @@ class PlainMixtures:
 
     def group_sums(self, x: Any, centres: np.ndarray) -> GroupSums:
         a = _rows(x)
-        q = np.eye(len(centres))[self.nearest(x, centres)] * ones_or(place(x).weights, len(a))[:, None]
+        q = (
+            np.eye(len(centres))[self.nearest(x, centres)]
+            * ones_or(place(x).weights, len(a))[:, None]
+        )
         return GroupSums(q.sum(axis=0), q.T @ a)
 
     def nearest(self, x: Any, centres: np.ndarray) -> np.ndarray:
@@ -138,7 +164,9 @@ def _rows(x: Any) -> np.ndarray:
     """All rows in float64, NaN at unknown entries; an infinity is refused."""
     matrix = place(x).matrix
     if isinstance(matrix, Dense):
-        blocks = [matrix.values] if isinstance(matrix.values, np.ndarray) else matrix.values.blocks(1024)
+        blocks = (
+            [matrix.values] if isinstance(matrix.values, np.ndarray) else matrix.values.blocks(1024)
+        )
         out = np.concatenate([np.array(b, matrix.dtype) for b in blocks]).astype(np.float64)
     else:
         out = np.full(matrix.shape, 0.0 if isinstance(matrix, Counts) else np.nan)
@@ -176,7 +204,9 @@ def _completed(row: np.ndarray, mean: np.ndarray, s: np.ndarray) -> tuple[np.nda
     return out, covariance
 
 
-def _factor_statistics(a: np.ndarray, q: np.ndarray, theta: Gaussians, weight: float, bound: float) -> FactorStatistics:
+def _factor_statistics(
+    a: np.ndarray, q: np.ndarray, theta: Gaussians, weight: float, bound: float
+) -> FactorStatistics:
     assert theta.loadings is not None
     assert theta.origin is not None
     k, n, r = theta.loadings.shape
@@ -186,7 +216,9 @@ def _factor_statistics(a: np.ndarray, q: np.ndarray, theta: Gaussians, weight: f
             w = theta.loadings[z]
             both = np.block([[theta.covariance(z), w], [w.T, np.eye(r)]])  # of (x, code) together
             whole, spread = _completed(
-                np.concatenate([row, np.full(r, np.nan)]), np.concatenate([theta.means[z], np.zeros(r)]), both
+                np.concatenate([row, np.full(r, np.nan)]),
+                np.concatenate([theta.means[z], np.zeros(r)]),
+                both,
             )
             y = np.concatenate([whole[:n] - theta.origin, whole[n:], [1.0]])
             moment = np.outer(y, y)

@@ -1,4 +1,5 @@
-"""The primitives of non-negative factorization in NumPy, row by row: the specification and the judge of the other engines."""
+"""The primitives of non-negative factorization in NumPy, row by row: the specification and the
+judge of the other engines."""
 
 from __future__ import annotations
 
@@ -10,12 +11,23 @@ import numpy as np
 
 from eckart.engines.host import Host, place
 from eckart.engines.plain.rows import ones_or
-from eckart.engines.protocol import CrossSums, Descent, FactorSums, KlRule, KlSums, Pass, SignSums, Totals, refuse_bad
+from eckart.engines.protocol import (
+    CrossSums,
+    Descent,
+    FactorSums,
+    KlRule,
+    KlSums,
+    Pass,
+    SignSums,
+    Totals,
+    refuse_bad,
+)
 from eckart.errors import InputError
 from eckart.matrix import Counts, Dense, Matrix
 
 LEAST = 1e-10
-"""Share of a row below which a multiplicative step does not take a component, so that it can come back."""
+"""Share of a row below which a multiplicative step does not take a component, so that it can come
+back."""
 
 Placed = Host | Matrix
 
@@ -28,7 +40,8 @@ class PlainParts:
         a = _filled(x)
         for i, j in np.argwhere(a < 0)[:1]:
             raise InputError(
-                f"Negative values in data passed to NMF: X is {a[i, j]} at row {i}, column {j}, wanted numbers >= 0; shift or clip them, or use PCA"
+                f"Negative values in data passed to NMF: X is {a[i, j]} at row {i}, "
+                f"column {j}, wanted numbers >= 0; shift or clip them, or use PCA"
             )
         w, v = ones_or(x.weights, len(a)), _entry_weights(x, a.shape)
         columns = w @ a if x.kind == "dense" else None
@@ -40,7 +53,9 @@ class PlainParts:
         x = place(x)
         m = x.matrix
         return (
-            replace(x, matrix=Counts(m.indptr, m.indices, m.data, m.n_columns), kept={}) if x.kind == "observed" else x
+            replace(x, matrix=Counts(m.indptr, m.indices, m.data, m.n_columns), kept={})
+            if x.kind == "observed"
+            else x
         )
 
     def as_rows(self, tall: np.ndarray, x: Placed) -> Host:
@@ -52,14 +67,24 @@ class PlainParts:
     def factor_sums(self, factor: np.ndarray, x: Placed | None = None) -> FactorSums:
         f = np.asarray(factor, np.float64)
         heavy = ones_or(None if x is None else place(x).weights, len(f))[:, None] * f
-        return FactorSums(heavy.sum(axis=0), f.T @ heavy, float(f.min(initial=np.inf)), f.max(axis=0, initial=-np.inf))
+        return FactorSums(
+            heavy.sum(axis=0),
+            f.T @ heavy,
+            float(f.min(initial=np.inf)),
+            f.max(axis=0, initial=-np.inf),
+        )
 
     def sign_sums(self, factor: np.ndarray, x: Placed | None = None) -> SignSums:
         parts = [np.maximum(sign * np.asarray(factor, np.float64), 0) for sign in (1, -1)]
         w = ones_or(None if x is None else place(x).weights, len(factor))
-        return SignSums(np.array([w @ p**2 for p in parts]), np.array([p.max(axis=0, initial=0.0) for p in parts]))
+        return SignSums(
+            np.array([w @ p**2 for p in parts]),
+            np.array([p.max(axis=0, initial=0.0) for p in parts]),
+        )
 
-    def rectified(self, factor: np.ndarray, scale: np.ndarray, least: float = 0.0, fill: float = 0.0) -> np.ndarray:
+    def rectified(
+        self, factor: np.ndarray, scale: np.ndarray, least: float = 0.0, fill: float = 0.0
+    ) -> np.ndarray:
         out = factor * scale
         return np.where(out > least, out, fill).astype(factor.dtype)
 
@@ -75,7 +100,9 @@ class PlainParts:
 
     def cleaned(self, factor: np.ndarray, mass: np.ndarray, share: float) -> np.ndarray:
         part = factor * mass
-        return np.where(part > share * part.sum(axis=1, keepdims=True), factor, 0).astype(factor.dtype)
+        return np.where(part > share * part.sum(axis=1, keepdims=True), factor, 0).astype(
+            factor.dtype
+        )
 
     def hals_rows(
         self,
@@ -87,7 +114,9 @@ class PlainParts:
         sweeps: int = 1,
         shrink: float = 0.0,
     ) -> Descent:
-        return _gathered([_coordinate(gram, p - l1, u, sweeps, shrink) for p, u in zip(pull, start)], start, None)
+        return _gathered(
+            [_coordinate(gram, p - l1, u, sweeps, shrink) for p, u in zip(pull, start)], start, None
+        )
 
     def hals_pass(
         self,
@@ -127,7 +156,14 @@ class PlainParts:
         return _gathered(rows, start, x.weights)
 
     def kl_rows(
-        self, x: Placed, other: np.ndarray, start: np.ndarray, rule: KlRule, mass: np.ndarray, *, steps: int = 1
+        self,
+        x: Placed,
+        other: np.ndarray,
+        start: np.ndarray,
+        rule: KlRule,
+        mass: np.ndarray,
+        *,
+        steps: int = 1,
     ) -> Descent:
         x, h, rows = place(x), np.asarray(other, np.float64), []
         for i, (seen, a, w) in enumerate(_seen(x)):
@@ -145,15 +181,21 @@ class PlainParts:
             rows.append((u, *kept))
         return _gathered(rows, start, x.weights)
 
-    def kl_sums(self, x: Placed, left: np.ndarray, right: np.ndarray, valued: bool = True) -> KlSums:
+    def kl_sums(
+        self, x: Placed, left: np.ndarray, right: np.ndarray, valued: bool = True
+    ) -> KlSums:
         x = place(x)
         a, w = _filled(x), ones_or(x.weights, len(left))[:, None]
         least = np.maximum(1e-30 * a.sum(axis=1, keepdims=True), 1e-37)
-        ratio = a / np.maximum(np.asarray(left, np.float64) @ np.asarray(right, np.float64).T, least)
+        ratio = a / np.maximum(
+            np.asarray(left, np.float64) @ np.asarray(right, np.float64).T, least
+        )
         value = float((w * a * (np.log(np.where(a > 0, ratio, 1.0)) - 1)).sum()) if valued else 0.0
         return KlSums(ratio.T @ (w * left), value)
 
-    def kl_step(self, right: np.ndarray, sums: KlSums, mass: np.ndarray, totals: np.ndarray, rule: KlRule) -> Descent:
+    def kl_step(
+        self, right: np.ndarray, sums: KlSums, mass: np.ndarray, totals: np.ndarray, rule: KlRule
+    ) -> Descent:
         u = np.asarray(right, np.float64)
         rows = [multiplied(u[j], sums.up[j], mass, totals[j], rule) for j in range(len(u))]
         new, value, kkt = _gathered(rows, right, None)
@@ -171,20 +213,26 @@ class PlainParts:
 def multiplied(
     u: np.ndarray, up: np.ndarray, mass: np.ndarray, total: float, rule: KlRule
 ) -> tuple[np.ndarray, float, float]:
-    """u r with r = up / (mass + l1); the part of the objective that is not a sum over entries > 0, and the violations, before it."""
+    """u r with r = up / (mass + l1); the part of the objective that is not a sum over entries > 0,
+    and the violations, before it."""
     down = mass + rule.l1
     slope = down + rule.l2 * u
     value = float(u @ (down + 0.5 * rule.l2 * u))
     size = max(float(u @ slope), total)
     rest = 1 - np.divide(up, slope, out=np.zeros_like(u), where=slope > 0)
-    kkt = size * float((np.maximum(np.minimum(u * slope / size, rest), -1) ** 2).sum()) if size > 0 else 0.0
+    kkt = (
+        size * float((np.maximum(np.minimum(u * slope / size, rest), -1) ** 2).sum())
+        if size > 0
+        else 0.0
+    )
     bend = np.sqrt(down**2 + 4 * rule.l2 * u * up)
     r = 2 * up / np.maximum(down + bend, 1e-37)
     return floored(u * (r**1.75 if rule.fast else r), mass, total, rule), value, kkt
 
 
 def floored(u: np.ndarray, mass: np.ndarray, total: float, rule: KlRule) -> np.ndarray:
-    """u with a share of at least LEAST for every component that has mass, so that it can come back; zero for one that has none."""
+    """u with a share of at least LEAST for every component that has mass, so that it can come back;
+    zero for one that has none."""
     down = mass + rule.l1
     return np.where(down > 0, np.maximum(u, LEAST * total / np.where(down > 0, down, 1.0)), 0.0)
 
@@ -195,7 +243,10 @@ def _coordinate(
     u, gram = np.array(start, np.float64), np.asarray(gram, np.float64)
     inverse, first = 1 / np.maximum(np.diagonal(gram), 1e-30), 0.0
     slope = gram @ u - pull
-    value, kkt = 0.5 * float(u @ (slope - pull)), float(np.diagonal(gram) @ np.minimum(u, slope * inverse) ** 2)
+    value, kkt = (
+        0.5 * float(u @ (slope - pull)),
+        float(np.diagonal(gram) @ np.minimum(u, slope * inverse) ** 2),
+    )
     for s in range(sweeps):
         before = u.copy()
         for c in range(len(u)):
@@ -212,12 +263,15 @@ def _gathered(rows: list, like: np.ndarray, weights: np.ndarray | None) -> Desce
     w = ones_or(weights, len(rows))
     factor = np.array([row[0] for row in rows]).reshape(like.shape).astype(like.dtype)
     return Descent(
-        factor, float(sum(w[i] * r[1] for i, r in enumerate(rows))), float(sum(w[i] * r[2] for i, r in enumerate(rows)))
+        factor,
+        float(sum(w[i] * r[1] for i, r in enumerate(rows))),
+        float(sum(w[i] * r[2] for i, r in enumerate(rows))),
     )
 
 
 def _seen(x: Host) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Columns, values and weights of the entries of each row; of all columns where every entry is known."""
+    """Columns, values and weights of the entries of each row; of all columns where every entry is
+    known."""
     if x.kind == "dense":
         for row in _filled(x):
             yield np.arange(len(row)), row, np.ones(len(row))
@@ -233,7 +287,9 @@ def _filled(x: Host) -> np.ndarray:
     m: Any = x.matrix
     if x.kind != "dense":
         return m.to_scipy().toarray().astype(np.float64)
-    out = np.asarray(m.array if m.in_memory else np.concatenate(list(m.stream.blocks(1024))), np.float64)
+    out = np.asarray(
+        m.array if m.in_memory else np.concatenate(list(m.stream.blocks(1024))), np.float64
+    )
     refuse_bad(out)
     return out
 

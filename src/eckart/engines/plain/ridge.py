@@ -33,7 +33,8 @@ class PlainRidge:
         start: np.ndarray | None = None,
         cg_steps: int = 0,
     ) -> RowSolution:
-        """The minimum itself, from wherever an iteration would start and however many steps it would take."""
+        """The minimum itself, from wherever an iteration would start and however many steps it
+        would take."""
         x = place(x)
         v = np.asarray(right, np.float64)
         rows, k = x.counts.shape[0], v.shape[1]
@@ -58,7 +59,9 @@ class PlainRidge:
                 gram, rhs = gram - np.outer(side, side) / slack, rhs - side * pull.sum() / slack
             u = _least(gram, rhs, rule.nonnegative)
             if noise is not None:
-                u = u + np.linalg.solve(np.linalg.cholesky(gram).T, np.asarray(noise[i], np.float64))
+                u = u + np.linalg.solve(
+                    np.linalg.cholesky(gram).T, np.asarray(noise[i], np.float64)
+                )
             b = (pull.sum() - w @ (v[seen] @ u)) / slack if rule.bias and slack > 0 else 0.0
             s = v[seen] @ u + b
             fit = np.sum(pull - 2 * pull * s + w * s**2) if rule.alpha else np.sum(w * (y - s) ** 2)
@@ -84,10 +87,15 @@ class PlainRidge:
                 out[i] = w @ (values - mean - at(offset, seen)) / (w.sum() + ridge[i])
         return out
 
-    def ridge_penalty(self, x: Any, rule: RidgeRule, factor: np.ndarray, bias: np.ndarray | None) -> float:
+    def ridge_penalty(
+        self, x: Any, rule: RidgeRule, factor: np.ndarray, bias: np.ndarray | None
+    ) -> float:
         ridge, bias_ridge = rule.ridges(place(x).counts)
         total = ridge @ (np.asarray(factor, np.float64) ** 2).sum(axis=1)
-        return float(0.5 * total + (0.0 if bias is None else 0.5 * bias_ridge @ np.asarray(bias, np.float64) ** 2))
+        return float(
+            0.5 * total
+            + (0.0 if bias is None else 0.5 * bias_ridge @ np.asarray(bias, np.float64) ** 2)
+        )
 
     def misfit_rows(
         self,
@@ -113,13 +121,23 @@ class PlainRidge:
         return design, (x[:, -1] + y[:, -1] + (x[:, :-1] * y[:, :-1]).sum(axis=1))[:, None]
 
     def precision_rows(
-        self, seed: tuple[int, ...], misfit: np.ndarray, counts: np.ndarray, shape: float, scale: float, floor: float
+        self,
+        seed: tuple[int, ...],
+        misfit: np.ndarray,
+        counts: np.ndarray,
+        shape: float,
+        scale: float,
+        floor: float,
     ) -> PrecisionDraws:
         p = np.empty_like(misfit)
         for rows, rng in streams(seed, len(p)):
-            p[rows] = rng.gamma(0.5 * (shape + counts[rows])) / (0.5 * (shape / scale + misfit[rows]))
+            p[rows] = rng.gamma(0.5 * (shape + counts[rows])) / (
+                0.5 * (shape / scale + misfit[rows])
+            )
         p = np.clip(p, floor, 1.0 / floor)
-        return PrecisionDraws(p, float(p.sum()), float(np.log(p).sum()), float((counts * np.log(p)).sum()))
+        return PrecisionDraws(
+            p, float(p.sum()), float(np.log(p).sum()), float((counts * np.log(p)).sum())
+        )
 
 
 def part_of(x: Any, i: int) -> slice:
@@ -132,10 +150,16 @@ def at(numbers: np.ndarray | None, seen: np.ndarray) -> Any:
     return 0.0 if numbers is None else np.ravel(np.asarray(numbers, np.float64))[seen]
 
 
-def entry_weights(x: Any, weights: np.ndarray | None, other: np.ndarray | None = None) -> np.ndarray:
+def entry_weights(
+    x: Any, weights: np.ndarray | None, other: np.ndarray | None = None
+) -> np.ndarray:
     """The weight of every entry, those of its column included."""
     omega = ones_or(x.entry_weights if weights is None else weights, x.nnz)
-    return omega if other is None else omega * np.ravel(np.asarray(other, np.float64))[x.matrix.indices]
+    return (
+        omega
+        if other is None
+        else omega * np.ravel(np.asarray(other, np.float64))[x.matrix.indices]
+    )
 
 
 def _least(gram: np.ndarray, rhs: np.ndarray, nonnegative: bool) -> np.ndarray:
@@ -147,4 +171,8 @@ def _least(gram: np.ndarray, rhs: np.ndarray, nonnegative: bool) -> np.ndarray:
     values, vectors = eigh(gram)
     kept = values > 1e-11 * max(values.max(initial=0.0), 1e-300)
     root = np.sqrt(values[kept])
-    return nnls(root[:, None] * vectors[:, kept].T, vectors[:, kept].T @ rhs / root)[0] if kept.any() else 0.0 * rhs
+    return (
+        nnls(root[:, None] * vectors[:, kept].T, vectors[:, kept].T @ rhs / root)[0]
+        if kept.any()
+        else 0.0 * rhs
+    )

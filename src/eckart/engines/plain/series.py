@@ -15,9 +15,15 @@ class PlainSeries:
     def own_likelihood(self, x: Any, data: np.ndarray, own: np.ndarray) -> np.ndarray:
         out = np.zeros((x.shape[0], 1))
         for i, (columns, values) in enumerate(_rows(x, data)):
-            root = np.linalg.cholesky(_covariance(columns, own[i])) if len(columns) else np.zeros((0, 0))
+            root = (
+                np.linalg.cholesky(_covariance(columns, own[i]))
+                if len(columns)
+                else np.zeros((0, 0))
+            )
             z = np.linalg.solve(root, values)
-            out[i] = -0.5 * (z @ z) - np.log(np.diagonal(root)).sum() - 0.5 * len(z) * np.log(2 * np.pi)
+            out[i] = (
+                -0.5 * (z @ z) - np.log(np.diagonal(root)).sum() - 0.5 * len(z) * np.log(2 * np.pi)
+            )
         return out
 
     def own_rows(
@@ -32,12 +38,18 @@ class PlainSeries:
     ) -> np.ndarray:
         out = np.zeros((x.shape[0], right.shape[1]))
         for i, (columns, values) in enumerate(_rows(x, data)):
-            v = np.linalg.solve(_covariance(columns, own[i]), np.column_stack([right[columns], values]))
+            v = np.linalg.solve(
+                _covariance(columns, own[i]), np.column_stack([right[columns], values])
+            )
             root = np.linalg.cholesky(base + right[columns].T @ v[:, :-1])
-            out[i] = _solved(root, prior + right[columns].T @ v[:, -1], None if noise is None else noise[i])
+            out[i] = _solved(
+                root, prior + right[columns].T @ v[:, -1], None if noise is None else noise[i]
+            )
         return out
 
-    def state_rows(self, x: Any, data: np.ndarray, length: int, rule: np.ndarray, noise: Any) -> np.ndarray:
+    def state_rows(
+        self, x: Any, data: np.ndarray, length: int, rule: np.ndarray, noise: Any
+    ) -> np.ndarray:
         out = np.zeros((x.shape[0], length))
         for i, (columns, values) in enumerate(_rows(x, data)):
             phi, a, q, p = rule[i]
@@ -49,7 +61,9 @@ class PlainSeries:
             out[i] = _solved(np.linalg.cholesky(precision), h, None if noise is None else noise[i])
         return out
 
-    def less_states(self, x: Any, data: np.ndarray, states: np.ndarray, sign: float = 1.0) -> np.ndarray:
+    def less_states(
+        self, x: Any, data: np.ndarray, states: np.ndarray, sign: float = 1.0
+    ) -> np.ndarray:
         rows = np.repeat(np.arange(x.shape[0]), x.counts)
         return data - sign * states[rows, x.matrix.indices % states.shape[1]]
 
@@ -73,7 +87,9 @@ class PlainSeries:
             at, v, w = slice(i * k, (i + 1) * k), right[columns], other[columns, 0]
             precision[at, at] += (v.T * w) @ v
             h[at] = v.T @ (w * values)
-        return _solved(np.linalg.cholesky(precision), h, None if noise is None else noise.reshape(-1)).reshape(n, k)
+        return _solved(
+            np.linalg.cholesky(precision), h, None if noise is None else noise.reshape(-1)
+        ).reshape(n, k)
 
     def lag_products(self, a: np.ndarray) -> LagProducts:
         return LagProducts(a[:-1].T @ a[:-1], a[:-1].T @ a[1:], a[1:].T @ a[1:], a[0].copy())
@@ -85,7 +101,9 @@ class PlainSeries:
 def _rows(x: Any, data: np.ndarray) -> Any:
     """Columns and numbers of each row."""
     m = x.matrix
-    return ((m.indices[a:b].astype(np.int64), data[a:b]) for a, b in zip(m.indptr[:-1], m.indptr[1:]))
+    return (
+        (m.indices[a:b].astype(np.int64), data[a:b]) for a, b in zip(m.indptr[:-1], m.indptr[1:])
+    )
 
 
 def _covariance(columns: np.ndarray, own: np.ndarray) -> np.ndarray:

@@ -1,4 +1,5 @@
-"""The primitives of topic models in NumPy, one document after another: the specification and the judge of the other engines."""
+"""The primitives of topic models in NumPy, one document after another: the specification and the
+judge of the other engines."""
 
 from __future__ import annotations
 
@@ -29,11 +30,16 @@ class PlainTopics:
     def topic_start(self, totals: np.ndarray, k: int, seed: int, dtype: Any) -> np.ndarray:
         firsts = range(0, len(totals), NOISE_WORDS)
         sizes = [min(NOISE_WORDS, len(totals) - first) for first in firsts]
-        noise = [np.random.default_rng([seed, f]).gamma(NOISE, 1.0 / NOISE, (n, k)) for f, n in zip(firsts, sizes)]
+        noise = [
+            np.random.default_rng([seed, f]).gamma(NOISE, 1.0 / NOISE, (n, k))
+            for f, n in zip(firsts, sizes)
+        ]
         words = totals[:, None] * np.concatenate(noise)
         return self.topic_words(words, words.sum(axis=0), 0.0, dtype).words
 
-    def topic_words(self, counts: np.ndarray, sizes: np.ndarray, prior: Any, dtype: Any = None) -> TopicWords:
+    def topic_words(
+        self, counts: np.ndarray, sizes: np.ndarray, prior: Any, dtype: Any = None
+    ) -> TopicWords:
         whole = counts.astype(np.float64) + prior
         whole[:, ~(whole.sum(axis=0) > 0)] = 1.0
         words = whole / whole.sum(axis=0)
@@ -45,10 +51,19 @@ class PlainTopics:
         shift = logs.max(axis=1)
         rest = np.sum(gammaln(counts) - counts * logs) - np.sum(gammaln(counts.sum(axis=0)))
         cross = np.sum(np.asarray(prior) * logs)
-        return TopicBeliefs(np.exp(logs - shift[:, None]), shift, float(logs.sum()), float(cross), float(rest))
+        return TopicBeliefs(
+            np.exp(logs - shift[:, None]), shift, float(logs.sum()), float(cross), float(rest)
+        )
 
     def topic_fold(
-        self, x: Any, words: np.ndarray, prior: np.ndarray, shares: Any, *, steps: int, tol: float = 0.0
+        self,
+        x: Any,
+        words: np.ndarray,
+        prior: np.ndarray,
+        shares: Any,
+        *,
+        steps: int,
+        tol: float = 0.0,
     ) -> Any:
         theta = _tall(x, shares)
         for d, (w, c) in enumerate(_documents(x)):
@@ -59,9 +74,19 @@ class PlainTopics:
         return theta.astype(words.dtype)
 
     def topic_sweep(
-        self, x: Any, words: np.ndarray, prior: np.ndarray, shares: Any, *, steps: int = 1, tol: float = 0.0
+        self,
+        x: Any,
+        words: np.ndarray,
+        prior: np.ndarray,
+        shares: Any,
+        *,
+        steps: int = 1,
+        tol: float = 0.0,
     ) -> tuple[Any, TopicStatistics]:
-        theta, counts = self.topic_fold(x, words, prior, shares, steps=steps - 1, tol=tol), np.zeros(words.shape)
+        theta, counts = (
+            self.topic_fold(x, words, prior, shares, steps=steps - 1, tol=tol),
+            np.zeros(words.shape),
+        )
         value, penalty, seen = 0.0, 0.0, 0.0
         for d, (w, c) in enumerate(_documents(x)):
             new, gamma, s = _share(words[w], c, prior, theta[d].astype(np.float64))
@@ -72,10 +97,19 @@ class PlainTopics:
             seen += float(c[held].sum())
             theta[d] = new
         counts = counts.astype(words.dtype)
-        return theta, TopicStatistics(counts, counts.sum(axis=0, dtype=np.float64), value + penalty, value, seen)
+        return theta, TopicStatistics(
+            counts, counts.sum(axis=0, dtype=np.float64), value + penalty, value, seen
+        )
 
     def topic_bayes(
-        self, x: Any, words: np.ndarray, prior: np.ndarray, gamma: Any, *, steps: int = 100, tol: float = 1e-3
+        self,
+        x: Any,
+        words: np.ndarray,
+        prior: np.ndarray,
+        gamma: Any,
+        *,
+        steps: int = 100,
+        tol: float = 1e-3,
     ) -> tuple[Any, TopicStatistics]:
         gamma, counts = _tall(x, gamma), np.zeros(words.shape)
         value, rest, seen, logs = 0.0, 0.0, 0.0, np.zeros(len(prior))
@@ -91,12 +125,18 @@ class PlainTopics:
             s = words[w] @ theta
             np.add.at(counts, w, (c / s)[:, None] * words[w] * theta)
             value += float(c @ np.log(s))
-            rest += float((prior - gamma[d]) @ np.log(theta) + gammaln(gamma[d]).sum() - gammaln(gamma[d].sum()))
+            rest += float(
+                (prior - gamma[d]) @ np.log(theta)
+                + gammaln(gamma[d]).sum()
+                - gammaln(gamma[d].sum())
+            )
             seen += float(c.sum())
             logs += np.log(theta)
         return gamma, TopicStatistics(counts, counts.sum(axis=0), value + rest, value, seen, logs)
 
-    def topic_scores(self, x: Any, words: np.ndarray, shares: Any, floor: float) -> tuple[float, float]:
+    def topic_scores(
+        self, x: Any, words: np.ndarray, shares: Any, floor: float
+    ) -> tuple[float, float]:
         theta, value, seen = _tall(x, shares), 0.0, 0.0
         for d, (w, c) in enumerate(_documents(x)):
             value += float(c @ np.log(np.maximum(words[w] @ theta[d], floor)))
@@ -131,7 +171,8 @@ class PlainChain:
         self.tokens_of = [np.repeat(w, c.astype(int)) for w, c in _documents(x)]
         self.tokens = sum(map(len, self.tokens_of))
         self.topics = [
-            np.array([self._draw(words[w] * shares[d]) for w in tokens], int) for d, tokens in enumerate(self.tokens_of)
+            np.array([self._draw(words[w] * shares[d]) for w in tokens], int)
+            for d, tokens in enumerate(self.tokens_of)
         ]
         self.table, self.mean = np.zeros(words.shape), np.zeros(words.shape)
         self.set_prior(prior)
@@ -172,18 +213,28 @@ class PlainChain:
 
     def state(self) -> dict[str, Any]:
         return {
-            "drawn": self.rng.bit_generator.state, "averaged": self.averaged, "topics": np.concatenate([*self.topics, np.zeros(0, int)]),
-            "table": self.table, "mean": self.mean, "prior": np.array(self.prior),
-        }  # fmt: skip
+            "drawn": self.rng.bit_generator.state,
+            "averaged": self.averaged,
+            "topics": np.concatenate([*self.topics, np.zeros(0, int)]),
+            "table": self.table,
+            "mean": self.mean,
+            "prior": np.array(self.prior),
+        }
 
     def restore(self, state: dict[str, Any]) -> None:
         self.rng.bit_generator.state, self.averaged = state["drawn"], state["averaged"]
-        self.topics = np.split(state["topics"], np.cumsum([len(tokens) for tokens in self.tokens_of])[:-1])
+        self.topics = np.split(
+            state["topics"], np.cumsum([len(tokens) for tokens in self.tokens_of])[:-1]
+        )
         self.table, self.mean, self.prior = state["table"], state["mean"], state["prior"]
 
     def _draw(self, weight: np.ndarray) -> int:
         running = np.cumsum(weight)
-        return int(np.searchsorted(running, self.rng.random() * running[-1], side="right").clip(0, len(weight) - 1))
+        return int(
+            np.searchsorted(running, self.rng.random() * running[-1], side="right").clip(
+                0, len(weight) - 1
+            )
+        )
 
 
 def _documents(x: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:

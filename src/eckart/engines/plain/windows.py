@@ -1,4 +1,5 @@
-"""Skip-gram steps in Python, two words of a window after another: the specification and the judge of the other engines."""
+"""Skip-gram steps in Python, two words of a window after another: the specification and the judge
+of the other engines."""
 
 from __future__ import annotations
 
@@ -6,7 +7,14 @@ from collections import defaultdict
 
 import numpy as np
 
-from eckart.engines.protocol.windows import LISTEN, PairEvidence, Pieces, WindowRule, rounds_of, turn
+from eckart.engines.protocol.windows import (
+    LISTEN,
+    PairEvidence,
+    Pieces,
+    WindowRule,
+    rounds_of,
+    turn,
+)
 from eckart.terms import Logistic
 
 LOGISTIC = Logistic()
@@ -36,13 +44,18 @@ class PlainWindows:
         first, last = (pieces.bounds[p] for p in part)
 
         def rate(piece: int) -> float:
-            return rates[0] + (rates[1] - rates[0]) * (pieces.bounds[piece] - first) / max(last - first, 1)
+            return rates[0] + (rates[1] - rates[0]) * (pieces.bounds[piece] - first) / max(
+                last - first, 1
+            )
 
         strata, rounds = rounds_of(pieces, part, rule)
         if together or strata == 1:
-            return PairEvidence.sum(_windows(pieces, p, x, y, rule, rate(p), seed) for p in range(*part))
+            return PairEvidence.sum(
+                _windows(pieces, p, x, y, rule, rate(p), seed) for p in range(*part)
+            )
         return PairEvidence.sum(
-            _blocks(pieces, runs, x, y, rule, [rate(a) for a, _ in runs], seed, strata) for runs in rounds
+            _blocks(pieces, runs, x, y, rule, [rate(a) for a, _ in runs], seed, strata)
+            for runs in rounds
         )
 
 
@@ -59,7 +72,13 @@ def _window(kept: list[int], p: int, draw: _Stream, rule: WindowRule) -> list[in
 
 
 def _windows(
-    pieces: Pieces, piece: int, x: np.ndarray, y: np.ndarray, rule: WindowRule, rate: float, seed: int
+    pieces: Pieces,
+    piece: int,
+    x: np.ndarray,
+    y: np.ndarray,
+    rule: WindowRule,
+    rate: float,
+    seed: int,
 ) -> PairEvidence:
     """Window after window of a piece."""
     loss, heard, pairs = 0.0, 0, 0
@@ -75,7 +94,9 @@ def _windows(
             g = rate * (label - times / (1.0 + np.exp(-scores)))
             if (piece + p) % LISTEN == 0:
                 heard += len(rows)
-                loss += float((times * LOGISTIC.value(np.zeros(()), scores)).sum() - scores[:, 0].sum())
+                loss += float(
+                    (times * LOGISTIC.value(np.zeros(()), scores)).sum() - scores[:, 0].sum()
+                )
             for j in range(0, len(targets), SIX):
                 _update(x, y, rows, targets[j : j + SIX], g[:, j : j + SIX], rule.bias)
         pairs += len(window)
@@ -83,9 +104,17 @@ def _windows(
 
 
 def _blocks(
-    pieces: Pieces, runs: list, x: np.ndarray, y: np.ndarray, rule: WindowRule, rates: list, seed: int, strata: int
+    pieces: Pieces,
+    runs: list,
+    x: np.ndarray,
+    y: np.ndarray,
+    rule: WindowRule,
+    rates: list,
+    seed: int,
+    strata: int,
 ) -> PairEvidence:
-    """A round: the samples of all runs by blocks, then block after block, turn after turn; the scores of four samples of a run are taken together."""
+    """A round: the samples of all runs by blocks, then block after block, turn after turn; the
+    scores of four samples of a run are taken together."""
     blocks: dict[tuple[int, int], list] = defaultdict(list)
     pairs = [0] * len(runs)
     for r, (first, last) in enumerate(runs):
@@ -95,7 +124,10 @@ def _blocks(
             for p, v in enumerate(kept):
                 for w in _window(kept, p, draw, rule):
                     pairs[r] += 1
-                    for u, label in [(v, 1.0), *((_noise(draw, pieces), 0.0) for _ in range(rule.drawn))]:
+                    for u, label in [
+                        (v, 1.0),
+                        *((_noise(draw, pieces), 0.0) for _ in range(rule.drawn)),
+                    ]:
                         blocks[w % strata * strata + u % strata, r].append((w, u, label))
     loss = 0.0
     for block in (b for t in range(strata) for b in turn(strata, t)):
@@ -103,7 +135,9 @@ def _blocks(
             samples = blocks[block, r]
             for i in range(0, len(samples), 4):
                 four = samples[i : i + 4]
-                scores = [float(x[w].astype(np.float64) @ y[u].astype(np.float64)) for w, u, _ in four]
+                scores = [
+                    float(x[w].astype(np.float64) @ y[u].astype(np.float64)) for w, u, _ in four
+                ]
                 for (w, u, label), s in zip(four, scores):
                     weight = 1.0 if label else rule.weight
                     g = rates[r] * weight * (label - 1.0 / (1.0 + np.exp(-s)))
@@ -117,7 +151,9 @@ def _blocks(
     return PairEvidence(loss, sum(pairs[::LISTEN]), sum(pairs))
 
 
-def _update(x: np.ndarray, y: np.ndarray, rows: list[int], targets: list[int], g: np.ndarray, bias: int) -> None:
+def _update(
+    x: np.ndarray, y: np.ndarray, rows: list[int], targets: list[int], g: np.ndarray, bias: int
+) -> None:
     """x_i += sum_j g_ij y_j and y_j += sum_i g_ij x_i."""
     before, step = y[targets].copy(), np.zeros((len(targets), y.shape[1]))
     for i, w in enumerate(rows):
@@ -155,8 +191,11 @@ def _noise(draw: _Stream, pieces: Pieces) -> int:
     return u if z & 0xFFFFFFFF < int(pieces.chance[u]) else int(pieces.alias[u])
 
 
-def _targets(draw: _Stream, word: int, pieces: Pieces, rule: WindowRule) -> tuple[list[int], np.ndarray]:
-    """The word and its noise, each once, and how much it weighs as noise (the word itself 1 more)."""
+def _targets(
+    draw: _Stream, word: int, pieces: Pieces, rule: WindowRule
+) -> tuple[list[int], np.ndarray]:
+    """The word and its noise, each once, and how much it weighs as noise (the word itself 1
+    more)."""
     times = {word: 1.0}
     for _ in range(rule.drawn):
         u = _noise(draw, pieces)

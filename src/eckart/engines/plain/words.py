@@ -1,4 +1,5 @@
-"""Pairs of words in Python, one after another: the specification and the judge of the other engines."""
+"""Pairs of words in Python, one after another: the specification and the judge of the other
+engines."""
 
 from __future__ import annotations
 
@@ -12,7 +13,15 @@ from scipy.special import logsumexp, xlogy
 
 from eckart.engines.host import Host, place
 from eckart.engines.plain.rows import ones_or
-from eckart.engines.protocol import CountRows, GloveTable, PairRule, PmiRule, ScoreEvidence, ScoreRule, strata_of
+from eckart.engines.protocol import (
+    CountRows,
+    GloveTable,
+    PairRule,
+    PmiRule,
+    ScoreEvidence,
+    ScoreRule,
+    strata_of,
+)
 from eckart.terms import Logistic
 
 LOGISTIC = Logistic()
@@ -20,7 +29,8 @@ Total = defaultdict[tuple[int, int], float]
 
 
 class PlainPairs:
-    """Counting, mutual information, GloVe by AdaGrad and the evidence of scores as part of ``PlainEngine``."""
+    """Counting, mutual information, GloVe by AdaGrad and the evidence of scores as part of
+    ``PlainEngine``."""
 
     def cooccur(
         self,
@@ -42,7 +52,9 @@ class PlainPairs:
                         total[ids[p], ids[p + d]] += weight
         yield _compressed(total, rule.scale, 0, n)
 
-    def merge_counts(self, runs: Iterator[list[CountRows]], n: int, rule: PairRule) -> Iterator[CountRows]:
+    def merge_counts(
+        self, runs: Iterator[list[CountRows]], n: int, rule: PairRule
+    ) -> Iterator[CountRows]:
         for parts in runs:
             total: Total = defaultdict(float)
             for part in parts:
@@ -63,13 +75,23 @@ class PlainPairs:
         columns = n.sum(axis=0)
         spread = np.where(columns > 0, np.maximum(columns, 1e-300) ** rule.smoothing, 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
-            m = np.log(n) - np.log(n.sum(axis=1))[:, None] - np.log(spread / spread.sum()) - np.log(rule.shift)
+            m = (
+                np.log(n)
+                - np.log(n.sum(axis=1))[:, None]
+                - np.log(spread / spread.sum())
+                - np.log(rule.shift)
+            )
         kept = (n > 0) & (m > 0 if rule.positive else m != 0)
         _, at = np.nonzero(kept)
         return CountRows(0, kept.sum(axis=1), at.astype(np.int32), m[kept].astype(dtype))
 
     def pair_scores(
-        self, x: Host, left: np.ndarray, right: np.ndarray, offset: np.ndarray | None, rule: ScoreRule
+        self,
+        x: Host,
+        left: np.ndarray,
+        right: np.ndarray,
+        offset: np.ndarray | None,
+        rule: ScoreRule,
     ) -> ScoreEvidence:
         placed = place(x)
         seen, u, v = (
@@ -88,15 +110,21 @@ class PlainPairs:
             start, up, down = -xlogy(seen, q).sum(axis=1), seen, pairs[:, None] * np.exp(s - norm)
         else:
             r, away = rule.negatives, rule.negatives * pairs[:, None] * q
-            loss = (seen * LOGISTIC.value(np.ones(()), s) + away * LOGISTIC.value(np.zeros(()), s)).sum(axis=1)
+            loss = (
+                seen * LOGISTIC.value(np.ones(()), s) + away * LOGISTIC.value(np.zeros(()), s)
+            ).sum(axis=1)
             both = seen + away
             cells = xlogy(both, both) - xlogy(seen, seen) - xlogy(away, away)
-            bound, start = np.where(seen > 0, cells, 0.0).sum(axis=1), pairs * (np.log1p(r) + r * np.log1p(1.0 / r))
+            bound, start = (
+                np.where(seen > 0, cells, 0.0).sum(axis=1),
+                pairs * (np.log1p(r) + r * np.log1p(1.0 / r)),
+            )
             up, down = seen * LOGISTIC.mean(-s), away * LOGISTIC.mean(s)
         w = ones_or(placed.weights, len(u))
         halves = [w[:, None] * (side @ v) for side in (up, down, up - down)]
         return ScoreEvidence(
-            *(float(w @ each) for each in (loss, bound, start, pairs)), *(float(np.sum(h * h)) for h in halves)
+            *(float(w @ each) for each in (loss, bound, start, pairs)),
+            *(float(np.sum(h * h)) for h in halves),
         )
 
     def glove_table(self, x: Host, seed: int) -> GloveTable:
@@ -108,7 +136,9 @@ class PlainPairs:
         block = rows % strata * strata + m.indices % strata
         order = np.lexsort((np.random.default_rng(seed).random(m.nnz), block))
         ends = np.concatenate([[0], np.cumsum(np.bincount(block, minlength=strata * strata))])
-        return GloveTable(rows[order], m.indices[order], m.data[order], weights[order], ends, strata)
+        return GloveTable(
+            rows[order], m.indices[order], m.data[order], weights[order], ends, strata
+        )
 
     def glove_step(
         self, table: GloveTable, own: np.ndarray, other: np.ndarray, rate: float, order: np.ndarray
@@ -119,7 +149,10 @@ class PlainPairs:
                 for t in range(table.ends[b], table.ends[b + 1]):
                     u, v, f = own[table.rows[t]], other[table.columns[t]], table.weights[t]
                     d = u[: w - 1] @ v[: w - 1] + u[w - 1] + v[w - 1] - table.targets[t]
-                    for one, beside in ((u, np.append(v[: w - 1], 1.0)), (v, np.append(u[: w - 1].copy(), 1.0))):
+                    for one, beside in (
+                        (u, np.append(v[: w - 1], 1.0)),
+                        (v, np.append(u[: w - 1].copy(), 1.0)),
+                    ):
                         g = np.clip(rate * f * d * beside, -1.0, 1.0)
                         one[:w] -= g / np.sqrt(one[w : 2 * w])
                         one[w : 2 * w] += g * g
@@ -137,4 +170,6 @@ def _compressed(total: Total, scale: float, first: int, rows: int) -> CountRows:
     entries = sorted(total.items())
     lengths = np.bincount([row for (row, _), _ in entries], minlength=rows).astype(np.int64)
     data = np.array([value for _, value in entries]) / scale
-    return CountRows(first, lengths, np.array([column for (_, column), _ in entries], np.int32), data)
+    return CountRows(
+        first, lengths, np.array([column for (_, column), _ in entries], np.int32), data
+    )

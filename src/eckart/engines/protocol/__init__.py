@@ -1,7 +1,8 @@
-"""The primitives that every engine implements under the same names, and the evidence each returns, by family.
+"""The primitives that every engine implements under the same names, and the evidence each returns,
+by family.
 
-Shapes: X is N x n, V is n x b, mean is n. ``weights`` are N row weights or None (all ones). Xc = X - 1 mean^T is never formed. A record of sums over rows
-has an associative ``merge``.
+Shapes: X is N x n, V is n x b, mean is n. ``weights`` are N row weights or None (all ones). Xc = X
+- 1 mean^T is never formed. A record of sums over rows has an associative ``merge``.
 """
 
 from __future__ import annotations
@@ -36,7 +37,14 @@ from eckart.engines.protocol.parts import (
     SignSums,
     Totals,
 )
-from eckart.engines.protocol.placed import GapsFound, Placed, PlacingFamily, Tall, first_bad, refuse_bad
+from eckart.engines.protocol.placed import (
+    GapsFound,
+    Placed,
+    PlacingFamily,
+    Tall,
+    first_bad,
+    refuse_bad,
+)
 from eckart.engines.protocol.ridge import PrecisionDraws, RidgeFamily, RidgeRule, RowSolution
 from eckart.engines.protocol.series import LagProducts, SeriesFamily
 from eckart.engines.protocol.tables import FactorRule, FilledMoments, TablesFamily
@@ -53,13 +61,53 @@ from eckart.engines.protocol.words import (
 )
 
 __all__ = [
-    "ROUGH", "BetaRule", "BetaSums",
-    "ColumnMoments", "CountRows", "CrossSums", "Decomposition", "Descent", "Engine", "Evidence", "EvidenceSums", "FactorRule", "FactorSums", "FilledMoments",
+    "ROUGH",
+    "BetaRule",
+    "BetaSums",
+    "ColumnMoments",
+    "CountRows",
+    "CrossSums",
+    "Decomposition",
+    "Descent",
+    "Engine",
+    "Evidence",
+    "EvidenceSums",
+    "FactorRule",
+    "FactorSums",
+    "FilledMoments",
     "GapCodes",
-    "GapStatistics", "GapsFound", "GloveTable", "Keeper", "KlRule", "KlSums", "LagProducts", "LossSums", "Moments", "PairRule", "Pass", "Placed", "PmiRule",
-    "PrecisionDraws", "RidgeRule", "RowSolution", "ScoreEvidence", "ScoreRule", "SeenColumns", "SignSums", "Sketch", "SparseColumns", "SparseRows", "Tall",
-    "ThresholdSums", "TopicStatistics", "Totals", "ZeroDiagonal", "first_bad", "refuse_bad", "strata_of",
-]  # fmt: skip
+    "GapStatistics",
+    "GapsFound",
+    "GloveTable",
+    "Keeper",
+    "KlRule",
+    "KlSums",
+    "LagProducts",
+    "LossSums",
+    "Moments",
+    "PairRule",
+    "Pass",
+    "Placed",
+    "PmiRule",
+    "PrecisionDraws",
+    "RidgeRule",
+    "RowSolution",
+    "ScoreEvidence",
+    "ScoreRule",
+    "SeenColumns",
+    "SignSums",
+    "Sketch",
+    "SparseColumns",
+    "SparseRows",
+    "Tall",
+    "ThresholdSums",
+    "TopicStatistics",
+    "Totals",
+    "ZeroDiagonal",
+    "first_bad",
+    "refuse_bad",
+    "strata_of",
+]
 
 
 class Engine(

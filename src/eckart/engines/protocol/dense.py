@@ -1,4 +1,5 @@
-"""Dense and sparse rows against thin matrices; rows with gaps under a Gaussian: the primitives and their records. Shapes and letters as in ``protocol``."""
+"""Dense and sparse rows against thin matrices; rows with gaps under a Gaussian: the primitives and
+their records. Shapes and letters as in ``protocol``."""
 
 from __future__ import annotations
 
@@ -13,15 +14,18 @@ from eckart.engines.protocol.placed import Tall
 from eckart.trace import Watcher, silent
 
 ROUGH = 2.0**-11
-"""Share by which rough products may round an entry about the mean of its column: half of it for 11 bits, the rest for what becomes of them on the way."""
+"""Share by which rough products may round an entry about the mean of its column: half of it for 11
+bits, the rest for what becomes of them on the way."""
 
 
 @dataclass
 class Moments:
-    """Additive statistics of rows: weight = sum w, mean, and scatter = sum w (x - mean)(x - mean)^T, all in float64.
+    """Additive statistics of rows: weight = sum w, mean, and scatter = sum w (x - mean)(x -
+    mean)^T, all in float64.
 
-    ``merge`` is the pairwise update, so raw second moments are never subtracted. ``probe`` is a fixed vector g and ``probed`` the
-    product scatter g accumulated on its own way through the data: comparing the two checks the arithmetic of ``scatter``.
+    ``merge`` is the pairwise update, so raw second moments are never subtracted. ``probe`` is a
+    fixed vector g and ``probed`` the product scatter g accumulated on its own way through the data:
+    comparing the two checks the arithmetic of ``scatter``.
     """
 
     rows: int
@@ -55,7 +59,8 @@ class Moments:
         return self
 
     def probe_error(self, floor: float = 0.0, image: np.ndarray | None = None) -> float:
-        """||scatter g - probed|| / max(||probed||, floor): rounding only, if the statistic is right. ``image`` is scatter g, where it is known."""
+        """||scatter g - probed|| / max(||probed||, floor): rounding only, if the statistic is
+        right. ``image`` is scatter g, where it is known."""
         size = max(float(np.linalg.norm(self.probed)), floor)
         image = self.scatter @ self.probe if image is None else image
         return float(np.linalg.norm(image - self.probed)) / size if size > 0 else 0.0
@@ -77,11 +82,14 @@ class ColumnMoments(NamedTuple):
             return heavy._replace(rows=self.rows + other.rows)
         delta = other.mean - self.mean
         square = self.square + other.square + delta**2 * (self.weight * other.weight / weight)
-        return ColumnMoments(self.rows + other.rows, weight, self.mean + delta * (other.weight / weight), square)
+        return ColumnMoments(
+            self.rows + other.rows, weight, self.mean + delta * (other.weight / weight), square
+        )
 
 
 class SeenColumns(NamedTuple):
-    """Number, mean and sum of squared deviations of the observed entries of each column; row weights do not enter."""
+    """Number, mean and sum of squared deviations of the observed entries of each column; row
+    weights do not enter."""
 
     seen: np.ndarray
     mean: np.ndarray
@@ -112,7 +120,8 @@ class GapStatistics(NamedTuple):
 
 
 class Decomposition(NamedTuple):
-    """Singular values (falling) of the centered rows times the roots of their weights, and right vectors as rows."""
+    """Singular values (falling) of the centered rows times the roots of their weights, and right
+    vectors as rows."""
 
     rows: int
     weight: float
@@ -123,7 +132,8 @@ class Decomposition(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Sketch:
-    """l rows B whose scatter stands for that of all rows seen: 0 <= S - B^T B <= ``lost`` I, ``total`` is the trace of S (see ``reduce.stream``)."""
+    """l rows B whose scatter stands for that of all rows seen: 0 <= S - B^T B <= ``lost`` I,
+    ``total`` is the trace of S (see ``reduce.stream``)."""
 
     n: int
     size: int
@@ -146,7 +156,9 @@ class Sketch:
         found, step = self, max(self.size, 64)
         for start in range(0, len(block), step):
             part = slice(start, start + step)
-            found = found._with(block[part], np.ones(len(block[part])) if weights is None else weights[part])
+            found = found._with(
+                block[part], np.ones(len(block[part])) if weights is None else weights[part]
+            )
         return found
 
     def _with(self, block: np.ndarray, w: np.ndarray) -> Sketch:
@@ -157,18 +169,35 @@ class Sketch:
         mean = np.zeros(self.n)
         for at in _slices(self.n, len(block)) if self.centered else ():
             mean[at] = (w @ block[:, at]) / weight
-        return self._joined(len(block), len(block), weight, mean, 0.0, lambda at: (block[:, at] - mean[at]) * root)
+        return self._joined(
+            len(block), len(block), weight, mean, 0.0, lambda at: (block[:, at] - mean[at]) * root
+        )
 
     def merge(self, other: Sketch) -> Sketch:
-        """The sketch of both sets of rows: the rows of both and one for the shift of the mean, cut to the l leading directions."""
+        """The sketch of both sets of rows: the rows of both and one for the shift of the mean, cut
+        to the l leading directions."""
         left = other.total - _squares(other.b)  # what its rows do not show any more
-        joined = self._joined(other.rows, len(other.b), other.weight, other.mean, other.lost, lambda at: other.b[:, at])
+        joined = self._joined(
+            other.rows,
+            len(other.b),
+            other.weight,
+            other.mean,
+            other.lost,
+            lambda at: other.b[:, at],
+        )
         return replace(joined, total=joined.total + left)
 
     def _joined(
-        self, seen: int, more: int, weight: float, mean: np.ndarray, lost: float, rows: Callable[[slice], np.ndarray]
+        self,
+        seen: int,
+        more: int,
+        weight: float,
+        mean: np.ndarray,
+        lost: float,
+        rows: Callable[[slice], np.ndarray],
     ) -> Sketch:
-        """With ``more`` centered rows that stand for ``seen`` ones, whose columns ``rows`` gives some at a time."""
+        """With ``more`` centered rows that stand for ``seen`` ones, whose columns ``rows`` gives
+        some at a time."""
         delta, factor = mean - self.mean, self.weight * weight / (self.weight + weight or 1.0)
         shifted = bool(self.centered and factor > 0)
         old, count = len(self.b), len(self.b) + more + shifted
@@ -195,15 +224,27 @@ class Sketch:
             out[:, at] = turn @ part if cut else part
             if not cut:
                 total += _squares(part[old:])
-        mean = self.mean + delta * (weight / (self.weight + weight or 1.0)) if self.centered else self.mean
+        mean = (
+            self.mean + delta * (weight / (self.weight + weight or 1.0))
+            if self.centered
+            else self.mean
+        )
         return replace(
-            self, rows=self.rows + seen, weight=self.weight + weight, total=total, lost=self.lost + lost, mean=mean, b=out
+            self,
+            rows=self.rows + seen,
+            weight=self.weight + weight,
+            total=total,
+            lost=self.lost + lost,
+            mean=mean,
+            b=out,
         )
 
 
 def _squares(a: np.ndarray) -> float:
     """The sum of squares in float64, some columns at a time."""
-    return sum(float(np.square(a[:, at], dtype=np.float64).sum()) for at in _slices(a.shape[1], len(a)))
+    return sum(
+        float(np.square(a[:, at], dtype=np.float64).sum()) for at in _slices(a.shape[1], len(a))
+    )
 
 
 def _slices(n: int, rows: int) -> list[slice]:
@@ -213,7 +254,8 @@ def _slices(n: int, rows: int) -> list[slice]:
 
 
 class GapCodes(NamedTuple):
-    """Posterior means E[z | observed], log-likelihood and squared misfit of the observed entries, per row."""
+    """Posterior means E[z | observed], log-likelihood and squared misfit of the observed entries,
+    per row."""
 
     codes: Tall
     loglik: Tall
@@ -229,9 +271,12 @@ class Keeper(Protocol):
 
 
 class DenseFamily(Protocol):
-    """Dense and sparse rows against thin matrices; rows with gaps under a Gaussian. X is a placed matrix, with its row weights."""
+    """Dense and sparse rows against thin matrices; rows with gaps under a Gaussian. X is a placed
+    matrix, with its row weights."""
 
-    def moments(self, x: Any, probe: np.ndarray, watch: Watcher = silent, keeper: Keeper | None = None) -> Moments:
+    def moments(
+        self, x: Any, probe: np.ndarray, watch: Watcher = silent, keeper: Keeper | None = None
+    ) -> Moments:
         """Weight, mean and scatter in one pass over row blocks."""
         ...
 
@@ -260,8 +305,10 @@ class DenseFamily(Protocol):
         implicit: bool = False,
         rough: bool = False,
     ) -> np.ndarray:
-        """Xc^T diag(w) Xc V in one pass, n x b, where V is: on the host, or in the engine. ``implicit`` allows raw products, where means are not large against
-        spreads; ``rough`` those of dense entries rounded by ``ROUGH``, for iterations that an exact product judges. Unknown entries count as the mean."""
+        """Xc^T diag(w) Xc V in one pass, n x b, where V is: on the host, or in the engine.
+        ``implicit`` allows raw products, where means are not large against spreads; ``rough`` those
+        of dense entries rounded by ``ROUGH``, for iterations that an exact product judges. Unknown
+        entries count as the mean."""
         ...
 
     def misfit(self, x: Any, u: np.ndarray, mean: np.ndarray) -> Tall:
@@ -273,7 +320,8 @@ class DenseFamily(Protocol):
         ...
 
     def svd(self, x: Any, centered: bool) -> Decomposition:
-        """Full singular value decomposition of the rows, for data of moderate size: small singular values keep their full precision."""
+        """Full singular value decomposition of the rows, for data of moderate size: small singular
+        values keep their full precision."""
         ...
 
     def sketch(self, x: Any, state: Sketch, watch: Watcher = silent) -> Sketch:
@@ -281,7 +329,8 @@ class DenseFamily(Protocol):
         ...
 
     def entries(self, x: Any) -> np.ndarray:
-        """All entries as a dense array of the host, NaN where unknown: for what a user asks to see in full."""
+        """All entries as a dense array of the host, NaN where unknown: for what a user asks to see
+        in full."""
         ...
 
     def largest(self, x: Any) -> float:
@@ -293,15 +342,18 @@ class DenseFamily(Protocol):
         ...
 
     def orth(self, v: np.ndarray, against: np.ndarray | None = None) -> np.ndarray:
-        """An orthonormal basis of the range of V minus its part in ``against``; dependent columns are dropped."""
+        """An orthonormal basis of the range of V minus its part in ``against``; dependent columns
+        are dropped."""
         ...
 
     def inner(self, q: Tall, w: Tall, weights: Tall | None = None) -> np.ndarray:
-        """Q^T diag(weights) W for tall thin Q and W, with one weight for each row: small, in float64, on the host."""
+        """Q^T diag(weights) W for tall thin Q and W, with one weight for each row: small, in
+        float64, on the host."""
         ...
 
     def outer(self, q: Tall, s: np.ndarray, plus: Tall | None = None, scale: float = 1.0) -> Tall:
-        """Q S + scale ``plus`` for a tall Q, a small S of the host and a tall ``plus`` of the answer's shape; tall, of Q's dtype."""
+        """Q S + scale ``plus`` for a tall Q, a small S of the host and a tall ``plus`` of the
+        answer's shape; tall, of Q's dtype."""
         ...
 
     def triangle(self, v: Tall) -> np.ndarray:
@@ -309,33 +361,45 @@ class DenseFamily(Protocol):
         ...
 
     def write_columns(self, into: Tall, first: int, columns: Tall) -> None:
-        """``columns`` in place of as many columns of ``into``, from ``first`` on: a basis grows so without being copied."""
+        """``columns`` in place of as many columns of ``into``, from ``first`` on: a basis grows so
+        without being copied."""
         ...
 
     def eigh_top(self, c: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
         """The k largest eigenvalues, falling, and their eigenvectors as columns."""
         ...
 
-    def covariance(self, scatter: np.ndarray, weight: float, mean: np.ndarray | None = None) -> np.ndarray:
-        """S / weight made symmetric, plus mean mean^T where a mean is given: n x n, in float64. An engine may answer products with it where it made it."""
+    def covariance(
+        self, scatter: np.ndarray, weight: float, mean: np.ndarray | None = None
+    ) -> np.ndarray:
+        """S / weight made symmetric, plus mean mean^T where a mean is given: n x n, in float64. An
+        engine may answer products with it where it made it."""
         ...
 
     def is_below(self, c: np.ndarray, q: np.ndarray, r: np.ndarray, bound: float) -> bool:
-        """Whether bound I - (C + Q R^T + R Q^T) has a Cholesky factor in float64, C being n x n and Q, R n x k: no eigenvalue then exceeds the bound."""
+        """Whether bound I - (C + Q R^T + R Q^T) has a Cholesky factor in float64, C being n x n and
+        Q, R n x k: no eigenvalue then exceeds the bound."""
         ...
 
-    def gap_statistics(self, x: Any, w: np.ndarray, mean: np.ndarray, noise: float) -> GapStatistics:
-        """The expected complete-data statistics of x = W z + mean + noise given the observed entries."""
+    def gap_statistics(
+        self, x: Any, w: np.ndarray, mean: np.ndarray, noise: float
+    ) -> GapStatistics:
+        """The expected complete-data statistics of x = W z + mean + noise given the observed
+        entries."""
         ...
 
     def gap_solve(self, stats: GapStatistics) -> tuple[np.ndarray, np.ndarray]:
-        """For each column a = gram^-1 cross (with a ridge of 1e-12 of the mean diagonal), n x (k+1), and its misfit square - 2 a^T cross + a^T gram a."""
+        """For each column a = gram^-1 cross (with a ridge of 1e-12 of the mean diagonal), n x
+        (k+1), and its misfit square - 2 a^T cross + a^T gram a."""
         ...
 
     def gap_codes(self, x: Any, w: np.ndarray, mean: np.ndarray, noise: float) -> GapCodes:
         """Posterior means per row."""
         ...
 
-    def gap_expect(self, x: Any, u: np.ndarray, gain: np.ndarray, mean: np.ndarray, noise: float) -> Tall:
-        """U^T (E[x | observed] - mean) of each row under x = U diag(gain) z + mean + noise, N x k in working precision."""
+    def gap_expect(
+        self, x: Any, u: np.ndarray, gain: np.ndarray, mean: np.ndarray, noise: float
+    ) -> Tall:
+        """U^T (E[x | observed] - mean) of each row under x = U diag(gain) z + mean + noise, N x k
+        in working precision."""
         ...

@@ -1,4 +1,5 @@
-"""Low rank met at the stored entries, and the best columns of each row: the primitives and their records. Shapes and letters as in ``protocol``."""
+"""Low rank met at the stored entries, and the best columns of each row: the primitives and their
+records. Shapes and letters as in ``protocol``."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from eckart.engines.protocol.ridge import RidgeRule
 
 
 class EvidenceSums(NamedTuple):
-    """Sums over stored entries and rows that a certificate is made of; s = u_i.v_j, R the negative gradient of the data term by B."""
+    """Sums over stored entries and rows that a certificate is made of; s = u_i.v_j, R the negative
+    gradient of the data term by B."""
 
     value: float  # the data term
     linear: float  # explicit: sum (a - mean) R
@@ -20,7 +22,9 @@ class EvidenceSums(NamedTuple):
     constant: float  # implicit: sum q^2 / 2W - q / 2
     dots: float  # implicit: sum s^2
     zero: float  # the data term at B = mean
-    slope: float  # ||push - pull||^2, the gradient by U: push_i = l_i u_i + a0 V^T V u_i, pull_i = sum_j R_ij v_j; of u = 0 <= u only what could fall
+    # ||push - pull||^2, the gradient by U: push_i = l_i u_i + a0 V^T V u_i, pull_i = sum_j R_ij
+    # v_j; of u = 0 <= u only what could fall
+    slope: float
     pull: float  # ||pull||^2
     push: float  # ||push||^2
     bias_slope: float  # the same by b: push_i = m_i b_i, pull_i = sum_j R_ij
@@ -47,14 +51,16 @@ class Evidence(NamedTuple):
 
 
 class EntriesFamily(Protocol):
-    """Low rank met at the stored entries, and the best columns of each row. Where ``weights`` are not given, those of the placed matrix count."""
+    """Low rank met at the stored entries, and the best columns of each row. Where ``weights`` are
+    not given, those of the placed matrix count."""
 
     def sampled(self, x: Any, left: Tall, right: Tall) -> Tall:
         """U V^T at the stored entries of x, in row order."""
         ...
 
     def residual(self, x: Any, data: Tall, left: Tall, right: Tall) -> tuple[Tall, float]:
-        """data - U V^T at the stored entries of x, in row order, and the sum of its squares in float64; ``data`` stands in place of the stored values."""
+        """data - U V^T at the stored entries of x, in row order, and the sum of its squares in
+        float64; ``data`` stands in place of the stored values."""
         ...
 
     def by_columns(self, x: Any, data: Tall) -> Tall:
@@ -82,7 +88,8 @@ class EntriesFamily(Protocol):
         weights: Tall | None = None,
         spread: float = 0.0,
     ) -> Evidence:
-        """Value and gradient of the data term, and what a dual bound needs, in one pass; ``own`` and ``other`` are biases b and c, ``spread`` is a0."""
+        """Value and gradient of the data term, and what a dual bound needs, in one pass; ``own``
+        and ``other`` are biases b and c, ``spread`` is a0."""
         ...
 
     def residual_gram(
@@ -99,7 +106,8 @@ class EntriesFamily(Protocol):
         other: Tall | None = None,
         spread: float = 0.0,
     ) -> Tall:
-        """M^T diag(q) M V with M = R - a0 U V^T, R as in ``evidence_rows`` on the stored entries and zero elsewhere; neither is ever stored."""
+        """M^T diag(q) M V with M = R - a0 U V^T, R as in ``evidence_rows`` on the stored entries
+        and zero elsewhere; neither is ever stored."""
         ...
 
     def offset_times(
@@ -112,7 +120,8 @@ class EntriesFamily(Protocol):
         row_scale: Tall | None = None,
         column_scale: Tall | None = None,
     ) -> Tall:
-        """D (A - mean - b 1^T - 1 c^T) C V on the stored entries, without weights; D and C are diagonal, given by ``row_scale`` and ``column_scale``."""
+        """D (A - mean - b 1^T - 1 c^T) C V on the stored entries, without weights; D and C are
+        diagonal, given by ``row_scale`` and ``column_scale``."""
         ...
 
     def top_columns(
@@ -123,5 +132,6 @@ class EntriesFamily(Protocol):
         offset: np.ndarray | None = None,
         excluded: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Positions and scores of the n best columns of each row of U V^T + offset, best first; excluded: (indptr, indices, rows)."""
+        """Positions and scores of the n best columns of each row of U V^T + offset, best first;
+        excluded: (indptr, indices, rows)."""
         ...

@@ -1,12 +1,16 @@
-"""A loss met at the stored entries: the primitives and their records. Shapes and letters as in ``protocol``; a loss is a value of ``eckart.terms``.
+"""A loss met at the stored entries: the primitives and their records. Shapes and letters as in
+``protocol``; a loss is a value of ``eckart.terms``.
 
-At the entry (i, j) the natural parameter is s = mean + b_i + c_j + u_i.v_j (``own`` b, ``other`` c), its loss w l(a, s), w the weight of the entry, g = dl/ds
-and c the curvature of a parabola that lies above l(a, .) and touches it at s. So
+At the entry (i, j) the natural parameter is s = mean + b_i + c_j + u_i.v_j (``own`` b, ``other``
+c), its loss w l(a, s), w the weight of the entry, g = dl/ds and c the curvature of a parabola that
+lies above l(a, .) and touches it at s. So
 
-    w l(a, t) <= constant + 1/2 w c (s - g / c - t)^2        for all t (or some, see ``loss.everywhere``),
+    w l(a, t) <= constant + 1/2 w c (s - g / c - t)^2        for all t (or some, see
+    ``loss.everywhere``),
 
-which is the data term of a ridge problem with the targets s - g / c and the weights w c: ``ridge_rows`` lowers the loss, and at s itself the residual
-w c (target - s) is -w g, so ``evidence_rows`` and ``residual_gram`` of those entries speak of the gradient of the loss itself.
+which is the data term of a ridge problem with the targets s - g / c and the weights w c:
+``ridge_rows`` lowers the loss, and at s itself the residual w c (target - s) is -w g, so
+``evidence_rows`` and ``residual_gram`` of those entries speak of the gradient of the loss itself.
 """
 
 from __future__ import annotations
@@ -19,12 +23,14 @@ from eckart.engines.protocol.placed import Placed, Tall
 from eckart.engines.protocol.ridge import RidgeRule, RowSolution
 
 FLATTEST = 1e-12
-"""Least curvature: where a loss is flatter its target would leave the range of single precision. A steeper parabola still lies above."""
+"""Least curvature: where a loss is flatter its target would leave the range of single precision. A
+steeper parabola still lies above."""
 
 
 class At(TypedDict, total=False):
-    """Where s stands beside left and right. ``row_steep`` and ``column_steep`` (of rows and columns, for ordered probits alone) make the deviation of the
-    error of an entry 1 / (row_steep_i column_steep_j); absent ones are 1."""
+    """Where s stands beside left and right. ``row_steep`` and ``column_steep`` (of rows and
+    columns, for ordered probits alone) make the deviation of the error of an entry 1 / (row_steep_i
+    column_steep_j); absent ones are 1."""
 
     mean: float
     own: Tall | None
@@ -60,17 +66,30 @@ class ThresholdSums(NamedTuple):
 class LossesFamily(Protocol):
     """A loss at the stored entries; weights are those of the placed matrix."""
 
-    def linearised(self, x: Any, loss: Any, left: Tall, right: Tall, **at: Unpack[At]) -> tuple[Placed, float]:
-        """The same entries with the targets s - g / c in place of values and the weights w c; and sum w l(a, s)."""
+    def linearised(
+        self, x: Any, loss: Any, left: Tall, right: Tall, **at: Unpack[At]
+    ) -> tuple[Placed, float]:
+        """The same entries with the targets s - g / c in place of values and the weights w c; and
+        sum w l(a, s)."""
         ...
 
     def loss_sums(
-        self, x: Any, loss: Any, left: Tall, right: Tall, *, shrink: float | None = None, **at: Unpack[At]
+        self,
+        x: Any,
+        loss: Any,
+        left: Tall,
+        right: Tall,
+        *,
+        shrink: float | None = None,
+        **at: Unpack[At],
     ) -> LossSums:
-        """Value, slope, and the conjugate at ``shrink`` times the gradient (0 where None: it may take longer than all else)."""
+        """Value, slope, and the conjugate at ``shrink`` times the gradient (0 where None: it may
+        take longer than all else)."""
         ...
 
-    def threshold_sums(self, x: Any, loss: Any, left: Tall, right: Tall, **at: Unpack[At]) -> ThresholdSums:
+    def threshold_sums(
+        self, x: Any, loss: Any, left: Tall, right: Tall, **at: Unpack[At]
+    ) -> ThresholdSums:
         """The loss as a function of its thresholds, s as it is."""
         ...
 
@@ -86,13 +105,23 @@ class LossesFamily(Protocol):
         new_own: Tall | None = None,
         **at: Unpack[At],
     ) -> RowSolution:
-        """From ``left`` (and ``own``) towards ``new`` (and ``new_own``), every row as far as its own loss and penalty do not rise: the whole step, or
-        half of it, or half of that, and so on; after 40 halves the row stays. The value is that of all rows there."""
+        """From ``left`` (and ``own``) towards ``new`` (and ``new_own``), every row as far as its
+        own loss and penalty do not rise: the whole step, or half of it, or half of that, and so on;
+        after 40 halves the row stays. The value is that of all rows there."""
         ...
 
-    def augmented(self, x: Any, loss: Any, left: Tall, right: Tall, noise: Tall | tuple[int, ...], **at: Unpack[At]) -> Placed:
-        """The same entries with draws of ``loss.latent`` in place of values, at the uniform numbers Phi(noise), one for each entry in row order; ``noise`` may
-        be the seed of ``normal``, so that they are drawn where the entries are."""
+    def augmented(
+        self,
+        x: Any,
+        loss: Any,
+        left: Tall,
+        right: Tall,
+        noise: Tall | tuple[int, ...],
+        **at: Unpack[At],
+    ) -> Placed:
+        """The same entries with draws of ``loss.latent`` in place of values, at the uniform numbers
+        Phi(noise), one for each entry in row order; ``noise`` may be the seed of ``normal``, so
+        that they are drawn where the entries are."""
         ...
 
     def slice_rows(
@@ -107,10 +136,13 @@ class LossesFamily(Protocol):
         noise: Tall,
         **at: Unpack[At],
     ) -> Tall:
-        """Every row moved by an elliptical slice sampler. Its density is exp(-sum w l(a, s)) times a prior, and q the normal density of mean ``centre`` and one
-        draw ``drawn`` that has exp(-sum 1/2 w c (target - s)^2) in place of the loss, linearised at ``point``. On the ellipse centre + (u - centre) cos t +
-        (drawn - centre) sin t the row takes the first t, of a bracket that shrinks towards 0, where log density - log q is above its value at u plus log U.
-        Uniform numbers are Phi(noise), rows x (2 + trials): U, the first t, the following ones. A row whose trials are used up stays."""
+        """Every row moved by an elliptical slice sampler. Its density is exp(-sum w l(a, s)) times
+        a prior, and q the normal density of mean ``centre`` and one draw ``drawn`` that has
+        exp(-sum 1/2 w c (target - s)^2) in place of the loss, linearised at ``point``. On the
+        ellipse centre + (u - centre) cos t + (drawn - centre) sin t the row takes the first t, of a
+        bracket that shrinks towards 0, where log density - log q is above its value at u plus log
+        U. Uniform numbers are Phi(noise), rows x (2 + trials): U, the first t, the following ones.
+        A row whose trials are used up stays."""
         ...
 
 

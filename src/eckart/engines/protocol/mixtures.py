@@ -1,4 +1,5 @@
-"""Gaussian components and the statistics that an E step leaves of the rows: what the mixture primitives take and give.
+"""Gaussian components and the statistics that an E step leaves of the rows: what the mixture
+primitives take and give.
 
     p(x) = sum_z weights_z N(x; mean_z, S_z),      S_z by kind:
 
@@ -6,7 +7,8 @@
     diag       diag(spread_z)                  tied       spread, one for all
     full       spread_z                        factor     loadings_z loadings_z^T + diag(spread_z)
 
-Statistics are sums over rows with weights w_t q_tz; those of parts of the rows are put together by ``merge``. All numbers are float64.
+Statistics are sums over rows with weights w_t q_tz; those of parts of the rows are put together by
+``merge``. All numbers are float64.
 """
 
 from __future__ import annotations
@@ -30,9 +32,11 @@ TINY = 1e-300
 
 @dataclass(frozen=True, eq=False)
 class Gaussians:
-    """The components; ``spread`` has the shape (0,), (k,), (k, n), (n, n), (k, n, n) or, for factor, (k, n) with ``loadings`` (k, n, r).
+    """The components; ``spread`` has the shape (0,), (k,), (k, n), (n, n), (k, n, n) or, for
+    factor, (k, n) with ``loadings`` (k, n, r).
 
-    ``origin`` is the point that the moments of kind factor are taken about: near the mean of the data.
+    ``origin`` is the point that the moments of kind factor are taken about: near the mean of the
+    data.
 
     >>> g = Gaussians("spherical", np.array([1.0]), np.zeros((1, 2)), np.array([4.0]))
     >>> g.covariance(0).tolist(), round(float(g.constants[0]), 4)
@@ -63,7 +67,11 @@ class Gaussians:
             return np.repeat(self.spread[:, None], self.n, axis=1)
         if self.kind == "tied":
             return np.tile(np.diagonal(self.spread), (self.k, 1))
-        return np.diagonal(self.spread, axis1=1, axis2=2).copy() if self.kind == "full" else self.spread
+        return (
+            np.diagonal(self.spread, axis1=1, axis2=2).copy()
+            if self.kind == "full"
+            else self.spread
+        )
 
     def covariance(self, z: int) -> np.ndarray:
         """S_z, n x n."""
@@ -76,12 +84,14 @@ class Gaussians:
 
     @cached_property
     def roots(self) -> np.ndarray:
-        """Upper triangular C with C C^T = S^-1 (tied: n x n, full: k x n x n), so that (x - m)^T S^-1 (x - m) = ||(x - m) C||^2."""
+        """Upper triangular C with C C^T = S^-1 (tied: n x n, full: k x n x n), so that (x - m)^T
+        S^-1 (x - m) = ||(x - m) C||^2."""
         return inverse_roots(self.spread)
 
     @cached_property
     def latent(self) -> tuple[np.ndarray, np.ndarray]:
-        """Kind factor: P = diag(1/spread) loadings (k, n, r) and M = I + loadings^T P (k, r, r), so that S^-1 = diag(1/spread) - P M^-1 P^T."""
+        """Kind factor: P = diag(1/spread) loadings (k, n, r) and M = I + loadings^T P (k, r, r), so
+        that S^-1 = diag(1/spread) - P M^-1 P^T."""
         assert self.loadings is not None
         p = self.loadings / self.spread[:, :, None]
         return p, np.eye(p.shape[2]) + np.matmul(self.loadings.transpose(0, 2, 1), p)
@@ -103,7 +113,8 @@ class Gaussians:
 
 
 def inverse_roots(covariance: np.ndarray) -> np.ndarray:
-    """Upper triangular C with C C^T = S^-1 for one matrix or a stack; where rounding left S indefinite, its small eigenvalues are raised."""
+    """Upper triangular C with C C^T = S^-1 for one matrix or a stack; where rounding left S
+    indefinite, its small eigenvalues are raised."""
     from scipy.linalg.lapack import dtrtri
 
     stack = covariance if covariance.ndim == 3 else covariance[None]
@@ -111,7 +122,8 @@ def inverse_roots(covariance: np.ndarray) -> np.ndarray:
         lower = np.linalg.cholesky(stack)
     except np.linalg.LinAlgError:
         lower = np.array([lower_root(s) for s in stack])
-    # LAPACK reads columns first: the lower triangle of L is the upper one of L^T, and C = (L^-1)^T = (L^T)^-1
+    # LAPACK reads columns first: the lower triangle of L is the upper one of L^T, and C = (L^-1)^T
+    # = (L^T)^-1
     roots = np.array([dtrtri(low.T, lower=0)[0] for low in lower])
     return roots if covariance.ndim == 3 else roots[0]
 
@@ -122,15 +134,19 @@ def lower_root(s: np.ndarray) -> np.ndarray:
         return np.linalg.cholesky(s)
     except np.linalg.LinAlgError:
         values, vectors = eigh(s)
-        floor = max(values[-1] * len(values) * np.finfo(float).eps, TINY)  # what rounding may hide in an eigenvalue
-        lower = np.asarray(np.linalg.qr((vectors * np.sqrt(np.maximum(values, floor))).T, mode="r")).T
+        # what rounding may hide in an eigenvalue
+        floor = max(values[-1] * len(values) * np.finfo(float).eps, TINY)
+        lower = np.asarray(
+            np.linalg.qr((vectors * np.sqrt(np.maximum(values, floor))).T, mode="r")
+        ).T
         return lower * np.sign(np.diagonal(lower))
 
 
 @dataclass(frozen=True, eq=False)
 class GaussianStatistics:
-    """``weight`` = sum w, ``bound`` = sum w log p(x), ``counts`` = sum w q (k), ``mean`` (k, n) and ``scatter`` about it: (k, n) squares for
-    diagonal kinds, (k, n, n) for full, (n, n) for tied. ``seen`` is the weight behind each mean: (k, 1), or (k, n) where entries are missing."""
+    """``weight`` = sum w, ``bound`` = sum w log p(x), ``counts`` = sum w q (k), ``mean`` (k, n) and
+    ``scatter`` about it: (k, n) squares for diagonal kinds, (k, n, n) for full, (n, n) for tied.
+    ``seen`` is the weight behind each mean: (k, 1), or (k, n) where entries are missing."""
 
     kind: str
     weight: float
@@ -158,7 +174,10 @@ class GaussianStatistics:
 
     def scaled(self, factor: float) -> GaussianStatistics:
         """As if every row had ``factor`` times its weight."""
-        changed = {name: factor * getattr(self, name) for name in ("weight", "bound", "counts", "seen", "scatter")}
+        changed = {
+            name: factor * getattr(self, name)
+            for name in ("weight", "bound", "counts", "seen", "scatter")
+        }
         return replace(self, **changed)
 
 
@@ -173,8 +192,8 @@ def _between(kind: str, factor: np.ndarray, delta: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class FactorStatistics:
-    """With a = (z, 1) and y = x - origin: ``second`` = sum w q E[a a^T] (k, r+1, r+1), ``cross`` = sum w q E[y a^T] (k, n, r+1), ``square`` =
-    sum w q E[y^2] (k, n)."""
+    """With a = (z, 1) and y = x - origin: ``second`` = sum w q E[a a^T] (k, r+1, r+1), ``cross`` =
+    sum w q E[y a^T] (k, n, r+1), ``square`` = sum w q E[y^2] (k, n)."""
 
     kind: str
     weight: float
@@ -196,7 +215,8 @@ _FACTOR_SUMS = ("weight", "bound", "counts", "second", "cross", "square")
 
 
 class Posteriors(NamedTuple):
-    """log p(x_t) of the observed entries of each row, q_tz where asked for, and E[x_t | observed] with its variances where asked for."""
+    """log p(x_t) of the observed entries of each row, q_tz where asked for, and E[x_t | observed]
+    with its variances where asked for."""
 
     loglik: np.ndarray
     shares: np.ndarray | None = None
@@ -205,12 +225,14 @@ class Posteriors(NamedTuple):
 
 
 class Linear(NamedTuple):
-    """A log density that is linear in the entries of a row: log p(x; theta_z) = sum over seen entries of entries_zj x_j + seen_zj, and, where rows are
-    ``counted``, the multinomial coefficient log (sum x)! - sum log x_j!.
+    """A log density that is linear in the entries of a row: log p(x; theta_z) = sum over seen
+    entries of entries_zj x_j + seen_zj, and, where rows are ``counted``, the multinomial
+    coefficient log (sum x)! - sum log x_j!.
 
-    A family with ``linear(parameters)`` that answers so, ``within`` (the least and the largest entry that it can explain) and
-    ``summed(entries, seen, counts)``, which makes its statistics of sum q x_j, sum q over rows that see j (both k x n) and sum q (k), can be worked on
-    by every engine.
+    A family with ``linear(parameters)`` that answers so, ``within`` (the least and the largest
+    entry that it can explain) and ``summed(entries, seen, counts)``, which makes its statistics of
+    sum q x_j, sum q over rows that see j (both k x n) and sum q (k), can be worked on by every
+    engine.
     """
 
     entries: np.ndarray
@@ -219,13 +241,16 @@ class Linear(NamedTuple):
 
 
 def raw_to_statistics(theta: Gaussians, sums: Any) -> GaussianStatistics:
-    """From sums about the means of theta (``counts``, ``seen``, ``shift``, ``scatter``, ``weight``, ``bound``) to statistics about their own means."""
+    """From sums about the means of theta (``counts``, ``seen``, ``shift``, ``scatter``, ``weight``,
+    ``bound``) to statistics about their own means."""
     seen = sums.counts[:, None] if sums.seen is None else sums.seen
     move = sums.shift / np.where(seen > 0, seen, 1.0)
     scatter = sums.scatter - _between(theta.kind, seen, move)
     if theta.kind in DIAGONAL:
         scatter = np.maximum(scatter, 0.0)
-    return GaussianStatistics(theta.kind, sums.weight, sums.bound, sums.counts, seen, theta.means + move, scatter)
+    return GaussianStatistics(
+        theta.kind, sums.weight, sums.bound, sums.counts, seen, theta.means + move, scatter
+    )
 
 
 class GroupSums(NamedTuple):
@@ -239,29 +264,37 @@ class GroupSums(NamedTuple):
 
 
 class MixturesFamily(Protocol):
-    """Rows under a mixture. Weights of rows are those that the placed matrix has; NaN and absent entries of Observed are missing."""
+    """Rows under a mixture. Weights of rows are those that the placed matrix has; NaN and absent
+    entries of Observed are missing."""
 
     def gaussian_statistics(self, x: Any, theta: Any, watch: Watcher = silent) -> Any:
-        """The E step of ``Gaussians`` over all rows, missing entries integrated out: GaussianStatistics or FactorStatistics."""
+        """The E step of ``Gaussians`` over all rows, missing entries integrated out:
+        GaussianStatistics or FactorStatistics."""
         ...
 
     def share_statistics(self, x: Any, shares: Tall, kind: str) -> GaussianStatistics:
-        """The same sums (not those of kind factor) of complete rows in memory whose shares (rows x k) are given; the bound is 0."""
+        """The same sums (not those of kind factor) of complete rows in memory whose shares (rows x
+        k) are given; the bound is 0."""
         ...
 
-    def gaussian_posteriors(self, x: Any, theta: Any, *, shares: bool = False, fill: bool = False) -> Any:
-        """``Posteriors`` of every row: log p, with shares of the components and expected entries where asked for."""
+    def gaussian_posteriors(
+        self, x: Any, theta: Any, *, shares: bool = False, fill: bool = False
+    ) -> Any:
+        """``Posteriors`` of every row: log p, with shares of the components and expected entries
+        where asked for."""
         ...
 
     def check_family(self, x: Any, family: Any) -> None:
-        """Refuse the first row that a family cannot explain: an infinity, what ``family.check(block, first_row)`` refuses, and (by GapsFound) NaN where
-        the family has no ``gaps``."""
+        """Refuse the first row that a family cannot explain: an infinity, what
+        ``family.check(block, first_row)`` refuses, and (by GapsFound) NaN where the family has no
+        ``gaps``."""
         ...
 
     def family_statistics(
         self, x: Any, family: Any, weights: np.ndarray, parameters: Any
     ) -> tuple[float, float, np.ndarray, Any]:
-        """The E step of a mixture of any family: sum w, sum w log p, sum w q of each component, and the family's own statistics."""
+        """The E step of a mixture of any family: sum w, sum w log p, sum w q of each component, and
+        the family's own statistics."""
         ...
 
     def family_posteriors(self, x: Any, family: Any, weights: np.ndarray, parameters: Any) -> Any:
@@ -269,7 +302,8 @@ class MixturesFamily(Protocol):
         ...
 
     def rows_at(self, x: Any, rows: np.ndarray | None = None) -> np.ndarray:
-        """Rows of these numbers (ascending; those beyond the end are left out), or all: on the host, in the precision of x, NaN where missing."""
+        """Rows of these numbers (ascending; those beyond the end are left out), or all: on the
+        host, in the precision of x, NaN where missing."""
         ...
 
     def gap_patterns(self, x: Any) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -277,7 +311,8 @@ class MixturesFamily(Protocol):
         ...
 
     def distances(self, x: Any, centres: np.ndarray) -> Tall:
-        """Squared distances of rows (in memory, as for the next two) from centres, rows x centres."""
+        """Squared distances of rows (in memory, as for the next two) from centres, rows x
+        centres."""
         ...
 
     def group_sums(self, x: Any, centres: np.ndarray) -> GroupSums:

@@ -1,7 +1,9 @@
-"""Half sweeps of non-negative factorization: the primitives and their records. Shapes and letters as in ``protocol``.
+"""Half sweeps of non-negative factorization: the primitives and their records. Shapes and letters
+as in ``protocol``.
 
-X ~ W H is seen from its rows (factor W, the other factor V = H^T) or, as ``x.T``, from its columns. Weights are those of the placed matrix: D = diag(w) for
-its rows, v_ij for its entries. W and V are tall arrays, k columns each.
+X ~ W H is seen from its rows (factor W, the other factor V = H^T) or, as ``x.T``, from its columns.
+Weights are those of the placed matrix: D = diag(w) for its rows, v_ij for its entries. W and V are
+tall arrays, k columns each.
 """
 
 from __future__ import annotations
@@ -14,8 +16,9 @@ from eckart.engines.protocol.placed import Placed, Tall
 
 
 class Totals(NamedTuple):
-    """Rows, their weight, the weight of the cells that are known (rows alone weigh here), weighted sum and weighted sum of squares of the stored entries; of
-    dense rows the weighted sum of each column too."""
+    """Rows, their weight, the weight of the cells that are known (rows alone weigh here), weighted
+    sum and weighted sum of squares of the stored entries; of dense rows the weighted sum of each
+    column too."""
 
     rows: int
     weight: float
@@ -25,13 +28,16 @@ class Totals(NamedTuple):
     columns: np.ndarray | None = None
 
     def merge(self, other: Totals) -> Totals:
-        columns = None if self.columns is None or other.columns is None else self.columns + other.columns
+        columns = (
+            None if self.columns is None or other.columns is None else self.columns + other.columns
+        )
         rows, weight, cells, total, square = (a + b for a, b in zip(self[:5], other[:5]))
         return Totals(int(rows), weight, cells, total, square, columns)
 
 
 class FactorSums(NamedTuple):
-    """Of a tall factor F with row weights D: F^T D 1 (k), F^T D F (k x k), the least entry, and the largest of each column."""
+    """Of a tall factor F with row weights D: F^T D 1 (k), F^T D F (k x k), the least entry, and the
+    largest of each column."""
 
     mass: np.ndarray
     square: np.ndarray
@@ -44,7 +50,8 @@ class FactorSums(NamedTuple):
 
 
 class SignSums(NamedTuple):
-    """Of each column of a tall array with row weights D: the squared length of its positive and of its negative part, and the largest entry of both."""
+    """Of each column of a tall array with row weights D: the squared length of its positive and of
+    its negative part, and the largest entry of both."""
 
     squares: np.ndarray
     most: np.ndarray
@@ -54,11 +61,13 @@ class SignSums(NamedTuple):
 
 
 class Descent(NamedTuple):
-    """A factor after a half sweep; the objective of its rows (without what is constant) and their squared violations of the optimality conditions before
-    it, summed with the rows' weights:
+    """A factor after a half sweep; the objective of its rows (without what is constant) and their
+    squared violations of the optimality conditions before it, summed with the rows' weights:
 
-    least squares   sum_c G_cc min(u_c, g_c / G_cc)^2, g the gradient           (in units of the objective)
-    KL              m sum_c min(u_c d_c / m, 1 - r_c)^2, d_c the denominator of a step, r_c its factor, m = max(sum_j w a, sum_c u_c d_c)
+    least squares   sum_c G_cc min(u_c, g_c / G_cc)^2, g the gradient           (in units of the
+    objective)
+    KL              m sum_c min(u_c d_c / m, 1 - r_c)^2, d_c the denominator of a step, r_c its
+    factor, m = max(sum_j w a, sum_c u_c d_c)
     """
 
     factor: Tall
@@ -67,7 +76,8 @@ class Descent(NamedTuple):
 
 
 class CrossSums(NamedTuple):
-    """What a half sweep of the rows leaves to the columns: X^T D W (n x k) and W^T D W of the new rows; value and violations as in ``Descent``."""
+    """What a half sweep of the rows leaves to the columns: X^T D W (n x k) and W^T D W of the new
+    rows; value and violations as in ``Descent``."""
 
     value: float
     kkt: float
@@ -97,8 +107,9 @@ class KlSums(NamedTuple):
 
 
 class KlRule(NamedTuple):
-    """Penalties of a multiplicative step; ``fast`` raises its factor to the power 1.75. A row's steps end when one moves less than a share
-    ``tol``; without ``valued`` the objective is not measured."""
+    """Penalties of a multiplicative step; ``fast`` raises its factor to the power 1.75. A row's
+    steps end when one moves less than a share ``tol``; without ``valued`` the objective is not
+    measured."""
 
     l1: float = 0.0
     l2: float = 0.0
@@ -111,7 +122,8 @@ class PartsFamily(Protocol):
     """Half sweeps of non-negative factorization."""
 
     def totals(self, x: Placed) -> Totals:
-        """One pass over the stored entries; refuses a negative one, and what ``put`` would have refused in dense rows."""
+        """One pass over the stored entries; refuses a negative one, and what ``put`` would have
+        refused in dense rows."""
         ...
 
     def zero_filled(self, x: Placed) -> Placed:
@@ -123,7 +135,8 @@ class PartsFamily(Protocol):
         ...
 
     def factor_mass(self, factor: Tall, x: Placed | None = None) -> Tall:
-        """F^T D 1 alone: k numbers, which stay where they were made, for the steps of the other factor."""
+        """F^T D 1 alone: k numbers, which stay where they were made, for the steps of the other
+        factor."""
         ...
 
     def factor_sums(self, factor: Tall, x: Placed | None = None) -> FactorSums:
@@ -134,16 +147,20 @@ class PartsFamily(Protocol):
         """The same for a tall array with negative entries."""
         ...
 
-    def rectified(self, factor: Tall, scale: np.ndarray, least: float = 0.0, fill: float = 0.0) -> Tall:
+    def rectified(
+        self, factor: Tall, scale: np.ndarray, least: float = 0.0, fill: float = 0.0
+    ) -> Tall:
         """f_ic s_c where that is larger than ``least`` >= 0, else ``fill``."""
         ...
 
     def sprinkled(self, factor: Tall, size: float, seed: int) -> Tall:
-        """The factor with ``size`` |g| in place of its zeros, g standard normal numbers of ``normal(seed, ...)``."""
+        """The factor with ``size`` |g| in place of its zeros, g standard normal numbers of
+        ``normal(seed, ...)``."""
         ...
 
     def projected_rows(self, pull: Tall, inverse: np.ndarray, l1: float) -> Tall:
-        """max(0, (p_i - l1) G^-1): least squares without the sign, then negative entries set to zero."""
+        """max(0, (p_i - l1) G^-1): least squares without the sign, then negative entries set to
+        zero."""
         ...
 
     def leap(self, new: Tall, old: Tall, stride: float) -> Tall:
@@ -155,16 +172,33 @@ class PartsFamily(Protocol):
         ...
 
     def hals_rows(
-        self, gram: np.ndarray, pull: Any, start: Tall, l1: float = 0.0, *, sweeps: int = 1, shrink: float = 0.0
+        self,
+        gram: np.ndarray,
+        pull: Any,
+        start: Tall,
+        l1: float = 0.0,
+        *,
+        sweeps: int = 1,
+        shrink: float = 0.0,
     ) -> Descent:
-        """Coordinate descent on 1/2 u^T G u - (p_i - l1).u over u >= 0 for every row, from ``start``; a row may stop when the squared change of a sweep is
-        under ``shrink`` of its first."""
+        """Coordinate descent on 1/2 u^T G u - (p_i - l1).u over u >= 0 for every row, from
+        ``start``; a row may stop when the squared change of a sweep is under ``shrink`` of its
+        first."""
         ...
 
     def hals_pass(
-        self, x: Placed, right: Any, left: Tall, gram: np.ndarray, l1: float, *, sweeps: int = 1, shrink: float = 0.0
+        self,
+        x: Placed,
+        right: Any,
+        left: Tall,
+        gram: np.ndarray,
+        l1: float,
+        *,
+        sweeps: int = 1,
+        shrink: float = 0.0,
     ) -> Pass:
-        """hals_rows with p = X V, and X^T D W, W^T D W of the new rows, where all entries are known."""
+        """hals_rows with p = X V, and X^T D W, W^T D W of the new rows, where all entries are
+        known."""
         ...
 
     def hals_seen(
@@ -178,24 +212,31 @@ class PartsFamily(Protocol):
         sweeps: int = 1,
         shrink: float = 0.0,
     ) -> Descent:
-        """Coordinate descent on 1/2 sum_j v_ij (a_ij - u.h_j)^2 + l1 sum u + l2/2 ||u||^2 over the observed entries of every row."""
+        """Coordinate descent on 1/2 sum_j v_ij (a_ij - u.h_j)^2 + l1 sum u + l2/2 ||u||^2 over the
+        observed entries of every row."""
         ...
 
     def kl_rows(
         self, x: Placed, other: Tall, start: Tall, rule: KlRule, mass: Tall, *, steps: int = 1
     ) -> Descent:
-        """Multiplicative steps on sum_j v_ij (a log(a / u.h_j) - a + u.h_j) + l1 sum u + l2/2 ||u||^2 for every row. ``mass`` is sum_j w_j h_j over all
-        columns, absent ones are zeros; where they are unknown only the observed ones count and ``mass`` is not used."""
+        """Multiplicative steps on sum_j v_ij (a log(a / u.h_j) - a + u.h_j) + l1 sum u + l2/2
+        ||u||^2 for every row. ``mass`` is sum_j w_j h_j over all columns, absent ones are zeros;
+        where they are unknown only the observed ones count and ``mass`` is not used."""
         ...
 
     def kl_sums(self, x: Placed, left: Tall, right: Tall, valued: bool = True) -> KlSums:
-        """What a multiplicative step of the columns needs to know of dense rows; unless ``valued``, the value is 0."""
+        """What a multiplicative step of the columns needs to know of dense rows; unless ``valued``,
+        the value is 0."""
         ...
 
-    def kl_step(self, right: Tall, sums: KlSums, mass: Tall, totals: np.ndarray, rule: KlRule) -> Descent:
-        """The step itself: ``mass`` is sum_i w_i W_i, ``totals`` the weighted sum of each column."""
+    def kl_step(
+        self, right: Tall, sums: KlSums, mass: Tall, totals: np.ndarray, rule: KlRule
+    ) -> Descent:
+        """The step itself: ``mass`` is sum_i w_i W_i, ``totals`` the weighted sum of each
+        column."""
         ...
 
     def square_error(self, x: Placed, left: Tall, right: Tall) -> float:
-        """sum v_ij w_i (a_ij - u_i.h_j)^2 over all entries or the observed ones, from the residuals themselves."""
+        """sum v_ij w_i (a_ij - u_i.h_j)^2 over all entries or the observed ones, from the residuals
+        themselves."""
         ...

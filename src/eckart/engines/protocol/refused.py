@@ -1,4 +1,5 @@
-"""Errors met at a part of a matrix, as data: they cross processes, and the first in the order of rows is the one that is raised."""
+"""Errors met at a part of a matrix, as data: they cross processes, and the first in the order of
+rows is the one that is raised."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ class Place(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """An error met at a block, as data: it crosses processes, and the first in the order of rows is the one that counts."""
+    """An error met at a block, as data: it crosses processes, and the first in the order of rows is
+    the one that counts."""
 
     gaps: bool
     text: str
@@ -51,4 +53,7 @@ def whole_rows(text: str, at: Place) -> str:
     found = re.search(r"\brow (\d+)", text)
     if found is None:
         return text
-    return f"{text[: found.start()]}row {at.first + int(found[1])}{text[found.end() :]} (row {found[1]} of partition {at.number})"
+    return (
+        f"{text[: found.start()]}row {at.first + int(found[1])}{text[found.end() :]} (row "
+        f"{found[1]} of partition {at.number})"
+    )

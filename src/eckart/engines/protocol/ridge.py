@@ -1,4 +1,5 @@
-"""One small ridge problem for every row: the primitives and their records. Shapes and letters as in ``protocol``."""
+"""One small ridge problem for every row: the primitives and their records. Shapes and letters as in
+``protocol``."""
 
 from __future__ import annotations
 
@@ -10,10 +11,11 @@ from eckart.engines.protocol.placed import Tall
 
 
 class RidgeRule(NamedTuple):
-    """How the rows of a factorization are penalised: l_i = l2 count_i^power for the code, bias_l2 count_i^bias_power (None: the same power) for the bias of
-    row i.
+    """How the rows of a factorization are penalised: l_i = l2 count_i^power for the code, bias_l2
+    count_i^bias_power (None: the same power) for the bias of row i.
 
-    ``alpha`` > 0 is implicit feedback: entry r has weight alpha r, target 1, and its right-hand side weight is alpha r + ``shift``.
+    ``alpha`` > 0 is implicit feedback: entry r has weight alpha r, target 1, and its right-hand
+    side weight is alpha r + ``shift``.
     """
 
     l2: float
@@ -27,10 +29,13 @@ class RidgeRule(NamedTuple):
     bias_power: float | None = None
 
     def ridges(self, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The ridge of every row and of its bias; ``extra`` is added to the counts (the unobserved weight of all cells of a row)."""
+        """The ridge of every row and of its bias; ``extra`` is added to the counts (the unobserved
+        weight of all cells of a row)."""
         grown = self._grown(counts, self.power)
         same = self.bias_power is None or self.bias_power == self.power
-        return self.l2 * grown, self.bias_l2 * (grown if same else self._grown(counts, self.bias_power))
+        return self.l2 * grown, self.bias_l2 * (
+            grown if same else self._grown(counts, self.bias_power)
+        )
 
     def _grown(self, counts: np.ndarray, power: float | None) -> np.ndarray:
         scale = (np.maximum(counts, 0) + self.extra) ** power if power else np.ones(len(counts))
@@ -55,7 +60,8 @@ class PrecisionDraws(NamedTuple):
 
 
 class RidgeFamily(Protocol):
-    """One small ridge problem for every row. Where ``weights`` of entries are not given, those of the placed matrix count."""
+    """One small ridge problem for every row. Where ``weights`` of entries are not given, those of
+    the placed matrix count."""
 
     def ridge_rows(
         self,
@@ -74,13 +80,21 @@ class RidgeFamily(Protocol):
         start: Tall | None = None,
         cg_steps: int = 0,
     ) -> RowSolution:
-        """min over u_i, b_i of 1/2 sum_j w (a_ij - mean - offset_j - b_i - u_i.v_j)^2 + 1/2 u^T (P + l_i I) u - h_i.u + 1/2 m_i b_i^2 for every row:
-        w = weights_ij own_i other_j (``own`` may be one number), P = ``base``, h = ``prior`` (one row for each, or one for all); ``noise`` turns solutions into
-        draws; ``start`` is where non-negative rows and conjugate gradients (``cg_steps`` > 0) begin."""
+        """min over u_i, b_i of 1/2 sum_j w (a_ij - mean - offset_j - b_i - u_i.v_j)^2 + 1/2 u^T (P
+        + l_i I) u - h_i.u + 1/2 m_i b_i^2 for every row: w = weights_ij own_i other_j (``own`` may
+        be one number), P = ``base``, h = ``prior`` (one row for each, or one for all); ``noise``
+        turns solutions into draws; ``start`` is where non-negative rows and conjugate gradients
+        (``cg_steps`` > 0) begin."""
         ...
 
     def bias_rows(
-        self, x: Any, rule: RidgeRule, offset: Tall | None, weights: Tall | None = None, *, mean: float = 0.0
+        self,
+        x: Any,
+        rule: RidgeRule,
+        offset: Tall | None,
+        weights: Tall | None = None,
+        *,
+        mean: float = 0.0,
     ) -> Tall:
         """b_i = sum_j w (a_ij - mean - offset_j) / (sum_j w + m_i)."""
         ...
@@ -90,19 +104,35 @@ class RidgeFamily(Protocol):
         ...
 
     def misfit_rows(
-        self, x: Any, left: Tall, right: Tall, *, offset: Tall | None = None, other: Tall | None = None
+        self,
+        x: Any,
+        left: Tall,
+        right: Tall,
+        *,
+        offset: Tall | None = None,
+        other: Tall | None = None,
     ) -> Tall:
         """sum_j weights_ij other_j (a_ij - offset_j - u_i.v_j)^2 of every row, N x 1 in float64."""
         ...
 
-    def pair_rows(self, one: Tall, two: Tall, first: np.ndarray, second: np.ndarray) -> tuple[Tall, Tall]:
-        """For x = (u, b) = one[first[p]] and y = (w, d) = two[second[p]], k numbers and a bias each: the design (u + w, 1) and the offset b + d + u.w of every
-        pair p (pairs x 1), in float64."""
+    def pair_rows(
+        self, one: Tall, two: Tall, first: np.ndarray, second: np.ndarray
+    ) -> tuple[Tall, Tall]:
+        """For x = (u, b) = one[first[p]] and y = (w, d) = two[second[p]], k numbers and a bias
+        each: the design (u + w, 1) and the offset b + d + u.w of every pair p (pairs x 1), in
+        float64."""
         ...
 
     def precision_rows(
-        self, seed: tuple[int, ...], misfit: Tall, counts: Tall, shape: float, scale: float, floor: float
+        self,
+        seed: tuple[int, ...],
+        misfit: Tall,
+        counts: Tall,
+        shape: float,
+        scale: float,
+        floor: float,
     ) -> PrecisionDraws:
-        """p_i ~ Gamma((nu + n_i) / 2) / ((nu / tau + misfit_i) / 2) between ``floor`` and its inverse, drawn from ``rng.streams``; nu is ``shape``, tau
-        ``scale``, n (N x 1) the ``counts``."""
+        """p_i ~ Gamma((nu + n_i) / 2) / ((nu / tau + misfit_i) / 2) between ``floor`` and its
+        inverse, drawn from ``rng.streams``; nu is ``shape``, tau ``scale``, n (N x 1) the
+        ``counts``."""
         ...

@@ -1,8 +1,11 @@
-"""What skip-gram steps are taken over: pieces of a corpus, chances to keep each word, noise words by the alias method, and the order of repeatable steps.
+"""What skip-gram steps are taken over: pieces of a corpus, chances to keep each word, noise words
+by the alias method, and the order of repeatable steps.
 
-Repeatable steps: where the text and the vocabulary are large enough, the samples of a round (pairs of words that stood beside each other, and of words and
-noise) are dealt to strata x strata blocks by the classes of their two words (w modulo ``strata``). Blocks that share no word run at the same time, turn after
-turn (Gemulla et al. 2011), so threads change no bit and lose no update. In shorter texts each window follows the one before.
+Repeatable steps: where the text and the vocabulary are large enough, the samples of a round (pairs
+of words that stood beside each other, and of words and noise) are dealt to strata x strata blocks
+by the classes of their two words (w modulo ``strata``). Blocks that share no word run at the same
+time, turn after turn (Gemulla et al. 2011), so threads change no bit and lose no update. In shorter
+texts each window follows the one before.
 """
 
 from __future__ import annotations
@@ -23,19 +26,22 @@ PIECE = 1000
 RUN = 2**13
 """Words of a run, about, whose samples are drawn at a time."""
 SAMPLES = 2**23
-"""Samples of a round, about: enough that a block takes longer than handing it out; 8 bytes for each."""
+"""Samples of a round, about: enough that a block takes longer than handing it out; 8 bytes for
+each."""
 SHORT = 2**21
-"""Words of a text up to which windows follow one another on one thread: that takes seconds, and passes in that order come a little nearer to the optimum
-than passes by blocks."""
+"""Words of a text up to which windows follow one another on one thread: that takes seconds, and
+passes in that order come a little nearer to the optimum than passes by blocks."""
 STRATA = 32
-"""Classes of words at the most, and so blocks that run at the same time: two for each of 16 threads, since blocks of frequent words are up to twice as long."""
+"""Classes of words at the most, and so blocks that run at the same time: two for each of 16
+threads, since blocks of frequent words are up to twice as long."""
 LISTEN = 16
 """The loss is measured at every so many windows, or runs."""
 
 
 @dataclass(frozen=True, eq=False)
 class Pieces:
-    """Piece p is ``ids[bounds[p]:bounds[p + 1]]``. ``keep`` holds the chance of each word to be kept, times 2^32; ``chance`` and ``alias`` draw noise."""
+    """Piece p is ``ids[bounds[p]:bounds[p + 1]]``. ``keep`` holds the chance of each word to be
+    kept, times 2^32; ``chance`` and ``alias`` draw noise."""
 
     ids: np.ndarray
     bounds: np.ndarray
@@ -45,16 +51,28 @@ class Pieces:
 
     @classmethod
     def of(
-        cls, ids: np.ndarray, pointers: np.ndarray, keep: np.ndarray, noise: np.ndarray, longest: int = PIECE
+        cls,
+        ids: np.ndarray,
+        pointers: np.ndarray,
+        keep: np.ndarray,
+        noise: np.ndarray,
+        longest: int = PIECE,
     ) -> Pieces:
-        """Sentences cut into pieces; ``keep`` and ``noise`` are chances of the words, the latter in any scale.
+        """Sentences cut into pieces; ``keep`` and ``noise`` are chances of the words, the latter in
+        any scale.
 
         >>> p = Pieces.of(np.zeros(5, np.int32), np.array([0, 1, 1, 5]), np.ones(1), np.ones(1), longest=3)
         >>> p.bounds.tolist()
         [0, 1, 4, 5]
         """
         chance, alias = alias_table(noise)
-        return cls(ids, cut(pointers, longest), (np.clip(keep, 0, 1) * WHOLE).astype(np.uint64), chance, alias)
+        return cls(
+            ids,
+            cut(pointers, longest),
+            (np.clip(keep, 0, 1) * WHOLE).astype(np.uint64),
+            chance,
+            alias,
+        )
 
     def __len__(self) -> int:
         return len(self.bounds) - 1
@@ -70,7 +88,9 @@ class Pieces:
         bounds = np.concatenate([[0], np.cumsum(np.diff(self.bounds)[order])])
         ids = np.empty(int(bounds[-1]), self.ids.dtype)
         for at, p in zip(bounds.tolist(), order.tolist()):
-            ids[at : at + int(self.bounds[p + 1] - self.bounds[p])] = self.ids[self.bounds[p] : self.bounds[p + 1]]
+            ids[at : at + int(self.bounds[p + 1] - self.bounds[p])] = self.ids[
+                self.bounds[p] : self.bounds[p + 1]
+            ]
         return replace(self, ids=ids, bounds=bounds)
 
     @property
@@ -79,7 +99,8 @@ class Pieces:
 
 
 class WindowRule(NamedTuple):
-    """Window, noise words that are drawn for two words of a window, what each of them weighs, numbers of a row, and the column of the bias (-1: none)."""
+    """Window, noise words that are drawn for two words of a window, what each of them weighs,
+    numbers of a row, and the column of the bias (-1: none)."""
 
     window: int
     drawn: int
@@ -96,7 +117,9 @@ class PairEvidence(NamedTuple):
     pairs: int
 
     def merge(self, other: PairEvidence) -> PairEvidence:
-        return PairEvidence(self.loss + other.loss, self.heard + other.heard, self.pairs + other.pairs)
+        return PairEvidence(
+            self.loss + other.loss, self.heard + other.heard, self.pairs + other.pairs
+        )
 
     @classmethod
     def sum(cls, parts: Iterable[PairEvidence]) -> PairEvidence:
@@ -109,13 +132,15 @@ def cut(pointers: np.ndarray, longest: int) -> np.ndarray:
     lengths = np.diff(pointers)
     if not (lengths > longest).any():
         ends = np.asarray(pointers[1:], np.int64)
-        return np.concatenate([np.asarray(pointers[:1], np.int64), ends[lengths > 0]])  # empty sentences have no piece
+        # empty sentences have no piece
+        return np.concatenate([np.asarray(pointers[:1], np.int64), ends[lengths > 0]])
     inside = [np.arange(a, a + n, longest) for a, n in zip(pointers[:-1], lengths) if n > longest]
     return np.unique(np.concatenate([pointers, *inside])).astype(np.int64)
 
 
 def alias_table(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Walker's table: slot u is drawn uniformly, kept with chance[u] / 2^32, and is alias[u] otherwise.
+    """Walker's table: slot u is drawn uniformly, kept with chance[u] / 2^32, and is alias[u]
+    otherwise.
 
     >>> chance, alias = alias_table(np.array([3.0, 1.0]))
     >>> (chance / 2**32).tolist(), alias.tolist()
@@ -147,8 +172,11 @@ def runs_of(bounds: np.ndarray, first: int, last: int, words: int) -> list[tuple
     return list(itertools.pairwise(at))
 
 
-def rounds_of(pieces: Pieces, part: tuple[int, int], rule: WindowRule) -> tuple[int, list[list[tuple[int, int]]]]:
-    """Into how many classes words are dealt, and the runs of every round of repeatable steps: by text and vocabulary alone, never by threads."""
+def rounds_of(
+    pieces: Pieces, part: tuple[int, int], rule: WindowRule
+) -> tuple[int, list[list[tuple[int, int]]]]:
+    """Into how many classes words are dealt, and the runs of every round of repeatable steps: by
+    text and vocabulary alone, never by threads."""
     words = int(pieces.bounds[part[1]] - pieces.bounds[part[0]])
     strata = lanes_for(pieces.n // 256, most=STRATA) if int(pieces.bounds[-1]) > SHORT else 1
     runs = runs_of(pieces.bounds, *part, RUN)

@@ -12,8 +12,8 @@ from eckart.engines.protocol.windows import PairEvidence, Pieces, WindowRule
 
 
 class PairRule(NamedTuple):
-    """What a neighbour at distance 1, 2, ... weighs, times ``scale`` (so that weights are whole numbers where they can be), and on which sides it is looked
-    for."""
+    """What a neighbour at distance 1, 2, ... weighs, times ``scale`` (so that weights are whole
+    numbers where they can be), and on which sides it is looked for."""
 
     weights: tuple[float, ...]
     scale: float = 1.0
@@ -22,7 +22,8 @@ class PairRule(NamedTuple):
 
 
 class CountRows(NamedTuple):
-    """Rows ``first``, ``first`` + 1, ... of a sparse matrix: how many entries each has, and these, columns ascending."""
+    """Rows ``first``, ``first`` + 1, ... of a sparse matrix: how many entries each has, and these,
+    columns ascending."""
 
     first: int
     lengths: np.ndarray
@@ -31,7 +32,8 @@ class CountRows(NamedTuple):
 
 
 class GloveTable(NamedTuple):
-    """Entries by blocks: block a strata + b, ``ends[.]`` to ``ends[. + 1]``, holds rows that are a and columns that are b modulo ``strata``."""
+    """Entries by blocks: block a strata + b, ``ends[.]`` to ``ends[. + 1]``, holds rows that are a
+    and columns that are b modulo ``strata``."""
 
     rows: np.ndarray
     columns: np.ndarray
@@ -46,7 +48,8 @@ class GloveTable(NamedTuple):
 
 
 class PmiRule(NamedTuple):
-    """Which pointwise mutual information: the exponent of the contexts' shares, what log is subtracted, and whether positive entries alone are kept."""
+    """Which pointwise mutual information: the exponent of the contexts' shares, what log is
+    subtracted, and whether positive entries alone are kept."""
 
     smoothing: float = 0.75
     shift: float = 1.0
@@ -54,7 +57,8 @@ class PmiRule(NamedTuple):
 
 
 class ScoreRule(NamedTuple):
-    """Shares q of the noise (sum 1), r of its words for each pair, and whether the loss is the softmax instead."""
+    """Shares q of the noise (sum 1), r of its words for each pair, and whether the loss is the
+    softmax instead."""
 
     noise: np.ndarray
     negatives: float
@@ -62,8 +66,9 @@ class ScoreRule(NamedTuple):
 
 
 class ScoreEvidence(NamedTuple):
-    """Sums over rows, each times its weight: loss, lowest loss, loss without vectors, pairs; and squares: of the half of the gradient that pulls scores up,
-    of the one that pushes them down, and of both."""
+    """Sums over rows, each times its weight: loss, lowest loss, loss without vectors, pairs; and
+    squares: of the half of the gradient that pulls scores up, of the one that pushes them down, and
+    of both."""
 
     loss: float
     bound: float
@@ -78,7 +83,8 @@ class ScoreEvidence(NamedTuple):
 
 
 def strata_of(n: int) -> int:
-    """Into how many classes words are dealt: by their number only, so that a block's rows stay in cache and threads have enough of them."""
+    """Into how many classes words are dealt: by their number only, so that a block's rows stay in
+    cache and threads have enough of them."""
     return int(np.clip(n // 256, 1, 16))
 
 
@@ -94,29 +100,40 @@ class WordsFamily(Protocol):
         span: tuple[int, int] | None = None,
         piece: int = 2**21,
     ) -> Iterator[CountRows]:
-        """Weighted counts of neighbours in the same sentence, by ranges of rows in their order: N_wv = sum over the positions p of word w and the
-        distances d of weight_d [ids[p -+ d] = v] / scale. ``span``: only positions first..last are looked from; neighbours may lie outside.
+        """Weighted counts of neighbours in the same sentence, by ranges of rows in their order:
+        N_wv = sum over the positions p of word w and the distances d of weight_d [ids[p -+ d] = v]
+        / scale. ``span``: only positions first..last are looked from; neighbours may lie outside.
         ``piece``: most entries of a range (a row may be longer)."""
         ...
 
-    def merge_counts(self, runs: Iterator[list[CountRows]], n: int, rule: PairRule) -> Iterator[CountRows]:
+    def merge_counts(
+        self, runs: Iterator[list[CountRows]], n: int, rule: PairRule
+    ) -> Iterator[CountRows]:
         """The sum of counts of the same range of rows, range after range."""
         ...
 
     def join_counts(self, parts: list[CountRows]) -> tuple[np.ndarray, np.ndarray]:
-        """indices and data of consecutive ranges of rows behind each other. The list may be emptied meanwhile."""
+        """indices and data of consecutive ranges of rows behind each other. The list may be emptied
+        meanwhile."""
         ...
 
     def mutual_information(self, x: Placed, rule: PmiRule, dtype: Any) -> CountRows:
-        """log(p(w, v) / (p(w) p_a(v))) - log shift at the stored pairs of counts, p_a(v) proportional to (sum_w N_wv)^smoothing; entries that are 0, or not
-        positive where only these are kept, are left out."""
+        """log(p(w, v) / (p(w) p_a(v))) - log shift at the stored pairs of counts, p_a(v)
+        proportional to (sum_w N_wv)^smoothing; entries that are 0, or not positive where only these
+        are kept, are left out."""
         ...
 
     def pair_scores(
-        self, x: Placed, left: np.ndarray, right: np.ndarray, offset: np.ndarray | None, rule: ScoreRule
+        self,
+        x: Placed,
+        left: np.ndarray,
+        right: np.ndarray,
+        offset: np.ndarray | None,
+        rule: ScoreRule,
     ) -> ScoreEvidence:
-        """Loss and gradient of the scores s = U V^T + offset of rows against all words, given the counts x (with a weight for each row) of the words
-        beside them; see ``certify.pairs``. No array of rows x words is held."""
+        """Loss and gradient of the scores s = U V^T + offset of rows against all words, given the
+        counts x (with a weight for each row) of the words beside them; see ``certify.pairs``. No
+        array of rows x words is held."""
         ...
 
     def glove_table(self, x: Placed, seed: int) -> GloveTable:
@@ -126,8 +143,8 @@ class WordsFamily(Protocol):
     def glove_step(
         self, table: GloveTable, own: Tall, other: Tall, rate: float, order: np.ndarray
     ) -> tuple[Tall, Tall]:
-        """An epoch of AdaGrad over all entries, the rounds in this order: ``own`` and ``other`` (see ``cpu.words.glove_kernels``) after it; what came
-        stays as it was."""
+        """An epoch of AdaGrad over all entries, the rounds in this order: ``own`` and ``other``
+        (see ``cpu.words.glove_kernels``) after it; what came stays as it was."""
         ...
 
     def glove_loss(self, table: GloveTable, own: Tall, other: Tall) -> float:
@@ -135,8 +152,9 @@ class WordsFamily(Protocol):
         ...
 
     def window_table(self, rows: np.ndarray) -> Tall:
-        """Inputs or outputs of skip-gram: these rows and a dummy that stays zero, laid out for ``pair_step``. ``get`` returns them as they lie, with the
-        padding of the engine behind the rows and columns."""
+        """Inputs or outputs of skip-gram: these rows and a dummy that stays zero, laid out for
+        ``pair_step``. ``get`` returns them as they lie, with the padding of the engine behind the
+        rows and columns."""
         ...
 
     def pair_step(
@@ -151,6 +169,7 @@ class WordsFamily(Protocol):
         seed: int,
         together: bool = True,
     ) -> PairEvidence:
-        """Skip-gram steps over pieces first..last: x and y are changed in place, the rate falls from rates[0] to rates[1]. ``together``: threads share x
-        and y without locks; else the bits do not depend on their number (see ``windows``)."""
+        """Skip-gram steps over pieces first..last: x and y are changed in place, the rate falls
+        from rates[0] to rates[1]. ``together``: threads share x and y without locks; else the bits
+        do not depend on their number (see ``windows``)."""
         ...

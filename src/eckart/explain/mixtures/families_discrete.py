@@ -1,6 +1,7 @@
 """Bernoulli and multinomial components: for answers and for counts.
 
-Probabilities are kept a little away from zero (and one): the fit is the maximum over that range, so that EM never lowers its bound.
+Probabilities are kept a little away from zero (and one): the fit is the maximum over that range, so
+that EM never lowers its bound.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ class Sums:
 
 
 class Bernoulli:
-    """Independent entries in [0, 1] with means m_zj: log p = sum_j x log m + (1 - x) log(1 - m). A missing entry is left out.
+    """Independent entries in [0, 1] with means m_zj: log p = sum_j x log m + (1 - x) log(1 - m). A
+    missing entry is left out.
 
     >>> x = np.array([[1.0, 0.0], [1.0, 1.0]])
     >>> Bernoulli().weighted_fit(x, np.ones((2, 1)))["means"].round(3).tolist()
@@ -59,7 +61,9 @@ class Bernoulli:
         seen = ~np.isnan(x)
         return self.summed(q.T @ np.where(seen, x, 0.0), q.T @ seen)
 
-    def summed(self, entries: np.ndarray, seen: np.ndarray, counts: np.ndarray | None = None) -> Sums:
+    def summed(
+        self, entries: np.ndarray, seen: np.ndarray, counts: np.ndarray | None = None
+    ) -> Sums:
         return Sums({"ones": entries, "seen": seen})
 
     def maximise(self, s: Sums) -> Parameters:
@@ -70,7 +74,9 @@ class Bernoulli:
     def weighted_fit(self, x: np.ndarray, q: np.ndarray) -> Parameters:
         return self.maximise(self.statistics(x, q))
 
-    def draw(self, parameters: Parameters, labels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    def draw(
+        self, parameters: Parameters, labels: np.ndarray, rng: np.random.Generator
+    ) -> np.ndarray:
         means = parameters["means"][labels]
         return (rng.random(means.shape) < means).astype(np.float64)
 
@@ -79,7 +85,8 @@ class Bernoulli:
 
 
 class Multinomial:
-    """Counts x_j >= 0 of a row drawn from probabilities p_zj: log p = log(sum x)! - sum log x_j! + sum_j x_j log p_zj.
+    """Counts x_j >= 0 of a row drawn from probabilities p_zj: log p = log(sum x)! - sum log x_j! +
+    sum_j x_j log p_zj.
 
     >>> Multinomial().weighted_fit(np.array([[3.0, 1.0]]), np.ones((1, 1)))["probabilities"].round(3).tolist()
     [[0.75, 0.25]]
@@ -104,17 +111,28 @@ class Multinomial:
         return self.summed(q.T @ x, None, q.sum(axis=0))
 
     def summed(self, entries: np.ndarray, seen: np.ndarray | None, counts: np.ndarray) -> Sums:
-        return Sums({"counts": entries, "tokens": np.array([entries.sum()]), "rows": np.array([counts.sum()])})
+        return Sums(
+            {
+                "counts": entries,
+                "tokens": np.array([entries.sum()]),
+                "rows": np.array([counts.sum()]),
+            }
+        )
 
     def maximise(self, s: Sums) -> Parameters:
         counts = s.arrays["counts"]
         length = s.arrays["tokens"] / np.maximum(s.arrays["rows"], 1e-300)
-        return {"probabilities": np.array([probabilities(c, LEAST / len(c)) for c in counts]), "length": length}
+        return {
+            "probabilities": np.array([probabilities(c, LEAST / len(c)) for c in counts]),
+            "length": length,
+        }
 
     def weighted_fit(self, x: np.ndarray, q: np.ndarray) -> Parameters:
         return self.maximise(self.statistics(x, q))
 
-    def draw(self, parameters: Parameters, labels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    def draw(
+        self, parameters: Parameters, labels: np.ndarray, rng: np.random.Generator
+    ) -> np.ndarray:
         """Rows of Poisson length around the mean length of the data."""
         sizes = rng.poisson(float(parameters["length"][0]), len(labels))
         p = parameters["probabilities"][labels]
@@ -125,7 +143,8 @@ class Multinomial:
 
 
 def probabilities(counts: np.ndarray, least: float) -> np.ndarray:
-    """argmax sum c_j log p_j over p_j >= least, sum p_j = 1: the floor for the small ones, the rest in proportion to their counts.
+    """argmax sum c_j log p_j over p_j >= least, sum p_j = 1: the floor for the small ones, the rest
+    in proportion to their counts.
 
     >>> probabilities(np.array([3.0, 1.0, 0.0]), 0.1).round(3).tolist()
     [0.675, 0.225, 0.1]
@@ -146,8 +165,12 @@ def _refuse(x: np.ndarray, bad: np.ndarray, first_row: int, wanted: str, name: s
     if (x < 0).any():
         i, j = np.argwhere(x < 0)[0]
         raise InputError(
-            f"Negative values in data: X has {x[i, j]} at row {first_row + i}, column {j}, wanted {wanted} for family={name!r}"
+            f"Negative values in data: X has {x[i, j]} at row {first_row + i}, column "
+            f"{j}, wanted {wanted} for family={name!r}"
         )
     if bad.any():
         i, j = np.argwhere(bad)[0]
-        raise InputError(f"X has {x[i, j]} at row {first_row + i}, column {j}, wanted {wanted} for family={name!r}")
+        raise InputError(
+            f"X has {x[i, j]} at row {first_row + i}, column {j}, wanted {wanted} for "
+            f"family={name!r}"
+        )

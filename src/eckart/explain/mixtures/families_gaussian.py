@@ -12,7 +12,8 @@ Parameters = dict[str, np.ndarray]
 
 
 class Gaussian:
-    """Gaussian components with the covariances of ``GaussianMixture``; ``GaussianMixture`` is faster and knows more.
+    """Gaussian components with the covariances of ``GaussianMixture``; ``GaussianMixture`` is
+    faster and knows more.
 
     >>> Gaussian("diag").weighted_fit(np.array([[0.0], [2.0]]), np.ones((2, 1)))["spread"].tolist()
     [[1.0]]
@@ -26,7 +27,8 @@ class Gaussian:
 
     @property
     def gaps(self) -> bool:
-        """Whether missing entries are understood: where columns are independent given the component."""
+        """Whether missing entries are understood: where columns are independent given the
+        component."""
         return self.kind in DIAGONAL
 
     @property
@@ -43,10 +45,16 @@ class Gaussian:
         theta = self.gaussians(np.ones(len(parameters["means"])), parameters)
         if self.kind not in DIAGONAL:
             roots = theta.roots[None] if self.kind == "tied" else theta.roots
-            squares = [(((x - m) @ roots[z % len(roots)]) ** 2).sum(axis=1) for z, m in enumerate(theta.means)]
+            squares = [
+                (((x - m) @ roots[z % len(roots)]) ** 2).sum(axis=1)
+                for z, m in enumerate(theta.means)
+            ]
             return theta.constants - 0.5 * np.array(squares).T
         seen = ~np.isnan(x)
-        squares = [np.where(seen, x - m, 0.0) ** 2 @ (1.0 / v) for m, v in zip(theta.means, theta.variances)]
+        squares = [
+            np.where(seen, x - m, 0.0) ** 2 @ (1.0 / v)
+            for m, v in zip(theta.means, theta.variances)
+        ]
         return -0.5 * (seen @ (np.log(theta.variances) + LOG_2PI).T + np.array(squares).T)
 
     def weighted_fit(self, x: np.ndarray, q: np.ndarray) -> Parameters:
@@ -61,14 +69,18 @@ class Gaussian:
         else:
             scatter = np.array([d[z].T @ (q[:, z, None] * d[z]) for z in range(len(counts))])
             scatter = scatter.sum(axis=0) if self.kind == "tied" else scatter
-        return self.maximise(GaussianStatistics(self.kind, float(counts.sum()), 0.0, counts, mass, mean, scatter))
+        return self.maximise(
+            GaussianStatistics(self.kind, float(counts.sum()), 0.0, counts, mass, mean, scatter)
+        )
 
     def maximise(self, s: GaussianStatistics) -> Parameters:
         floor = np.full(s.mean.shape[1], 1e-12) if self.floor is None else self.floor
         theta = Rules(self.kind, floor).maximise(s)
         return {"means": theta.means} | ({} if self.kind == "unit" else {"spread": theta.spread})
 
-    def draw(self, parameters: Parameters, labels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    def draw(
+        self, parameters: Parameters, labels: np.ndarray, rng: np.random.Generator
+    ) -> np.ndarray:
         return draw(self.gaussians(np.ones(len(parameters["means"])), parameters), labels, rng)
 
     def n_parameters(self, k: int, n: int) -> int:
@@ -76,4 +88,6 @@ class Gaussian:
 
     def gaussians(self, weights: np.ndarray, parameters: Parameters) -> Gaussians:
         """The components, for primitives of engines that know Gaussians."""
-        return Gaussians(self.kind, weights, parameters["means"], parameters.get("spread", np.empty(0)))
+        return Gaussians(
+            self.kind, weights, parameters["means"], parameters.get("spread", np.empty(0))
+        )

@@ -1,9 +1,11 @@
-"""EM for Gaussian mixtures from several starts, with empty components put back to use; what ``GaussianMixture`` runs.
+"""EM for Gaussian mixtures from several starts, with empty components put back to use; what
+``GaussianMixture`` runs.
 
     maximise  F(q, theta) = sum_t w_t sum_z q_tz [log weight_z + log N(x_t; mean_z, S_z) - log q_tz]
 
-E: q_tz in proportion to weight_z N(x_t; mean_z, S_z), in log space. M: ``gaussian_steps``. A component that no row belongs to is moved to a row that the
-others explain badly, with their average covariance, and a small weight; the plan says when.
+E: q_tz in proportion to weight_z N(x_t; mean_z, S_z), in log space. M: ``gaussian_steps``. A
+component that no row belongs to is moved to a row that the others explain badly, with their average
+covariance, and a small weight; the plan says when.
 """
 
 from __future__ import annotations
@@ -20,7 +22,15 @@ from eckart.engines.protocol import Engine, Placed
 from eckart.engines.protocol.mixtures import Gaussians
 from eckart.errors import InputError
 from eckart.explain.em import EQUAL, Ascent, best_of, climb, index_of
-from eckart.explain.mixtures.gaussian_steps import FLOOR, LOWEST, GaussianProblem, Rules, Scale, scale_of, steps_of
+from eckart.explain.mixtures.gaussian_steps import (
+    FLOOR,
+    LOWEST,
+    GaussianProblem,
+    Rules,
+    Scale,
+    scale_of,
+    steps_of,
+)
 from eckart.explain.mixtures.starts import Sample, gaussians_from
 from eckart.factors import Components
 from eckart.fit import Fit, plan_of
@@ -35,8 +45,9 @@ REVIVALS = 2
 
 
 SHORT_RUNS, SHORT_STEPS = 4, 15
-"""Starts on the sample (shared among ``n_init``, two of each at least), and steps of each: the fit begins with the one that led highest.
-One start alone often ends in a lower maximum, and after fewer steps the order of the maxima is not seen yet."""
+"""Starts on the sample (shared among ``n_init``, two of each at least), and steps of each: the fit
+begins with the one that led highest. One start alone often ends in a lower maximum, and after fewer
+steps the order of the maxima is not seen yet."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +65,8 @@ class Options:
     weights: np.ndarray | None = None
     means: np.ndarray | None = None
     spread: np.ndarray | None = None
-    bounded: bool = False  # prefer starts whose components have more rows than their covariances need
+    # prefer starts whose components have more rows than their covariances need
+    bounded: bool = False
 
 
 def solve(
@@ -71,7 +83,9 @@ def solve(
     """The best of ``n_init`` climbs; from ``start`` alone where it is given."""
     with engine.at_work():
         placed = engine.put(x, weights)
-        scale = with_steps(placed, checked_scale(placed, options, weights, engine, watch), options, weights, engine)
+        scale = with_steps(
+            placed, checked_scale(placed, options, weights, engine, watch), options, weights, engine
+        )
         rules = rules_for(scale, options)
         problem = GaussianProblem(placed, rules, engine)
         sample = Sample.of(placed, scale, weights, rng, 20 * options.k, engine)
@@ -81,12 +95,22 @@ def solve(
 
         def from_start(i: int) -> Callable[[Memory], Ascent[Gaussians, Any]]:
             def run(memory: Memory) -> Ascent[Gaussians, Any]:
-                theta = start if start is not None else first_theta(sample, rules, options, rng, i % 2 == 1, scale.rows)
+                theta = (
+                    start
+                    if start is not None
+                    else first_theta(sample, rules, options, rng, i % 2 == 1, scale.rows)
+                )
                 trace = Trace("log-likelihood a row")
                 return climb(
-                    problem, rules.admit(theta), tol=options.tol, max_iter=options.max_iter, trace=trace, watch=watch,
-                    each=reviver[i], memory=memory,
-                )  # fmt: skip
+                    problem,
+                    rules.admit(theta),
+                    tol=options.tol,
+                    max_iter=options.max_iter,
+                    trace=trace,
+                    watch=watch,
+                    each=reviver[i],
+                    memory=memory,
+                )
 
             return run
 
@@ -144,11 +168,13 @@ def checked_scale(
         raise InputError(f"column {name!r} of X has no observed entry{more}; leave it out")
     if not np.isfinite(scale.variance).all():
         raise InputError(
-            f"column {int(np.argmin(np.isfinite(scale.variance)))} of X has entries whose squares overflow; divide it by a constant first"
+            f"column {int(np.argmin(np.isfinite(scale.variance)))} of X has entries "
+            "whose squares overflow; divide it by a constant first"
         )
     if scale.rows < options.k:
         raise InputError(
-            f"n_components={options.k} came, wanted at most {scale.rows}: X has {scale.rows} sample(s) (rows with weight) and {n} columns; lower it"
+            f"n_components={options.k} came, wanted at most {scale.rows}: X has "
+            f"{scale.rows} sample(s) (rows with weight) and {n} columns; lower it"
         )
     return scale
 
@@ -159,35 +185,64 @@ def rules_for(scale: Scale, options: Options) -> Rules:
     return Rules(options.kind, scale.floor(share), options.reg or 0.0, r, scale.mean)
 
 
-def with_steps(x: Placed, scale: Scale, options: Options, weights: np.ndarray | None, engine: Engine) -> Scale:
-    """The scale with the steps in which columns are written; without them where ``reg_covar`` says what variances are, nothing has one, or a single
-    component was asked for: it serves all rows, so it cannot serve a single value, and has their covariance. In a search all k have the same floor."""
-    if options.reg is not None or options.kind == "unit" or (options.k == 1 and not options.bounded):
+def with_steps(
+    x: Placed, scale: Scale, options: Options, weights: np.ndarray | None, engine: Engine
+) -> Scale:
+    """The scale with the steps in which columns are written; without them where ``reg_covar`` says
+    what variances are, nothing has one, or a single component was asked for: it serves all rows, so
+    it cannot serve a single value, and has their covariance. In a search all k have the same
+    floor."""
+    if (
+        options.reg is not None
+        or options.kind == "unit"
+        or (options.k == 1 and not options.bounded)
+    ):
         return scale
     return replace(scale, steps=steps_of(x, scale, weights, engine))
 
 
-def first_theta(sample: Sample, rules: Rules, options: Options, rng: np.random.Generator, whiten: bool, rows: int) -> Gaussians:
+def first_theta(
+    sample: Sample,
+    rules: Rules,
+    options: Options,
+    rng: np.random.Generator,
+    whiten: bool,
+    rows: int,
+) -> Gaussians:
     """A start from the sample (of so many rows), with what the user gave put in its place."""
     given = (options.weights, options.means, options.spread)
     if all(part is not None for part in given):
         return Gaussians(rules.kind, *given, origin=rules.origin)  # type: ignore[arg-type]
-    named: Any = {name: part for name, part in zip(("weights", "means", "spread"), given) if part is not None}
+    named: Any = {
+        name: part for name, part in zip(("weights", "means", "spread"), given) if part is not None
+    }
     several = options.way == "k-means++" and options.k > 1 and not named
     tried = []
     for i in range(max(2, SHORT_RUNS // options.n_init) if several else 1):
         # the starts of a larger n_init are those of a smaller one and more: it is never behind
-        tried.append(gaussians_from(sample, sample.shares(options.k, options.way, rng, i % 2 == 1 if several else whiten), rules))
+        tried.append(
+            gaussians_from(
+                sample,
+                sample.shares(options.k, options.way, rng, i % 2 == 1 if several else whiten),
+                rules,
+            )
+        )
     if several:
-        return _highest(GaussianProblem(sample.placed, rules, sample.engine), tried, len(sample) == rows and not options.bounded)
+        return _highest(
+            GaussianProblem(sample.placed, rules, sample.engine),
+            tried,
+            len(sample) == rows and not options.bounded,
+        )
     return replace(tried[0], **named)
 
 
 def _highest(problem: GaussianProblem, starts: list[Gaussians], whole: bool) -> Gaussians:
-    """Of several starts the one from which a few steps lead highest; of those whose components all have rows enough, where there are any.
+    """Of several starts the one from which a few steps lead highest; of those whose components all
+    have rows enough, where there are any.
 
-    The start itself where the sample is the ``whole`` of the rows: ``max_iter`` and the trace then count every step, as in scikit-learn. Elsewhere, and in a
-    search, the point that these steps reached: a step on the sample costs a fraction of one on all rows."""
+    The start itself where the sample is the ``whole`` of the rows: ``max_iter`` and the trace then
+    count every step, as in scikit-learn. Elsewhere, and in a search, the point that these steps
+    reached: a step on the sample costs a fraction of one on all rows."""
     best: tuple[bool, float, Gaussians] | None = None
     for start in starts:
         theta = problem.rules.admit(start)
@@ -195,7 +250,10 @@ def _highest(problem: GaussianProblem, starts: list[Gaussians], whole: bool) -> 
             theta = problem.maximise(problem.expect(theta))
         s = problem.expect(theta)
         sound, bound = has_rows_enough(theta, s.weight), s.bound / s.weight
-        if best is None or (sound, bound - EQUAL * (1 + abs(bound)) * (sound == best[0])) > best[:2]:
+        if (
+            best is None
+            or (sound, bound - EQUAL * (1 + abs(bound)) * (sound == best[0])) > best[:2]
+        ):
             best = sound, bound, start if whole else theta
     assert best is not None
     return best[2]
@@ -214,14 +272,25 @@ def to_factors(theta: Gaussians, columns: np.ndarray | None) -> Components:
 def from_factors(f: Components) -> Gaussians:
     p = f.parameters
     kind = f.family.removeprefix("gaussian ")
-    return Gaussians(kind, f.weights, p["means"], p.get("spread", np.empty(0)), p.get("loadings"), p.get("origin"))
+    return Gaussians(
+        kind,
+        f.weights,
+        p["means"],
+        p.get("spread", np.empty(0)),
+        p.get("loadings"),
+        p.get("origin"),
+    )
 
 
 def has_rows_enough(theta: Gaussians, weight: float) -> bool:
-    """Has every component more rows than those whose covariance is singular: as many as columns for a full one, one for variances alone, none for a shared?"""
+    """Has every component more rows than those whose covariance is singular: as many as columns for
+    a full one, one for variances alone, none for a shared?"""
     factors = 0 if theta.loadings is None else theta.loadings.shape[2]
-    needed = {"full": theta.n, "factor": min(factors + 1, theta.n), "tied": 0, "unit": 0}.get(theta.kind, 1)
-    return theta.k == 1 or float(theta.weights.min()) * weight > needed + 0.5  # shares are not whole
+    needed = {"full": theta.n, "factor": min(factors + 1, theta.n), "tied": 0, "unit": 0}.get(
+        theta.kind, 1
+    )
+    # shares are not whole
+    return theta.k == 1 or float(theta.weights.min()) * weight > needed + 0.5
 
 
 def certify(
@@ -239,11 +308,16 @@ def certify(
     here = problem.expect(theta) if statistics is None else statistics
     after = problem.maximise(here)
     gain = (problem.expect(after).bound - here.bound) / here.weight
-    spread = theta.variances if theta.loadings is None else theta.spread + (theta.loadings**2).sum(axis=2)
+    spread = (
+        theta.variances
+        if theta.loadings is None
+        else theta.spread + (theta.loadings**2).sum(axis=2)
+    )
     move = np.sqrt(((after.means - theta.means) ** 2 / spread).mean(axis=1))
     alive = theta.weights * here.weight >= EMPTY
     return certify_ascent(
-        f"mixture of {theta.k} Gaussians, {theta.kind} covariance: log-likelihood of {here.weight:g} rows",
+        f"mixture of {theta.k} Gaussians, {theta.kind} covariance: log-likelihood of "
+        f"{here.weight:g} rows",
         trace=trace,
         bound=here.bound / here.weight,
         gain=gain,
@@ -256,12 +330,15 @@ def certify(
     )
 
 
-def _notes(best: Ascent[Gaussians, Any], rules: Rules, scale: Scale, events: list[dict[str, int]]) -> tuple[str, ...]:
+def _notes(
+    best: Ascent[Gaussians, Any], rules: Rules, scale: Scale, events: list[dict[str, int]]
+) -> tuple[str, ...]:
     """What a reader should know beside the numbers."""
     notes = []
     if low := rules.at_floor(best.theta):
         notes.append(
-            f"{len(low)} component(s) have a direction in which their rows are alike, as where a value repeats (first: {low[0]})"
+            f"{len(low)} component(s) have a direction in which their rows are alike, "
+            f"as where a value repeats (first: {low[0]})"
         )
     if events:
         notes.append(f"{len(events)} empty component(s) were put back to use, see plan['revived']")
@@ -269,7 +346,10 @@ def _notes(best: Ascent[Gaussians, Any], rules: Rules, scale: Scale, events: lis
     if empty:
         notes.append(f"{empty} component(s) are empty: fewer would do")
     if rules.reg:
-        notes.append(f"reg_covar={rules.reg:g} is added to variances, so the bound may fall a little near the end")
+        notes.append(
+            f"reg_covar={rules.reg:g} is added to variances, so the bound may fall a "
+            "little near the end"
+        )
     if best.trace.reason is StopReason.MAX_ITER:
         notes.append("the iteration limit was reached first; raise max_iter")
     return tuple(notes)
@@ -288,7 +368,9 @@ class _Reviver:
     def __call__(self, theta: Gaussians, s: Any, trace: Trace) -> Gaussians | None:
         row = self.scale.weight / self.scale.rows
         tried = [event["component"] for event in self.events]
-        dead = [int(z) for z in np.flatnonzero(s.counts < EMPTY * row) if tried.count(int(z)) < REVIVALS]
+        dead = [
+            int(z) for z in np.flatnonzero(s.counts < EMPTY * row) if tried.count(int(z)) < REVIVALS
+        ]
         if not dead or theta.k == 1:
             return None
         engine = self.sample.engine
@@ -302,9 +384,13 @@ class _Reviver:
         alive = np.setdiff1d(np.arange(theta.k), dead)
         if self.rules.kind not in ("unit", "tied"):
             spread = spread.copy()
-            spread[dead] = np.tensordot(theta.weights[alive] / theta.weights[alive].sum(), theta.spread[alive], axes=1)
+            spread[dead] = np.tensordot(
+                theta.weights[alive] / theta.weights[alive].sum(), theta.spread[alive], axes=1
+            )
         if loadings is not None:
             loadings = loadings.copy()
             loadings[dead] = loadings[alive[np.argmax(theta.weights[alive])]]
         self.events += [{"step": len(trace) - 1, "component": z} for z in dead]
-        return replace(theta, weights=weights / weights.sum(), means=means, spread=spread, loadings=loadings)
+        return replace(
+            theta, weights=weights / weights.sum(), means=means, spread=spread, loadings=loadings
+        )

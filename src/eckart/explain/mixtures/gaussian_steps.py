@@ -1,13 +1,18 @@
-"""The M step of Gaussian mixtures: from statistics to the components of greatest expected likelihood, no variance below its floor.
+"""The M step of Gaussian mixtures: from statistics to the components of greatest expected
+likelihood, no variance below its floor.
 
-    weight_z = N_z / N,   mean_z = sum q x / N_z,   S_z = scatter_z / N_z  (diag: its diagonal; spherical: their mean; tied: sum_z scatter_z / N)
+    weight_z = N_z / N,   mean_z = sum q x / N_z,   S_z = scatter_z / N_z  (diag: its diagonal;
+    spherical: their mean; tied: sum_z scatter_z / N)
 
-The floor F = diag(f_j) is a share of each column's variance, and at least h_j^2 / (2 pi) where column j is written in steps of h_j (whole years, tenths of a
-millimetre, grades): a density above 1 / h_j would give one written value a probability above one, and components that serve a single value, whose
-likelihood has no bound, would beat every group of rows. Over S >= F the maximiser of -log |S| - tr(S^-1 S_z) keeps the eigenvectors of F^-1/2 S_z F^-1/2
-and raises its eigenvalues to one where they are less, so the constrained step is exact and the bound cannot fall. For factor analysers, row j of
-[W, mean] solves the normal equations cross_j second^-1, and what is left of square_j is the variance s_j >= f_j; then W and mean take over the
-moments of the codes (parameter expansion, Liu, Rubin and Wu 1998), which is faster and as monotone.
+The floor F = diag(f_j) is a share of each column's variance, and at least h_j^2 / (2 pi) where
+column j is written in steps of h_j (whole years, tenths of a millimetre, grades): a density above 1
+/ h_j would give one written value a probability above one, and components that serve a single
+value, whose likelihood has no bound, would beat every group of rows. Over S >= F the maximiser of
+-log |S| - tr(S^-1 S_z) keeps the eigenvectors of F^-1/2 S_z F^-1/2 and raises its eigenvalues to
+one where they are less, so the constrained step is exact and the bound cannot fall. For factor
+analysers, row j of [W, mean] solves the normal equations cross_j second^-1, and what is left of
+square_j is the variance s_j >= f_j; then W and mean take over the moments of the codes (parameter
+expansion, Liu, Rubin and Wu 1998), which is faster and as monotone.
 """
 
 from __future__ import annotations
@@ -27,16 +32,20 @@ FLOOR = 1e-6
 LOWEST = 1e-12
 """The same where ``reg_covar`` says what is added to variances."""
 WITHIN = 1 / (2 * np.pi)
-"""Least variance of a component in a column that is written in steps, in squares of the step: see above."""
+"""Least variance of a component in a column that is written in steps, in squares of the step: see
+above."""
 STEP_ROWS = 4096
-"""Rows in which the steps of columns are looked for: the common divisor of so many values is that of all, but for steps that are too fine to matter."""
+"""Rows in which the steps of columns are looked for: the common divisor of so many values is that
+of all, but for steps that are too fine to matter."""
 NEAR = 1e-4
-"""Share of a step by which a difference may miss its multiples: decimal fractions miss them by far less, and values without a step by up to a half."""
+"""Share of a step by which a difference may miss its multiples: decimal fractions miss them by far
+less, and values without a step by up to a half."""
 
 
 @dataclass(frozen=True, eq=False)
 class Scale:
-    """What the data look like from afar: rows, weight, mean and variance of each column over what was observed."""
+    """What the data look like from afar: rows, weight, mean and variance of each column over what
+    was observed."""
 
     rows: int
     weight: float
@@ -46,7 +55,8 @@ class Scale:
     steps: np.ndarray | None = None
 
     def floor(self, share: float) -> np.ndarray:
-        """Least variances of a component: a share of those of the columns, and those of their steps where these are known."""
+        """Least variances of a component: a share of those of the columns, and those of their steps
+        where these are known."""
         least = share * self.sizes
         return least if self.steps is None else np.maximum(least, WITHIN * self.steps**2)
 
@@ -57,7 +67,9 @@ class Scale:
         return np.where(self.variance > 0, self.variance, some.mean() if len(some) else 1.0)
 
 
-def scale_of(x: Placed, weights: np.ndarray | None, engine: Engine, watch: Watcher = silent) -> Scale:
+def scale_of(
+    x: Placed, weights: np.ndarray | None, engine: Engine, watch: Watcher = silent
+) -> Scale:
     """One pass over the rows, as the E step of a single component near the first rows."""
     start = engine.rows_at(x, np.arange(64)).astype(np.float64)
     there = np.isfinite(start)
@@ -67,21 +79,28 @@ def scale_of(x: Placed, weights: np.ndarray | None, engine: Engine, watch: Watch
     seen = np.broadcast_to(s.seen, s.mean.shape)[0]
     rows = int(s.weight) if weights is None else int(np.count_nonzero(weights))
     mean = np.where(seen > 0, s.mean[0], np.nan)
-    return Scale(rows, s.weight, mean, s.scatter[0] / np.where(seen > 0, seen, 1.0), s.seen.shape[1] > 1)
+    return Scale(
+        rows, s.weight, mean, s.scatter[0] / np.where(seen > 0, seen, 1.0), s.seen.shape[1] > 1
+    )
 
 
 def steps_of(x: Placed, scale: Scale, weights: np.ndarray | None, engine: Engine) -> np.ndarray:
-    """For each column the step in which its values are written, from some rows with weight; 0 where there is none that matters."""
+    """For each column the step in which its values are written, from some rows with weight; 0 where
+    there is none that matters."""
     usable = np.arange(scale.rows) if weights is None else np.flatnonzero(weights)
-    taken = usable[np.unique(np.linspace(0, len(usable) - 1, min(len(usable), STEP_ROWS)).astype(np.int64))]
+    taken = usable[
+        np.unique(np.linspace(0, len(usable) - 1, min(len(usable), STEP_ROWS)).astype(np.int64))
+    ]
     rows, finest = engine.rows_at(x, taken), np.sqrt(FLOOR * scale.sizes / WITHIN)
     return np.array([common_step(column, fine) for column, fine in zip(rows.T, finest)])
 
 
 def common_step(values: np.ndarray, finest: float) -> float:
-    """The largest h of which all differences are multiples, to rounding; 0 where it is below ``finest``, or where there are no two values.
+    """The largest h of which all differences are multiples, to rounding; 0 where it is below
+    ``finest``, or where there are no two values.
 
-    Euclid's algorithm on all differences at once: what they leave when divided by the least of them, until nothing is left.
+    Euclid's algorithm on all differences at once: what they leave when divided by the least of
+    them, until nothing is left.
 
     >>> common_step(np.array([2007.0, 2009.0, 2012.0, 2009.0]), 0.01), common_step(np.array([0.0, 1.0, np.sqrt(2.0)]), 0.01)
     (1.0, 0.0)
@@ -106,7 +125,8 @@ def common_step(values: np.ndarray, finest: float) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Rules:
-    """How components are made: kind, floor of the variances (one for each column), what is added to them."""
+    """How components are made: kind, floor of the variances (one for each column), what is added to
+    them."""
 
     kind: str
     floor: np.ndarray
@@ -129,7 +149,9 @@ class Rules:
             mine = np.divide(s.scatter.sum(axis=1), total, out=np.full(k, least), where=total > 0)
             spread = np.maximum(mine + self.reg, least)
         elif self.kind == "diag":
-            spread = np.maximum(np.where(seen > 0, s.scatter / safe, self.floor) + self.reg, self.floor)
+            spread = np.maximum(
+                np.where(seen > 0, s.scatter / safe, self.floor) + self.reg, self.floor
+            )
         elif self.kind == "tied":
             spread = self.raised((s.scatter / s.counts.sum())[None])[0]
         else:
@@ -137,7 +159,8 @@ class Rules:
         return Gaussians(self.kind, weights, s.mean, spread)
 
     def raised(self, stack: np.ndarray) -> np.ndarray:
-        """Every S of a stack with ``reg`` on its diagonal, no eigenvalue (relative to the floor) below one."""
+        """Every S of a stack with ``reg`` on its diagonal, no eigenvalue (relative to the floor)
+        below one."""
         stack = 0.5 * (stack + stack.transpose(0, 2, 1))
         at = np.arange(len(self.floor))
         stack[:, at, at] += self.reg
@@ -149,7 +172,8 @@ class Rules:
             return stack
         except np.linalg.LinAlgError:
             for z, s in enumerate(scaled):
-                try:  # a tenth of the time of eigenvalues, and most components are far from the floor
+                # a tenth of the time of eigenvalues, and most components are far from the floor
+                try:
                     np.linalg.cholesky(s - np.eye(len(root)))
                     continue
                 except np.linalg.LinAlgError:
@@ -198,11 +222,13 @@ class Rules:
         root = np.sqrt(self.floor)
         stack = theta.spread[None] if self.kind == "tied" else theta.spread
         least = eigvalsh(stack / np.outer(root, root))[:, 0]
-        return np.flatnonzero(least <= 1 + 1e-6).tolist()  # rounding of an eigenvalue that was raised to one, with room
+        # rounding of an eigenvalue that was raised to one, with room
+        return np.flatnonzero(least <= 1 + 1e-6).tolist()
 
 
 def _times_inverse(cross: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """cross second^-1 of sums over codes; of least norm where rounding left the codes dependent, as where they are huge beside the 1 next to them."""
+    """cross second^-1 of sums over codes; of least norm where rounding left the codes dependent, as
+    where they are huge beside the 1 next to them."""
     try:
         return np.linalg.solve(second, cross.T).T
     except np.linalg.LinAlgError:

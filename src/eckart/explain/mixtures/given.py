@@ -1,4 +1,5 @@
-"""What a user of ``GaussianMixture`` gave, checked: a start, or a whole mixture from stored arrays."""
+"""What a user of ``GaussianMixture`` gave, checked: a start, or a whole mixture from stored
+arrays."""
 
 from __future__ import annotations
 
@@ -23,7 +24,9 @@ def given_start(
     weights = _array("weights_init", model.weights_init, (k,))
     if weights is not None:
         if (weights < 0).any() or abs(weights.sum() - 1) > 1e-6:
-            raise InputError(f"weights_init={weights.tolist()} came, wanted {k} numbers >= 0 that add up to one")
+            raise InputError(
+                f"weights_init={weights.tolist()} came, wanted {k} numbers >= 0 that add up to one"
+            )
         weights = weights / weights.sum()
     means = _array("means_init", model.means_init, (k, n))
     if model.precisions_init is not None and kind in ("unit", "factor"):
@@ -42,7 +45,9 @@ def _array(name: str, value: Any, shape: tuple[int, ...]) -> np.ndarray | None:
     try:
         out = np.array(value, np.float64)
     except (TypeError, ValueError, OverflowError) as error:
-        raise InputError(f"{name} is not numeric ({error}), wanted an array of shape {shape}") from None
+        raise InputError(
+            f"{name} is not numeric ({error}), wanted an array of shape {shape}"
+        ) from None
     if out.shape != shape:
         raise InputError(f"{name} of shape {out.shape} came, wanted {shape}")
     if not np.isfinite(out).all():
@@ -80,12 +85,14 @@ else:
 
 
 class SettableMixture(MixtureVerbs):
-    """Fitted attributes of a Gaussian mixture that can be set: of a fitted model, or one by one of a new one until there are enough."""
+    """Fitted attributes of a Gaussian mixture that can be set: of a fitted model, or one by one of
+    a new one until there are enough."""
 
     covariance_type: str | None
 
     def _set(self, name: str, value: Any) -> None:
-        """Take one of weights_, means_, covariances_, precisions_, precisions_cholesky_ (the last three say the same)."""
+        """Take one of weights_, means_, covariances_, precisions_, precisions_cholesky_ (the last
+        three say the same)."""
         old, kind = vars(self).get("fit_"), self.covariance_type or "full"
         parts = dict(vars(self).get("_parts", {}))
         if old is not None:
@@ -95,7 +102,10 @@ class SettableMixture(MixtureVerbs):
             }
             kind = old.factors.family.removeprefix("gaussian ")
         if kind in ("unit", "factor"):
-            raise AttributeError(f"{name} of a mixture with covariance_type={kind!r} is found by fit and cannot be set")
+            raise AttributeError(
+                f"{name} of a mixture with covariance_type={kind!r} is found by fit and "
+                "cannot be set"
+            )
         array = np.asarray(value)
         if array.dtype.kind not in "fiu" or not np.isfinite(array).all():
             raise InputError(f"{name} holds something else than finite numbers")
@@ -105,8 +115,16 @@ class SettableMixture(MixtureVerbs):
             parts[name.removesuffix("_")] = array
         else:
             if name == "precisions_cholesky_":
-                array = array**2 if kind in ("diag", "spherical") else np.matmul(array, np.swapaxes(array, -1, -2))
-            parts["spread"] = _checked(name, array, kind) if name == "covariances_" else _inverse(array, kind, name)
+                array = (
+                    array**2
+                    if kind in ("diag", "spherical")
+                    else np.matmul(array, np.swapaxes(array, -1, -2))
+                )
+            parts["spread"] = (
+                _checked(name, array, kind)
+                if name == "covariances_"
+                else _inverse(array, kind, name)
+            )
         if any(parts.get(each) is None for each in ("weights", "means", "spread")):
             self._parts = parts
             return
@@ -124,15 +142,24 @@ def _assembled(parts: dict[str, np.ndarray], kind: str, dtype: str, columns: Any
     shape = {"full": (k, n, n), "tied": (n, n), "diag": (k, n), "spherical": (k,)}[kind]
     if weights.shape != (k,) or spread.shape != shape or not k:
         raise InputError(
-            f"weights_ of shape {weights.shape}, means_ of shape {means.shape} and covariances of shape {spread.shape} came, wanted (k,), (k, n) and {shape} "
+            f"weights_ of shape {weights.shape}, means_ of shape {means.shape} and "
+            f"covariances of shape {spread.shape} came, wanted (k,), (k, n) and {shape} "
             f"for covariance_type={kind!r}; set arrays of another size on a new GaussianMixture"
         )
     if (weights < 0).any() or abs(weights.sum() - 1) > 1e-4:
-        raise InputError(f"weights_={weights.tolist()} came, wanted {k} numbers >= 0 that add up to one")
+        raise InputError(
+            f"weights_={weights.tolist()} came, wanted {k} numbers >= 0 that add up to one"
+        )
     factors = to_factors(Gaussians(kind, weights / weights.sum(), means, spread), columns)
-    check = Check("measured", 1.0, 0.0, "parameters were set by hand, without data; certify(X) measures them")
+    check = Check(
+        "measured", 1.0, 0.0, "parameters were set by hand, without data; certify(X) measures them"
+    )
     certificate = Certificate(
-        f"mixture of {k} Gaussians, {kind} covariance", "stationary", (check,), {"bound": float("nan")}, ()
+        f"mixture of {k} Gaussians, {kind} covariance",
+        "stationary",
+        (check,),
+        {"bound": float("nan")},
+        (),
     )
     return Fit(
         factors,

@@ -1,4 +1,5 @@
-"""Mixtures of any family: p(x) = sum_z weight_z p(x; theta_z), by the same EM loop as everything else that climbs a bound.
+"""Mixtures of any family: p(x) = sum_z weight_z p(x; theta_z), by the same EM loop as everything
+else that climbs a bound.
 
     E:  q_tz in proportion to weight_z p(x_t; theta_z), in log space
     M:  weight_z = mean_t q_tz,   theta_z = the family's q-weighted maximum-likelihood fit
@@ -26,7 +27,15 @@ from eckart.explain.mixtures.gaussian_steps import Scale, scale_of
 from eckart.explain.mixtures.starts import WAYS, Sample
 from eckart.explain.mixtures.verbs import MixtureVerbs, readable_twice
 from eckart.factors import Components
-from eckart.fit import Fit, fitted, on_data, one_kind_of_names, plan_of, rows_to_fill, sample_weights
+from eckart.fit import (
+    Fit,
+    fitted,
+    on_data,
+    one_kind_of_names,
+    plan_of,
+    rows_to_fill,
+    sample_weights,
+)
 from eckart.io.models.levels import Memory, resuming
 from eckart.io.read import read
 from eckart.matrix import Matrix, squarable
@@ -57,7 +66,8 @@ class FamilyStatistics:
 
 @dataclass(eq=False)
 class FamilyProblem:
-    """Rows and a family: the two steps of EM for ``em.climb``. Gaussians have primitives of their own."""
+    """Rows and a family: the two steps of EM for ``em.climb``. Gaussians have primitives of their
+    own."""
 
     x: Placed
     family: Any
@@ -75,7 +85,8 @@ class FamilyProblem:
 
 @dataclass(eq=False)
 class HeldProblem(FamilyProblem):
-    """The same for a family that can only be fitted to all rows at once: they and their shares are held on the host."""
+    """The same for a family that can only be fitted to all rows at once: they and their shares are
+    held on the host."""
 
     weights: np.ndarray | None = None
 
@@ -88,7 +99,9 @@ class HeldProblem(FamilyProblem):
         loglik, q = self.engine.get(found.loglik), self.engine.get(found.shares)
         w = np.ones(len(loglik)) if self.weights is None else self.weights
         q = q * w[:, None]
-        return FamilyStatistics(float(w.sum()), float(np.where(w > 0, w * loglik, 0.0).sum()), q.sum(axis=0), q)
+        return FamilyStatistics(
+            float(w.sum()), float(np.where(w > 0, w * loglik, 0.0).sum()), q.sum(axis=0), q
+        )
 
     def maximise(self, s: FamilyStatistics) -> Theta:
         return Theta(s.counts / s.counts.sum(), self.family.weighted_fit(self.rows, s.found))
@@ -100,18 +113,22 @@ class Mixture(MixtureVerbs):
 
     Parameters
     ----------
-    n_components : k.
-    family : "gaussian" (full covariances; "gaussian diag" and so on), "bernoulli", "multinomial", or an object with ``log_prob(x, parameters)`` (rows x k)
-        and ``weighted_fit(x, q)`` (parameters from rows and shares, rows x k). With ``statistics`` and ``maximise`` too it never sees all rows together (see
+    n_components : k. family : "gaussian" (full covariances; "gaussian diag" and so on),
+    "bernoulli", "multinomial", or an object with ``log_prob(x, parameters)`` (rows x k)
+        and ``weighted_fit(x, q)`` (parameters from rows and shares, rows x k). With ``statistics``
+        and ``maximise`` too it never sees all rows together (see
         ``eckart.explain.mixtures.families``).
-    tol, max_iter : stop when the mean log-likelihood rises by less than ``tol``, after ``max_iter`` steps at the latest.
-    n_init, init_params : how many starts, and how: "k-means++", "kmeans", "random" or "random_from_data", on a sample of the rows.
-    checkpoint : file in which the state is kept every few seconds; the same fit resumes from it after a crash, with the same bits.
-    random_state, engine, n_threads, verbose : seed; which engine ("auto", "cpu", "plain"); most threads (the result does not depend on them); progress bars.
+    tol, max_iter : stop when the mean log-likelihood rises by less than ``tol``, after ``max_iter``
+    steps at the latest. n_init, init_params : how many starts, and how: "k-means++", "kmeans",
+    "random" or "random_from_data", on a sample of the rows. checkpoint : file in which the state is
+    kept every few seconds; the same fit resumes from it after a crash, with the same bits.
+    random_state, engine, n_threads, verbose : seed; which engine ("auto", "cpu", "plain"); most
+    threads (the result does not depend on them); progress bars.
 
     Attributes
     ----------
-    weights_, parameters_ (named arrays of the family), converged_, n_iter_, lower_bound_, n_features_in_, fit_, certificate_.
+    weights_, parameters_ (named arrays of the family), converged_, n_iter_, lower_bound_,
+    n_features_in_, fit_, certificate_.
 
     A family of one's own takes a few lines; here, independent Poisson counts:
 
@@ -137,7 +154,9 @@ class Mixture(MixtureVerbs):
     tol: float = param(1e-3, number(0))
     max_iter: int = param(100, whole(1))
     n_init: int = param(1, starts())
-    init_params: Literal["k-means++", "kmeans", "random", "random_from_data"] = param("k-means++", one_of(*WAYS))
+    init_params: Literal["k-means++", "kmeans", "random", "random_from_data"] = param(
+        "k-means++", one_of(*WAYS)
+    )
     checkpoint: Any = param(None, file_name())
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Mixture:
@@ -146,7 +165,11 @@ class Mixture(MixtureVerbs):
         check(self)
         weights = sample_weights(sample_weight, matrix.shape[0])
         engine = self._engine()
-        with engine.at_work(), progress(bool(self.verbose)) as watch, resuming(self, matrix, weights) as (memory, rng):
+        with (
+            engine.at_work(),
+            progress(bool(self.verbose)) as watch,
+            resuming(self, matrix, weights) as (memory, rng),
+        ):
             fit = self._solve(engine.put(matrix, weights), weights, engine, rng, watch, memory)
         memory.end(fit.trace)
         self.fit_ = fit
@@ -167,7 +190,8 @@ class Mixture(MixtureVerbs):
         family = problem.family
         if scale.rows < k:
             raise InputError(
-                f"n_components={k} came, wanted at most {scale.rows}: X has {scale.rows} sample(s) (rows with weight); lower it"
+                f"n_components={k} came, wanted at most {scale.rows}: X has "
+                f"{scale.rows} sample(s) (rows with weight); lower it"
             )
         sample = Sample.of(x, scale, weights, rng, 20 * k, engine)
         revivers = [_Reviver(sample, problem, scale) for _ in range(tries)]
@@ -178,16 +202,28 @@ class Mixture(MixtureVerbs):
             q = sample.shares(k, self.init_params, rng, whiten=i % 2 == 1)
             theta = from_shares(family, sample.rows, (0.9 * q + 0.1 / k) * sample.w[:, None])
             trace = Trace("log-likelihood a row")
-            how: dict[str, Any] = {"tol": self.tol, "max_iter": self.max_iter, "watch": watch, "each": revivers[i]}
+            how: dict[str, Any] = {
+                "tol": self.tol,
+                "max_iter": self.max_iter,
+                "watch": watch,
+                "each": revivers[i],
+            }
             return climb(problem, theta, trace=trace, memory=memory, **how)
 
         starts = [partial(run, i) for i in range(tries)]
         best, ends = best_of(starts, memory.inner(lambda: [one.events for one in revivers]))
         events = revivers[index_of(best, ends)].events
         plan: dict[str, Any] = {
-            **plan_of(engine), "k": k, "family": name_of(family), "start": self.init_params, "sample": len(sample),
-            "rows": scale.rows, "weight": scale.weight, "tol": self.tol, "dtype": x.dtype.name,
-        }  # fmt: skip
+            **plan_of(engine),
+            "k": k,
+            "family": name_of(family),
+            "start": self.init_params,
+            "sample": len(sample),
+            "rows": scale.rows,
+            "weight": scale.weight,
+            "tol": self.tol,
+            "dtype": x.dtype.name,
+        }
         plan |= ({"ends": ends} if len(ends) > 1 else {}) | ({"revived": events} if events else {})
         certificate = certify(problem, best.theta, best.trace, plan, best.statistics)
         kept = {name: np.asarray(a, np.float64) for name, a in best.theta.parameters.items()}
@@ -195,7 +231,8 @@ class Mixture(MixtureVerbs):
         return Fit(factors, certificate, best.trace, plan)
 
     def certify(self, X: Any, sample_weight: Any = None) -> Certificate:
-        """Measure the certificate again from this model and data: one more EM step, taken through the rows."""
+        """Measure the certificate again from this model and data: one more EM step, taken through
+        the rows."""
         matrix = readable_twice(self._new_rows(X))
         weights = sample_weights(sample_weight, matrix.shape[0])
         engine, f = self._engine(), self.fit_.factors
@@ -206,52 +243,68 @@ class Mixture(MixtureVerbs):
     @fitted
     def parameters_(self) -> dict[str, np.ndarray]:
         """The family's arrays by name."""
-        return {name: a.astype(self._dtype) for name, a in self._fitted("parameters_").factors.parameters.items()}
+        return {
+            name: a.astype(self._dtype)
+            for name, a in self._fitted("parameters_").factors.parameters.items()
+        }
 
     def impute(self, X: Any = None) -> np.ndarray:
-        """X with every missing entry at its expectation given the observed entries of its row: sum_z q_z E[x_j | z, observed].
+        """X with every missing entry at its expectation given the observed entries of its row:
+        sum_z q_z E[x_j | z, observed].
 
-        For Gaussian components of every covariance, for "bernoulli", and for a family whose entries are independent given the component (``gaps``) and whose
-        parameters hold their ``means``.
+        For Gaussian components of every covariance, for "bernoulli", and for a family whose entries
+        are independent given the component (``gaps``) and whose parameters hold their ``means``.
         """
         matrix, engine = self._new_rows(rows_to_fill(self, X)), self._engine()
         f, family = self.fit_.factors, self._family()
         if hasattr(family, "gaussians"):
             theta = family.gaussians(f.weights, f.parameters)
-            return engine.gaussian_posteriors(engine.put(matrix), theta, fill=True).filled.astype(self._dtype)
+            return engine.gaussian_posteriors(engine.put(matrix), theta, fill=True).filled.astype(
+                self._dtype
+            )
         if not (getattr(family, "gaps", False) and "means" in f.parameters):
             raise InputError(
-                f"family {f.family!r} came, wanted Gaussian or Bernoulli components to impute: others do not say what to expect of a missing entry"
+                f"family {f.family!r} came, wanted Gaussian or Bernoulli components to "
+                "impute: others do not say what to expect of a missing entry"
             )
         values = on_data(engine, matrix, engine.entries)
         shares = self._posteriors(matrix, shares=True).shares
-        return np.where(np.isnan(values), shares @ f.parameters["means"], values).astype(self._dtype)
+        return np.where(np.isnan(values), shares @ f.parameters["means"], values).astype(
+            self._dtype
+        )
 
     def extra_state(self) -> dict[str, np.ndarray]:
         """Nothing beside the factors; a family that no file can bring back is refused."""
         if not isinstance(self.family, str):
             raise InputTypeError(
-                f"family is a {type(self.family).__name__} object, wanted a name ('gaussian', 'bernoulli', 'multinomial') to save it: a file holds no code"
+                f"family is a {type(self.family).__name__} object, wanted a name "
+                "('gaussian', 'bernoulli', 'multinomial') to save it: a file holds no "
+                "code"
             )
         return {}
 
     def _family(self) -> Any:
         """The family that the model was fitted with."""
-        return family_named(self.fit_.factors.family if isinstance(self.family, str) else self.family)
+        return family_named(
+            self.fit_.factors.family if isinstance(self.family, str) else self.family
+        )
 
     def _posteriors(self, matrix: Matrix, shares: bool = False) -> Posteriors:
         f, family, engine = self.fit_.factors, self._family(), self._engine()
         x = engine.put(matrix)
         check_rows(x, family, engine)
         if hasattr(family, "gaussians"):
-            return engine.gaussian_posteriors(x, family.gaussians(f.weights, f.parameters), shares=shares)
+            return engine.gaussian_posteriors(
+                x, family.gaussians(f.weights, f.parameters), shares=shares
+            )
         return engine.family_posteriors(x, family, f.weights, f.parameters)
 
     def _draw(self, labels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         family = self._family()
         if not hasattr(family, "draw"):
             raise InputError(
-                f"family {self.fit_.factors.family!r} has no draw(parameters, labels, rng), so it cannot be sampled"
+                f"family {self.fit_.factors.family!r} has no draw(parameters, labels, "
+                "rng), so it cannot be sampled"
             )
         return np.asarray(family.draw(self.fit_.factors.parameters, labels, rng), np.float64)
 
@@ -271,8 +324,11 @@ class Mixture(MixtureVerbs):
         return tags
 
 
-def prepared(x: Placed, family: Any, weights: np.ndarray | None, engine: Engine) -> tuple[Scale, FamilyProblem]:
-    """The scale of the data, and the problem with the family ready for them: rows checked, floors set."""
+def prepared(
+    x: Placed, family: Any, weights: np.ndarray | None, engine: Engine
+) -> tuple[Scale, FamilyProblem]:
+    """The scale of the data, and the problem with the family ready for them: rows checked, floors
+    set."""
     check_rows(x, family, engine)
     scale = scale_of(x, weights, engine)
     if hasattr(family, "for_data"):
@@ -289,7 +345,8 @@ def check_rows(x: Placed, family: Any, engine: Engine) -> None:
         engine.check_family(x, family)
     except GapsFound as gap:
         raise InputError(
-            f"X contains NaN at row {gap.row}, column {gap.column}, wanted complete rows for family={getattr(family, 'name', '')!r}; "
+            f"X contains NaN at row {gap.row}, column {gap.column}, wanted complete "
+            f"rows for family={getattr(family, 'name', '')!r}; "
             "GaussianMixture, 'gaussian diag' and 'bernoulli' take missing entries"
         ) from None
 
@@ -305,13 +362,18 @@ def from_shares(family: Any, x: np.ndarray, q: np.ndarray) -> Theta:
 
 
 def certify(
-    problem: FamilyProblem, theta: Theta, trace: Trace, plan: dict[str, Any], statistics: FamilyStatistics | None = None
+    problem: FamilyProblem,
+    theta: Theta,
+    trace: Trace,
+    plan: dict[str, Any],
+    statistics: FamilyStatistics | None = None,
 ) -> Certificate:
     """One more step from theta, measured through the data."""
     here = problem.expect(theta) if statistics is None else statistics
     gain = (problem.expect(problem.maximise(here)).bound - here.bound) / here.weight
     return certify_ascent(
-        f"mixture of {len(theta.weights)} components, {name_of(problem.family)}: log-likelihood of {here.weight:g} rows",
+        f"mixture of {len(theta.weights)} components, {name_of(problem.family)}: "
+        f"log-likelihood of {here.weight:g} rows",
         trace=trace,
         bound=here.bound / here.weight,
         gain=gain,
@@ -333,7 +395,9 @@ class _Reviver:
     def __call__(self, theta: Theta, s: FamilyStatistics, trace: Trace) -> Theta | None:
         tried = [event["component"] for event in self.events]
         row = self.scale.weight / self.scale.rows
-        dead = [int(z) for z in np.flatnonzero(s.counts < EMPTY * row) if tried.count(int(z)) < REVIVALS]
+        dead = [
+            int(z) for z in np.flatnonzero(s.counts < EMPTY * row) if tried.count(int(z)) < REVIVALS
+        ]
         k = len(theta.weights)
         if not dead or k == 1:
             return None

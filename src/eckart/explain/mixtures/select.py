@@ -1,12 +1,16 @@
-"""How many components, and with which covariances? One table of criteria, what each would choose, and whether they and the starts agree.
+"""How many components, and with which covariances? One table of criteria, what each would choose,
+and whether they and the starts agree.
 
-    BIC = -2 log L + p log N        AIC = -2 log L + 2 p        held out: mean log-likelihood of rows that were given no weight in the fit
+    BIC = -2 log L + p log N        AIC = -2 log L + 2 p        held out: mean log-likelihood of
+    rows that were given no weight in the fit
 
-Every model starts from seeds in scaled and in whitened units; where the two would lead to different choices, a note says so.
+Every model starts from seeds in scaled and in whitened units; where the two would lead to different
+choices, a note says so.
 
-The likelihood of a component with a covariance of its own has no upper bound once it has no more rows than columns: its covariance is singular, and a
-criterion that weighs likelihood against parameters would end with a component for every few rows. Of the starts of a model such an end is taken only where
-all end so; it is in the table then and is not chosen.
+The likelihood of a component with a covariance of its own has no upper bound once it has no more
+rows than columns: its covariance is singular, and a criterion that weighs likelihood against
+parameters would end with a component for every few rows. Of the starts of a model such an end is
+taken only where all end so; it is in the table then and is not chosen.
 """
 
 from __future__ import annotations
@@ -21,7 +25,13 @@ from eckart.arguments import held
 from eckart.engines import engine_named
 from eckart.engines.protocol import Engine
 from eckart.errors import InputError, wrong
-from eckart.explain.mixtures.gaussian_solve import Options, checked_scale, from_factors, has_rows_enough, solve
+from eckart.explain.mixtures.gaussian_solve import (
+    Options,
+    checked_scale,
+    from_factors,
+    has_rows_enough,
+    solve,
+)
 from eckart.explain.mixtures.gaussian_steps import free_parameters, scale_of
 from eckart.explain.mixtures.verbs import readable_twice
 from eckart.factors import Components
@@ -34,22 +44,27 @@ from eckart.trace import StopReason, Watcher, progress, silent
 
 CRITERIA = ("bic", "aic", "held_out")
 RUNGS = (1, 2, 3, 4, 6, 8, 11, 15, 20, 27, 36, 48)
-"""Numbers of components that are tried in turn: beyond four about a third apart, since what lies between is tried near the best of them."""
+"""Numbers of components that are tried in turn: beyond four about a third apart, since what lies
+between is tried near the best of them."""
 PATIENCE, MOST = 3, RUNGS[-1]
 """Further k that are tried after the best, since the BIC is not convex in k; and the largest k."""
 ANY = "any"
 """The kind of covariance that stands for all that a search goes through."""
 BUDGET = 2e9
-"""Multiply-adds of EM steps for each kind of covariance: some two seconds of one processor, and the first three k in any case."""
+"""Multiply-adds of EM steps for each kind of covariance: some two seconds of one processor, and the
+first three k in any case."""
 SKEWED = 2.0
-"""Skewness of an exponential: amounts beyond it are closer to lognormal, whose tail a Gaussian does not follow."""
+"""Skewness of an exponential: amounts beyond it are closer to lognormal, whose tail a Gaussian does
+not follow."""
 TAIL_ROWS = 4096
-"""Rows in which long tails are looked for: the standard error of a skewness near two is 0.12 (exponential) to 0.21 (log-normal) there."""
+"""Rows in which long tails are looked for: the standard error of a skewness near two is 0.12
+(exponential) to 0.21 (log-normal) there."""
 
 
 @dataclass(frozen=True, eq=False)
 class MixtureSelection:
-    """``table``: a row for each model tried; ``choices``: (k, covariance type) by criterion; ``model``: the one chosen, fitted to all rows."""
+    """``table``: a row for each model tried; ``choices``: (k, covariance type) by criterion;
+    ``model``: the one chosen, fitted to all rows."""
 
     table: dict[str, list[Any]]
     choices: dict[str, tuple[int, str]]
@@ -65,8 +80,12 @@ class MixtureSelection:
         names = list(self.table)
         lines = ["  ".join(f"{name:>16}" for name in names)]
         for cells in zip(*self.table.values()):
-            lines.append("  ".join(f"{c if isinstance(c, str) else format(c, '.6g'):>16}" for c in cells))
-        lines.append("chosen: " + ", ".join(f"{name} {k} {kind}" for name, (k, kind) in self.choices.items()))
+            lines.append(
+                "  ".join(f"{c if isinstance(c, str) else format(c, '.6g'):>16}" for c in cells)
+            )
+        lines.append(
+            "chosen: " + ", ".join(f"{name} {k} {kind}" for name, (k, kind) in self.choices.items())
+        )
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
 
 
@@ -90,13 +109,12 @@ def select_mixture(
 
     Parameters
     ----------
-    X : anything that ``GaussianMixture.fit`` takes
-    n_components, covariance_types : what is tried
-    criterion : "bic", "aic" or "held_out": by which the returned model is chosen; "held_out" fits every model a second time
-    held_out : share of the rows that get no weight in that second fit
+    X : anything that ``GaussianMixture.fit`` takes n_components, covariance_types : what is tried
+    criterion : "bic", "aic" or "held_out": by which the returned model is chosen; "held_out" fits
+    every model a second time held_out : share of the rows that get no weight in that second fit
     engine, n_threads, verbose : which engine ("auto", "cpu", "plain"); most threads; progress bars
-    checkpoint : file in which the state is kept every few seconds; the same call resumes from it after a crash, with the same bits
-    **params : other parameters of ``GaussianMixture``
+    checkpoint : file in which the state is kept every few seconds; the same call resumes from it
+    after a crash, with the same bits **params : other parameters of ``GaussianMixture``
 
     >>> rng = np.random.default_rng(0)
     >>> x = np.concatenate([rng.standard_normal((150, 2)) + [6 * i, 0] for i in range(3)])
@@ -116,8 +134,12 @@ def select_mixture(
     weights = sample_weights(sample_weight, matrix.shape[0])
     chosen_engine = engine_named(engine, n_threads)
     params = {"n_init": 2} | params
-    table: dict[str, list[Any]] = {name: [] for name in _COLUMNS if name != "held out" or criterion == "held_out"}
-    models: list[tuple[int, Any]] = [(int(k), kind) for kind in covariance_types for k in n_components]
+    table: dict[str, list[Any]] = {
+        name: [] for name in _COLUMNS if name != "held out" or criterion == "held_out"
+    }
+    models: list[tuple[int, Any]] = [
+        (int(k), kind) for kind in covariance_types for k in n_components
+    ]
     about = {
         "models": models,
         "criterion": criterion,
@@ -128,7 +150,11 @@ def select_mixture(
     }
     file = Checkpoint.of_call(checkpoint, "select_mixture", matrix, about, weights)
     with progress(verbose) as watch, resumed(file, random_state) as (memory, rng):
-        split = _split(matrix, weights, held_out, rng, chosen_engine) if criterion == "held_out" else None
+        split = (
+            _split(matrix, weights, held_out, rng, chosen_engine)
+            if criterion == "held_out"
+            else None
+        )
         kept = memory.last() or {"fits": [], "held out": []}
         fits, judged = (
             [resumed_fit(one, Components, None, matrix.columns) for one in kept["fits"]],
@@ -140,22 +166,37 @@ def select_mixture(
             model = GaussianMixture(k, covariance_type=kind, n_threads=n_threads, **params)
             options = replace(model._options(matrix.shape[1]), bounded=True)
             if len(fits) == len(judged):  # a killed run may have left the fit without its judgement
-                inner = memory.inner(lambda: {"fits": [kept_fit(fit) for fit in fits], "held out": judged})
-                fits.append(solve(matrix, options, weights, engine=chosen_engine, rng=rng, memory=inner))
-            inner = memory.inner(lambda: {"fits": [kept_fit(fit) for fit in fits], "held out": judged})
-            judged.append(_judged(matrix, options, split, chosen_engine, rng, inner) if split else None)
+                inner = memory.inner(
+                    lambda: {"fits": [kept_fit(fit) for fit in fits], "held out": judged}
+                )
+                fits.append(
+                    solve(matrix, options, weights, engine=chosen_engine, rng=rng, memory=inner)
+                )
+            inner = memory.inner(
+                lambda: {"fits": [kept_fit(fit) for fit in fits], "held out": judged}
+            )
+            judged.append(
+                _judged(matrix, options, split, chosen_engine, rng, inner) if split else None
+            )
             _add(table, fits[-1], judged[-1])
             watch("mixtures", len(judged), len(models))
     memory.end()
     choices = {
-        name: models[_best(fits, table[column] if name != "held_out" else -np.asarray(table[column]))]
+        name: models[
+            _best(fits, table[column] if name != "held_out" else -np.asarray(table[column]))
+        ]
         for name, column in (("bic", "BIC"), ("aic", "AIC"), ("held_out", "held out"))
         if column in table
     }
     best = models.index(choices[criterion])
     chosen = GaussianMixture(
-        models[best][0], covariance_type=models[best][1], random_state=random_state, engine=engine, n_threads=n_threads, **params
-    )  # fmt: skip
+        models[best][0],
+        covariance_type=models[best][1],
+        random_state=random_state,
+        engine=engine,
+        n_threads=n_threads,
+        **params,
+    )
     chosen.fit_ = fits[best]
     return MixtureSelection(table, choices, chosen, _disagreements(models, fits, table))
 
@@ -173,8 +214,8 @@ def grow(
     watch: Watcher = silent,
     memory: Memory = NOTHING,
 ) -> Fit:
-    """k = 1, 2, ... until the BIC has not improved for three of them, for one kind of covariance or for each, the cheapest first: the fit of least BIC,
-    with the table in its plan."""
+    """k = 1, 2, ... until the BIC has not improved for three of them, for one kind of covariance or
+    for each, the cheapest first: the fit of least BIC, with the table in its plan."""
     placed, n = engine.put(x, weights), x.shape[1]
     kinds = (options.kind,) if options.kind != ANY else _forms(n, options.factors)
     rows = checked_scale(placed, replace(options, k=1, kind=kinds[0]), weights, engine).rows
@@ -191,7 +232,11 @@ def grow(
             steps = sum(table["k"][i] * (table["steps"][i] + 1) for i in own)
             spent = options.n_init * steps * rows * _work(kind, n, options.factors)
             bic = np.array([table["BIC"][i] for i in own])
-            k = _next([table["k"][i] for i in own], _best([fits[i] for i in own], bic) if own else 0, min(MOST, rows))
+            k = _next(
+                [table["k"][i] for i in own],
+                _best([fits[i] for i in own], bic) if own else 0,
+                min(MOST, rows),
+            )
             if k is not None and spent > budget and len(own) >= PATIENCE:
                 short, k = [*short, kind], None
             if k is None or (fits and fits[-1].trace.reason is StopReason.INTERRUPTED):
@@ -205,22 +250,39 @@ def grow(
         best = replace(best, trace=replace(best.trace, reason=StopReason.INTERRUPTED))
     models = list(zip(table["k"], table["covariance"]))
     usable = np.arange(rows) if weights is None else np.flatnonzero(weights)
-    some = engine.rows_at(placed, usable[np.unique(np.linspace(0, rows - 1, min(rows, TAIL_ROWS)).astype(np.int64))])
+    some = engine.rows_at(
+        placed, usable[np.unique(np.linspace(0, rows - 1, min(rows, TAIL_ROWS)).astype(np.int64))]
+    )
     notes = (*_disagreements(models, fits, table), *_tails(some, x.columns, best.factors.k))
     if short:
-        notes = (*notes, f"the search of {', '.join(short)} covariances ended with its budget: name one (covariance_type=) for all of its k")
-    words = f"BIC over k = 1 to {max(table['k'])}, {' and '.join(kinds) if len(kinds) < 3 else ', '.join(kinds)} covariances"
+        notes = (
+            *notes,
+            f"the search of {', '.join(short)} covariances ended with its budget: name "
+            "one (covariance_type=) for all of its k",
+        )
+    words = (
+        f"BIC over k = 1 to {max(table['k'])}, "
+        f"{' and '.join(kinds) if len(kinds) < 3 else ', '.join(kinds)} covariances"
+    )
     plan = best.plan | {"chosen by": words, "table": table}
     if len(kinds) > 1:
-        plan |= {"budget": f"{budget:g} multiply-adds for each kind of covariance", "ended by the budget": short}
+        plan |= {
+            "budget": f"{budget:g} multiply-adds for each kind of covariance",
+            "ended by the budget": short,
+        }
     certificate = replace(best.certificate, notes=(*best.certificate.notes, *notes))
     return Fit(best.factors, certificate, best.trace, plan)
 
 
 def _forms(n: int, factors: int) -> tuple[str, ...]:
-    """The kinds of covariances that are searched, the cheapest first; some directions only where that saves numbers."""
+    """The kinds of covariances that are searched, the cheapest first; some directions only where
+    that saves numbers."""
     factor = free_parameters("factor", 1, n, min(factors, n)) < free_parameters("full", 1, n, 0)
-    return ("spherical", "diag", "tied", *(("factor",) if factor else ()), "full") if n > 1 else ("tied", "full")
+    return (
+        ("spherical", "diag", "tied", *(("factor",) if factor else ()), "full")
+        if n > 1
+        else ("tied", "full")
+    )
 
 
 def _work(kind: str, n: int, factors: int) -> float:
@@ -229,12 +291,18 @@ def _work(kind: str, n: int, factors: int) -> float:
 
 
 def _next(tried: list[int], best: int, most: int) -> int | None:
-    """The k to try next: the next rung while one of the last three was the best, then between the best and its neighbours, each a twelfth of it at most."""
+    """The k to try next: the next rung while one of the last three was the best, then between the
+    best and its neighbours, each a twelfth of it at most."""
     last = max(tried, default=0)
-    if not tried or (last < most and sum(k > tried[best] for k in tried) < PATIENCE and last in (0, *RUNGS)):
+    if not tried or (
+        last < most and sum(k > tried[best] for k in tried) < PATIENCE and last in (0, *RUNGS)
+    ):
         return min(next((k for k in RUNGS if k > last), most), most)
     k = tried[best]
-    below, above = max((j for j in tried if j < k), default=k), min((j for j in tried if j > k), default=k)
+    below, above = (
+        max((j for j in tried if j < k), default=k),
+        min((j for j in tried if j > k), default=k),
+    )
     gap = max(k - below, above - k)
     if gap <= max(1, k // 12):
         return None
@@ -251,26 +319,35 @@ def _tails(rows: np.ndarray, columns: np.ndarray | None, k: int) -> tuple[str, .
     variance = (apart**2).sum(axis=0) / count
     skewness = (apart**3).sum(axis=0) / count / np.where(variance > 0, variance, 1.0) ** 1.5
     amounts = np.where(seen, rows, 0.0).min(axis=0) >= 0
-    found = [j if columns is None else columns[j] for j in np.flatnonzero(amounts & (skewness > SKEWED))]
+    found = [
+        j if columns is None else columns[j] for j in np.flatnonzero(amounts & (skewness > SKEWED))
+    ]
     if not found:
         return ()
-    shown = ", ".join(map(repr, found[:4])) + (f" and {len(found) - 4} more" if len(found) > 4 else "")
+    shown = ", ".join(map(repr, found[:4])) + (
+        f" and {len(found) - 4} more" if len(found) > 4 else ""
+    )
     one = len(found) == 1
     return (
-        f"column{'' if one else 's'} {shown} {'has' if one else 'have'} a long tail, which several components may share though it is one group: take "
-        f"{'its' if one else 'their'} logarithm{'' if one else 's'} (of 1 + x where there are zeros) and see whether fewer do",
+        f"column{'' if one else 's'} {shown} {'has' if one else 'have'} a long tail, "
+        "which several components may share though it is one group: take "
+        f"{'its' if one else 'their'} logarithm{'' if one else 's'} (of 1 + x where "
+        "there are zeros) and see whether fewer do",
     )
 
 
 def _best(fits: list[Fit], criterion: Any) -> int:
-    """Which fit has the least criterion, of those in which every component has more rows than its covariance needs; one component always counts."""
+    """Which fit has the least criterion, of those in which every component has more rows than its
+    covariance needs; one component always counts."""
     bounded = [has_rows_enough(from_factors(fit.factors), fit.plan["weight"]) for fit in fits]
     return int(np.argmin(np.where(bounded if any(bounded) else True, criterion, np.inf)))
 
 
 def _free(fit: Fit) -> int:
     theta = from_factors(fit.factors)
-    return free_parameters(theta.kind, theta.k, theta.n, 0 if theta.loadings is None else theta.loadings.shape[2])
+    return free_parameters(
+        theta.kind, theta.k, theta.n, 0 if theta.loadings is None else theta.loadings.shape[2]
+    )
 
 
 def _add(table: dict[str, list[Any]], fit: Fit, judged: float | None) -> None:
@@ -319,16 +396,24 @@ def _judged(
     return found.bound / found.weight
 
 
-def _disagreements(models: list[tuple[int, str]], fits: list[Fit], table: dict[str, list[Any]]) -> tuple[str, ...]:
+def _disagreements(
+    models: list[tuple[int, str]], fits: list[Fit], table: dict[str, list[Any]]
+) -> tuple[str, ...]:
     """Whether starts in scaled and in whitened units alone would have led elsewhere."""
     if not all(len(fit.plan.get("ends", ())) > 1 for fit in fits):
         return ()
     chosen = []
     for way in (0, 1):
         bounds = [max(fit.plan["ends"][way::2]) for fit in fits]
-        bic = [-2 * b * fit.plan["weight"] + p * np.log(fit.plan["weight"]) for b, fit, p in zip(bounds, fits, table["parameters"])]  # fmt: skip
+        bic = [
+            -2 * b * fit.plan["weight"] + p * np.log(fit.plan["weight"])
+            for b, fit, p in zip(bounds, fits, table["parameters"])
+        ]
         chosen.append(models[_best(fits, bic)])
     if chosen[0] == chosen[1]:
         return ()
     (a, ak), (b, bk) = chosen
-    return (f"starts in scaled units lead to {a} {ak}, in whitened units to {b} {bk} components by BIC: look at both",)
+    return (
+        f"starts in scaled units lead to {a} {ak}, in whitened units to {b} {bk} "
+        "components by BIC: look at both",
+    )

@@ -1,7 +1,9 @@
-"""Where EM starts: a sample of the rows, k-means++ seeds on it, and responsibilities of the sample as a first M step.
+"""Where EM starts: a sample of the rows, k-means++ seeds on it, and responsibilities of the sample
+as a first M step.
 
-Seeding looks at a bounded sample, however many rows there are. Distances are taken in units of each column's standard deviation ("scaled") or after
-whitening the sample ("whitened"): restarts take turns, because long thin clusters are found by one and missed by the other.
+Seeding looks at a bounded sample, however many rows there are. Distances are taken in units of each
+column's standard deviation ("scaled") or after whitening the sample ("whitened"): restarts take
+turns, because long thin clusters are found by one and missed by the other.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from eckart.explain.mixtures.gaussian_steps import Rules, Scale
 from eckart.matrix import Dense
 
 SAMPLE_ROWS, SAMPLE_BYTES = 2**15, 2**26
-"""Rows and bytes of a sample at the most: seeding looks for groups of some hundredths of the rows, and these are enough to see them."""
+"""Rows and bytes of a sample at the most: seeding looks for groups of some hundredths of the rows,
+and these are enough to see them."""
 LLOYD = 30
 """Steps of k-means at the most: EM goes on from there, so that the last of them would be wasted."""
 LEAN = 0.1
@@ -29,7 +32,8 @@ Way = str
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """At most a bounded number of rows, on the host in float64, with their weights; ``placed`` is the same in the engine, gaps at the mean of the column."""
+    """At most a bounded number of rows, on the host in float64, with their weights; ``placed`` is
+    the same in the engine, gaps at the mean of the column."""
 
     rows: np.ndarray
     w: np.ndarray
@@ -39,19 +43,34 @@ class Sample:
 
     @classmethod
     def of(
-        cls, x: Placed, scale: Scale, weights: np.ndarray | None, rng: np.random.Generator, least: int, engine: Engine
+        cls,
+        x: Placed,
+        scale: Scale,
+        weights: np.ndarray | None,
+        rng: np.random.Generator,
+        least: int,
+        engine: Engine,
     ) -> Sample:
         """Rows drawn without replacement from those with weight, NaN at gaps."""
         size = min(SAMPLE_ROWS, max(SAMPLE_BYTES // (8 * x.shape[1]), least))
         if weights is None:
-            taken = np.sort(rng.choice(scale.rows, size, replace=False)) if scale.rows > size else np.arange(scale.rows)
+            taken = (
+                np.sort(rng.choice(scale.rows, size, replace=False))
+                if scale.rows > size
+                else np.arange(scale.rows)
+            )
         else:
             usable = np.flatnonzero(weights)
-            taken = np.sort(rng.choice(usable, size, replace=False)) if len(usable) > size else usable
+            taken = (
+                np.sort(rng.choice(usable, size, replace=False)) if len(usable) > size else usable
+            )
         rows = engine.rows_at(x, taken).astype(np.float64, copy=False)
         # neither the order of rows nor repeating one instead of weighing it changes a start
         order = by_value(rows)
-        rows, w = rows[order], np.ones(len(taken)) if weights is None else weights[taken[order]].astype(np.float64)
+        rows, w = (
+            rows[order],
+            np.ones(len(taken)) if weights is None else weights[taken[order]].astype(np.float64),
+        )
         filled = np.where(np.isnan(rows), np.nan_to_num(scale.mean), rows) if scale.gaps else rows
         return cls(rows, w, filled, engine.put(Dense(filled), w), engine)
 
@@ -64,7 +83,8 @@ class Sample:
 
 
 def by_value(rows: np.ndarray) -> np.ndarray:
-    """The order of rows by their first column, by the next among equals, and so on; NaN last, as ``np.lexsort`` of all columns but faster.
+    """The order of rows by their first column, by the next among equals, and so on; NaN last, as
+    ``np.lexsort`` of all columns but faster.
 
     >>> by_value(np.array([[2.0, 1.0], [1.0, 5.0], [1.0, 3.0]])).tolist()
     [2, 1, 0]
@@ -77,9 +97,16 @@ def by_value(rows: np.ndarray) -> np.ndarray:
 
 
 def seeds(
-    points: np.ndarray, w: np.ndarray, k: int, way: Way, rng: np.random.Generator, engine: Engine, lloyd: int = LLOYD
+    points: np.ndarray,
+    w: np.ndarray,
+    k: int,
+    way: Way,
+    rng: np.random.Generator,
+    engine: Engine,
+    lloyd: int = LLOYD,
 ) -> np.ndarray:
-    """Responsibilities (rows x k) of sample points already in the units that distances are taken in."""
+    """Responsibilities (rows x k) of sample points already in the units that distances are taken
+    in."""
     if way == "random":
         q = rng.random((len(points), k))
         return q / q.sum(axis=1, keepdims=True)
@@ -93,7 +120,9 @@ def seeds(
         return _one_hot(labels, k)
     placed = engine.put(Dense(points), w)
     if way == "random_from_data":
-        centres = points[rng.choice(len(points), k, replace=False, p=w / w.sum() if (w > 0).sum() >= k else None)]
+        centres = points[
+            rng.choice(len(points), k, replace=False, p=w / w.sum() if (w > 0).sum() >= k else None)
+        ]
     else:
         centres = k_means_plus_plus(points, w, k, rng, engine)
         for _ in range(lloyd):
@@ -108,7 +137,8 @@ def seeds(
 def k_means_plus_plus(
     points: np.ndarray, w: np.ndarray, k: int, rng: np.random.Generator, engine: Engine
 ) -> np.ndarray:
-    """k centres, each drawn by weight times squared distance to those before it; the best of a few draws is kept (greedy k-means++).
+    """k centres, each drawn by weight times squared distance to those before it; the best of a few
+    draws is kept (greedy k-means++).
 
     >>> from eckart.engines import engine_named
     >>> x = np.array([[0.0], [0.1], [9.0], [9.1]])
@@ -119,7 +149,9 @@ def k_means_plus_plus(
 
     def drawn(mass: np.ndarray, count: int) -> np.ndarray:
         ends = np.cumsum(mass)
-        return np.minimum(np.searchsorted(ends, rng.random(count) * ends[-1], side="right"), len(mass) - 1)
+        return np.minimum(
+            np.searchsorted(ends, rng.random(count) * ends[-1], side="right"), len(mass) - 1
+        )
 
     chosen = [int(drawn(w, 1)[0])]
     nearest = engine.get(engine.distances(placed, points[chosen]))[:, 0]
@@ -135,7 +167,8 @@ def k_means_plus_plus(
 
 
 def units(sample: Sample, whiten: bool) -> np.ndarray:
-    """The sample in standard deviations of its columns, or whitened where it is not too wide for that."""
+    """The sample in standard deviations of its columns, or whitened where it is not too wide for
+    that."""
     engine, points = sample.engine, sample.placed
     rows, n = sample.filled.shape
     whiten = whiten and n <= 256 and rows > 2 * n
@@ -154,9 +187,12 @@ def units(sample: Sample, whiten: bool) -> np.ndarray:
 
 
 def gaussians_from(sample: Sample, q: np.ndarray, rules: Rules) -> Gaussians:
-    """One M step on the sample. Covariances of small groups lean on that of all groups together, so that a group of one row is no spike."""
+    """One M step on the sample. Covariances of small groups lean on that of all groups together, so
+    that a group of one row is no spike."""
     kind = rules.kind
-    s = sample.engine.share_statistics(sample.placed, q, "full" if kind in ("tied", "full") else "diag")
+    s = sample.engine.share_statistics(
+        sample.placed, q, "full" if kind in ("tied", "full") else "diag"
+    )
     counts = s.counts
     weights = np.maximum(counts, 1e-3 * counts.sum() / len(counts))
     weights = weights / weights.sum()
@@ -167,12 +203,19 @@ def gaussians_from(sample: Sample, q: np.ndarray, rules: Rules) -> Gaussians:
     spread: Any = (s.scatter + trust * together) / leaning
     if kind == "factor":
         return _factor_start(sample, q * sample.w[:, None], means, weights, spread, rules)
-    spread = {"unit": np.empty(0), "spherical": spread.mean(axis=1), "tied": together}.get(kind, spread)
+    spread = {"unit": np.empty(0), "spherical": spread.mean(axis=1), "tied": together}.get(
+        kind, spread
+    )
     return rules.admit(Gaussians(kind, weights, means, spread))
 
 
 def _factor_start(
-    sample: Sample, q: np.ndarray, means: np.ndarray, weights: np.ndarray, spread: np.ndarray, rules: Rules
+    sample: Sample,
+    q: np.ndarray,
+    means: np.ndarray,
+    weights: np.ndarray,
+    spread: np.ndarray,
+    rules: Rules,
 ) -> Gaussians:
     """Leading directions of each group (of at most 512 of its rows), and what they leave."""
     points = sample.filled

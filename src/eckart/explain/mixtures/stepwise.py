@@ -1,9 +1,11 @@
 """Stepwise EM: statistics of batches merged into running ones, the components maximised after each.
 
-    S <- (1 - r) S + r s(batch) / weight(batch),   r = (weight of the batch / weight of all seen)^0.7,   theta <- argmax from S
+    S <- (1 - r) S + r s(batch) / weight(batch),   r = (weight of the batch / weight of all
+    seen)^0.7,   theta <- argmax from S
 
-The power lets early rows, whose statistics were taken at early components, fade. The first rows, up to a bounded number, are kept and fitted together,
-because components that start on a handful of rows rarely recover. Reference: Cappe and Moulines (2009).
+The power lets early rows, whose statistics were taken at early components, fade. The first rows, up
+to a bounded number, are kept and fitted together, because components that start on a handful of
+rows rarely recover. Reference: Cappe and Moulines (2009).
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ from eckart.matrix import Dense, Matrix
 from eckart.trace import StopReason, Trace
 
 FADE = 0.7
-"""Exponent of the step sizes: above 1/2 their noise dies out, up to 1 they reach any point (Cappe and Moulines 2009)."""
+"""Exponent of the step sizes: above 1/2 their noise dies out, up to 1 they reach any point (Cappe
+and Moulines 2009)."""
 KEPT = 1000
 """Batches whose log-likelihood the trace holds, the last ones: more than a chart shows."""
 FIRST_BYTES = 2**25
@@ -55,7 +58,10 @@ def take(
             return _step(placed, options, before, state, engine)
         rows = np.concatenate([*state.get("rows", ()), engine.rows_at(placed)])
         w = np.concatenate(
-            [*state.get("weights", ()), np.ones(len(rows) - _length(state)) if weights is None else weights]
+            [
+                *state.get("weights", ()),
+                np.ones(len(rows) - _length(state)) if weights is None else weights,
+            ]
         )
         columns = x.columns if before is None else before.factors.columns
         fit = solve(Dense(rows, None, columns), options, w, engine=engine, rng=rng)
@@ -92,7 +98,9 @@ def _step(
     trace.add(found.bound / found.weight)
     theta = state["rules"].maximise(running)
     after = engine.gaussian_statistics(x, theta)
-    return _fit(x, state, theta, trace, before.plan, options, (after, engine), before.factors.columns), state
+    return _fit(
+        x, state, theta, trace, before.plan, options, (after, engine), before.factors.columns
+    ), state
 
 
 def _length(state: dict[str, Any]) -> int:
@@ -105,8 +113,15 @@ def _copy(trace: Trace) -> Trace:
 
 
 def _fit(
-    x: Placed, state: dict[str, Any], theta: Any, trace: Trace, plan: dict[str, Any], options: Options, last: Any, columns: Any
-) -> Fit:  # fmt: skip
+    x: Placed,
+    state: dict[str, Any],
+    theta: Any,
+    trace: Trace,
+    plan: dict[str, Any],
+    options: Options,
+    last: Any,
+    columns: Any,
+) -> Fit:
     found, engine = last
     problem = GaussianProblem(x, state["rules"], engine)
     gain = (problem.expect(problem.maximise(found)).bound - found.bound) / found.weight
@@ -115,7 +130,8 @@ def _fit(
         "fit of the last batch",
         gain,
         options.tol + free / found.weight,
-        "what a step on the last batch alone would gain a row; chance allows about parameters / (2 rows)",
+        "what a step on the last batch alone would gain a row; chance allows about "
+        "parameters / (2 rows)",
     )
     certificate = Certificate(
         f"mixture of {theta.k} Gaussians, {theta.kind} covariance, by batches",

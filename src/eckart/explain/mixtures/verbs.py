@@ -1,4 +1,5 @@
-"""What every mixture can be asked once it is fitted: densities, posteriors, labels, criteria, samples, outliers."""
+"""What every mixture can be asked once it is fitted: densities, posteriors, labels, criteria,
+samples, outliers."""
 
 from __future__ import annotations
 
@@ -18,11 +19,13 @@ from eckart.rng import generator
 from eckart.trace import StopReason
 
 DRAWS, FEW = 4096, 64
-"""Draws that a quantile is taken from; fewer where there are more patterns of missing entries than that."""
+"""Draws that a quantile is taken from; fewer where there are more patterns of missing entries than
+that."""
 
 
 class MixtureVerbs(DensityMixin, Estimator, ABC):
-    """Verbs of a fitted mixture; below, a model says how posteriors, draws and free parameters come about."""
+    """Verbs of a fitted mixture; below, a model says how posteriors, draws and free parameters come
+    about."""
 
     @abstractmethod
     def _posteriors(self, matrix: Matrix, shares: bool = False) -> Posteriors:
@@ -69,7 +72,8 @@ class MixtureVerbs(DensityMixin, Estimator, ABC):
 
     @fitted
     def lower_bounds_(self) -> list[float]:
-        """The same before each of the ``n_iter_`` steps, as scikit-learn lists them; ``lower_bound_`` is that after the last."""
+        """The same before each of the ``n_iter_`` steps, as scikit-learn lists them;
+        ``lower_bound_`` is that after the last."""
         return list(self._fitted("lower_bounds_").trace.values[: self.n_iter_])
 
     @in_kind
@@ -109,7 +113,8 @@ class MixtureVerbs(DensityMixin, Estimator, ABC):
 
     @in_kind
     def bic(self, X: Any, sample_weight: Any = None) -> float:
-        """-2 log-likelihood + parameters log(rows), lower is better; rows and likelihood are weighted where weights are given."""
+        """-2 log-likelihood + parameters log(rows), lower is better; rows and likelihood are
+        weighted where weights are given."""
         total, weight = self._total(X, sample_weight)
         return -2 * total + self._n_parameters() * float(np.log(weight))
 
@@ -137,9 +142,11 @@ class MixtureVerbs(DensityMixin, Estimator, ABC):
 
     @in_kind
     def outlier_score(self, X: Any, *, quantile: bool = False) -> np.ndarray:
-        """How surprising each row is: -log p(x); or, with ``quantile``, the share of draws from the mixture that surprise less.
+        """How surprising each row is: -log p(x); or, with ``quantile``, the share of draws from the
+        mixture that surprise less.
 
-        A row with missing entries is compared with draws that miss the same ones. A quantile near 1 marks an outlier.
+        A row with missing entries is compared with draws that miss the same ones. A quantile near 1
+        marks an outlier.
         """
         matrix = self._new_rows(X)
         surprise = -self._posteriors(matrix).loglik
@@ -163,6 +170,7 @@ def readable_twice(matrix: Matrix) -> Matrix:
     """The matrix, refused where its rows can be read once only or its entries cannot be squared."""
     if isinstance(matrix, Dense) and not matrix.in_memory and not matrix.stream.rereadable:
         raise InputError(
-            "X is an iterator that can be read once only, EM reads its rows many times; pass a list of blocks or a file, or call partial_fit on each block"
+            "X is an iterator that can be read once only, EM reads its rows many times; "
+            "pass a list of blocks or a file, or call partial_fit on each block"
         )
     return squarable(matrix, WIDELY)

@@ -1,9 +1,12 @@
-"""Do restarts agree? Components of several factorizations matched to each other, and the choice of rank.
+"""Do restarts agree? Components of several factorizations matched to each other, and the choice of
+rank.
 
-Rows of H, scaled to length 1, are assigned one-to-one to k centres (the components of the best restart at first, then the means of what was assigned to
-them). The stability of a component is the mean cosine between pairs of its copies: 1 when every restart finds it. The cophenetic score (Brunet et al. 2004)
-looks at the rows of A: C_ij is the share of restarts in which rows i and j have the same largest component; the score is the correlation of 1 - C with
-the distances in the tree that average linkage makes of it, 1 when every pair is always or never together.
+Rows of H, scaled to length 1, are assigned one-to-one to k centres (the components of the best
+restart at first, then the means of what was assigned to them). The stability of a component is the
+mean cosine between pairs of its copies: 1 when every restart finds it. The cophenetic score (Brunet
+et al. 2004) looks at the rows of A: C_ij is the share of restarts in which rows i and j have the
+same largest component; the score is the correlation of 1 - C with the distances in the tree that
+average linkage makes of it, 1 when every pair is always or never together.
 """
 
 from __future__ import annotations
@@ -35,8 +38,9 @@ MOST_CELLS = 2**22
 class Consensus:
     """What the restarts agree on.
 
-    ``components`` are the mean directions (k x columns, rows of length 1), ``stability`` their mean cosines between restarts, ``score`` the mean of those,
-    ``cophenetic`` the score of the rows, ``objectives`` where each restart ended.
+    ``components`` are the mean directions (k x columns, rows of length 1), ``stability`` their mean
+    cosines between restarts, ``score`` the mean of those, ``cophenetic`` the score of the rows,
+    ``objectives`` where each restart ended.
     """
 
     components: np.ndarray
@@ -61,14 +65,19 @@ def agree(ends: Ends) -> Consensus:
     matched = np.array(stacks)
     for _ in range(20):
         before = matched
-        matched = np.array([stack[linear_sum_assignment(-(centres @ stack.T))[1]] for stack in stacks])
+        matched = np.array(
+            [stack[linear_sum_assignment(-(centres @ stack.T))[1]] for stack in stacks]
+        )
         centres = _unit(matched.mean(axis=0))
         if np.array_equal(before, matched):
             break
     total = matched.sum(axis=0)
     pairs = np.einsum("ij,ij->i", total, total) - np.einsum("rij,rij->i", matched, matched)
     return Consensus(
-        centres, np.clip(pairs / (runs * (runs - 1)), 0.0, 1.0), _cophenetic(ends.largest), tuple(ends.values)
+        centres,
+        np.clip(pairs / (runs * (runs - 1)), 0.0, 1.0),
+        _cophenetic(ends.largest),
+        tuple(ends.values),
     )
 
 
@@ -83,12 +92,16 @@ def select_rank(
     checkpoint: Any = None,
     **params: Any,
 ) -> Selection:
-    """A table of ranks for NMF: error on held-out entries, stability of the components, cophenetic score; and the ranks that these would choose.
+    """A table of ranks for NMF: error on held-out entries, stability of the components, cophenetic
+    score; and the ranks that these would choose.
 
-    A share ``held_out`` of the entries is hidden at random, NMF is fitted ``n_init`` times to the others, and the hidden ones are predicted by the best fit.
-    Hiding whole rows would be invalid: a row's code has seen the row. ``params`` go to ``NMF``. "held_out" chooses the smallest k within one standard
-    error of the least error, "stability" the largest k whose components all restarts find (mean stability of at least 0.9, or else the most stable).
-    With ``checkpoint``, the name of a file, ranks that were tried are kept there; the same call resumes from it after a crash, with the same bits.
+    A share ``held_out`` of the entries is hidden at random, NMF is fitted ``n_init`` times to the
+    others, and the hidden ones are predicted by the best fit. Hiding whole rows would be invalid: a
+    row's code has seen the row. ``params`` go to ``NMF``. "held_out" chooses the smallest k within
+    one standard error of the least error, "stability" the largest k whose components all restarts
+    find (mean stability of at least 0.9, or else the most stable). With ``checkpoint``, the name of
+    a file, ranks that were tried are kept there; the same call resumes from it after a crash, with
+    the same bits.
 
     >>> rng = np.random.default_rng(0)
     >>> a = rng.gamma(0.3, 1.0, (80, 3)) @ rng.gamma(0.3, 1.0, (3, 20)) + 0.02 * rng.standard_normal((80, 20))
@@ -108,7 +121,13 @@ def select_rank(
         raise wrong("held_out", held_out, "a share between 0 and 1")
     notes: list[str] = []
     matrix = read(X)
-    about = {"ks": tried, "held_out": held_out, "n_init": n_init, "random_state": random_state, **params}
+    about = {
+        "ks": tried,
+        "held_out": held_out,
+        "n_init": n_init,
+        "random_state": random_state,
+        **params,
+    }
     file = Checkpoint.of_call(checkpoint, "select_rank", matrix, about)
     with resumed(file, random_state) as (memory, rng):
         table = _table(matrix, rng, notes)
@@ -116,25 +135,40 @@ def select_rank(
         hidden = seen & (rng.random(table.shape) < held_out)
         hidden[:, (seen & ~hidden).sum(axis=0) == 0] = False
         if not hidden.any():
-            raise wrong("held_out", held_out, f"a share that hides some of the {int(seen.sum())} entries of X", "raise it, or give more rows")
+            raise wrong(
+                "held_out",
+                held_out,
+                f"a share that hides some of the {int(seen.sum())} entries of X",
+                "raise it, or give more rows",
+            )
         train = Observed.from_nan(np.where(hidden, np.nan, table))
         i, j = np.nonzero(hidden)
         judged: list[list[float]] = memory.last() or []
         for k in tried[len(judged) :]:
             memory.offer(judged)
-            model = NMF(k, n_init=n_init, random_state=int(rng.integers(2**31)), **params).fit(train)
+            model = NMF(k, n_init=n_init, random_state=int(rng.integers(2**31)), **params).fit(
+                train
+            )
             predicted = np.maximum(model.fit_.factors.at(i, j).astype(np.float64), 0.0)
             each = _losses(table[hidden], predicted, float(beta_of(model.beta_loss)))  # type: ignore[arg-type]
             found = model.consensus_
             judged.append(
-                [float(each.mean()), float(each.std() / np.sqrt(max(1, len(each)))), found.score, found.cophenetic]
+                [
+                    float(each.mean()),
+                    float(each.std() / np.sqrt(max(1, len(each)))),
+                    found.score,
+                    found.cophenetic,
+                ]
             )
     memory.end()
     errors, spreads, stabilities, cophenetics = ([*column] for column in zip(*judged))
     best = int(np.argmin(errors))
     chosen = next(k for k, e in zip(tried, errors) if e <= errors[best] + spreads[best])
     firm = [k for k, s in zip(tried, stabilities) if s >= 0.9]
-    choices = {"held_out": chosen, "stability": max(firm) if firm else tried[int(np.argmax(stabilities))]}
+    choices = {
+        "held_out": chosen,
+        "stability": max(firm) if firm else tried[int(np.argmax(stabilities))],
+    }
     columns: dict[str, list[float]] = {
         "k": [float(k) for k in tried],
         "held-out loss": errors,
@@ -155,11 +189,14 @@ def _losses(a: np.ndarray, s: np.ndarray, beta: float) -> np.ndarray:
         return np.where(a > 0, a * np.log(some / s), 0.0) - a + s
     if beta == 0:
         return a / s - np.log(some / s) - 1
-    return (some**beta * (a > 0) + (beta - 1) * s**beta - beta * a * s ** (beta - 1)) / (beta * (beta - 1))
+    return (some**beta * (a > 0) + (beta - 1) * s**beta - beta * a * s ** (beta - 1)) / (
+        beta * (beta - 1)
+    )
 
 
 def _table(matrix: Matrix, rng: np.random.Generator, notes: list[str]) -> np.ndarray:
-    """The data as an array with NaN for what is unknown; rows are drawn where it would be too large."""
+    """The data as an array with NaN for what is unknown; rows are drawn where it would be too
+    large."""
     rows, n = matrix.shape
     if isinstance(matrix, Dense) and not matrix.in_memory:
         notes.append(f"the first {MOST_CELLS // n} rows of the stream are used")
@@ -180,7 +217,8 @@ def _table(matrix: Matrix, rng: np.random.Generator, notes: list[str]) -> np.nda
 
 
 def _cophenetic(runs: list[np.ndarray]) -> float:
-    """The cophenetic correlation of some rows from their largest components; 1 where nothing varies."""
+    """The cophenetic correlation of some rows from their largest components; 1 where nothing
+    varies."""
     from scipy.cluster.hierarchy import average, cophenet
     from scipy.spatial.distance import squareform
 

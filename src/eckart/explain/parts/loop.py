@@ -1,10 +1,13 @@
 """Non-negative factorization: the loop.
 
-A sweep improves all rows of W given H, then all columns of H given W (``sides``). Coordinate descent (HALS; Cichocki and Phan 2009, repeated inside a
-half sweep as in Gillis and Glineur 2012) and multiplicative steps (Lee and Seung 2001) never raise F. Multiplicative steps are over-relaxed, factors to the
-power 1.75: twice as fast near an optimum, and not sure to descend (Salakhutdinov and Roweis 2003); a sweep that rose is taken back and repeated without.
-Sweeps of coordinate descent, and later ones of multiplicative steps, are followed by a leap along their change (Ang and Gillis 2019), undone in the same way.
-``projected`` is the plain method: least squares without the sign, then negative entries set to zero; it may rise, and the best point is kept.
+A sweep improves all rows of W given H, then all columns of H given W (``sides``). Coordinate
+descent (HALS; Cichocki and Phan 2009, repeated inside a half sweep as in Gillis and Glineur 2012)
+and multiplicative steps (Lee and Seung 2001) never raise F. Multiplicative steps are over-relaxed,
+factors to the power 1.75: twice as fast near an optimum, and not sure to descend (Salakhutdinov and
+Roweis 2003); a sweep that rose is taken back and repeated without. Sweeps of coordinate descent,
+and later ones of multiplicative steps, are followed by a leap along their change (Ang and Gillis
+2019), undone in the same way. ``projected`` is the plain method: least squares without the sign,
+then negative entries set to zero; it may rise, and the best point is kept.
 """
 
 from __future__ import annotations
@@ -21,7 +24,8 @@ from eckart.trace import StopReason, Trace, Watcher, silent
 CAUTIOUS = 3
 """Sweeps before the first over-relaxed one, and after one that rose."""
 LEAPS, FIRST_LEAP, GROWTH = 10, 0.5, 1.1
-"""Sweeps before the first leap (early ones lead to poorer points), its length, and how that grows while leaps succeed."""
+"""Sweeps before the first leap (early ones lead to poorer points), its length, and how that grows
+while leaps succeed."""
 RELAXED = 40
 """Over-relaxed sweeps at most; leaps, which are better near the end, come after them."""
 PATIENCE = 5
@@ -49,9 +53,11 @@ def alternate(
     watch: Watcher = silent,
     memory: Memory = NOTHING,
 ) -> tuple[State, Trace]:
-    """Sweep until the residual of both factors is at most ``tol``; the trace holds F at every point kept. An interrupt keeps the last one.
+    """Sweep until the residual of both factors is at most ``tol``; the trace holds F at every point
+    kept. An interrupt keeps the last one.
 
-    ``fast`` over-relaxes the first sweeps, ``leap`` goes on beyond a sweep along its change; a point where F is higher than before is not kept.
+    ``fast`` over-relaxes the first sweeps, ``leap`` goes on beyond a sweep along its change; a
+    point where F is higher than before is not kept.
     """
     trace = Trace("objective", reason=StopReason.MAX_ITER)
     kept, swept = State(left, right, float("nan"), 0), (left, right)
@@ -60,17 +66,23 @@ def alternate(
     begun, engine = 0, sides.engine
     if (was := memory.last()) is not None:
         left, right, *points, a, b = _taken(was["factors"], engine)
-        kept, swept, trace = State(*points, *was["kept"]), (a, b), resumed_trace(trace.quantity, was["trace"])
+        kept, swept, trace = (
+            State(*points, *was["kept"]),
+            (a, b),
+            resumed_trace(trace.quantity, was["trace"]),
+        )
         begun, careful, stride, hurried, leapt = was["at"]
         trace.reason = StopReason.MAX_ITER
     try:
         for sweep in range(begun, max_iter):
             memory.offer(
                 {
-                    "factors": _given([left, right, kept.left, kept.right, *swept], engine), "kept": [kept.value, kept.sweeps],
-                    "trace": kept_trace(trace), "at": [sweep, careful, stride, hurried, leapt],
+                    "factors": _given([left, right, kept.left, kept.right, *swept], engine),
+                    "kept": [kept.value, kept.sweeps],
+                    "trace": kept_trace(trace),
+                    "at": [sweep, careful, stride, hurried, leapt],
                 }
-            )  # fmt: skip
+            )
             hurry = fast and careful <= 0 and sweep < RELAXED
             rows = sides.rows(left, right, hurry)
             if len(trace) and rows.value > trace.values[-1] + slack:
@@ -88,12 +100,16 @@ def alternate(
             before, swept = swept, (rows.factor, columns.factor)
             (left, right), careful, hurried = swept, careful - 1, hurry
             watch("NMF sweeps", sweep + 1, max_iter)
-            if rows.residual <= tol and np.hypot(rows.residual, columns.residual) <= tol:  # the columns' is asked for where it can matter
+            if (
+                rows.residual <= tol and np.hypot(rows.residual, columns.residual) <= tol
+            ):  # the columns' is asked for where it can matter
                 trace.reason = StopReason.CONVERGED
                 break
             leapt = leap and sweep >= (RELAXED if fast else LEAPS)
             if leapt:
-                left, right = (sides.engine.leap(new, old, stride) for new, old in zip(swept, before))
+                left, right = (
+                    sides.engine.leap(new, old, stride) for new, old in zip(swept, before)
+                )
                 stride = min(1.0, stride * GROWTH)
         left, right = swept
     except KeyboardInterrupt:
@@ -114,7 +130,8 @@ def projected(
     watch: Watcher = silent,
     memory: Memory = NOTHING,
 ) -> tuple[State, Trace]:
-    """W = max(0, A H^T (H H^T + l2)^-1), then the same for H; ends when F has not fallen by a share of ``tol`` for a few sweeps."""
+    """W = max(0, A H^T (H H^T + l2)^-1), then the same for H; ends when F has not fallen by a share
+    of ``tol`` for a few sweeps."""
     trace = Trace("best objective so far", reason=StopReason.MAX_ITER)
     best, last = State(left, right, float("inf"), 0), 0
     p, x, engine, begun = sides.penalties, sides.x, sides.engine, 1
@@ -127,15 +144,24 @@ def projected(
         for sweep in range(begun, max_iter + 1):
             factors = _given([left, right, best.left, best.right], engine)
             memory.offer(
-                {"factors": factors, "best": [best.value, best.sweeps], "trace": kept_trace(trace), "at": [sweep, last]}
+                {
+                    "factors": factors,
+                    "best": [best.value, best.sweeps],
+                    "trace": kept_trace(trace),
+                    "at": [sweep, last],
+                }
             )
             pull = engine.times(x, right, None)
-            left = engine.projected_rows(pull, _inverse(engine.factor_sums(right).square, p.l2), p.l1)
+            left = engine.projected_rows(
+                pull, _inverse(engine.factor_sums(right).square, p.l2), p.l1
+            )
             rows = sides.rows(left, right, still=True)
             assert rows.sums is not None
             cross = engine.take(rows.sums.cross, left.dtype)
             right = engine.projected_rows(cross, _inverse(rows.sums.square, p.m2), p.m1)
-            value = sides.data_term(rows, left, right) + sides.cost_left(left) + sides.cost_right(right)
+            value = (
+                sides.data_term(rows, left, right) + sides.cost_left(left) + sides.cost_right(right)
+            )
             if value < best.value * (1 - tol) or not np.isfinite(best.value):
                 last = sweep
             if value < best.value:
@@ -153,7 +179,8 @@ def projected(
 
 
 def _given(factors: list[Tall], engine: Engine) -> dict[str, Any]:
-    """Factors for a state, each of them once: several names often stand for one. They leave the engine only when the state is written."""
+    """Factors for a state, each of them once: several names often stand for one. They leave the
+    engine only when the state is written."""
     places = [next(i for i, other in enumerate(factors) if other is factor) for factor in factors]
     found = {str(i): lambda i=i: engine.get(factors[i]) for i in {*places}}
     return {"places": places, "arrays": found}
@@ -168,4 +195,6 @@ def _taken(kept: Any, engine: Engine) -> list[Tall]:
 def _inverse(gram: np.ndarray, ridge: float) -> np.ndarray:
     """(G + ridge I)^-1, of least norm where that is singular."""
     k = len(gram)
-    return np.linalg.pinv(gram + ridge * np.eye(k), rcond=k * float(np.finfo(np.float64).eps), hermitian=True)
+    return np.linalg.pinv(
+        gram + ridge * np.eye(k), rcond=k * float(np.finfo(np.float64).eps), hermitian=True
+    )

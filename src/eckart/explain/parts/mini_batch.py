@@ -1,9 +1,12 @@
-"""Non-negative factorization by mini-batches, under scikit-learn's name, so that changing the import is enough.
+"""Non-negative factorization by mini-batches, under scikit-learn's name, so that changing the
+import is enough.
 
-The rows are passed again and again in batches. For a batch the codes W are solved given H, and H by the statistics of the batches so far (``online``), which
-fade by g = forget_factor^(rows of the batch / rows) with each batch: by forget_factor in a pass.
+The rows are passed again and again in batches. For a batch the codes W are solved given H, and H by
+the statistics of the batches so far (``online``), which fade by g = forget_factor^(rows of the
+batch / rows) with each batch: by forget_factor in a pass.
 
-Reference: Lefevre, Bach and Fevotte, "Online algorithms for nonnegative matrix factorization with the Itakura-Saito divergence" (2011).
+Reference: Lefevre, Bach and Fevotte, "Online algorithms for nonnegative matrix factorization with
+the Itakura-Saito divergence" (2011).
 """
 
 from __future__ import annotations
@@ -36,7 +39,8 @@ from eckart.trace import StopReason, Trace, Watcher, progress
 FIRST_ROWS = 1024
 """Rows to which the start is fitted: enough for parts to be seen in, few enough to be quick."""
 SETTLED = 1e-6
-"""Steps of the codes, as shares of them, at which they count as solved in the end: the objective is then known to about five digits."""
+"""Steps of the codes, as shares of them, at which they count as solved in the end: the objective is
+then known to about five digits."""
 
 
 @dataclass(eq=False, repr=False)
@@ -47,21 +51,24 @@ class MiniBatchNMF(NMF):
     ----------
     n_components, init, beta_loss, alpha_W, alpha_H, l1_ratio
         As in ``NMF``.
-    batch_size : rows of a batch.
-    forget_factor : what a pass over the data leaves of the statistics before it; 1 forgets nothing, 0 knows the last batch alone.
-    tol : change of H by a batch, as a share of its size; the fit stops when no batch of a whole pass changed it more. 0 switches this rule off.
-    max_no_improvement : None or int
-        The fit stops after so many batches in which the moving average of the objective has not fallen at the pace of a share ``tol`` in a pass.
+    batch_size : rows of a batch. forget_factor : what a pass over the data leaves of the statistics
+    before it; 1 forgets nothing, 0 knows the last batch alone. tol : change of H by a batch, as a
+    share of its size; the fit stops when no batch of a whole pass changed it more. 0 switches this
+    rule off. max_no_improvement : None or int
+        The fit stops after so many batches in which the moving average of the objective has not
+        fallen at the pace of a share ``tol`` in a pass.
     max_iter : most passes over the data.
     fresh_restarts, fresh_restarts_max_iter, transform_max_iter
         Accepted for compatibility: in the end the codes of all rows are solved anew, to rounding.
-    checkpoint : file in which the state is kept every few seconds; the same fit resumes from it after a crash, with the same bits.
+    checkpoint : file in which the state is kept every few seconds; the same fit resumes from it
+    after a crash, with the same bits.
 
     Attributes
     ----------
-    components_ (H), reconstruction_err_, n_iter_, n_components_, n_features_in_, feature_names_in_ : as in scikit-learn.
-    n_steps_ : batches so far.
-    fit_, certificate_ : all of the fit; the certificate measures W given H on all rows (H is that of a stochastic method: its residual is a fact, no check).
+    components_ (H), reconstruction_err_, n_iter_, n_components_, n_features_in_, feature_names_in_
+    : as in scikit-learn. n_steps_ : batches so far. fit_, certificate_ : all of the fit; the
+    certificate measures W given H on all rows (H is that of a stochastic method: its residual is a
+    fact, no check).
 
     Examples
     --------
@@ -82,12 +89,21 @@ class MiniBatchNMF(NMF):
     transform_max_iter: int | None = param(None, optional(whole(1)))
 
     def fit(
-        self, X: Any, y: Any = None, sample_weight: Any = None, *, W: Any = None, H: Any = None, weights: Any = None
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        W: Any = None,
+        H: Any = None,
+        weights: Any = None,
     ) -> MiniBatchNMF:
-        """Start over with the rows of X, ``batch_size`` at a time; ``partial_fit`` goes on from there."""
+        """Start over with the rows of X, ``batch_size`` at a time; ``partial_fit`` goes on from
+        there."""
         if weights is not None:
             raise InputError(
-                "weights of entries came for MiniBatchNMF, wanted weights of rows (sample_weight); NMF takes both"
+                "weights of entries came for MiniBatchNMF, wanted weights of rows "
+                "(sample_weight); NMF takes both"
             )
         check(self)
         matrix = self._complete(self._door(X, None)[0])
@@ -100,27 +116,47 @@ class MiniBatchNMF(NMF):
             options = options_of(self, x, None if rows is None else float(rows.sum()), H)
             least = min(x.shape[0] or 0, x.shape[1])
             if str(self.init).startswith("nndsvd") and options.k > least:
-                raise wrong("init", self.init, f"None or 'random' where n_components={options.k} is above {least}, the smaller side of X")
+                raise wrong(
+                    "init",
+                    self.init,
+                    f"None or 'random' where n_components={options.k} is above {least}, "
+                    "the smaller side of X",
+                )
             given = self._given(W, H, x, options)
             start = None if given is None else np.concatenate([part.ravel() for part in given])
-            with progress(bool(self.verbose)) as watch, resuming(self, matrix, rows, y=start) as (memory, rng):
+            with (
+                progress(bool(self.verbose)) as watch,
+                resuming(self, matrix, rows, y=start) as (memory, rng),
+            ):
                 kept = memory.last()
-                stream = self._first(matrix, rows, options, rng, given) if kept is None else Stream(**kept["stream"])
+                stream = (
+                    self._first(matrix, rows, options, rng, given)
+                    if kept is None
+                    else Stream(**kept["stream"])
+                )
                 # the same for all entries: codes that tell nothing yet, of the size of the data
                 count = matrix.shape[0] or 0
-                even = float(np.sqrt(engine.totals(x).total / max(count * x.shape[1] * options.k, 1)))
+                even = float(
+                    np.sqrt(engine.totals(x).total / max(count * x.shape[1] * options.k, 1))
+                )
                 codes = np.full((count, options.k), even, x.dtype) if given is None else given[0]
                 unit = options_of(self, x, 1.0, H)
-                stream, codes, trace = self._passes(matrix, rows, unit, stream, codes, memory, watch)
+                stream, codes, trace = self._passes(
+                    matrix, rows, unit, stream, codes, memory, watch
+                )
             memory.end(trace)
             right = engine.take(stream.right, x.dtype)
             left = encode(x, right, options, engine, engine.take(codes, x.dtype), SETTLED)
             measured = sides_of(x, options, engine).measured(left, right)
             notes = (f"after {stream.blocks} batches: W was solved given H on all rows",)
             certificate = self._evidence(measured, trace, notes)
-            factors = LowRank(np.ascontiguousarray(engine.get(left)), stream.right, rows=x.rows, columns=x.columns)
+            factors = LowRank(
+                np.ascontiguousarray(engine.get(left)), stream.right, rows=x.rows, columns=x.columns
+            )
             plan = plan_of(
-                engine, replace(options, solver="stream"), -(-stream.blocks // self._steps(x.shape[0] or 0))
+                engine,
+                replace(options, solver="stream"),
+                -(-stream.blocks // self._steps(x.shape[0] or 0)),
             ) | {"steps": stream.blocks}
             return Fit(factors, certificate, trace, plan), stream
 
@@ -131,7 +167,8 @@ class MiniBatchNMF(NMF):
         return self
 
     def _evidence(self, measured: Any, trace: Trace, notes: tuple[str, ...]) -> Certificate:
-        """W given H on all rows; H is that of a stochastic method, whose average may rise and whose residual is a fact."""
+        """W given H on all rows; H is that of a stochastic method, whose average may rise and whose
+        residual is a fact."""
         end = Trace("objective", reason=trace.reason)
         end.add(measured.objective)
         found = certify_parts(measured._replace(residuals=measured.residuals[:1]), end, notes)
@@ -140,7 +177,8 @@ class MiniBatchNMF(NMF):
     def partial_fit(
         self, X: Any, y: Any = None, sample_weight: Any = None, *, W: Any = None, H: Any = None
     ) -> MiniBatchNMF:
-        """One more batch. With ``init="custom"`` the first one starts from ``H``; the codes W are solved in any case."""
+        """One more batch. With ``init="custom"`` the first one starts from ``H``; the codes W are
+        solved in any case."""
         self._start = H
         try:
             super().partial_fit(X, sample_weight=sample_weight)
@@ -155,7 +193,10 @@ class MiniBatchNMF(NMF):
         options = options_of(self, x, start=start)
         found, wanted = numeric(np.asarray(start)), (options.k, x.shape[1])
         if found.shape != wanted or not (np.isfinite(found) & (found >= 0)).all():
-            raise InputError(f"H of shape {found.shape} came with init='custom', wanted {wanted} finite numbers >= 0")
+            raise InputError(
+                f"H of shape {found.shape} came with init='custom', wanted {wanted} "
+                "finite numbers >= 0"
+            )
         return Stream.begin(np.array(found.T, x.dtype, order="C"), options.loss)
 
     def _first(
@@ -166,12 +207,17 @@ class MiniBatchNMF(NMF):
         rng: np.random.Generator,
         given: tuple[np.ndarray, np.ndarray] | None,
     ) -> Stream:
-        """The start: H of a short fit to the first rows, or the one given, with the statistics of these rows in place of all.
+        """The start: H of a short fit to the first rows, or the one given, with the statistics of
+        these rows in place of all.
 
-        Without them the first batch would be all that H knows: under the divergences, whose steps multiply, what that batch does not use dies out, and
-        rows of other kinds find their parts gone.
+        Without them the first batch would be all that H knows: under the divergences, whose steps
+        multiply, what that batch does not use dies out, and rows of other kinds find their parts
+        gone.
         """
-        engine, part = self._engine(), next(_even_parts(matrix, max(int(self.batch_size), FIRST_ROWS)))
+        engine, part = (
+            self._engine(),
+            next(_even_parts(matrix, max(int(self.batch_size), FIRST_ROWS))),
+        )
         some = part.shape[0] or 0
         heavy = None if rows is None else rows[:some]
         x = engine.put(part, heavy)
@@ -179,7 +225,11 @@ class MiniBatchNMF(NMF):
             found = self._short_fit(x, options, rng)
             given = found.left, found.right
         sides = sides_of(x, options, engine, options.penalties._replace(m1=0.0, m2=0.0))
-        count, mass = (matrix.shape[0] or 0, some) if rows is None else (float(rows.sum()), float(rows[:some].sum()))
+        count, mass = (
+            (matrix.shape[0] or 0, some)
+            if rows is None
+            else (float(rows.sum()), float(rows[:some].sum()))
+        )
         return known(sides, given[0][:some], given[1], count / mass if mass > 0 else 1.0)
 
     def _steps(self, rows: int) -> int:
@@ -196,40 +246,67 @@ class MiniBatchNMF(NMF):
         memory: Memory,
         watch: Watcher,
     ) -> tuple[Stream, np.ndarray, Trace]:
-        """Batch after batch until H stands still or the objective of a row no longer falls; ``codes`` are those of all rows, before and after."""
+        """Batch after batch until H stands still or the objective of a row no longer falls;
+        ``codes`` are those of all rows, before and after."""
         count, engine = matrix.shape[0] or 0, self._engine()
         size, steps = min(int(self.batch_size), max(count, 1)), self._steps(count)
         fade = float(self.forget_factor) ** (size / max(count, 1))
         trace, least, idle, still = Trace("objective of a row"), np.inf, 0, 0
         if (kept := memory.last()) is not None:
-            trace, least, idle = resumed_trace(trace.quantity, kept["trace"]), float(kept["least"]), int(kept["idle"])
+            trace, least, idle = (
+                resumed_trace(trace.quantity, kept["trace"]),
+                float(kept["least"]),
+                int(kept["idle"]),
+            )
             codes, still = kept["codes"], int(kept.get("still", 0))
         trace.reason = StopReason.MAX_ITER
         try:
             for done, part in self._batches(matrix, size, stream.blocks):
-                told = {"stream": vars(stream), "codes": codes, "trace": kept_trace(trace), "least": least, "idle": idle, "still": still}
+                told = {
+                    "stream": vars(stream),
+                    "codes": codes,
+                    "trace": kept_trace(trace),
+                    "least": least,
+                    "idle": idle,
+                    "still": still,
+                }
                 memory.offer(told)
                 at = slice(done % steps * size, (done % steps + 1) * size)
                 heavy = None if rows is None else rows[at]
-                mass, before = float(part.shape[0] or 0) if heavy is None else float(heavy.sum()), stream.right
+                mass, before = (
+                    float(part.shape[0] or 0) if heavy is None else float(heavy.sum()),
+                    stream.right,
+                )
                 placed = engine.put(part, heavy)
                 stream, left, sides = self._step(placed, unit, stream, fade, mass, codes[at])
                 codes[at] = engine.get(left)
                 # a moving average over about a pass: single batches differ
                 right = engine.take(stream.right, placed.dtype)
                 found = sides.rows(left, right, still=True)
-                share, value = min(1.0, size / (count + 1)), sides.data_term(found, left, right) + sides.cost_left(left)
+                share, value = (
+                    min(1.0, size / (count + 1)),
+                    sides.data_term(found, left, right) + sides.cost_left(left),
+                )
                 value /= max(mass, 1e-300)
-                trace.add(value if not len(trace) else (1 - share) * trace.values[-1] + share * value)
+                trace.add(
+                    value if not len(trace) else (1 - share) * trace.values[-1] + share * value
+                )
                 watch("batches", done + 1, int(self.max_iter) * steps)
-                moved = float(np.linalg.norm(stream.right - before)) / max(float(np.linalg.norm(stream.right)), 1e-300)
-                if done < steps:  # before every row was seen once an average says more of the batches than of H
+                moved = float(np.linalg.norm(stream.right - before)) / max(
+                    float(np.linalg.norm(stream.right)), 1e-300
+                )
+                # before every row was seen once an average says more of the batches than of H
+                if done < steps:
                     continue
-                worth = 1.0 - share * float(self.tol or 0.0)  # what would be less than a share tol in a pass is no improvement
+                worth = 1.0 - share * float(
+                    self.tol or 0.0
+                )  # what would be less than a share tol in a pass is no improvement
                 idle = 0 if trace.values[-1] < worth * least else idle + 1
                 least = min(least, trace.values[-1])
                 tired = self.max_no_improvement is not None and idle >= self.max_no_improvement
-                still = still + 1 if self.tol and moved <= self.tol else 0  # one batch may be of rows that H knows, and the next of others
+                still = (
+                    still + 1 if self.tol and moved <= self.tol else 0
+                )  # one batch may be of rows that H knows, and the next of others
                 if still >= steps or tired:
                     trace.reason = StopReason.CONVERGED
                     break
@@ -265,13 +342,16 @@ class MiniBatchNMF(NMF):
 
     def _complete(self, matrix: Matrix | None) -> Matrix:
         if matrix is None or isinstance(matrix, Observed):
-            raise InputError("X has missing entries, wanted complete rows for MiniBatchNMF; use NMF, which takes gaps")
+            raise InputError(
+                "X has missing entries, wanted complete rows for MiniBatchNMF; use NMF, "
+                "which takes gaps"
+            )
         return matrix
 
 
 def _even_parts(matrix: Matrix, rows: int) -> Iterator[Matrix]:
-    """Parts as those of ``row_parts``, each of exactly ``rows`` rows but the last, also where rows come in other pieces (partitions, shards): the codes of a
-    batch stand at its rows."""
+    """Parts as those of ``row_parts``, each of exactly ``rows`` rows but the last, also where rows
+    come in other pieces (partitions, shards): the codes of a batch stand at its rows."""
     pieces: list[Matrix] = []
     waiting = 0
     for part in row_parts(matrix, rows):

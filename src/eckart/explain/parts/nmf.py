@@ -1,9 +1,11 @@
 """Non-negative matrix factorization: a table as a sum of parts.
 
-    minimise  D(A, W H) + penalties   over   W, H >= 0,     D = 1/2 ||A - W H||^2   or   sum a log(a / s) - a + s,  s = (W H)_ij
+    minimise  D(A, W H) + penalties   over   W, H >= 0,     D = 1/2 ||A - W H||^2   or   sum a log(a
+    / s) - a + s,  s = (W H)_ij
 
-Nothing can be taken away again, so components become parts that add up (Lee and Seung 1999). With the divergence, scaled so that rows of H and of W sum to 1,
-it is probabilistic latent semantic analysis. The loop is in ``loop``, the half sweeps in ``sides``, the start in ``start``.
+Nothing can be taken away again, so components become parts that add up (Lee and Seung 1999). With
+the divergence, scaled so that rows of H and of W sum to 1, it is probabilistic latent semantic
+analysis. The loop is in ``loop``, the half sweeps in ``sides``, the start in ``start``.
 """
 
 from __future__ import annotations
@@ -30,12 +32,24 @@ from eckart.io.models.levels import resuming
 from eckart.io.read import read
 from eckart.io.tables.numbers import numeric
 from eckart.matrix import Dense, Matrix, Observed, row_parts, squarable
-from eckart.parameters import Rule, either, file_name, flag, number, one_of, optional, param, starts, whole
+from eckart.parameters import (
+    Rule,
+    either,
+    file_name,
+    flag,
+    number,
+    one_of,
+    optional,
+    param,
+    starts,
+    whole,
+)
 from eckart.trace import Trace, progress
 
 
 class NormalForm(NamedTuple):
-    """A ~ diag(totals) shares parts: rows of ``parts`` p(column | z) and of ``shares`` p(z | row) sum to 1 (to 0 where there is nothing)."""
+    """A ~ diag(totals) shares parts: rows of ``parts`` p(column | z) and of ``shares`` p(z | row)
+    sum to 1 (to 0 where there is nothing)."""
 
     shares: np.ndarray
     parts: np.ndarray
@@ -46,39 +60,44 @@ class NormalForm(NamedTuple):
 class NMF(StreamedParts, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     """Non-negative factors W, H of dense, sparse or partly observed data, with a certificate.
 
-    Minimises D(A, W H) + n a_W (r sum W + (1 - r)/2 ||W||^2) + N a_H (r sum H + (1 - r)/2 ||H||^2) over W, H >= 0 for N rows and n columns,
-    a_W = ``alpha_W``, a_H = ``alpha_H``, r = ``l1_ratio``. NaN entries, and those absent from ``Observed``, are unknown: only observed entries count. Entries
-    absent from a sparse matrix are zero.
+    Minimises D(A, W H) + n a_W (r sum W + (1 - r)/2 ||W||^2) + N a_H (r sum H + (1 - r)/2 ||H||^2)
+    over W, H >= 0 for N rows and n columns, a_W = ``alpha_W``, a_H = ``alpha_H``, r = ``l1_ratio``.
+    NaN entries, and those absent from ``Observed``, are unknown: only observed entries count.
+    Entries absent from a sparse matrix are zero.
 
     Parameters
     ----------
     n_components : int, "auto" or None
         k; "auto" and None take the number of columns.
     init : None, "nndsvd", "nndsvda", "random" or "custom"
-        Start; "custom" takes W and H from ``fit_transform(X, W=, H=)``. None: "nndsvda", but "random" where k is larger than the rank of the data
-        or entries are unknown.
+        Start; "custom" takes W and H from ``fit_transform(X, W=, H=)``. None: "nndsvda", but
+        "random" where k is larger than the rank of the data or entries are unknown.
     solver : "auto", "hals", "cd", "als", "mm" or "mu"
-        Least squares: "hals" (coordinate descent with repeated inner sweeps, the first of them on a sketch of large data), "cd" (one inner sweep, as
-        scikit-learn's), "als" (projected least squares, the plain method). Divergence: "mm" (over-relaxed multiplicative steps, taken back where they
-        rise), "mu" (plain ones). "auto": "hals" or "mm".
+        Least squares: "hals" (coordinate descent with repeated inner sweeps, the first of them on a
+        sketch of large data), "cd" (one inner sweep, as scikit-learn's), "als" (projected least
+        squares, the plain method). Divergence: "mm" (over-relaxed multiplicative steps, taken back
+        where they rise), "mu" (plain ones). "auto": "hals" or "mm".
     beta_loss : "frobenius" or "kullback-leibler" (also "kl")
     tol : float or None
-        Residual of the optimality conditions at which the fit stops (its square is about the share of the objective that one more sweep could take
-        off); None: 2e-3 for least squares, 1e-2 for the divergence.
-    max_iter : most sweeps.
-    alpha_W, alpha_H, l1_ratio : penalties; ``alpha_H="same"`` is ``alpha_W``. With unknown entries a small one keeps predictions from growing where
+        Residual of the optimality conditions at which the fit stops (its square is about the share
+        of the objective that one more sweep could take off); None: 2e-3 for least squares, 1e-2 for
+        the divergence.
+    max_iter : most sweeps. alpha_W, alpha_H, l1_ratio : penalties; ``alpha_H="same"`` is
+    ``alpha_W``. With unknown entries a small one keeps predictions from growing where
         little was seen.
-    n_init : fits from several starts (the first from ``init``, others random); the best is kept and ``consensus_`` tells how far they agree.
-    checkpoint : file in which the state is kept every few seconds; the same fit resumes from it after a crash, with the same bits.
-    random_state, n_threads, verbose : seed; most threads (the result does not depend on them); progress bars.
+    n_init : fits from several starts (the first from ``init``, others random); the best is kept and
+    ``consensus_`` tells how far they agree. checkpoint : file in which the state is kept every few
+    seconds; the same fit resumes from it after a crash, with the same bits. random_state,
+    n_threads, verbose : seed; most threads (the result does not depend on them); progress bars.
     engine : "auto", "cpu", "plain", or an engine of another package; what works on the data.
     shuffle : accepted for compatibility; coordinates are visited in order.
 
     Attributes
     ----------
-    components_ (H), reconstruction_err_, n_iter_, n_components_, n_features_in_, feature_names_in_ : as in scikit-learn.
-    fit_, certificate_ : all of the fit; the certificate measures how far min(entry, gradient) is from 0 in W and in H.
-    consensus_ : agreement of the restarts (``Consensus``).
+    components_ (H), reconstruction_err_, n_iter_, n_components_, n_features_in_, feature_names_in_
+    : as in scikit-learn. fit_, certificate_ : all of the fit; the certificate measures how far
+    min(entry, gradient) is from 0 in W and in H. consensus_ : agreement of the restarts
+    (``Consensus``).
 
     Examples
     --------
@@ -91,16 +110,22 @@ class NMF(StreamedParts, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Esti
 
     References
     ----------
-    D. Lee and H. S. Seung, Nature 401 (1999); N. Gillis and F. Glineur, "Accelerated multiplicative updates and hierarchical ALS" (2012).
+    D. Lee and H. S. Seung, Nature 401 (1999); N. Gillis and F. Glineur, "Accelerated multiplicative
+    updates and hierarchical ALS" (2012).
     """
 
-    n_components: Any = param("auto", either(whole(1), one_of("auto", None), wanted="an int >= 1, 'auto' or None"))
+    n_components: Any = param(
+        "auto", either(whole(1), one_of("auto", None), wanted="an int >= 1, 'auto' or None")
+    )
     _: KW_ONLY
     init: Literal[None, "nndsvd", "nndsvda", "nndsvdar", "random", "custom"] = param(None)
     solver: str = param("auto")
     beta_loss: Any = param(
         "frobenius",
-        Rule("'frobenius', 'kullback-leibler', 'itakura-saito' or a number (beta)", lambda v: beta_of(v) is not None),
+        Rule(
+            "'frobenius', 'kullback-leibler', 'itakura-saito' or a number (beta)",
+            lambda v: beta_of(v) is not None,
+        ),
     )
     tol: float | None = param(None, optional(number(0)))
     max_iter: int = param(200, whole(1))
@@ -115,12 +140,21 @@ class NMF(StreamedParts, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Esti
     _consensus: Consensus = field(init=False)
 
     def fit(
-        self, X: Any, y: Any = None, sample_weight: Any = None, *, W: Any = None, H: Any = None, weights: Any = None
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        W: Any = None,
+        H: Any = None,
+        weights: Any = None,
     ) -> NMF:
         """Fit to X: array, frame, sparse matrix, file or row blocks; NaN marks a missing entry.
 
-        ``sample_weight`` weighs rows (2 is the row twice). ``weights`` weighs entries: an array of X's shape, 0 where an entry is not to count.
-        Of an iterator, whose rows can be read one time only, the model keeps the codes of the last block; ``fit_transform`` returns those of all rows.
+        ``sample_weight`` weighs rows (2 is the row twice). ``weights`` weighs entries: an array of
+        X's shape, 0 where an entry is not to count. Of an iterator, whose rows can be read one time
+        only, the model keeps the codes of the last block; ``fit_transform`` returns those of all
+        rows.
         """
         matrix, entry = self._door(X, weights)
         if read_once(matrix):
@@ -134,7 +168,9 @@ class NMF(StreamedParts, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Esti
             start = None if given is None else np.concatenate([part.ravel() for part in given])
             fits = resuming(self, matrix, _all_weights(rows, entry), y=start)
             with progress(bool(self.verbose)) as watch, fits as (memory, rng):
-                ends = solve(x, options, engine=engine, rng=rng, given=given, watch=watch, memory=memory)
+                ends = solve(
+                    x, options, engine=engine, rng=rng, given=given, watch=watch, memory=memory
+                )
             memory.end(ends.fit.trace)
             return ends
 
@@ -165,7 +201,9 @@ class NMF(StreamedParts, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Esti
         def do(x: Placed) -> np.ndarray:
             engine.totals(x)
             options = options_of(self, x)
-            return np.ascontiguousarray(engine.get(encode(x, engine.take(right, x.dtype), options, engine)))
+            return np.ascontiguousarray(
+                engine.get(encode(x, engine.take(right, x.dtype), options, engine))
+            )
 
         if matrix.shape[0] is not None:
             return placed_and(engine, matrix, do)
@@ -180,11 +218,17 @@ class NMF(StreamedParts, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Esti
         return codes @ f.right.T
 
     def score(self, X: Any, y: Any = None) -> float:
-        """The share of the squares of X that W H explains, over its observed entries: 1 - ||X - W H||^2 / ||X||^2."""
-        return explained_share(self._new_rows(X), lambda part: self.inverse_transform(self.transform(part)), centred=False)
+        """The share of the squares of X that W H explains, over its observed entries: 1 - ||X - W
+        H||^2 / ||X||^2."""
+        return explained_share(
+            self._new_rows(X),
+            lambda part: self.inverse_transform(self.transform(part)),
+            centred=False,
+        )
 
     def normal_form(self) -> NormalForm:
-        """The factorization on the simplex: p(z | row), p(column | z), and the mass of every row."""
+        """The factorization on the simplex: p(z | row), p(column | z), and the mass of every
+        row."""
         f = self._fitted("normal_form").factors
         size = f.right.sum(axis=0, dtype=np.float64)
         parts = (f.right / np.where(size > 0, size, 1.0)).T.astype(f.right.dtype)
@@ -200,7 +244,8 @@ class NMF(StreamedParts, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Esti
         matrix, entry = self._door(X, weights)
         if matrix.shape[0] != len(f.left):
             raise InputError(
-                f"X has {matrix.shape[0]} rows, wanted {len(f.left)}: the data that the model was fitted to"
+                f"X has {matrix.shape[0]} rows, wanted {len(f.left)}: the data that the "
+                "model was fitted to"
             )
         rows = sample_weights(sample_weight, matrix.shape[0])
         engine = self._engine()
@@ -208,7 +253,9 @@ class NMF(StreamedParts, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Esti
         def do(x: Placed) -> Certificate:
             options = options_of(self, x, None if rows is None else float(rows.sum()))
             sides = sides_of(x, options, engine)
-            measured = sides.measured(*(engine.take(factor, x.dtype) for factor in (f.left, f.right)))
+            measured = sides.measured(
+                *(engine.take(factor, x.dtype) for factor in (f.left, f.right))
+            )
             return self._evidence(measured, self.fit_.trace, self.fit_.certificate.notes)
 
         return placed_and(engine, matrix, do, rows, entry)
@@ -241,7 +288,10 @@ class NMF(StreamedParts, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Esti
         """How far the restarts of the last fit agree."""
         self._fitted("consensus_")
         if "_consensus" not in vars(self):
-            raise AttributeError("consensus_ is absent: the model was loaded from a file or fitted in blocks; call fit")
+            raise AttributeError(
+                "consensus_ is absent: the model was loaded from a file or fitted in "
+                "blocks; call fit"
+            )
         return self._consensus
 
     @property
@@ -256,30 +306,44 @@ class NMF(StreamedParts, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Esti
         w = numeric(np.asarray(weights))
         if w.shape != matrix.shape or not (np.isfinite(w) & (w >= 0)).all():
             raise InputError(
-                f"weights of shape {w.shape} came, wanted {matrix.shape}: a finite number >= 0 for each entry"
+                f"weights of shape {w.shape} came, wanted {matrix.shape}: a finite "
+                "number >= 0 for each entry"
             )
         if isinstance(matrix, Dense) and not matrix.in_memory:
             raise InputError("weights came with a stream of rows, wanted data in memory")
-        if not isinstance(matrix, Observed):  # every cell has a weight of its own, so every cell is stored
+        # every cell has a weight of its own, so every cell is stored
+        if not isinstance(matrix, Observed):
             values = (
-                np.asarray(matrix.array, matrix.dtype) if isinstance(matrix, Dense) else matrix.to_scipy().toarray()
+                np.asarray(matrix.array, matrix.dtype)
+                if isinstance(matrix, Dense)
+                else matrix.to_scipy().toarray()
             )
             matrix = Observed.from_nan(values, matrix.rows, matrix.columns)
-        return matrix, w[np.repeat(np.arange(matrix.shape[0]), matrix.row_counts()), matrix.indices].astype(np.float64)
+        return matrix, w[
+            np.repeat(np.arange(matrix.shape[0]), matrix.row_counts()), matrix.indices
+        ].astype(np.float64)
 
-    def _given(self, W: Any, H: Any, matrix: Placed, options: Options) -> tuple[np.ndarray, np.ndarray] | None:
+    def _given(
+        self, W: Any, H: Any, matrix: Placed, options: Options
+    ) -> tuple[np.ndarray, np.ndarray] | None:
         if self.init != "custom":
             return None
         for name, value in (("W", W), ("H", H)):
             if value is None:
-                raise InputError(f"init='custom' came without {name}; pass W and H to fit or fit_transform")
+                raise InputError(
+                    f"init='custom' came without {name}; pass W and H to fit or fit_transform"
+                )
         shapes = {"W": (W, (matrix.shape[0], options.k)), "H": (H, (options.k, matrix.shape[1]))}
         for name, (value, shape) in shapes.items():
             if np.shape(value) != shape:
-                raise InputError(f"{name} of shape {np.shape(value)} came with init='custom', wanted {shape}")
+                raise InputError(
+                    f"{name} of shape {np.shape(value)} came with init='custom', wanted {shape}"
+                )
             if not (np.isfinite(value).all() and (np.asarray(value) >= 0).all()):
                 raise InputError(f"{name} holds a negative or infinite number, wanted numbers >= 0")
-        return np.array(W, matrix.dtype, order="C"), np.array(np.transpose(H), matrix.dtype, order="C")
+        return np.array(W, matrix.dtype, order="C"), np.array(
+            np.transpose(H), matrix.dtype, order="C"
+        )
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

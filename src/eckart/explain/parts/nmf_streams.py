@@ -1,4 +1,5 @@
-"""NMF of rows that come in blocks and are not kept: a stream that can be read one time only, ``partial_fit``. The statistic is in ``online``."""
+"""NMF of rows that come in blocks and are not kept: a stream that can be read one time only,
+``partial_fit``. The statistic is in ``online``."""
 
 from __future__ import annotations
 
@@ -24,10 +25,12 @@ from eckart.trace import StopReason, Trace
 FIRST = 50
 """Sweeps on the first block of a stream."""
 RANDOM_STARTS = 6
-"""Short fits to the first block where chance begins: with four groups of rows one in six ends where two of them share a part (Itakura and Saito, 60 seeds;
-least squares one in seventy), and later steps do not leave such a place."""
+"""Short fits to the first block where chance begins: with four groups of rows one in six ends where
+two of them share a part (Itakura and Saito, 60 seeds; least squares one in seventy), and later
+steps do not leave such a place."""
 BLOCK = 2**22
-"""Entries of a block of a stream: enough rows for a statistic that tells something, few enough for memory."""
+"""Entries of a block of a stream: enough rows for a statistic that tells something, few enough for
+memory."""
 
 T = TypeVar("T")
 M = TypeVar("M", bound=Any)
@@ -37,11 +40,13 @@ class StreamedParts:
     """partial_fit, and the fits of ``NMF`` that see a block at a time."""
 
     def partial_fit(self: M, X: Any, y: Any = None, sample_weight: Any = None) -> M:
-        """Take in more rows; the rows themselves are not kept (``online``). The certificate is about the last block given H."""
+        """Take in more rows; the rows themselves are not kept (``online``). The certificate is
+        about the last block given H."""
         fresh = "_stream" not in vars(self)
         if fresh and "fit_" in vars(self) and self.fit_.plan.get("solver") == "stream":
             raise InputError(
-                "this model was loaded from a file, which does not hold its running statistic; call fit, or start with a new NMF"
+                "this model was loaded from a file, which does not hold its running "
+                "statistic; call fit, or start with a new NMF"
             )
         matrix = self._door(X, None)[0] if fresh else self._new_rows(X)
         weights = sample_weights(sample_weight, matrix.shape[0])
@@ -49,15 +54,18 @@ class StreamedParts:
         return self
 
     def _fit_blocks(self: Any, matrix: Matrix, codes: Callable[[np.ndarray], Any]) -> None:
-        """A stream that can be read once only: block after block. The codes of each are handed on and not kept."""
+        """A stream that can be read once only: block after block. The codes of each are handed on
+        and not kept."""
         stream = None
         for part in row_parts(matrix, max(256, BLOCK // matrix.shape[1])):
-            self._take(Dense(np.asarray(part.values, matrix.dtype), None, matrix.columns), None, stream)  # type: ignore[union-attr]
+            rows = np.asarray(part.values, matrix.dtype)  # type: ignore[union-attr]
+            self._take(Dense(rows, None, matrix.columns), None, stream)
             stream = self._stream
             codes(self.fit_.factors.left)
 
     def _fade(self: Any, stream: Stream) -> float:
-        """What a new block leaves of the statistics before it: after t blocks the block s weighs s / t."""
+        """What a new block leaves of the statistics before it: after t blocks the block s weighs s
+        / t."""
         return 1 - 1 / (stream.blocks + 1)
 
     def _begin(self: Any, x: Placed, options: Options, rng: np.random.Generator) -> Stream:
@@ -69,14 +77,22 @@ class StreamedParts:
         few = options.k > min(x.shape[0] or 0, x.shape[1])
         init = None if few or self.init == "custom" else self.init
         starts = max(options.n_init, RANDOM_STARTS if few or init == "random" else 1)
-        first = replace(options, init=init, n_init=starts, solver=SOLVERS[options.loss][0], max_iter=FIRST)
+        first = replace(
+            options, init=init, n_init=starts, solver=SOLVERS[options.loss][0], max_iter=FIRST
+        )
         return solve(x, first, engine=self._engine(), rng=rng).fit.factors
 
     def _step(
-        self: Any, x: Placed, unit: Options, stream: Stream, fade: float, size: float, start: np.ndarray | None = None
+        self: Any,
+        x: Placed,
+        unit: Options,
+        stream: Stream,
+        fade: float,
+        size: float,
+        start: np.ndarray | None = None,
     ) -> tuple[Stream, Any, Sides]:
-        """The stream after a block of ``size`` rows, the block's W, and its half sweeps; penalties on H, in ``unit`` those of one row, are those of all
-        rows, faded alike."""
+        """The stream after a block of ``size`` rows, the block's W, and its half sweeps; penalties
+        on H, in ``unit`` those of one row, are those of all rows, faded alike."""
         engine, p, rows = self._engine(), unit.penalties, fade * stream.weight + size
         options = replace(unit, penalties=p._replace(m1=rows * p.m1, m2=rows * p.m2))
         sides = sides_of(x, options, engine, options.penalties._replace(m1=0.0, m2=0.0))
@@ -90,17 +106,31 @@ class StreamedParts:
 
         def do(x: Placed) -> tuple[Fit, Stream]:
             if x.kind == "observed":
-                raise InputError("X has missing entries, wanted complete rows for partial_fit; call fit on all rows")
-            before = stream or self._begin(x, options_of(self, x, size), generator(self.random_state))
-            after, left, sides = self._step(x, options_of(self, x, 1.0), before, self._fade(before), size)
+                raise InputError(
+                    "X has missing entries, wanted complete rows for partial_fit; call "
+                    "fit on all rows"
+                )
+            before = stream or self._begin(
+                x, options_of(self, x, size), generator(self.random_state)
+            )
+            after, left, sides = self._step(
+                x, options_of(self, x, 1.0), before, self._fade(before), size
+            )
             measured = sides.measured(left, engine.take(after.right, x.dtype))
-            note = f"after {after.blocks} blocks of rows: measured on the last block, whose W was solved given H"
+            note = (
+                f"after {after.blocks} blocks of rows: measured on the last block, whose W was "
+                "solved given H"
+            )
             trace = Trace("objective", reason=StopReason.DIRECT)
             trace.add(measured.objective)
-            certificate = certify_parts(measured._replace(residuals=measured.residuals[:1]), trace, (note,))
+            certificate = certify_parts(
+                measured._replace(residuals=measured.residuals[:1]), trace, (note,)
+            )
             old = stream is not None and "fit_" in vars(self)
             columns = self.fit_.factors.columns if old else x.columns
-            factors = LowRank(np.ascontiguousarray(engine.get(left)), after.right, rows=x.rows, columns=columns)
+            factors = LowRank(
+                np.ascontiguousarray(engine.get(left)), after.right, rows=x.rows, columns=columns
+            )
             plan = plan_of(engine, replace(options_of(self, x), solver="stream"), after.blocks)
             return Fit(factors, certificate, trace, plan), after
 
@@ -114,7 +144,8 @@ def placed_and(
     weights: np.ndarray | None = None,
     entry_weights: np.ndarray | None = None,
 ) -> T:
-    """``do`` of the placed matrix. Entries that have weights are observed ones, so NaN needs no second try."""
+    """``do`` of the placed matrix. Entries that have weights are observed ones, so NaN needs no
+    second try."""
     with engine.at_work():
         if entry_weights is not None:
             return do(engine.put(matrix, weights, entry_weights))
@@ -130,6 +161,7 @@ def rows_of(matrix: Matrix) -> int:
     """How many rows there are, where that is known."""
     if matrix.shape[0] is None:
         raise InputError(
-            "a stream of unknown length came, wanted data whose number of rows is known; call partial_fit with each batch"
+            "a stream of unknown length came, wanted data whose number of rows is "
+            "known; call partial_fit with each batch"
         )
     return matrix.shape[0]

@@ -1,15 +1,21 @@
 """Non-negative factorization of rows that come in blocks and are not kept.
 
-For a block A_b the codes W_b are solved given H; what is kept of the block are statistics that add up:
+For a block A_b the codes W_b are solved given H; what is kept of the block are statistics that add
+up:
 
-    least squares   S <- g S + W_b^T D W_b,  C <- g C + A_b^T D W_b,   then H by coordinate descent on 1/2 tr H^T S H - tr C H
-    KL              C <- g C + H o (R_b^T D W_b), R_b = A_b / (W_b H),  S <- g S + sum of rows of D W_b,   then H = C / S
-    beta            C <- g C + H^(1/p) o num,  S <- g S + den of a step of the columns (``engines.protocol.divergences``),   then H = (C / S)^p
+    least squares   S <- g S + W_b^T D W_b,  C <- g C + A_b^T D W_b,   then H by coordinate descent
+    on 1/2 tr H^T S H - tr C H
+    KL              C <- g C + H o (R_b^T D W_b), R_b = A_b / (W_b H),  S <- g S + sum of rows of D
+    W_b,   then H = C / S
+    beta            C <- g C + H^(1/p) o num,  S <- g S + den of a step of the columns
+    (``engines.protocol.divergences``),   then H = (C / S)^p
 
-The discount g lets what was computed with an old H fade: 1 - 1/t where every block is new (block s weighs s / t after t blocks), a constant where the
-same blocks come again and again (``mini_batch``).
+The discount g lets what was computed with an old H fade: 1 - 1/t where every block is new (block s
+weighs s / t after t blocks), a constant where the same blocks come again and again
+(``mini_batch``).
 
-Reference: Mairal, Bach, Ponce and Sapiro, "Online learning for matrix factorization and sparse coding" (2010).
+Reference: Mairal, Bach, Ponce and Sapiro, "Online learning for matrix factorization and sparse
+coding" (2010).
 """
 
 from __future__ import annotations
@@ -29,7 +35,8 @@ ROUNDS, SWEEPS = 3, 20
 
 @dataclass(frozen=True, eq=False)
 class Stream:
-    """H^T (columns x k), the statistics of the blocks so far, how many blocks, and the weight of their rows, faded alike."""
+    """H^T (columns x k), the statistics of the blocks so far, how many blocks, and the weight of
+    their rows, faded alike."""
 
     right: np.ndarray
     square: np.ndarray
@@ -40,22 +47,33 @@ class Stream:
     @classmethod
     def begin(cls, right: np.ndarray, loss: str) -> Stream:
         n, k = right.shape
-        return cls(right, np.zeros({"kl": (k,), "beta": (n, k)}.get(loss, (k, k))), np.zeros((n, k)))
+        return cls(
+            right, np.zeros({"kl": (k,), "beta": (n, k)}.get(loss, (k, k))), np.zeros((n, k))
+        )
 
 
 def known(sides: Sides, left: np.ndarray, right: np.ndarray, scale: float) -> Stream:
-    """A stream that begins at H and knows its first rows, those of ``sides``, by their W, as if they were ``scale`` times as many."""
+    """A stream that begins at H and knows its first rows, those of ``sides``, by their W, as if
+    they were ``scale`` times as many."""
     engine, dtype = sides.engine, sides.x.dtype
     square, cross = _statistics(sides, engine.take(left, dtype), engine.take(right, dtype))
     return Stream(right, scale * square, scale * cross, weight=scale * sides.totals.weight)
 
 
-def take(stream: Stream, sides: Sides, options: Options, fade: float, start: Tall | None = None) -> tuple[Stream, Tall]:
-    """The stream after one more block, and the block's W. ``sides`` are those of the block without penalties on H; ``fade`` is g.
+def take(
+    stream: Stream, sides: Sides, options: Options, fade: float, start: Tall | None = None
+) -> tuple[Stream, Tall]:
+    """The stream after one more block, and the block's W. ``sides`` are those of the block without
+    penalties on H; ``fade`` is g.
 
-    ``start``: the W that these rows had before; then short steps from there and one of H do, for the rows will come again.
+    ``start``: the W that these rows had before; then short steps from there and one of H do, for
+    the rows will come again.
     """
-    engine, right, t = sides.engine, sides.engine.take(stream.right, sides.x.dtype), stream.blocks + 1
+    engine, right, t = (
+        sides.engine,
+        sides.engine.take(stream.right, sides.x.dtype),
+        stream.blocks + 1,
+    )
     square, cross = stream.square, stream.cross
     left = encode(sides.x, right, options, engine, start)
     for _ in range(ROUNDS if start is None else 1):
@@ -70,10 +88,13 @@ def take(stream: Stream, sides: Sides, options: Options, fade: float, start: Tal
 
 
 def _statistics(sides: Sides, left: Tall, right: Tall) -> tuple[np.ndarray, np.ndarray]:
-    """W^T D W and A^T D W; under a divergence what a step without penalties divides by, and what it divides."""
+    """W^T D W and A^T D W; under a divergence what a step without penalties divides by, and what it
+    divides."""
     if sides.loss == "beta":
         sums = sides.engine.beta_sums(sides.x, left, right, sides.beta)
-        return sums.down, sides.engine.get(right).astype(np.float64) ** (1 / BetaRule(sides.beta).power) * sums.up
+        return sums.down, sides.engine.get(right).astype(np.float64) ** (
+            1 / BetaRule(sides.beta).power
+        ) * sums.up
     if sides.loss != "kl":
         found = sides.rows(left, right, still=True).sums
         assert found is not None
@@ -83,7 +104,9 @@ def _statistics(sides: Sides, left: Tall, right: Tall) -> tuple[np.ndarray, np.n
     return mass, sides.engine.get(step.factor).astype(np.float64) * mass
 
 
-def _columns(sides: Sides, square: np.ndarray, cross: np.ndarray, right: Tall, p: Penalties) -> Tall:
+def _columns(
+    sides: Sides, square: np.ndarray, cross: np.ndarray, right: Tall, p: Penalties
+) -> Tall:
     if sides.loss == "frobenius":
         gram = square + p.m2 * np.eye(len(square))
         return sides.engine.hals_rows(gram, cross, right, p.m1, sweeps=SWEEPS).factor

@@ -16,7 +16,8 @@ NAMES = {"frobenius": 2.0, "kullback-leibler": 1.0, "kl": 1.0, "itakura-saito": 
 """Losses that have a name, and their beta."""
 SOLVERS = {"frobenius": ("hals", "cd", "als", "mu"), "kl": ("mm", "mu"), "beta": ("mm", "mu")}
 TOL = {"frobenius": 2e-3, "kl": 1e-2, "beta": 1e-2}
-"""Residuals at which a fit stops by default: a fifth and a half of the limits of the certificate."""
+"""Residuals at which a fit stops by default: a fifth and a half of the limits of the
+certificate."""
 
 
 @dataclass(frozen=True)
@@ -51,15 +52,19 @@ def family_of(beta: float) -> str:
 
 
 def options_of(model: Any, x: Any, weight: float | None = None, start: Any = None) -> Options:
-    """The parameters, checked and resolved for data of this shape; ``weight`` is the number of rows with their weights, ``start`` the H
-    that a custom start begins with: its rows say how many parts, where the model does not."""
+    """The parameters, checked and resolved for data of this shape; ``weight`` is the number of rows
+    with their weights, ``start`` the H that a custom start begins with: its rows say how many
+    parts, where the model does not."""
     check(model)
     n, beta = x.shape[1], beta_of(model.beta_loss)
     assert beta is not None
     loss = family_of(beta)
     if model.n_components not in ("auto", None):
         require_room(
-            "n_components", model.n_components, (float(x.shape[0] or 0) + n) * model.n_components, x.dtype.itemsize
+            "n_components",
+            model.n_components,
+            (float(x.shape[0] or 0) + n) * model.n_components,
+            x.dtype.itemsize,
         )
     text = isinstance(model.solver, str)  # whether an array equals a text has no single answer
     solver = SOLVERS[loss][0] if text and model.solver == "auto" else model.solver
@@ -71,7 +76,13 @@ def options_of(model: Any, x: Any, weight: float | None = None, start: Any = Non
     r, w, h = float(model.l1_ratio), n * float(model.alpha_W), rows * float(alpha_h)
     given = len(start) if model.init == "custom" and np.ndim(start) == 2 else n
     return Options(
-        given if model.n_components in ("auto", None) else int(model.n_components), loss, solver, model.init,
-        TOL[loss] if model.tol is None else float(model.tol), int(model.max_iter),
-        Penalties(w * r, w * (1 - r), h * r, h * (1 - r)), int(model.n_init), beta,
-    )  # fmt: skip
+        given if model.n_components in ("auto", None) else int(model.n_components),
+        loss,
+        solver,
+        model.init,
+        TOL[loss] if model.tol is None else float(model.tol),
+        int(model.max_iter),
+        Penalties(w * r, w * (1 - r), h * r, h * (1 - r)),
+        int(model.n_init),
+        beta,
+    )

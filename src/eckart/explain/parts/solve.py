@@ -1,4 +1,5 @@
-"""One fit of A ~ W H, from the placed matrix to a Fit: start, sweeps, clean zeros, certificate. Several starts: the best of them."""
+"""One fit of A ~ W H, from the placed matrix to a Fit: start, sweeps, clean zeros, certificate.
+Several starts: the best of them."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ from eckart.io.models.levels import NOTHING, Memory
 from eckart.trace import StopReason, Watcher, silent
 
 CLEAN = 1e-8
-"""Shares below this become zeros at the end of a fit under the divergence, whose steps approach zero and never reach it."""
+"""Shares below this become zeros at the end of a fit under the divergence, whose steps approach
+zero and never reach it."""
 STEP = 1e-4
 """Steps of codes, as shares of them, that need not be followed while H still moves."""
 JUDGES = 500
@@ -29,7 +31,8 @@ JUDGES = 500
 
 
 class Ends(NamedTuple):
-    """Where the starts ended: the best Fit and its number, the objective of each, H^T of each, and the largest component of some rows in each."""
+    """Where the starts ended: the best Fit and its number, the objective of each, H^T of each, and
+    the largest component of some rows in each."""
 
     fit: Fit
     best: int
@@ -48,7 +51,8 @@ def solve(
     watch: Watcher = silent,
     memory: Memory = NOTHING,
 ) -> Ends:
-    """Fit ``options.n_init`` times, the first from ``options.init``, the others from random starts."""
+    """Fit ``options.n_init`` times, the first from ``options.init``, the others from random
+    starts."""
     if options.solver == "als" and x.kind == "observed":
         raise wrong("solver", "als", "'hals' for data with missing entries")
     sides = sides_of(x, options, engine)
@@ -70,31 +74,45 @@ def solve(
         if fits[-1].trace.reason is StopReason.INTERRUPTED:
             break
     values = [float(fit.certificate["objective"]) for fit in fits]
-    some = np.unique(np.linspace(0, sides.totals.rows - 1, min(sides.totals.rows, JUDGES)).astype(int))
+    some = np.unique(
+        np.linspace(0, sides.totals.rows - 1, min(sides.totals.rows, JUDGES)).astype(int)
+    )
     largest = [fit.factors.left[some].argmax(axis=1) for fit in fits]
-    # an objective is a difference of sums of this size, known to a few roundings of it: of starts that end as low, the first is taken, whatever form the
-    # data have (a matrix of exact rank has many factorizations without an error)
+    # an objective is a difference of sums of this size, known to a few roundings of it: of starts
+    # that end as low, the first is taken, whatever form the data have (a matrix of exact rank has
+    # many factorizations without an error)
     same = 10 * float(np.finfo(x.dtype).eps) * sides.scale
     best = int(np.argmax(np.asarray(values) <= min(values) + same))
     return Ends(fits[best], best, values, [fit.factors.right for fit in fits], largest)
 
 
 def _one(
-    sides: Sides, begun: Callable[[], Start], options: Options, rng: np.random.Generator, watch: Watcher, memory: Memory
+    sides: Sides,
+    begun: Callable[[], Start],
+    options: Options,
+    rng: np.random.Generator,
+    watch: Watcher,
+    memory: Memory,
 ) -> Fit:
-    """A fit from a start; one that goes on from a checkpoint needs neither the start nor the sweeps on its sketch, only what was said of them."""
+    """A fit from a start; one that goes on from a checkpoint needs neither the start nor the sweeps
+    on its sketch, only what was said of them."""
     engine, (notes, on_data) = sides.engine, memory.last() or ({}, False)
     start = (
         begun()
         if not on_data
-        else Start(engine.take(np.zeros((1, 1), sides.x.dtype)), engine.take(np.zeros((1, 1), sides.x.dtype)))
+        else Start(
+            engine.take(np.zeros((1, 1), sides.x.dtype)),
+            engine.take(np.zeros((1, 1), sides.x.dtype)),
+        )
     )
     left, right = start.left, start.right
     if options.solver == "hals" and worthwhile(sides, options.k) and not on_data:
         start = start if start.sketch else start._replace(sketch=sketch(sides, options.k, rng))
         left, right, extra = compressed(sides, start, options.tol)
         size = start.sketch[0].shape[1]  # type: ignore[index]
-        notes = {"sketch": f"{extra} sweeps on a sketch of {size} columns first: they cost little there"}
+        notes = {
+            "sketch": f"{extra} sweeps on a sketch of {size} columns first: they cost little there"
+        }
     del start  # its arrays have as many rows as the data
     how: dict[str, Any] = {
         "tol": options.tol,
@@ -106,13 +124,16 @@ def _one(
         state, trace = projected(sides, left, right, **how)
     else:
         careful = options.solver in ("hals", "mm")
-        state, trace = alternate(sides, left, right, fast=options.solver == "mm", leap=careful, **how)
+        state, trace = alternate(
+            sides, left, right, fast=options.solver == "mm", leap=careful, **how
+        )
     left, right = state.left, state.right
     if _tidy(options):
         masses = [engine.factor_mass(f) for f in (right, left)]
         left, right = (engine.cleaned(f, mass, CLEAN) for f, mass in zip((left, right), masses))
     if options.solver in ("hals", "mm") and trace.reason is not StopReason.INTERRUPTED:
-        left = encode(sides.x, right, options, engine, left)  # rows to their optimum: F can only fall
+        # rows to their optimum: F can only fall
+        left = encode(sides.x, right, options, engine, left)
     measured = sides.measured(left, right)
     certificate = certify_parts(measured, trace, _notes(options.penalties))
     if options.solver != "als":
@@ -143,15 +164,22 @@ def _notes(p: Penalties) -> tuple[str, ...]:
     if any(p.left) != any(p.right):
         free = "H" if any(p.left) else "W"
         return (
-            f"{free} is not penalised: it can grow and let the penalised factor shrink, so the penalty can be made as small as one likes",
+            f"{free} is not penalised: it can grow and let the penalised factor shrink, "
+            "so the penalty can be made as small as one likes",
         )
     return ()
 
 
 def encode(
-    x: Placed, right: Tall, options: Options, engine: Engine, start: Tall | None = None, tol: float = STEP
+    x: Placed,
+    right: Tall,
+    options: Options,
+    engine: Engine,
+    start: Tall | None = None,
+    tol: float = STEP,
 ) -> Tall:
-    """W for given H: every row's convex problem, from the same start for every row to rounding, or from ``start`` until steps are shorter than ``tol``."""
+    """W for given H: every row's convex problem, from the same start for every row to rounding, or
+    from ``start`` until steps are shorter than ``tol``."""
     (l1, l2), fine = options.penalties.left, float(np.finfo(x.dtype).eps)
     shape, many = (x.shape[0] or 0, right.shape[1]), 20 if tol == STEP else 2000
     if options.loss == "kl":
@@ -159,17 +187,23 @@ def encode(
         rule, steps = KlRule(l1, l2, tol < STEP, tol, False), many
         if (
             start is None
-        ):  # the same share of every row for every component; the size of a start does not matter to a step
+            # the same share of every row for every component; the size of a start does not matter
+            # to a step
+        ):
             each = engine.get(mass)
             even = np.divide(1.0, each, out=np.zeros_like(each), where=each > 0)
             start = engine.take(np.broadcast_to(even, shape), x.dtype)
-            start = engine.kl_rows(x, right, start, rule._replace(fast=False), mass, steps=10).factor
+            start = engine.kl_rows(
+                x, right, start, rule._replace(fast=False), mass, steps=10
+            ).factor
             rule, steps = rule._replace(fast=True, tol=4 * fine), 2000
         found = engine.kl_rows(x, right, start, rule, mass, steps=steps).factor
         return engine.cleaned(found, mass, CLEAN)
     if options.loss == "beta":
         return _encode_beta(x, right, options, engine, start, tol)
-    how: dict[str, Any] = {"sweeps": 2000, "shrink": fine**2} if start is None else {"sweeps": many, "shrink": tol**2}
+    how: dict[str, Any] = (
+        {"sweeps": 2000, "shrink": fine**2} if start is None else {"sweeps": many, "shrink": tol**2}
+    )
     start = engine.take(np.broadcast_to(x.dtype.type(0), shape)) if start is None else start
     if x.kind == "observed":
         return engine.hals_seen(x, right, start, l1=l1, l2=l2, **how).factor
@@ -178,14 +212,24 @@ def encode(
     return engine.hals_rows(gram, pull, start, l1, **how).factor
 
 
-def _encode_beta(x: Placed, right: Tall, options: Options, engine: Engine, start: Tall | None, tol: float) -> Tall:
-    """The same under a beta-divergence: plain steps, and for new rows over-relaxed ones until nothing moves."""
-    rule, mass = BetaRule(options.beta, *options.penalties.left, tol=tol, fast=tol < STEP), engine.factor_mass(right)
+def _encode_beta(
+    x: Placed, right: Tall, options: Options, engine: Engine, start: Tall | None, tol: float
+) -> Tall:
+    """The same under a beta-divergence: plain steps, and for new rows over-relaxed ones until
+    nothing moves."""
+    rule, mass = (
+        BetaRule(options.beta, *options.penalties.left, tol=tol, fast=tol < STEP),
+        engine.factor_mass(right),
+    )
     if start is not None:
-        found = engine.beta_rows(x, right, start, rule, mass, steps=STEPS if tol == STEP else 2000).factor
+        found = engine.beta_rows(
+            x, right, start, rule, mass, steps=STEPS if tol == STEP else 2000
+        ).factor
     else:  # a row of zeros begins at equal shares
         start = engine.take(np.broadcast_to(x.dtype.type(0), (x.shape[0] or 0, right.shape[1])))
-        begun = engine.beta_rows(x, right, start, rule._replace(tol=0.0, fast=False), mass, steps=50).factor
+        begun = engine.beta_rows(
+            x, right, start, rule._replace(tol=0.0, fast=False), mass, steps=50
+        ).factor
         fast = rule._replace(fast=True, tol=4 * float(np.finfo(x.dtype).eps))
         found = engine.beta_rows(x, right, begun, fast, mass, steps=2000).factor
     return engine.cleaned(found, mass, CLEAN) if _tidy(options) else found

@@ -28,7 +28,8 @@ def as_counts(matrix: Matrix, name: str) -> Counts:
     """
     if isinstance(matrix, Observed):
         raise InputError(
-            f"Input X contains NaN or entries that are unknown: {name} wants the count of every word; write 0 where a word does not occur, or read the "
+            f"Input X contains NaN or entries that are unknown: {name} wants the count "
+            "of every word; write 0 where a word does not occur, or read the "
             "sparse matrix (or the table of documents, words and counts) with absent='zero'"
         )
     if isinstance(matrix, Dense):
@@ -38,8 +39,9 @@ def as_counts(matrix: Matrix, name: str) -> Counts:
 
 
 def counted(X: Any, vocabulary: Any = None) -> Any:
-    """A list (or a bag or a series of Dask) of texts as counts of their words; anything else as it is. Words in more than half of the documents are left out:
-    they lead many topics and tell none apart. With a ``vocabulary``, that of a fitted model, its words are counted.
+    """A list (or a bag or a series of Dask) of texts as counts of their words; anything else as it
+    is. Words in more than half of the documents are left out: they lead many topics and tell none
+    apart. With a ``vocabulary``, that of a fitted model, its words are counted.
 
     >>> counted(["said cat", "said dog", "said rain"]).columns.tolist()
     ['cat', 'dog', 'rain']
@@ -58,14 +60,16 @@ def counted(X: Any, vocabulary: Any = None) -> Any:
 def _sparse(matrix: Dense, name: str) -> Counts:
     if not matrix.in_memory:
         raise InputError(
-            f"X is a stream of dense rows, wanted sparse documents for {name}; write them with eckart.write_shards and fit with learning_method='online'"
+            f"X is a stream of dense rows, wanted sparse documents for {name}; write "
+            "them with eckart.write_shards and fit with learning_method='online'"
         )
     a = np.asarray(matrix.array)
     held = a != 0
     if not np.isfinite(a).all():
         i, j = (int(v[0]) for v in np.nonzero(~np.isfinite(a)))
         raise InputError(
-            f"Input X contains NaN or infinity: {a[i, j]} at row {i}, word {_word(matrix.columns, j)}, wanted a count >= 0"
+            f"Input X contains NaN or infinity: {a[i, j]} at row {i}, word "
+            f"{_word(matrix.columns, j)}, wanted a count >= 0"
         )
     indptr = np.concatenate([[0], np.cumsum(held.sum(axis=1))])
     data = a[held].astype(matrix.dtype, copy=False)
@@ -75,7 +79,9 @@ def _sparse(matrix: Dense, name: str) -> Counts:
 def _refuse_bad(x: Counts) -> None:
     facts = facts_of(x)
     if parts_of(x) is not None:
-        if facts.entries and not (facts.least >= 0 and np.isfinite(facts.total) and facts.most <= LARGEST_COUNT):
+        if facts.entries and not (
+            facts.least >= 0 and np.isfinite(facts.total) and facts.most <= LARGEST_COUNT
+        ):
             of_each_part(x, _refuse_bad)  # the first bad count is named where it is
         squarable(x)
         return
@@ -86,7 +92,8 @@ def _refuse_bad(x: Counts) -> None:
     if facts.entries and facts.most > LARGEST_COUNT:
         row, word, value = _first(x, x.data > LARGEST_COUNT)
         raise InputError(
-            f"X holds {value:.0e} at row {row}, word {word}, wanted counts up to {LARGEST_COUNT:.0e}: tokens are added up one by one; divide the counts"
+            f"X holds {value:.0e} at row {row}, word {word}, wanted counts up to "
+            f"{LARGEST_COUNT:.0e}: tokens are added up one by one; divide the counts"
         )
     squarable(x)
 
@@ -101,20 +108,26 @@ def require_whole_numbers(x: Counts, method: str) -> None:
     if not whole_numbers(x):
         row, word, value = _first(x, x.data != np.rint(x.data))
         raise InputError(
-            f"X holds {value} at row {row}, word {word}, wanted whole numbers: learning_method={method!r} samples a topic for each token; use 'cvb0' or "
+            f"X holds {value} at row {row}, word {word}, wanted whole numbers: "
+            f"learning_method={method!r} samples a topic for each token; use 'cvb0' or "
             "'variational' for weights such as tf-idf"
         )
 
 
 def batches(x: Counts, size: int, order: np.ndarray) -> Iterator[Counts]:
-    """The documents in the given order, ``size`` at a time; of parts one part after another, its own documents in that order."""
+    """The documents in the given order, ``size`` at a time; of parts one part after another, its
+    own documents in that order."""
     if parts_of(x) is not None:
         ends = np.cumsum(x.parts.lengths)  # type: ignore[attr-defined]
         owner = np.searchsorted(ends, order, side="right")
         for p in dict.fromkeys(owner.tolist()):  # parts in the order of their first documents
             own = order[owner == p] - (ends[p] - x.parts.lengths[p])  # type: ignore[attr-defined]
             part = x.parts.load(p)  # type: ignore[attr-defined]
-            yield from batches(Counts(part.indptr, part.indices, part.data, x.n_columns, None, x.columns), size, own)
+            yield from batches(
+                Counts(part.indptr, part.indices, part.data, x.n_columns, None, x.columns),
+                size,
+                own,
+            )
         return
     for first in range(0, len(order), size):
         yield _taken(x, order[first : first + size])
@@ -155,7 +168,8 @@ def _word(columns: np.ndarray | None, j: int) -> str:
 
 
 def common_words(x: Counts) -> dict[str, str]:
-    """For the plan: words that stand in more than half of the documents, which may lead many topics and tell none apart; nothing where there are none.
+    """For the plan: words that stand in more than half of the documents, which may lead many topics
+    and tell none apart; nothing where there are none.
 
     >>> from eckart import corpus
     >>> common_words(corpus(["said cat", "said dog", "said rain"]))["common words"][:52]
@@ -163,12 +177,16 @@ def common_words(x: Counts) -> dict[str, str]:
     """
     if parts_of(x) is not None or x.columns is None:  # parts are not read once more for a remark
         return {}
-    often = np.flatnonzero(np.bincount(x.indices[x.data > 0], minlength=x.n_columns) > COMMON * x.shape[0])
+    often = np.flatnonzero(
+        np.bincount(x.indices[x.data > 0], minlength=x.n_columns) > COMMON * x.shape[0]
+    )
     if not len(often):
         return {}
     few = ", ".join(str(x.columns[j]) for j in often[:5]) + (", ..." if len(often) > 5 else "")
     stand = "word stands" if len(often) == 1 else "words stand"
     return {
-        "common words": f"{len(often)} {stand} in more than half of the documents ({few}) and may lead many topics: "
-        "eckart.corpus(..., max_df=0.5), or --max-df 0.5, the default of the shell, leaves such words out"
+        "common words": f"{len(often)} {stand} in more than half of the documents ({few}) and may lead "
+        "many topics: "
+        "eckart.corpus(..., max_df=0.5), or --max-df 0.5, the default of the shell, "
+        "leaves such words out"
     }

@@ -1,4 +1,5 @@
-"""The priors of a topic model as its user gives them: learned, numbers, arrays, or words that lean a topic."""
+"""The priors of a topic model as its user gives them: learned, numbers, arrays, or words that lean
+a topic."""
 
 from __future__ import annotations
 
@@ -13,8 +14,11 @@ ALPHA, ETA = 0.1, 0.05
 """Where learned priors start."""
 
 
-def given_priors(doc_topic_prior: Any, topic_word_prior: Any, seeds: tuple[Any, float, Any], n: int, k: int) -> Priors:
-    """alpha of k topics, eta of n words, and the boost (words x k) where eta differs by word or topics have ``seeds``: words, their weight, names."""
+def given_priors(
+    doc_topic_prior: Any, topic_word_prior: Any, seeds: tuple[Any, float, Any], n: int, k: int
+) -> Priors:
+    """alpha of k topics, eta of n words, and the boost (words x k) where eta differs by word or
+    topics have ``seeds``: words, their weight, names."""
     alpha = _prior("doc_topic_prior", doc_topic_prior, ALPHA, k, ((), (k,)))
     eta = _prior("topic_word_prior", topic_word_prior, ETA, k, ((), (n,), (k, n)))
     boost = None
@@ -23,10 +27,14 @@ def given_priors(doc_topic_prior: Any, topic_word_prior: Any, seeds: tuple[Any, 
     elif eta.ndim == 2:
         boost, eta = eta.T.copy(), np.array(0.0)
     if seeds[0] is not None:
-        boost = _pseudo_counts(*seeds, n, k) if boost is None else boost + _pseudo_counts(*seeds, n, k)
+        boost = (
+            _pseudo_counts(*seeds, n, k) if boost is None else boost + _pseudo_counts(*seeds, n, k)
+        )
     learn_eta = isinstance(topic_word_prior, str) and seeds[0] is None
     learn_alpha = isinstance(doc_topic_prior, str)
-    return Priors(np.broadcast_to(alpha, (k,)).astype(np.float64), float(eta), boost, learn_alpha, learn_eta)
+    return Priors(
+        np.broadcast_to(alpha, (k,)).astype(np.float64), float(eta), boost, learn_alpha, learn_eta
+    )
 
 
 def _prior(name: str, value: Any, begin: float, k: int, shapes: tuple) -> np.ndarray:
@@ -55,8 +63,12 @@ def _pseudo_counts(seed_words: Any, weight: float, columns: Any, n: int, k: int)
         if not str(z).lstrip("-").isdigit() or not 0 <= int(z) < k:
             raise wrong("seed_words", z, f"topics from 0 to {k - 1}")
         for word in words:
-            j = at.get(word, word if isinstance(word, (int, np.integer)) and 0 <= word < n else None)
+            j = at.get(
+                word, word if isinstance(word, (int, np.integer)) and 0 <= word < n else None
+            )
             if j is None:
-                raise InputError(f"seed_words names {word!r} for topic {z}, which is no word of X; leave it out")
+                raise InputError(
+                    f"seed_words names {word!r} for topic {z}, which is no word of X; leave it out"
+                )
             out[j, int(z)] += weight
     return out

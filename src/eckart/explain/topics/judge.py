@@ -1,11 +1,16 @@
-"""How good are topics? One judge for every model: it asks for p(w|z) and documents only, so that all are measured alike.
+"""How good are topics? One judge for every model: it asks for p(w|z) and documents only, so that
+all are measured alike.
 
-document completion   fold the seen half of a document in, theta <- (counts by topic + prior) / sum, 50 times from equal shares; score the other half:
+document completion   fold the seen half of a document in, theta <- (counts by topic + prior) / sum,
+50 times from equal shares; score the other half:
                       perplexity = exp(- sum_w c_w log sum_z theta_z p(w|z) / sum_w c_w)
-NPMI                  log(p(v, w) / (p(v) p(w))) / -log p(v, w) with p the shares of documents that hold a word, or both; the mean over the pairs of a
-                      topic's top words; -1 for words that never meet, 1 for words that only occur together
+NPMI                  log(p(v, w) / (p(v) p(w))) / -log p(v, w) with p the shares of documents that
+hold a word, or both; the mean over the pairs of a
+                      topic's top words; -1 for words that never meet, 1 for words that only occur
+                      together
 diversity             the share of different words among the top words of all topics
-alignment             the pairing of two models' topics with the largest total overlap sum_w sqrt(p(w|z) q(w|z)) (Hungarian method)
+alignment             the pairing of two models' topics with the largest total overlap sum_w
+sqrt(p(w|z) q(w|z)) (Hungarian method)
 """
 
 from __future__ import annotations
@@ -37,7 +42,8 @@ FLOOR = 1e-12
 
 @dataclass(frozen=True)
 class Completion:
-    """``log_likelihood``: mean log p of a scored word; ``perplexity``: exp of minus that; ``words``: how many were scored."""
+    """``log_likelihood``: mean log p of a scored word; ``perplexity``: exp of minus that;
+    ``words``: how many were scored."""
 
     log_likelihood: float
     words: float
@@ -49,7 +55,8 @@ class Completion:
 
 @held
 def split_tokens(X: Any, share: float = 0.5, random_state: Any = None) -> tuple[Counts, Counts]:
-    """Two halves of the same documents: each token goes to the first with probability ``share``, else to the second.
+    """Two halves of the same documents: each token goes to the first with probability ``share``,
+    else to the second.
 
     Counts that are not whole numbers are not cut: their entries go to one half as they are.
 
@@ -83,24 +90,31 @@ def document_completion(
 
     Parameters
     ----------
-    words : p(w|z), topics x words; rows are floored at 1e-12 and normalised
-    seen, scored : two halves of the same documents (``split_tokens``)
-    prior : pseudo-counts of the topics when the seen half is folded in, a number or one for each topic
-    steps : updates of the shares
-    n_threads, engine : most threads to use; the engine by name
+    words : p(w|z), topics x words; rows are floored at 1e-12 and normalised seen, scored : two
+    halves of the same documents (``split_tokens``) prior : pseudo-counts of the topics when the
+    seen half is folded in, a number or one for each topic steps : updates of the shares n_threads,
+    engine : most threads to use; the engine by name
 
     >>> p = [[0.5, 0.5, 0.0], [0.0, 0.0, 1.0]]
     >>> round(document_completion(p, [[3.0, 1.0, 0.0]], [[1.0, 1.0, 0.0]], prior=1e-9).perplexity, 4)
     2.0
     """
-    a, b = as_counts(read(seen), "document_completion"), as_counts(read(scored), "document_completion")
+    a, b = (
+        as_counts(read(seen), "document_completion"),
+        as_counts(read(scored), "document_completion"),
+    )
     if a.shape != b.shape:
-        raise InputError(f"seen has shape {a.shape} and scored {b.shape}, wanted two halves of the same documents")
+        raise InputError(
+            f"seen has shape {a.shape} and scored {b.shape}, wanted two halves of the "
+            "same documents"
+        )
     p = np.maximum(numbers("words", words, "p(w|z), topics x words"), FLOOR)
     if p.ndim != 2 or p.shape[1] != a.shape[1] or not len(p):
         raise InputError(f"words has shape {p.shape}, wanted topics x {a.shape[1]} words")
     if not np.isfinite(p.sum()):
-        raise InputError("words holds NaN, infinity or numbers beyond the range, wanted p(w|z), topics x words")
+        raise InputError(
+            "words holds NaN, infinity or numbers beyond the range, wanted p(w|z), topics x words"
+        )
     phi = np.ascontiguousarray((p / p.sum(axis=1, keepdims=True)).T)
     on, k = engine_named(engine, n_threads), len(p)
     alpha = numbers("prior", prior, f"a number >= 0, or {k} of them")
@@ -119,7 +133,8 @@ def document_completion(
 
 @held
 def top_words(topics: Topics | np.ndarray, n: int = 10, by: str = "probability") -> list[list[Any]]:
-    """The n first words of each topic by p(w|z), or by lift p(w|z) / p(w) among words worth at least a token; positions where words have no names.
+    """The n first words of each topic by p(w|z), or by lift p(w|z) / p(w) among words worth at
+    least a token; positions where words have no names.
 
     >>> t = Topics(np.array([[8.0, 1.0, 1.0], [8.0, 0.0, 2.0]]), np.ones(2), np.array([0.5, 0.5]), np.array(["the", "cat", "dog"], object))
     >>> top_words(t, 1), top_words(t, 1, by="lift")
@@ -131,7 +146,13 @@ def top_words(topics: Topics | np.ndarray, n: int = 10, by: str = "probability")
         raise wrong("n", n, "an int >= 1")
     if not isinstance(topics, Topics) and (np.ndim(topics) != 2 or not np.size(topics)):
         raise InputError(f"topics of shape {np.shape(topics)} came, wanted p(w|z), topics x words")
-    t = topics if isinstance(topics, Topics) else Topics(np.asarray(topics, float), np.zeros(len(topics)), np.full(len(topics), 1 / len(topics)))  # fmt: skip
+    t = (
+        topics
+        if isinstance(topics, Topics)
+        else Topics(
+            np.asarray(topics, float), np.zeros(len(topics)), np.full(len(topics), 1 / len(topics))
+        )
+    )
     p = t.words.astype(np.float64)
     if by == "lift":
         whole = t.sizes @ p
@@ -142,9 +163,11 @@ def top_words(topics: Topics | np.ndarray, n: int = 10, by: str = "probability")
 
 @held
 def coherence(topics: Any, X: Any, n: int = 10) -> np.ndarray:
-    """NPMI of each topic: the mean over the pairs of its n most probable words, from the documents that hold them.
+    """NPMI of each topic: the mean over the pairs of its n most probable words, from the documents
+    that hold them.
 
-    Only documents x top words are looked at, block after block, so that ``X`` may be an iterable of sparse blocks larger than memory.
+    Only documents x top words are looked at, block after block, so that ``X`` may be an iterable of
+    sparse blocks larger than memory.
 
     Parameters
     ----------
@@ -191,7 +214,8 @@ def topic_diversity(topics: Any, n: int = 25) -> float:
 
 
 def align_topics(a: Any, b: Any) -> tuple[np.ndarray, np.ndarray]:
-    """For each topic of ``a`` the topic of ``b`` that it is paired with (-1 where b has fewer), and their overlap sum_w sqrt(p q), from 0 to 1.
+    """For each topic of ``a`` the topic of ``b`` that it is paired with (-1 where b has fewer), and
+    their overlap sum_w sqrt(p q), from 0 to 1.
 
     >>> align_topics([[0.9, 0.1], [0.2, 0.8]], [[0.2, 0.8], [0.9, 0.1]])
     (array([1, 0]), array([1., 1.]))
@@ -200,7 +224,9 @@ def align_topics(a: Any, b: Any) -> tuple[np.ndarray, np.ndarray]:
 
     p, q = (np.sqrt(_distributions(m)) for m in (a, b))
     if p.shape[1] != q.shape[1]:
-        raise InputError(f"the models have {p.shape[1]} and {q.shape[1]} words, wanted the same vocabulary")
+        raise InputError(
+            f"the models have {p.shape[1]} and {q.shape[1]} words, wanted the same vocabulary"
+        )
     overlap = np.minimum(p @ q.T, 1.0)
     rows, columns = linear_sum_assignment(-overlap)
     partner, value = np.full(len(p), -1), np.zeros(len(p))
@@ -219,11 +245,13 @@ def select_topics(
     random_state: Any = 0,
     checkpoint: Any = None,
 ) -> list[dict[str, Any]]:
-    """The number of topics by what it predicts: for each candidate, perplexity on held-out documents, NPMI, diversity and seconds, best first.
+    """The number of topics by what it predicts: for each candidate, perplexity on held-out
+    documents, NPMI, diversity and seconds, best first.
 
-    ``held_out`` is the share of documents that no model is fitted to; their tokens are split in halves once, the same for every candidate.
-    With ``checkpoint``, the name of a file, candidates that were judged are kept there, and the fit at work in a file beside it; the same call resumes from
-    them after a crash, with the same bits.
+    ``held_out`` is the share of documents that no model is fitted to; their tokens are split in
+    halves once, the same for every candidate. With ``checkpoint``, the name of a file, candidates
+    that were judged are kept there, and the fit at work in a file beside it; the same call resumes
+    from them after a crash, with the same bits.
 
     >>> from eckart import LDA
     >>> rng = np.random.default_rng(0)
@@ -249,7 +277,9 @@ def select_topics(
     with resumed(file, random_state) as (memory, rng):
         out = rng.random(x.shape[0]) < held_out
         if not 0 < out.sum() < len(out):
-            raise wrong("held_out", held_out, f"a share that leaves documents on both sides of {len(out)}")
+            raise wrong(
+                "held_out", held_out, f"a share that leaves documents on both sides of {len(out)}"
+            )
         train, test = _rows(x, np.flatnonzero(~out)), _rows(x, np.flatnonzero(out))
         seen, scored = split_tokens(test, random_state=rng)
         table = memory.last() or []
@@ -262,13 +292,21 @@ def select_topics(
             else {}
         )
         fitted = clone(model).set_params(n_components=int(k), **beside).fit(train)
-        if fitted.fit_.trace.reason is StopReason.INTERRUPTED:  # no candidate is judged by half a fit
+        # no candidate is judged by half a fit
+        if fitted.fit_.trace.reason is StopReason.INTERRUPTED:
             raise KeyboardInterrupt
         seconds = time.perf_counter() - begin
         t = fitted.fit_.factors
-        judged = document_completion(t.words, seen, scored, prior=np.maximum(t.prior, 1e-3), engine=fitted._engine())
+        judged = document_completion(
+            t.words, seen, scored, prior=np.maximum(t.prior, 1e-3), engine=fitted._engine()
+        )
         npmi = float(np.nanmean(coherence(t, test, n))) if t.n > 1 else float("nan")
-        row = {"n_components": int(k), "perplexity": judged.perplexity, "npmi": npmi, "diversity": topic_diversity(t)}
+        row = {
+            "n_components": int(k),
+            "perplexity": judged.perplexity,
+            "npmi": npmi,
+            "diversity": topic_diversity(t),
+        }
         table.append(row | {"seconds": round(seconds, 3)})
     memory.end()
     return sorted(table, key=lambda r: r["perplexity"])
@@ -284,29 +322,47 @@ def _kept(x: Counts, data: np.ndarray) -> Counts:
 def _rows(x: Counts, rows: np.ndarray) -> Counts:
     part = x.to_scipy()[rows]
     return Counts(
-        part.indptr, part.indices, part.data, x.n_columns, None if x.rows is None else x.rows[rows], x.columns
+        part.indptr,
+        part.indices,
+        part.data,
+        x.n_columns,
+        None if x.rows is None else x.rows[rows],
+        x.columns,
     )
 
 
 def _distributions(model: Any) -> np.ndarray:
     """p(w|z) in float64 of a model, its factors, or an array."""
     model = getattr(getattr(model, "fit_", None), "factors", model)
-    p = numbers("topics", model.words if isinstance(model, Topics) else model, "p(w|z), topics x words")
+    p = numbers(
+        "topics", model.words if isinstance(model, Topics) else model, "p(w|z), topics x words"
+    )
     if p.ndim != 2 or not (np.isfinite(p) & (p >= 0)).all():
-        raise InputError(f"topics of shape {p.shape} came, wanted finite shares >= 0, topics x words")
+        raise InputError(
+            f"topics of shape {p.shape} came, wanted finite shares >= 0, topics x words"
+        )
     return p / np.maximum(p.sum(axis=1, keepdims=True), 1e-300)
 
 
 def _tops(topics: Any, n: int) -> tuple[list[list[Any]], np.ndarray | None]:
-    """Top words as lists, with the names of columns that they are said in (None: those of the data)."""
+    """Top words as lists, with the names of columns that they are said in (None: those of the
+    data)."""
     topics = getattr(getattr(topics, "fit_", None), "factors", topics)
     if isinstance(topics, Topics) or (isinstance(topics, np.ndarray) and topics.dtype.kind == "f"):
         plain = replace(topics, columns=None) if isinstance(topics, Topics) else topics
         return top_words(plain, n), None
     if n < 1:
         raise wrong("n", n, "an int >= 1")
-    lists = isinstance(topics, Iterable) and not isinstance(topics, (str, bytes, dict)) and getattr(topics, "ndim", 1) != 0
-    tops = [list(top)[:n] if isinstance(top, (list, tuple, np.ndarray)) else [] for top in topics] if lists else []
+    lists = (
+        isinstance(topics, Iterable)
+        and not isinstance(topics, (str, bytes, dict))
+        and getattr(topics, "ndim", 1) != 0
+    )
+    tops = (
+        [list(top)[:n] if isinstance(top, (list, tuple, np.ndarray)) else [] for top in topics]
+        if lists
+        else []
+    )
     if not tops or not all(tops):
         raise wrong("topics", topics, "a topic model, p(w|z), or a list of words for each topic")
     return tops, None
@@ -317,12 +373,14 @@ def _positions(words: list[Any], names: np.ndarray | None) -> list[int]:
         return [int(w) for w in words]
     if names is None:
         raise InputError(
-            f"topics hold names such as {words[0]!r}, but X has no column names; give positions, or a table with names"
+            f"topics hold names such as {words[0]!r}, but X has no column names; give "
+            "positions, or a table with names"
         )
     at = {name: j for j, name in enumerate(names)}
     missing = [w for w in words if w not in at]
     if missing:
         raise InputError(
-            f"the word {missing[0]!r} of a topic is no column of X ({len(missing)} of {len(words)} words are not)"
+            f"the word {missing[0]!r} of a topic is no column of X ({len(missing)} of "
+            f"{len(words)} words are not)"
         )
     return [at[w] for w in words]

@@ -1,6 +1,8 @@
-"""LDA under scikit-learn's name, with its defaults and its score, so that changing the import is enough.
+"""LDA under scikit-learn's name, with its defaults and its score, so that changing the import is
+enough.
 
-The topics are those of ``LDA(learning_method="batch")`` or ``"online"`` with fixed priors 1 / n_components. Scores are the variational bound
+The topics are those of ``LDA(learning_method="batch")`` or ``"online"`` with fixed priors 1 /
+n_components. Scores are the variational bound
 
     F = E log p(w, theta, beta) - E log q(theta, beta),      perplexity = exp(-F / tokens)
 
@@ -24,12 +26,15 @@ from eckart.parameters import flag, number, optional, param, whole
 
 @dataclass(eq=False, repr=False)
 class LatentDirichletAllocation(LDA):
-    """Latent Dirichlet allocation with scikit-learn's parameters, defaults and scores; ``LDA`` has better defaults.
+    """Latent Dirichlet allocation with scikit-learn's parameters, defaults and scores; ``LDA`` has
+    better defaults.
 
-    Parameters are those of ``LDA``; these begin elsewhere: ``learning_method="batch"``, ``max_iter=10`` passes without a tolerance, priors of
-    1 / n_components that are not learned, ``batch_size=128``, ``total_samples=1e6``.
+    Parameters are those of ``LDA``; these begin elsewhere: ``learning_method="batch"``,
+    ``max_iter=10`` passes without a tolerance, priors of 1 / n_components that are not learned,
+    ``batch_size=128``, ``total_samples=1e6``.
 
-    Attributes are those of ``LDA``; ``bound_`` is the perplexity of the training documents by the variational bound.
+    Attributes are those of ``LDA``; ``bound_`` is the perplexity of the training documents by the
+    variational bound.
 
     Examples
     --------
@@ -69,7 +74,8 @@ class LatentDirichletAllocation(LDA):
         return self._bound(X, sub_sampling=False)[0]
 
     def perplexity(self, X: Any, sub_sampling: bool = False) -> float:
-        """exp(-F / tokens); with ``sub_sampling`` the documents stand for ``total_samples`` of their kind."""
+        """exp(-F / tokens); with ``sub_sampling`` the documents stand for ``total_samples`` of
+        their kind."""
         bound, tokens = self._bound(X, sub_sampling)
         return float(np.exp(-bound / tokens)) if tokens > 0 else 1.0
 
@@ -79,14 +85,16 @@ class LatentDirichletAllocation(LDA):
         self._fitted("bound_")
         if "_perplexity" not in vars(self):
             raise AttributeError(
-                "bound_ is absent: the model was loaded from a file or fitted in parts; call perplexity(X)"
+                "bound_ is absent: the model was loaded from a file or fitted in parts; "
+                "call perplexity(X)"
             )
         return self._perplexity
 
     def _store(self, fit: Fit, arrays: dict[str, np.ndarray]) -> None:
         if not (fit.factors.counts > 0).all():
             raise FileError(
-                "counts holds a number that is not above 0, wanted those of a Dirichlet distribution for each topic"
+                "counts holds a number that is not above 0, wanted those of a Dirichlet "
+                "distribution for each topic"
             )
         super()._store(fit, arrays)
 
@@ -100,7 +108,11 @@ class LatentDirichletAllocation(LDA):
         )
         with engine.at_work():
             problem = VariationalProblem(
-                engine.put(x), priors, engine, int(self.max_doc_update_iter), float(self.mean_change_tol)
+                engine.put(x),
+                priors,
+                engine,
+                int(self.max_doc_update_iter),
+                float(self.mean_change_tol),
             )
             state = problem.begin(np.ascontiguousarray(t.counts.T, np.float64))
             bound = problem.expect(state).bound

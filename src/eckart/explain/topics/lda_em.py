@@ -1,8 +1,10 @@
 """LDA by EM in its MAP form ("cvb0"), with alpha and eta learned on the way.
 
-The climb is that of ``topic_em``. At a few steps the topics of the tokens are drawn (a few Gibbs sweeps from what EM expects), and the Dirichlet
-parameters are moved to where the drawn counts are more probable (``priors``); expected counts are smoother than any draw and would make both priors too
-large. Between two moves the objective never falls. Weights that are not whole numbers cannot be drawn: the priors then stay where they start.
+The climb is that of ``topic_em``. At a few steps the topics of the tokens are drawn (a few Gibbs
+sweeps from what EM expects), and the Dirichlet parameters are moved to where the drawn counts are
+more probable (``priors``); expected counts are smoother than any draw and would make both priors
+too large. Between two moves the objective never falls. Weights that are not whole numbers cannot be
+drawn: the priors then stay where they start.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ LEAST, SETTLE = 15, 5
 
 @dataclass(frozen=True)
 class Climbed:
-    """Where a climb ended, with phi and theta after one more M step (theta in the engine), and the priors."""
+    """Where a climb ended, with phi and theta after one more M step (theta in the engine), and the
+    priors."""
 
     ascent: Ascent[TopicWords, Sweep]
     problem: LearningProblem
@@ -42,7 +45,15 @@ class LearningProblem(TopicProblem):
     """A topic problem whose priors move, where the counts can be drawn (``whole`` numbers)."""
 
     def __init__(
-        self, docs: Any, engine: Any, priors: Priors, steps: int, dtype: Any, most: int, seed: int, whole: bool
+        self,
+        docs: Any,
+        engine: Any,
+        priors: Priors,
+        steps: int,
+        dtype: Any,
+        most: int,
+        seed: int,
+        whole: bool,
     ):
         super().__init__(docs, engine, priors.alpha, priors.words, steps, dtype)
         self.priors, self.most, self.seed = priors, most, seed
@@ -58,11 +69,14 @@ class LearningProblem(TopicProblem):
         return super().recall(kept)
 
     def each(self, phi: TopicWords, sweep: Sweep, trace: Trace) -> TopicWords | None:
-        """Learn the priors from drawn counts; the climb goes on at the topics and shares that the step leads to."""
+        """Learn the priors from drawn counts; the climb goes on at the topics and shares that the
+        step leads to."""
         step = len(trace)
         if not self.learns or step not in LEARN_AT or step > self.most - SETTLE:
             return None
-        chain = self.engine.topic_chain(self.docs, phi.words, self.shares, self.eta, self.seed + step)
+        chain = self.engine.topic_chain(
+            self.docs, phi.words, self.shares, self.eta, self.seed + step
+        )
         for _ in range(DRAWS):
             chain.sweep(self.priors.alpha)
             self.priors = self.priors.learned(chain.draw(DOCUMENTS, WORDS))
@@ -87,27 +101,49 @@ def ascend(
     memory: Memory = NOTHING,
 ) -> Climbed:
     """One climb from random topics, or from ``first`` (phi, words x k)."""
-    drawn = [start(docs, len(priors.alpha), rng, dtype, engine, priors.boost) if first is None else first]
-    problem = LearningProblem(docs, engine, priors, steps, dtype, max_iter, int(rng.integers(2**31)), whole)
-    how: dict[str, Any] = {"tol": tol, "max_iter": max_iter, "least": LEAST, "watch": watch, "each": problem.each}
-    found = climb(problem, problem.begin(drawn.pop()), memory=memory, **how)  # which alone holds where it begins
+    drawn = [
+        start(docs, len(priors.alpha), rng, dtype, engine, priors.boost) if first is None else first
+    ]
+    problem = LearningProblem(
+        docs, engine, priors, steps, dtype, max_iter, int(rng.integers(2**31)), whole
+    )
+    how: dict[str, Any] = {
+        "tol": tol,
+        "max_iter": max_iter,
+        "least": LEAST,
+        "watch": watch,
+        "each": problem.each,
+    }
+    # which alone holds where it begins
+    found = climb(problem, problem.begin(drawn.pop()), memory=memory, **how)
     if tol == 0 and found.trace.reason is StopReason.MAX_ITER:
         found.trace.reason = StopReason.CONVERGED
     return Climbed(found, problem)
 
 
 def solve(
-    docs: Any, priors: Priors, *, n_init: int, rng: np.random.Generator, memory: Memory = NOTHING, **options: Any
+    docs: Any,
+    priors: Priors,
+    *,
+    n_init: int,
+    rng: np.random.Generator,
+    memory: Memory = NOTHING,
+    **options: Any,
 ) -> Solved:
-    """The highest of several climbs (``options`` are those of ``ascend``); an interrupted one is the last."""
-    ended: list[tuple[Priors, list[int]]] = [(like(priors, p), list(moves)) for p, moves in memory.last() or ()]
+    """The highest of several climbs (``options`` are those of ``ascend``); an interrupted one is
+    the last."""
+    ended: list[tuple[Priors, list[int]]] = [
+        (like(priors, p), list(moves)) for p, moves in memory.last() or ()
+    ]
 
     def one(stream: np.random.Generator, memory: Memory) -> Ascent[TopicWords, Sweep]:
         found = ascend(docs, priors, rng=stream, memory=memory, **options)
         ended.append((found.problem.priors, found.problem.moves))
         return found.ascent
 
-    best, ends = best_of([partial(one, stream) for stream in rng.spawn(n_init)], memory.inner(lambda: ended))
+    best, ends = best_of(
+        [partial(one, stream) for stream in rng.spawn(n_init)], memory.inner(lambda: ended)
+    )
     learned, moves = ended[index_of(best, ends)]
     plan = {"sweeps": len(best.trace) - 1, "priors moved at": list(moves)}
     return Solved(best.statistics.counts, learned, best.trace, plan, spread(ends))

@@ -2,12 +2,15 @@
 
     p(z_i = z | the rest)  proportional to  (n_dz + alpha_z) (n_wz + eta) / (n_z + n eta)
 
-EM (``topic_em``) finds the neighbourhood in a few dozen cheap sweeps; a chain does not leave it. Where topics are of very unequal size about every second
-climb splits the largest and loses the smallest, and ends clearly lower: so several are tried, on some of the documents where there are many, and the
-highest is kept. The chain starts at draws from its posterior, learns alpha and eta while it burns in, and the words' counts are then averaged over
-``n_samples`` sweeps: phi_zw = (mean n_wz + eta) / sum, an estimate of the posterior mean that no single draw reaches.
+EM (``topic_em``) finds the neighbourhood in a few dozen cheap sweeps; a chain does not leave it.
+Where topics are of very unequal size about every second climb splits the largest and loses the
+smallest, and ends clearly lower: so several are tried, on some of the documents where there are
+many, and the highest is kept. The chain starts at draws from its posterior, learns alpha and eta
+while it burns in, and the words' counts are then averaged over ``n_samples`` sweeps: phi_zw = (mean
+n_wz + eta) / sum, an estimate of the posterior mean that no single draw reaches.
 
-References: Griffiths and Steyvers (2004); Newman, Asuncion, Smyth and Welling (2009) for documents that are sampled side by side.
+References: Griffiths and Steyvers (2004); Newman, Asuncion, Smyth and Welling (2009) for documents
+that are sampled side by side.
 """
 
 from __future__ import annotations
@@ -26,13 +29,17 @@ from eckart.io.models.levels import NOTHING, Memory, kept_trace, like, resumed_t
 from eckart.trace import StopReason, Trace, Watcher, silent
 
 LEARN_FROM, LEARN_EVERY = 6, 4
-"""The sweep from which priors are learned (the first draws are still those of EM), and how often."""
+"""The sweep from which priors are learned (the first draws are still those of EM), and how
+often."""
 BURN_TOKENS = 2.5e8
-"""Draws spent on burning in: chains start where EM ends, so that a large corpus needs few sweeps, and a small one has them cheaply."""
+"""Draws spent on burning in: chains start where EM ends, so that a large corpus needs few sweeps,
+and a small one has them cheaply."""
 STARTS = 12
-"""Climbs that are tried for one fit: if half of them lose a topic, all of them do once in four thousand times."""
+"""Climbs that are tried for one fit: if half of them lose a topic, all of them do once in four
+thousand times."""
 TRIAL_TOKENS, TOPIC_TOKENS = 2**17, 2**12
-"""Tokens on which they are tried, and for every topic at least: enough to see a topic of a hundredth of the corpus, few enough to cost less than the chain."""
+"""Tokens on which they are tried, and for every topic at least: enough to see a topic of a
+hundredth of the corpus, few enough to cost less than the chain."""
 QUANTITY = "log-likelihood of a token given the others"
 
 
@@ -51,7 +58,8 @@ def solve(
     watch: Watcher = silent,
     memory: Memory = NOTHING,
 ) -> Solved:
-    """The best of ``n_init`` chains; an interrupt keeps what there is. ``some``: the documents on which starts are tried, where they are not all."""
+    """The best of ``n_init`` chains; an interrupt keeps what there is. ``some``: the documents on
+    which starts are tried, where they are not all."""
     chains = [_resumed(kept, priors) for kept in memory.last() or ()]
     for stream in rng.spawn(n_init)[len(chains) :]:
         inner = memory.inner(lambda: [c._asdict() | {"trace": kept_trace(c.trace)} for c in chains])
@@ -65,7 +73,9 @@ def solve(
         return best
     others = [c for c in chains if c is not best]
     overlap = [align_topics((best.counts + 1e-9).T, (c.counts + 1e-9).T)[1].mean() for c in others]
-    return best._replace(facts={"starts": len(chains), "overlap between starts": float(np.mean(overlap))})
+    return best._replace(
+        facts={"starts": len(chains), "overlap between starts": float(np.mean(overlap))}
+    )
 
 
 def _climbed(
@@ -81,7 +91,8 @@ def _climbed(
     watch: Watcher,
     engine: Any,
 ) -> Climbed:
-    """Where EM ends: from ``first``, or the highest of several climbs, of which the one on some of the documents goes on over all."""
+    """Where EM ends: from ``first``, or the highest of several climbs, of which the one on some of
+    the documents goes on over all."""
     how: dict[str, Any] = {"tol": 0.0, "max_iter": max_iter, "engine": engine}
     if first is not None or starts == 1 or max_iter == 0:
         return ascend(docs, priors, first=first, rng=rng, watch=watch, memory=memory, **how)
@@ -116,7 +127,8 @@ def _one(
     watch: Watcher,
     memory: Memory,
 ) -> Solved:
-    """EM, then the chain. A killed run left its EM, or (a level further in) the chain and its number of EM sweeps."""
+    """EM, then the chain. A killed run left its EM, or (a level further in) the chain and its
+    number of EM sweeps."""
     trace = Trace(QUANTITY, reason=StopReason.MAX_ITER)
     fixed = replace(priors, learn_alpha=False, learn_eta=False)
     ascent = memory.last()
@@ -126,12 +138,22 @@ def _one(
         if begun.ascent.trace.reason is StopReason.INTERRUPTED:
             trace.reason = StopReason.INTERRUPTED
             trace.add(begun.ascent.bound)
-            return Solved(begun.ascent.statistics.counts, priors, trace, {"sweeps": ascent, "EM sweeps": ascent}, {})
-        chain = engine.topic_chain(docs, begun.words, begun.problem.shares, priors.words, int(rng.integers(2**31)))
+            return Solved(
+                begun.ascent.statistics.counts,
+                priors,
+                trace,
+                {"sweeps": ascent, "EM sweeps": ascent},
+                {},
+            )
+        chain = engine.topic_chain(
+            docs, begun.words, begun.problem.shares, priors.words, int(rng.integers(2**31))
+        )
     sampling = memory.inner(ascent)
     if (kept := sampling.last()) is not None:
         k = len(priors.alpha)
-        chain = engine.topic_chain(docs, np.ones((docs.shape[1], k), np.float32), np.ones(k), priors.words, 0)
+        chain = engine.topic_chain(
+            docs, np.ones((docs.shape[1], k), np.float32), np.ones(k), priors.words, 0
+        )
         chain.restore(kept["chain"])
         priors, trace = like(priors, kept["priors"]), resumed_trace(QUANTITY, kept["trace"])
     total, learns = burn_in + n_samples, priors.learn_alpha or priors.learn_eta
@@ -147,7 +169,9 @@ def _one(
         trace.reason = StopReason.CONVERGED
     except KeyboardInterrupt:
         trace.reason = StopReason.INTERRUPTED
-    return Solved(chain.mean_counts(), priors, trace, {"sweeps": ascent + len(trace), "EM sweeps": ascent}, {})
+    return Solved(
+        chain.mean_counts(), priors, trace, {"sweeps": ascent + len(trace), "EM sweeps": ascent}, {}
+    )
 
 
 def _resumed(kept: Any, priors: Priors) -> Solved:

@@ -1,11 +1,14 @@
 """LDA from a stream: stepwise EM over batches of documents that are looked at once.
 
-    S <- (1 - r_t) S + r_t s(batch) / tokens(batch),    r_t = (offset + t)^-decay,    phi_zw = (T S_wz + eta) / sum
+    S <- (1 - r_t) S + r_t s(batch) / tokens(batch),    r_t = (offset + t)^-decay,    phi_zw = (T
+    S_wz + eta) / sum
 
-with s the expected counts of the batch's words by topic at the present phi (documents folded in from equal shares) and T the tokens of the corpus (of what was
-seen so far, where that is not known). Memory: a few arrays of words x k and one batch.
+with s the expected counts of the batch's words by topic at the present phi (documents folded in
+from equal shares) and T the tokens of the corpus (of what was seen so far, where that is not
+known). Memory: a few arrays of words x k and one batch.
 
-References: Cappe and Moulines (2009); Foulds, Boyles, DuBois, Smyth and Welling (2013) for the collapsed form.
+References: Cappe and Moulines (2009); Foulds, Boyles, DuBois, Smyth and Welling (2013) for the
+collapsed form.
 """
 
 from __future__ import annotations
@@ -26,7 +29,8 @@ from eckart.trace import StopReason, Trace
 MOST_SAMPLED = 2**30
 """Tokens of a batch by which priors are learned: a chain keeps ten bytes for each."""
 STEPS, TOL = 12, 0.05
-"""Updates of the shares of documents that are met for the first time, and the change at which they stop."""
+"""Updates of the shares of documents that are met for the first time, and the change at which they
+stop."""
 LEARN_EVERY, DRAWS = 16, 3
 """Batches between two moves of the priors, and Gibbs sweeps at each."""
 FIRST, PASSES = 16_384, 24
@@ -42,7 +46,8 @@ class Rates(NamedTuple):
 
 @dataclass(frozen=True)
 class Running:
-    """S (words x k, a token's share), phi, the priors, batches, tokens and documents seen, and the log-likelihood of a token in the last batch."""
+    """S (words x k, a token's share), phi, the priors, batches, tokens and documents seen, and the
+    log-likelihood of a token in the last batch."""
 
     share: np.ndarray
     words: np.ndarray
@@ -57,17 +62,26 @@ class Running:
         return self.share * self.share.dtype.type(total)
 
 
-def begin(x: Counts, priors: Priors, rng: np.random.Generator, engine: Any, first: np.ndarray | None = None) -> Running:
+def begin(
+    x: Counts,
+    priors: Priors,
+    rng: np.random.Generator,
+    engine: Any,
+    first: np.ndarray | None = None,
+) -> Running:
     """Topics from a first batch, or from ``first`` (phi, words x k)."""
     k = len(priors.alpha)
     words = (
-        start(engine.put(x), k, rng, np.float32, engine, priors.boost) if first is None else first.astype(np.float32)
+        start(engine.put(x), k, rng, np.float32, engine, priors.boost)
+        if first is None
+        else first.astype(np.float32)
     )
     return Running(words / np.float32(k), words, priors)
 
 
 def step(x: Counts, r: Running, rates: Rates, total: float | None, engine: Any) -> Running:
-    """One batch; the first one is gone over several times, because near the start all topics are alike."""
+    """One batch; the first one is gone over several times, because near the start all topics are
+    alike."""
     tokens = tokens_of(x)
     if tokens <= 0:
         return replace(r, batches=r.batches + 1, documents=r.documents + x.shape[0])
@@ -78,20 +92,32 @@ def step(x: Counts, r: Running, rates: Rates, total: float | None, engine: Any) 
     for i in range(passes):
         steps, tol = (STEPS, TOL) if i == 0 else (3, 0.0)
         shares, found = engine.topic_sweep(docs, words, alpha, shares, steps=steps, tol=tol)
-        rate = 1.0 if i < passes - 1 or r.batches == 0 else (rates.offset + r.batches) ** -rates.decay
+        rate = (
+            1.0 if i < passes - 1 or r.batches == 0 else (rates.offset + r.batches) ** -rates.decay
+        )
         fresh = np.asarray(found.counts) * np.float32(rate / tokens)
         share = fresh if rate == 1.0 else share * np.float32(1.0 - rate) + fresh
         counts = share * np.float32(whole)
-        words = engine.topic_words(counts, counts.sum(axis=0, dtype=np.float64), r.priors.words).words
+        words = engine.topic_words(
+            counts, counts.sum(axis=0, dtype=np.float64), r.priors.words
+        ).words
         value = found.value / max(found.seen, 1e-300)
     priors = r.priors
-    learns = (priors.learn_alpha or priors.learn_eta) and r.batches % LEARN_EVERY == 0 and tokens <= MOST_SAMPLED
+    learns = (
+        (priors.learn_alpha or priors.learn_eta)
+        and r.batches % LEARN_EVERY == 0
+        and tokens <= MOST_SAMPLED
+    )
     if learns and whole_numbers(x):
-        chain = engine.topic_chain(docs, words, shares, share * np.float32(whole) + priors.words, r.batches)
+        chain = engine.topic_chain(
+            docs, words, shares, share * np.float32(whole) + priors.words, r.batches
+        )
         for _ in range(DRAWS):
             chain.sweep(alpha)
         priors = priors.learned(chain.draw(DOCUMENTS, WORDS))
-    return Running(share, words, priors, r.batches + 1, r.tokens + tokens, r.documents + x.shape[0], value)
+    return Running(
+        share, words, priors, r.batches + 1, r.tokens + tokens, r.documents + x.shape[0], value
+    )
 
 
 def run(
@@ -103,8 +129,9 @@ def run(
     rng: np.random.Generator,
     memory: Memory = NOTHING,
 ) -> tuple[Running | None, Trace, Counts | None]:
-    """``take`` of every batch of so many passes, the first ``first`` documents together; the running state, its trace, and the last batch. An interrupt keeps
-    what there is. A run that was killed draws the order of its pass again and reads over the batches that it had taken."""
+    """``take`` of every batch of so many passes, the first ``first`` documents together; the
+    running state, its trace, and the last batch. An interrupt keeps what there is. A run that was
+    killed draws the order of its pass again and reads over the batches that it had taken."""
     trace, x, begun, done = new_trace(), None, 0, 0
     if (kept := memory.last()) is not None:
         r, trace = Running(**kept["running"]), resumed_trace(trace.quantity, kept["trace"])
@@ -118,7 +145,15 @@ def run(
                 if i < done:
                     continue
                 if r is not None:
-                    memory.offer({"running": r, "trace": kept_trace(trace), "pass": turn, "done": i, "drawn": drawn})
+                    memory.offer(
+                        {
+                            "running": r,
+                            "trace": kept_trace(trace),
+                            "pass": turn,
+                            "done": i,
+                            "drawn": drawn,
+                        }
+                    )
                 r = take(x, r)
                 trace.add(r.value)
             done = 0
@@ -135,7 +170,8 @@ def new_trace() -> Trace:
 
 
 def _ahead(batches: Iterable[Counts], documents: int) -> Iterator[Counts]:
-    """The batches, the first of them put together until they hold ``documents`` documents: topics that part on too few never meet the others again."""
+    """The batches, the first of them put together until they hold ``documents`` documents: topics
+    that part on too few never meet the others again."""
     kept: list[Counts] = []
     held = 0
     for x in batches:
@@ -152,6 +188,10 @@ def _ahead(batches: Iterable[Counts], documents: int) -> Iterator[Counts]:
 
 def _joined(parts: list[Counts]) -> Counts:
     ends = np.cumsum([0, *(p.nnz for p in parts)])
-    indptr = np.concatenate([[0], *(p.indptr[1:].astype(np.int64) + a for p, a in zip(parts, ends))])
-    indices, data = (np.concatenate([getattr(p, name) for p in parts]) for name in ("indices", "data"))
+    indptr = np.concatenate(
+        [[0], *(p.indptr[1:].astype(np.int64) + a for p, a in zip(parts, ends))]
+    )
+    indices, data = (
+        np.concatenate([getattr(p, name) for p in parts]) for name in ("indices", "data")
+    )
     return Counts(indptr, indices, data, parts[0].n_columns, None, parts[0].columns)

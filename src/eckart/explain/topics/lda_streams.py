@@ -1,4 +1,5 @@
-"""LDA of documents that come in batches: a stream, files, blocks that do not fit in memory (``lda_online``)."""
+"""LDA of documents that come in batches: a stream, files, blocks that do not fit in memory
+(``lda_online``)."""
 
 from __future__ import annotations
 
@@ -35,14 +36,18 @@ class StreamedTopics(TopicModel):
     checkpoint: Any
 
     def partial_fit(self: T, X: Any, y: Any = None) -> T:
-        """One more batch of documents by stepwise EM; it is not kept. A model that was fitted online, or loaded after it was, goes on; else the first
-        call begins."""
+        """One more batch of documents by stepwise EM; it is not kept. A model that was fitted
+        online, or loaded after it was, goes on; else the first call begins."""
         check(self)
         engine, fresh = self._engine(), "_running" not in vars(self)
         if fresh and "fit_" in vars(self) and self.fit_.plan["method"] == "online":
             fresh, self._running = False, self._resumed()
         with engine.at_work():
-            x = self._documents(X) if not fresh else as_counts(one_kind_of_names(read(counted(X))), "LDA")
+            x = (
+                self._documents(X)
+                if not fresh
+                else as_counts(one_kind_of_names(read(counted(X))), "LDA")
+            )
             r = self._begin(x, generator(self.random_state), engine) if fresh else self._running
             self._running = self._step(x, r, engine)
             trace = lda_online.new_trace()
@@ -51,9 +56,21 @@ class StreamedTopics(TopicModel):
         return self
 
     def _solve_online(
-        self: Any, x: Counts, priors: Priors, *, engine: Any, rng: Any, first: Any, watch: Watcher, memory: Memory
+        self: Any,
+        x: Counts,
+        priors: Priors,
+        *,
+        engine: Any,
+        rng: Any,
+        first: Any,
+        watch: Watcher,
+        memory: Memory,
     ) -> Solved:
-        passes, rows, total = 1 if self.max_iter is None else int(self.max_iter), x.shape[0], tokens_of(x)
+        passes, rows, total = (
+            1 if self.max_iter is None else int(self.max_iter),
+            x.shape[0],
+            tokens_of(x),
+        )
 
         def shuffled() -> Iterator[Counts]:
             return batches(x, int(self.batch_size), rng.permutation(rows))
@@ -67,7 +84,9 @@ class StreamedTopics(TopicModel):
         few = min(lda_online.FIRST, rows // 4) if first is None else 0
         r, trace, _ = lda_online.run(shuffled, passes, begun, take, few, rng, memory)
         assert r is not None
-        return Solved(r.counts(total), r.priors, trace, {"sweeps": passes, "batches": r.batches}, {})
+        return Solved(
+            r.counts(total), r.priors, trace, {"sweeps": passes, "batches": r.batches}, {}
+        )
 
     def _fit_pieces(self: Any, X: Any, engine: Any, watch: Watcher) -> None:
         """One or more passes over a source that does not fit in memory."""
@@ -76,7 +95,8 @@ class StreamedTopics(TopicModel):
             raise wrong(
                 "checkpoint",
                 self.checkpoint,
-                "None for an iterator: a fit that goes on reads its blocks again; use eckart.write_shards",
+                "None for an iterator: a fit that goes on reads its blocks again; use "
+                "eckart.write_shards",
             )
         blocks = lambda: (part for x in pieces(X) or () for part in contents(x))  # noqa: E731
         file = Checkpoint.of_parts(self, blocks)
@@ -103,7 +123,9 @@ class StreamedTopics(TopicModel):
         require_room("n_components", self.n_components, sum(x.shape) * float(self.n_components), 4)
         return lda_online.begin(x, self._priors(x.shape[1], x.columns), rng, engine)
 
-    def _step(self: Any, x: Counts, r: lda_online.Running, engine: Any, total: float | None = None) -> lda_online.Running:
+    def _step(
+        self: Any, x: Counts, r: lda_online.Running, engine: Any, total: float | None = None
+    ) -> lda_online.Running:
         if total is None and self.total_samples is not None and r.documents:
             total = float(self.total_samples) * r.tokens / r.documents
         rates = lda_online.Rates(float(self.learning_decay), float(self.learning_offset))
@@ -122,10 +144,19 @@ class StreamedTopics(TopicModel):
         seen = float(plan["tokens"]), int(plan.get("documents", 0))
         return lda_online.Running(share, words, priors, int(plan["batches"]), *seen, value)
 
-    def _keep_running(self: Any, x: Counts, columns: Any, trace: Trace, passes: int, engine: Any) -> None:
+    def _keep_running(
+        self: Any, x: Counts, columns: Any, trace: Trace, passes: int, engine: Any
+    ) -> None:
         r = self._running
-        plan = {"method": "online", "reason": "batches of a stream", **plan_of(engine), "sweeps": passes}
+        plan = {
+            "method": "online",
+            "reason": "batches of a stream",
+            **plan_of(engine),
+            "sweeps": passes,
+        }
         plan |= {"batches": r.batches, "documents": r.documents, "tokens": r.tokens}
         t = as_topics(r.counts(r.tokens), r.priors.words, r.priors.alpha, x.dtype, columns)
         self._eta = r.priors.words
-        self.fit_ = Fit(t, self._certify(x, None, engine, t, self._eta, "online", trace), trace, plan)
+        self.fit_ = Fit(
+            t, self._certify(x, None, engine, t, self._eta, "online", trace), trace, plan
+        )

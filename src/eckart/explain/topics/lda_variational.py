@@ -1,11 +1,16 @@
-"""Batch variational LDA: q(theta_d) = Dir(gamma_d), q(beta_z) = Dir(lambda_z), topics of tokens summed out at their best.
+"""Batch variational LDA: q(theta_d) = Dir(gamma_d), q(beta_z) = Dir(lambda_z), topics of tokens
+summed out at their best.
 
-    F = sum_dw c_dw log sum_z exp(E log theta_dz + E log beta_zw) - sum_d KL(q(theta_d) | Dir(alpha)) - sum_z KL(q(beta_z) | Dir(eta))
+    F = sum_dw c_dw log sum_z exp(E log theta_dz + E log beta_zw) - sum_d KL(q(theta_d) |
+    Dir(alpha)) - sum_z KL(q(beta_z) | Dir(eta))
 
-    E   gamma_d  <- alpha + sum_w c_dw phi_dw until it stands still, from where the last step left it
-    M   lambda_z <- eta + sum_d c_dw phi_dwz;  alpha and eta at their maximum of F where they are learned
+    E   gamma_d  <- alpha + sum_w c_dw phi_dw until it stands still, from where the last step left
+    it
+    M   lambda_z <- eta + sum_d c_dw phi_dwz;  alpha and eta at their maximum of F where they are
+    learned
 
-Every step raises F: the documents keep their gamma (in the engine), and each update maximises F over one block of it.
+Every step raises F: the documents keep their gamma (in the engine), and each update maximises F
+over one block of it.
 
 Reference: Blei, Ng and Jordan (2003); Hoffman, Blei and Bach (2010).
 """
@@ -23,7 +28,13 @@ from scipy.special import gammaln
 from eckart.engines.protocol.topics import TopicBeliefs
 from eckart.explain.em import Ascent, best_of, climb
 from eckart.explain.topics.lda_em import ascend
-from eckart.explain.topics.priors import Priors, Solved, dirichlet_of_logs, spread, symmetric_of_logs
+from eckart.explain.topics.priors import (
+    Priors,
+    Solved,
+    dirichlet_of_logs,
+    spread,
+    symmetric_of_logs,
+)
 from eckart.factors import Topics
 from eckart.io.models.levels import NOTHING, Memory, like
 from eckart.trace import Trace, Watcher, silent
@@ -57,7 +68,8 @@ class Sweep:
 
 
 class VariationalProblem:
-    """Placed documents as a problem of ``em.climb``; gamma starts where all tokens are shared out equally."""
+    """Placed documents as a problem of ``em.climb``; gamma starts where all tokens are shared out
+    equally."""
 
     def __init__(self, docs: Any, priors: Priors, engine: Any, steps: int, tol: float):
         self.docs, self.priors, self.engine, self.steps, self.tol = docs, priors, engine, steps, tol
@@ -78,7 +90,9 @@ class VariationalProblem:
     def expect(self, state: State) -> Sweep:
         alpha = state.priors.alpha
         options = {"steps": self.steps, "tol": self.tol}
-        self.gamma, found = self.engine.topic_bayes(self.docs, state.beliefs.words, alpha, self.gamma, **options)
+        self.gamma, found = self.engine.topic_bayes(
+            self.docs, state.beliefs.words, alpha, self.gamma, **options
+        )
         bound = found.value + float(self.totals @ state.beliefs.shift)
         bound += self.documents * log_norm(alpha) + topics_bound(state.beliefs, state.priors)
         return Sweep(found.counts, found.logs, bound, self.tokens, state.priors)
@@ -95,7 +109,9 @@ class VariationalProblem:
         counts = sweep.counts + priors.words
         beliefs = self.engine.topic_beliefs(counts, priors.words)
         if priors.learn_alpha and self.documents:
-            priors = replace(priors, alpha=dirichlet_of_logs(sweep.logs / self.documents, priors.alpha))
+            priors = replace(
+                priors, alpha=dirichlet_of_logs(sweep.logs / self.documents, priors.alpha)
+            )
         if priors.learn_eta and priors.boost is None:
             eta = symmetric_of_logs(beliefs.logs / counts.size, priors.eta, len(counts))
             priors, beliefs = replace(priors, eta=eta), beliefs._replace(cross=eta * beliefs.logs)
@@ -132,9 +148,11 @@ def solve(
     memory: Memory = NOTHING,
     enough: Callable[[Trace], tuple[bool, str]] | None = None,
 ) -> Solved:
-    """The best of ``n_init`` climbs, each from where a few EM steps lead from random topics, or all from ``first`` (phi, words x k).
+    """The best of ``n_init`` climbs, each from where a few EM steps lead from random topics, or all
+    from ``first`` (phi, words x k).
 
-    Near the saddle where all topics are equal the bound rises so slowly, and alpha falls so fast, that a climb would stop there.
+    Near the saddle where all topics are equal the bound rises so slowly, and alpha falls so fast,
+    that a climb would stop there.
     """
 
     def one(stream: np.random.Generator, memory: Memory) -> Ascent[State, Sweep]:
@@ -142,11 +160,23 @@ def solve(
         words = first
         if words is None:
             fixed = replace(priors, learn_alpha=False, learn_eta=False)
-            ahead = 0 if memory.last() is not None else min(AHEAD, max_iter)  # a climb that goes on needs no start
+            # a climb that goes on needs no start
+            ahead = 0 if memory.last() is not None else min(AHEAD, max_iter)
             words = ascend(docs, fixed, tol=0.0, max_iter=ahead, engine=engine, rng=stream).words
         counts = words.astype(np.float64) * (problem.tokens / len(priors.alpha)) + priors.words
-        return climb(problem, problem.begin(counts), tol=tol, max_iter=max_iter, least=15, watch=watch, memory=memory, enough=enough)
+        return climb(
+            problem,
+            problem.begin(counts),
+            tol=tol,
+            max_iter=max_iter,
+            least=15,
+            watch=watch,
+            memory=memory,
+            enough=enough,
+        )
 
     best, ends = best_of([partial(one, stream) for stream in rng.spawn(n_init)], memory)
     found = best.statistics
-    return Solved(found.counts, found.priors, best.trace, {"sweeps": len(best.trace) - 1}, spread(ends))
+    return Solved(
+        found.counts, found.priors, best.trace, {"sweeps": len(best.trace) - 1}, spread(ends)
+    )

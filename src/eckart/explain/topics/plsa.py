@@ -1,11 +1,14 @@
-"""Probabilistic latent semantic analysis: the words of a document are drawn from a mixture of topics.
+"""Probabilistic latent semantic analysis: the words of a document are drawn from a mixture of
+topics.
 
     p(w|d) = sum_z p(w|z) p(z|d),      maximise  sum_dw N_dw log p(w|d)
 
-by EM over the counts (``topic_em`` without priors), at a cost of non-zeros x k a step. It is non-negative factorisation under the KL divergence up to scaling:
-with N ~ W H, columns of W and rows of H rescaled, KL(N | W H) = -sum N log p(w|d) + a constant of the data.
+by EM over the counts (``topic_em`` without priors), at a cost of non-zeros x k a step. It is
+non-negative factorisation under the KL divergence up to scaling: with N ~ W H, columns of W and
+rows of H rescaled, KL(N | W H) = -sum N log p(w|d) + a constant of the data.
 
-The certificate is that of a stationary point: the bound never fell, and one more step would gain next to nothing.
+The certificate is that of a stationary point: the bound never fell, and one more step would gain
+next to nothing.
 
 Reference: Hofmann (1999), Probabilistic latent semantic indexing.
 """
@@ -46,13 +49,22 @@ def solve(
     watch: Watcher = silent,
     memory: Memory = NOTHING,
 ) -> Fit:
-    """The best of ``n_init`` climbs over placed documents, as topics by size (or in the order of ``first``, words x k, where that is given)."""
+    """The best of ``n_init`` climbs over placed documents, as topics by size (or in the order of
+    ``first``, words x k, where that is given)."""
     nothing = np.zeros(k)
 
     def one(stream: np.random.Generator, memory: Memory) -> Ascent[TopicWords, Sweep]:
         problem = TopicProblem(docs, engine, nothing, 0.0, steps)
         words = start(docs, k, stream, docs.dtype, engine) if first is None else first
-        return climb(problem, problem.begin(words), tol=tol, max_iter=max_iter, least=15, watch=watch, memory=memory)
+        return climb(
+            problem,
+            problem.begin(words),
+            tol=tol,
+            max_iter=max_iter,
+            least=15,
+            watch=watch,
+            memory=memory,
+        )
 
     best, ends = best_of([partial(one, stream) for stream in rng.spawn(n_init)], memory)
     topics = as_topics(best.statistics.counts, 0.0, nothing, docs.dtype, docs.columns)
@@ -85,13 +97,16 @@ class PLSA(TopicModel):
     n_init : int
         Starts; the best is kept, and the certificate says how far apart they ended.
     inner : int
-        Updates of the documents' shares in each step, up to 10000 (compiled code does not hear an interrupt); more than one is cheaper than more steps.
+        Updates of the documents' shares in each step, up to 10000 (compiled code does not hear an
+        interrupt); more than one is cheaper than more steps.
     warm_start : bool
         Begin at the topics of the last fit and keep their numbers.
     checkpoint : None or path
-        File in which the state is kept every few seconds; the same fit resumes from it after a crash, with the same bits.
+        File in which the state is kept every few seconds; the same fit resumes from it after a
+        crash, with the same bits.
     random_state, engine, n_threads, verbose
-        Seed; what computes ("auto", "cpu", "plain"); most threads to use (results do not depend on it); progress bars.
+        Seed; what computes ("auto", "cpu", "plain"); most threads to use (results do not depend on
+        it); progress bars.
 
     Attributes
     ----------
@@ -100,8 +115,9 @@ class PLSA(TopicModel):
     n_iter_, fit_, certificate_
         EM steps; all of the fit; its evidence.
 
-    Counts need not be whole numbers. Unlike LDA there is no distribution of new documents: ``transform`` fits p(z|d) at fixed topics, and words that
-    were never seen have probability 0 (1e-12 where they are scored).
+    Counts need not be whole numbers. Unlike LDA there is no distribution of new documents:
+    ``transform`` fits p(z|d) at fixed topics, and words that were never seen have probability 0
+    (1e-12 where they are scored).
 
     Examples
     --------
@@ -125,8 +141,9 @@ class PLSA(TopicModel):
     checkpoint: Any = param(None, file_name())
 
     def fit(self, X: Any, y: Any = None) -> PLSA:
-        """Fit to documents x words: sparse matrix, array, frame, file; counts or weights >= 0. A list of texts is counted first, without the words that stand
-        in more than half of them; ``eckart.corpus`` has other rules."""
+        """Fit to documents x words: sparse matrix, array, frame, file; counts or weights >= 0. A
+        list of texts is counted first, without the words that stand in more than half of them;
+        ``eckart.corpus`` has other rules."""
         self._fit(X)
         return self
 
@@ -139,18 +156,29 @@ class PLSA(TopicModel):
         engine = self._engine()
         with engine.at_work():
             t = self._topics()
-            problem = TopicProblem(engine.put(self._documents(X)), engine, t.prior, 0.0, dtype=t.counts.dtype)
+            problem = TopicProblem(
+                engine.put(self._documents(X)), engine, t.prior, 0.0, dtype=t.counts.dtype
+            )
             return certify_em(problem, t, trace=self.fit_.trace, tol=float(self.tol), name="pLSA")
 
     def _fit(self, X: Any) -> PLSA:
         check(self)
         X = counted(X)
         x, first, engine = as_counts(one_kind_of_names(read(X)), "PLSA"), None, self._engine()
-        require_room("n_components", self.n_components, sum(x.shape) * float(self.n_components), x.dtype.itemsize)
+        require_room(
+            "n_components",
+            self.n_components,
+            sum(x.shape) * float(self.n_components),
+            x.dtype.itemsize,
+        )
         if self.warm_start and "fit_" in vars(self):
             self._new_rows(X)
             first = np.ascontiguousarray(self._topics().words.T)
-        with progress(bool(self.verbose)) as watch, engine.at_work(), resuming(self, x, y=first) as (memory, rng):
+        with (
+            progress(bool(self.verbose)) as watch,
+            engine.at_work(),
+            resuming(self, x, y=first) as (memory, rng),
+        ):
             fit = solve(
                 engine.put(x),
                 int(self.n_components),

@@ -1,11 +1,14 @@
 """Dirichlet parameters learned from counts, by Minka's fixed point.
 
-    alpha_z  <-  alpha_z  sum_d [psi(n_dz + alpha_z) - psi(alpha_z)]  /  sum_d [psi(n_d + alpha_0) - psi(alpha_0)],      alpha_0 = sum_z alpha_z
+    alpha_z  <-  alpha_z  sum_d [psi(n_dz + alpha_z) - psi(alpha_z)]  /  sum_d [psi(n_d + alpha_0) -
+    psi(alpha_0)],      alpha_0 = sum_z alpha_z
 
-raises the likelihood prod_d p(n_d | alpha) of Dirichlet-multinomial counts at every step (asymmetric alpha of documents). For the words' eta, one number
-for all words, the numerators are added up and eta_0 = n eta.
+raises the likelihood prod_d p(n_d | alpha) of Dirichlet-multinomial counts at every step
+(asymmetric alpha of documents). For the words' eta, one number for all words, the numerators are
+added up and eta_0 = n eta.
 
-Reference: Minka (2000), Estimating a Dirichlet distribution; Wallach, Mimno and McCallum (2009) for an asymmetric alpha with a symmetric eta.
+Reference: Minka (2000), Estimating a Dirichlet distribution; Wallach, Mimno and McCallum (2009) for
+an asymmetric alpha with a symmetric eta.
 """
 
 from __future__ import annotations
@@ -24,12 +27,14 @@ LEAST, MOST = 1e-4, 1e2
 DOCUMENTS, WORDS = 4000, 6000
 """Rows that a step looks at; of more, evenly spaced ones are taken."""
 TABLE = 4096
-"""Counts up to this are added up as sums of 1 / (alpha + i) over all that are larger than i; those beyond it are few."""
+"""Counts up to this are added up as sums of 1 / (alpha + i) over all that are larger than i; those
+beyond it are few."""
 
 
 @dataclass(frozen=True)
 class Priors:
-    """alpha (k) and eta (one number) with what is learned of them; ``boost`` (words x k) is added to eta where topics are seeded or eta differs by word."""
+    """alpha (k) and eta (one number) with what is learned of them; ``boost`` (words x k) is added
+    to eta where topics are seeded or eta differs by word."""
 
     alpha: np.ndarray
     eta: float
@@ -55,7 +60,8 @@ class Priors:
 
 
 class Solved(NamedTuple):
-    """What a method found: expected counts of words by topic, the priors, the trace, and what plan and certificate say about it."""
+    """What a method found: expected counts of words by topic, the priors, the trace, and what plan
+    and certificate say about it."""
 
     counts: np.ndarray
     priors: Priors
@@ -66,7 +72,9 @@ class Solved(NamedTuple):
 
 def spread(ends: list[float]) -> dict[str, Any]:
     """What is said of several starts."""
-    return {} if len(ends) < 2 else {"starts": len(ends), "spread over starts": max(ends) - min(ends)}
+    return (
+        {} if len(ends) < 2 else {"starts": len(ends), "spread over starts": max(ends) - min(ends)}
+    )
 
 
 def learned_alpha(counts: np.ndarray, alpha: np.ndarray, steps: int = 5) -> np.ndarray:
@@ -98,13 +106,16 @@ def learned_eta(drawn: TopicDraw, eta: float, steps: int = 3) -> float:
 
 
 class _Rise:
-    """sum over rows of psi(n_z + a_z) - psi(a_z) for whole n (rows x k), as sum_i (rows with n_z > i) / (a_z + i)."""
+    """sum over rows of psi(n_z + a_z) - psi(a_z) for whole n (rows x k), as sum_i (rows with n_z >
+    i) / (a_z + i)."""
 
     def __init__(self, n: np.ndarray):
         k, most = n.shape[1], int(min(n.max(initial=0), TABLE))
         held = np.minimum(n, most) * k + np.arange(k)
         equal = np.bincount(held.ravel(), minlength=(most + 1) * k).reshape(most + 1, k)
-        self.above = equal[::-1].cumsum(axis=0)[-2::-1].astype(np.float64) if most else np.zeros((0, k))
+        self.above = (
+            equal[::-1].cumsum(axis=0)[-2::-1].astype(np.float64) if most else np.zeros((0, k))
+        )
         self.numbers = np.arange(most, dtype=np.float64)[:, None]
         self.large = [(c, n[n[:, c] > TABLE, c]) for c in range(k) if (n[:, c] > TABLE).any()]
 
@@ -116,7 +127,8 @@ class _Rise:
 
 
 def dirichlet_of_logs(logs: np.ndarray, alpha: np.ndarray, steps: int = 20) -> np.ndarray:
-    """argmax over alpha of log Gamma(sum alpha) - sum log Gamma(alpha_z) + sum alpha_z logs_z with logs_z a mean of E log theta_z.
+    """argmax over alpha of log Gamma(sum alpha) - sum log Gamma(alpha_z) + sum alpha_z logs_z with
+    logs_z a mean of E log theta_z.
 
     The fixed point psi(alpha_z) = psi(sum alpha) + logs_z; every step raises it.
     """

@@ -1,1 +1,2 @@
-"""Dask collections through the door: arrays, frames and bags become parts of a matrix; verbs answer a collection with one. Dask is loaded when one comes."""
+"""Dask collections through the door: arrays, frames and bags become parts of a matrix; verbs answer
+a collection with one. Dask is loaded when one comes."""

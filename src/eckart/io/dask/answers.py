@@ -1,6 +1,8 @@
-"""Verbs of a fitted model asked of a Dask collection: the answer is a collection of the same partitions, computed when it is needed, with names and types.
+"""Verbs of a fitted model asked of a Dask collection: the answer is a collection of the same
+partitions, computed when it is needed, with names and types.
 
-The model goes to the workers once, without what the verb does not use, and works there on one thread, as tasks do.
+The model goes to the workers once, without what the verb does not use, and works there on one
+thread, as tasks do.
 """
 
 from __future__ import annotations
@@ -14,7 +16,16 @@ from eckart.errors import InputError
 from eckart.io.dask.known import is_collection, is_frame
 from eckart.matrix import Observed
 
-BY_ROWS = ("transform", "predict", "predict_proba", "score_samples", "impute", "inverse_transform", "spe", "recommend")
+BY_ROWS = (
+    "transform",
+    "predict",
+    "predict_proba",
+    "score_samples",
+    "impute",
+    "inverse_transform",
+    "spe",
+    "recommend",
+)
 """Verbs whose answer for a row is the same whatever the other rows are."""
 
 
@@ -43,24 +54,31 @@ def answer(model: Any, verb: str, args: tuple[Any, ...], named: dict[str, Any]) 
 
 
 def sent(model: Any, verb: str) -> Any:
-    """A copy of the model that works on one thread of a worker; a completer leaves its entries behind unless it must not recommend what was seen."""
+    """A copy of the model that works on one thread of a worker; a completer leaves its entries
+    behind unless it must not recommend what was seen."""
     lean = copy.copy(model)
     lean.n_threads, lean.engine, lean.verbose = 1, "cpu", False
     seen = vars(model).get("observed_")
     if seen is not None:
         if verb == "recommend":
-            lean.observed_ = Observed(seen.indptr, seen.indices, seen.data, seen.n_columns, seen.rows, seen.columns)
+            lean.observed_ = Observed(
+                seen.indptr, seen.indices, seen.data, seen.n_columns, seen.rows, seen.columns
+            )
         else:
             lean.observed_ = None
     return lean
 
 
-def _of_array(lean: Any, there: Any, verb: str, x: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+def _of_array(
+    lean: Any, there: Any, verb: str, x: Any, args: tuple[Any, ...], named: dict[str, Any]
+) -> Any:
     import dask.array as da
 
     if x.ndim == 1:
         dtype = _dtype(lean)
-        return da.map_blocks(_called, x, *args, there, verb, named, dtype=dtype, meta=np.empty(0, dtype))
+        return da.map_blocks(
+            _called, x, *args, there, verb, named, dtype=dtype, meta=np.empty(0, dtype)
+        )
     if x.numblocks[1] > 1:
         x = x.rechunk({1: -1})
     like = _example(lean, verb, int(x.shape[1]), args, named)
@@ -69,29 +87,44 @@ def _of_array(lean: Any, there: Any, verb: str, x: Any, args: tuple[Any, ...], n
     return da.map_blocks(_called_alone, x, there, verb, args, named, **how)
 
 
-def _of_frame(lean: Any, there: Any, verb: str, x: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+def _of_frame(
+    lean: Any, there: Any, verb: str, x: Any, args: tuple[Any, ...], named: dict[str, Any]
+) -> Any:
     import pandas as pd
 
     if is_frame(x, 1):  # ids of rows, ids of columns
         meta: Any = pd.Series([], dtype=_dtype(lean), name=verb)
-        return x.map_partitions(_called_on_ids, *args, model=there, verb=verb, named=named, meta=meta)
+        return x.map_partitions(
+            _called_on_ids, *args, model=there, verb=verb, named=named, meta=meta
+        )
     like = _example(lean, verb, len(x.columns), args, named)
     if like.ndim == 1:
         meta = pd.Series([], dtype=like.dtype, name=verb)
     else:
         meta = pd.DataFrame(
-            np.empty((0, like.shape[1]), like.dtype), columns=_names(lean, verb, like.shape[1], list(x.columns))
+            np.empty((0, like.shape[1]), like.dtype),
+            columns=_names(lean, verb, like.shape[1], list(x.columns)),
         )
-    return x.map_partitions(_called_on_frame, model=there, verb=verb, more=(args, named), empty=meta, meta=meta)
+    return x.map_partitions(
+        _called_on_frame, model=there, verb=verb, more=(args, named), empty=meta, meta=meta
+    )
 
 
 def _of_bag(lean: Any, there: Any, verb: str, x: Any) -> Any:
-    """Texts, counted by the words of the model (word models do that themselves), or sparse blocks."""
+    """Texts, counted by the words of the model (word models do that themselves), or sparse
+    blocks."""
     import dask.array as da
     from dask import delayed
 
-    like = np.asarray(lean.transform([""])) if _of_words(lean) else _example(lean, verb, lean.n_features_in_, (), {})
-    parts = [delayed(_called_on_bag, pure=False, traverse=False)(there, verb, part) for part in x.to_delayed()]
+    like = (
+        np.asarray(lean.transform([""]))
+        if _of_words(lean)
+        else _example(lean, verb, lean.n_features_in_, (), {})
+    )
+    parts = [
+        delayed(_called_on_bag, pure=False, traverse=False)(there, verb, part)
+        for part in x.to_delayed()
+    ]
     shape = (np.nan, like.shape[1]) if like.ndim == 2 else (np.nan,)
     return da.concatenate([da.from_delayed(part, shape, like.dtype) for part in parts])
 
@@ -102,18 +135,28 @@ def _recommended(lean: Any, there: Any, args: tuple[Any, ...], named: dict[str, 
 
     ids = args[0] if args else named.pop("rows", None)
     if not is_frame(ids, 1):
-        raise InputError("recommend came with a Dask collection that is no Series, wanted a Series of row ids")
+        raise InputError(
+            "recommend came with a Dask collection that is no Series, wanted a Series of row ids"
+        )
     f = lean.fit_.factors
-    rows, columns = (np.arange(0) if labels is None else np.asarray(labels)[:0] for labels in (f.rows, f.columns))
+    rows, columns = (
+        np.arange(0) if labels is None else np.asarray(labels)[:0] for labels in (f.rows, f.columns)
+    )
     numbers = {"rank": np.empty(0, np.int64), "column": columns, "score": np.empty(0, f.left.dtype)}
     meta = pd.DataFrame({"row": rows, **numbers, "observations": np.empty(0, np.int64)})
-    return ids.map_partitions(_recommended_part, *args[1:], model=there, named=named, empty=meta, meta=meta)
+    return ids.map_partitions(
+        _recommended_part, *args[1:], model=there, named=named, empty=meta, meta=meta
+    )
 
 
 def _recommended_part(ids: Any, *args: Any, model: Any, named: dict[str, Any], empty: Any) -> Any:
     import pandas as pd
 
-    return pd.DataFrame(model.recommend(ids.to_numpy(), *args, **named).to_table()) if len(ids) else empty
+    return (
+        pd.DataFrame(model.recommend(ids.to_numpy(), *args, **named).to_table())
+        if len(ids)
+        else empty
+    )
 
 
 def _called(*parts: Any) -> np.ndarray:
@@ -121,14 +164,18 @@ def _called(*parts: Any) -> np.ndarray:
     return getattr(model, verb)(*ids, **named) if len(ids[0]) else np.empty(0, _dtype(model))
 
 
-def _called_alone(chunk: Any, model: Any, verb: str, args: tuple[Any, ...], named: dict[str, Any]) -> np.ndarray:
+def _called_alone(
+    chunk: Any, model: Any, verb: str, args: tuple[Any, ...], named: dict[str, Any]
+) -> np.ndarray:
     return np.asarray(getattr(model, verb)(chunk, *args, **named))
 
 
 def _called_on_ids(*ids: Any, model: Any, verb: str, named: dict[str, Any]) -> Any:
     import pandas as pd
 
-    found = getattr(model, verb)(*(each.to_numpy() if hasattr(each, "to_numpy") else each for each in ids), **named)
+    found = getattr(model, verb)(
+        *(each.to_numpy() if hasattr(each, "to_numpy") else each for each in ids), **named
+    )
     return pd.Series(found, index=ids[0].index, name=verb)
 
 
@@ -161,13 +208,16 @@ def _of_words(model: Any) -> bool:
     return hasattr(model.fit_.factors, "vectors")
 
 
-def _example(lean: Any, verb: str, n: int, args: tuple[Any, ...], named: dict[str, Any]) -> np.ndarray:
+def _example(
+    lean: Any, verb: str, n: int, args: tuple[Any, ...], named: dict[str, Any]
+) -> np.ndarray:
     """What the verb answers for one row of ones: its width and type."""
     return np.asarray(getattr(_unnamed(lean), verb)(np.ones((1, n)), *args, **named))
 
 
 def _unnamed(lean: Any) -> Any:
-    """The model without the names of its columns, so that it takes a row of numbers without a warning."""
+    """The model without the names of its columns, so that it takes a row of numbers without a
+    warning."""
     from dataclasses import replace
 
     f = lean.fit_.factors

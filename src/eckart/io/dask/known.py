@@ -16,5 +16,11 @@ def is_collection(x: Any) -> bool:
 
 
 def is_frame(x: Any, ndim: int = 2) -> bool:
-    """Whether a collection is a frame (``ndim`` 1: a series). A ``Delayed`` has whatever it is asked for."""
-    return type(x).__module__ != "dask.delayed" and hasattr(x, "map_partitions") and hasattr(x, "divisions") and x.ndim == ndim
+    """Whether a collection is a frame (``ndim`` 1: a series). A ``Delayed`` has whatever it is
+    asked for."""
+    return (
+        type(x).__module__ != "dask.delayed"
+        and hasattr(x, "map_partitions")
+        and hasattr(x, "divisions")
+        and x.ndim == ndim
+    )

@@ -1,7 +1,8 @@
 """A Dask frame in long form, one observation a row, to parts of an Observed matrix.
 
-Three passes over the partitions, all of them tasks that can run again: the ids of either side and how often each occurs (merged on the way), the triples as
-positions, cut by ranges of rows, and the ranges put together. Labels are those that the same table in memory would have, in the same order.
+Three passes over the partitions, all of them tasks that can run again: the ids of either side and
+how often each occurs (merged on the way), the triples as positions, cut by ranges of rows, and the
+ranges put together. Labels are those that the same table in memory would have, in the same order.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from eckart.merging import FAN, folded
 ENTRY_BYTES = 12
 """An entry takes a column of 4 bytes and a value of 4 or 8."""
 LEAST_BLOCK, MOST_BLOCK = 2**22, 2**26
-"""Bytes of a block of rows: the partitions are followed in between, so that tasks are neither tiny nor too large for a worker."""
+"""Bytes of a block of rows: the partitions are followed in between, so that tasks are neither tiny
+nor too large for a worker."""
 
 
 def observed_frame(source: Any, long: Any) -> Observed:
@@ -37,13 +39,16 @@ def observed_frame(source: Any, long: Any) -> Observed:
 
     if not is_frame(source):
         raise InputError(
-            f"rows={long.rows!r} came with a Dask {type(source).__name__}, wanted a Dask frame with columns of these names (a bag of dicts has to_dataframe())"
+            f"rows={long.rows!r} came with a Dask {type(source).__name__}, wanted a "
+            "Dask frame with columns of these names (a bag of dicts has to_dataframe())"
         )
     names = list(source.columns)
     picked = [names[j] for j in long.picked(names, "the Dask frame")]
     parts = source[picked].to_delayed()
     later = {"pure": True, "traverse": False}
-    sides: list[Any] = [delayed(refusing, **later)(_met, part, i, picked, i) for i, part in enumerate(parts)]
+    sides: list[Any] = [
+        delayed(refusing, **later)(_met, part, i, picked, i) for i, part in enumerate(parts)
+    ]
     while len(sides) > 1:
         sides = [delayed(_fold, **later)(sides[i : i + FAN]) for i in range(0, len(sides), FAN)]
     met = checked(run(sides))[0]
@@ -51,30 +56,57 @@ def observed_frame(source: Any, long: Any) -> Observed:
         raise InputError("the Dask frame has no row, wanted at least one observation")
     found = met.sides
     total = int(found.rows.counts.sum())
-    blocks = int(np.clip(len(parts), -(-total * ENTRY_BYTES // MOST_BLOCK), max(1, total * ENTRY_BYTES // LEAST_BLOCK)))
+    blocks = int(
+        np.clip(
+            len(parts),
+            -(-total * ENTRY_BYTES // MOST_BLOCK),
+            max(1, total * ENTRY_BYTES // LEAST_BLOCK),
+        )
+    )
     cuts = even_cuts(found.rows.counts, max(blocks, 1))
 
     labels = delayed((found.rows.labels, found.columns.labels), **later)
-    split = [delayed(refusing, **later)(_split, part, i, picked, labels, cuts, i, found.dtype) for i, part in enumerate(parts)]
+    split = [
+        delayed(refusing, **later)(_split, part, i, picked, labels, cuts, i, found.dtype)
+        for i, part in enumerate(parts)
+    ]
     made = []
     for b in range(len(cuts) - 1):
         pieces = [delayed(_piece, **later)(each_, b) for each_ in split]
-        made.append(delayed(_block, **later)(pieces, labels, int(cuts[b]), int(cuts[b + 1]), long.duplicates, long.values))
+        made.append(
+            delayed(_block, **later)(
+                pieces, labels, int(cuts[b]), int(cuts[b + 1]), long.duplicates, long.values
+            )
+        )
     held = Held(client_of(), made)
 
     def looked(_: str) -> list[Any]:
-        return [delayed(_looked_at, pure=False, traverse=False)(_entries, block, i) for i, block in enumerate(held.values)]
+        return [
+            delayed(_looked_at, pure=False, traverse=False)(_entries, block, i)
+            for i, block in enumerate(held.values)
+        ]
 
     entries = checked(computed(client_of(), looked, str))  # what was refused is said now
     lengths, nbytes = np.diff(cuts).tolist(), float(sum(entries)) * ENTRY_BYTES
-    task_parts = TaskParts("observed", lengths, len(found.columns.labels), found.dtype, held.values, made[0].key, entries, nbytes, held)
+    task_parts = TaskParts(
+        "observed",
+        lengths,
+        len(found.columns.labels),
+        found.dtype,
+        held.values,
+        made[0].key,
+        entries,
+        nbytes,
+        held,
+    )
     x = of_parts(task_parts, found.rows.labels, found.columns.labels)
     assert isinstance(x, ObservedParts)
     return x
 
 
 class Met(NamedTuple):
-    """The ids of some partitions, and of what kind those of either side are, with the place where that was first seen."""
+    """The ids of some partitions, and of what kind those of either side are, with the place where
+    that was first seen."""
 
     sides: Sides
     kinds: tuple[tuple[str, str, str], ...]
@@ -87,22 +119,37 @@ def _met(frame: Any, names: list[Any], number: int) -> Met | None:
         return None
     absent = next((name for name in names if name not in frame.columns), None)
     if absent is not None:
-        raise InputError(f"column {absent!r} is not in this partition, wanted the same columns in every one")
+        raise InputError(
+            f"column {absent!r} is not in this partition, wanted the same columns in every one"
+        )
     rows, columns = (Side.of(f"column {name!r}", frame[name], _place) for name in names[:2])
     kinds = tuple((f"column {name!r}", *_kind(_array(frame[name]), number)) for name in names[:2])
     own: Any = frame[names[2]].dtype if len(names) > 2 else None
     # what is not a number is named with its row when the values are taken
-    return Met(Sides(rows, columns, floating(np.dtype(own.type if getattr(own, "kind", "O") in "fiub" else np.float64))), kinds)
+    return Met(
+        Sides(
+            rows,
+            columns,
+            floating(np.dtype(own.type if getattr(own, "kind", "O") in "fiub" else np.float64)),
+        ),
+        kinds,
+    )
 
 
 def _kind(ids: np.ndarray, number: int) -> tuple[str, str]:
     """What ids are, and where one can see it: a text among numbers makes texts of them."""
     if ids.dtype.kind != "O":
-        return {"M": "dates", "m": "dates", "U": "text", "T": "text"}.get(ids.dtype.kind, "numbers"), f"partition {number}"
+        return {"M": "dates", "m": "dates", "U": "text", "T": "text"}.get(
+            ids.dtype.kind, "numbers"
+        ), f"partition {number}"
     texts = [p for p, value in enumerate(ids) if isinstance(value, str)]
     if not texts:
-        return "numbers" if all(isinstance(value, (int, np.integer)) for value in ids) else "objects", f"partition {number}"
-    telling = next((p for p in texts if not WHOLE.fullmatch(ids[p])), texts[0])  # Dask makes texts of all ids of a partition that has one
+        return "numbers" if all(
+            isinstance(value, (int, np.integer)) for value in ids
+        ) else "objects", f"partition {number}"
+    telling = next(
+        (p for p in texts if not WHOLE.fullmatch(ids[p])), texts[0]
+    )  # Dask makes texts of all ids of a partition that has one
     return "text", f"{ids[telling]!r} at row {telling} of partition {number}"
 
 
@@ -116,7 +163,9 @@ def _fold(parts: list[Any]) -> Any:
         if other is not None:  # the text is named first: it is the one that was not meant
             both = sorted(((kind, where), other[1:]), key=lambda one: one[0] != "text")
             told = " and ".join(f"{kind} ({where})" for kind, where in both)
-            return Refused(False, f"{name} holds {told}, wanted ids of one kind; convert one of them")
+            return Refused(
+                False, f"{name} holds {told}, wanted ids of one kind; convert one of them"
+            )
     return Met(folded([part.sides for part in known]), known[0].kinds)
 
 
@@ -124,7 +173,9 @@ def _place(p: int) -> str:
     return f"row {p}"
 
 
-def _split(frame: Any, names: list[Any], labels: Any, cuts: np.ndarray, number: int, dtype: np.dtype) -> list[Any]:
+def _split(
+    frame: Any, names: list[Any], labels: Any, cuts: np.ndarray, number: int, dtype: np.dtype
+) -> list[Any]:
     """Triples by ranges of rows: positions, values, and where each came from."""
     rows, columns = labels
     i = Labels(rows, len(rows), "row").find(_array(frame[names[0]]))
@@ -136,7 +187,8 @@ def _split(frame: Any, names: list[Any], labels: Any, cuts: np.ndarray, number: 
         if len(bad):
             p = int(bad[0])
             raise InputError(
-                f"column {names[2]!r} has {v[p]} at row {p} (row id {rows[i[p]]}, column id {columns[j[p]]}), wanted a finite number; drop "
+                f"column {names[2]!r} has {v[p]} at row {p} (row id {rows[i[p]]}, "
+                f"column id {columns[j[p]]}), wanted a finite number; drop "
                 "the observations that have none"
             )
     else:
@@ -145,7 +197,13 @@ def _split(frame: Any, names: list[Any], labels: Any, cuts: np.ndarray, number: 
     order = np.argsort(to, kind="stable")
     ends = np.searchsorted(to[order], np.arange(len(cuts)))
     return [
-        (i[at].astype(np.int64), j[at].astype(np.int32 if len(columns) < 2**31 else np.int64), v[at], number, at)
+        (
+            i[at].astype(np.int64),
+            j[at].astype(np.int32 if len(columns) < 2**31 else np.int64),
+            v[at],
+            number,
+            at,
+        )
         for at in (order[a:b] for a, b in itertools.pairwise(ends))
     ]
 
@@ -158,7 +216,9 @@ def _piece(split: Any, block: int) -> Any:
     return split if isinstance(split, Refused) else split[block]
 
 
-def _block(pieces: list[Any], labels: Any, first: int, last: int, duplicates: str, name: Any) -> Any:
+def _block(
+    pieces: list[Any], labels: Any, first: int, last: int, duplicates: str, name: Any
+) -> Any:
     bad = first_refused(pieces)
     if bad is not None:
         return bad

@@ -21,7 +21,8 @@ from eckart.merging import FAN, folded
 
 @dataclass(frozen=True, eq=False)
 class TaskParts:
-    """``tasks[i]`` (a ``dask.delayed``) gives part i; ``entries`` and ``nbytes`` where they are known; ``held`` keeps what the tasks are made of."""
+    """``tasks[i]`` (a ``dask.delayed``) gives part i; ``entries`` and ``nbytes`` where they are
+    known; ``held`` keeps what the tasks are made of."""
 
     kind: str
     lengths: list[int]
@@ -36,7 +37,12 @@ class TaskParts:
     def load(self, part: int) -> Matrix:
         return checked(run([self.tasks[part]]))[0]
 
-    def each(self, do: Callable[..., Any], given: list[tuple[Any, ...]] | None = None, shared: tuple[Any, ...] = ()) -> list[Any]:
+    def each(
+        self,
+        do: Callable[..., Any],
+        given: list[tuple[Any, ...]] | None = None,
+        shared: tuple[Any, ...] = (),
+    ) -> list[Any]:
         """``do(part, *given[part], *shared)`` of every part, on the workers."""
         return each(do, self.tasks, given, shared)
 
@@ -45,15 +51,26 @@ class TaskParts:
         return folded(self.each(EntryFacts.of))
 
     def mapped(
-        self, do: Callable[..., Any], kind: str | None = None, given: list[tuple[Any, ...]] | None = None, **known: Any
+        self,
+        do: Callable[..., Any],
+        kind: str | None = None,
+        given: list[tuple[Any, ...]] | None = None,
+        **known: Any,
     ) -> TaskParts:
-        """Parts that ``do`` makes of these, with arguments of its own for each where they are given."""
+        """Parts that ``do`` makes of these, with arguments of its own for each where they are
+        given."""
         from dask import delayed
 
         more = given or [()] * len(self.tasks)
         later = delayed(_unless_refused, pure=given is None, traverse=False)
         tasks = [later(do, task, *own) for task, own in zip(self.tasks, more)]
-        return replace(self, kind=kind or self.kind, tasks=tasks, token=f"{self.token} {words_for(do)}", **known)
+        return replace(
+            self,
+            kind=kind or self.kind,
+            tasks=tasks,
+            token=f"{self.token} {words_for(do)}",
+            **known,
+        )
 
     def with_gaps(self) -> TaskParts:
         """Dense parts, NaN for unknown."""
@@ -70,27 +87,39 @@ def run(tasks: list[Any], needs: float = 0.0) -> list[Any]:
 
 
 def each(
-    do: Callable[..., Any], tasks: list[Any], given: list[tuple[Any, ...]] | None = None, shared: tuple[Any, ...] = (), needs: float = 0.0
+    do: Callable[..., Any],
+    tasks: list[Any],
+    given: list[tuple[Any, ...]] | None = None,
+    shared: tuple[Any, ...] = (),
+    needs: float = 0.0,
 ) -> list[Any]:
-    """``do(part, *given[part], *shared)`` of every part; the first part that was refused is raised."""
+    """``do(part, *given[part], *shared)`` of every part; the first part that was refused is
+    raised."""
     from dask import delayed
 
     later = {"pure": False, "traverse": False}
     common = [delayed(value, **later) for value in shared]
     more = given or [()] * len(tasks)
-    made = [delayed(_looked_at, **later)(do, task, i, *own, *common) for i, (task, own) in enumerate(zip(tasks, more))]
+    made = [
+        delayed(_looked_at, **later)(do, task, i, *own, *common)
+        for i, (task, own) in enumerate(zip(tasks, more))
+    ]
     return checked(run(made, needs))
 
 
 def partitions(collection: Any) -> list[Any]:
     """The partitions of a bag (or of a series) as tasks."""
     if not hasattr(collection, "to_delayed") or getattr(collection, "ndim", 1) != 1:
-        raise InputTypeError(f"X is a {type(collection).__name__} of Dask, wanted a bag, or a series, of texts or of lists")
+        raise InputTypeError(
+            f"X is a {type(collection).__name__} of Dask, wanted a bag, or a series, of "
+            "texts or of lists"
+        )
     return list(collection.to_delayed())
 
 
 def summed(do: Callable[..., Any], tasks: list[Any], *shared: Any) -> Any:
-    """The sum of ``do(part, *shared)`` over all parts, in the tree of ``merging``, on the workers; None where every part gives None."""
+    """The sum of ``do(part, *shared)`` over all parts, in the tree of ``merging``, on the workers;
+    None where every part gives None."""
     from dask import delayed
 
     given = [delayed(value, pure=False, traverse=False) for value in shared]
@@ -124,5 +153,9 @@ def refusing(do: Callable[..., Any], part: Any, number: int, *args: Any) -> Any:
     try:
         return do(part, *args)
     except InputError as error:
-        text = whole_rows(str(error), Place(number, 0, 0)) if " row " in str(error) else f"{error} (partition {number})"
+        text = (
+            whole_rows(str(error), Place(number, 0, 0))
+            if " row " in str(error)
+            else f"{error} (partition {number})"
+        )
         return Refused(False, text)

@@ -18,10 +18,15 @@ from eckart.matrix_blocks import of_parts
 from eckart.matrix_parts import kind_of
 
 
-def from_collection(source: Any, columns: Any = None, absent: str = "zero", max_df: float = 1.0) -> Matrix:
-    """The matrix of a Dask array (dense or sparse chunks), a Dask frame of numbers, a series of texts, or a bag of texts or of sparse blocks. Words in more
-    than a share ``max_df`` of the texts are left out."""
-    kind = type(source).__module__.split(".")[1] if type(source).__module__.startswith("dask.") else ""
+def from_collection(
+    source: Any, columns: Any = None, absent: str = "zero", max_df: float = 1.0
+) -> Matrix:
+    """The matrix of a Dask array (dense or sparse chunks), a Dask frame of numbers, a series of
+    texts, or a bag of texts or of sparse blocks. Words in more than a share ``max_df`` of the texts
+    are left out."""
+    kind = (
+        type(source).__module__.split(".")[1] if type(source).__module__.startswith("dask.") else ""
+    )
     if kind == "array":
         return _from_array(source, absent)
     if is_frame(source):
@@ -29,7 +34,8 @@ def from_collection(source: Any, columns: Any = None, absent: str = "zero", max_
     if kind == "bag" or (is_frame(source, 1) and getattr(source.dtype, "kind", "O") in "OU"):
         return _from_bag(source, absent, max_df)
     raise InputTypeError(
-        f"X is a {type(source).__name__} of Dask, wanted an array of two dimensions, a frame with columns, a series of texts, or a bag of texts or of "
+        f"X is a {type(source).__name__} of Dask, wanted an array of two dimensions, a "
+        "frame with columns, a series of texts, or a bag of texts or of "
         "sparse blocks"
     )
 
@@ -41,7 +47,8 @@ def _from_array(x: Any, absent: str) -> Matrix:
         raise InputError(f"X is a Dask array of {x.dtype}, wanted numbers")
     if np.isnan(x.shape[1]):
         raise InputError(
-            "X is a Dask array whose number of columns is unknown, wanted a known one; call X.compute_chunk_sizes() first"
+            "X is a Dask array whose number of columns is unknown, wanted a known one; "
+            "call X.compute_chunk_sizes() first"
         )
     if x.numblocks[1] > 1:
         x = x.rechunk({1: -1})
@@ -56,22 +63,31 @@ def _from_frame(x: Any, columns: Any) -> Matrix:
     if columns is not None:
         absent = [name for name in columns if name not in names]
         if absent:
-            raise InputError(f"columns={absent[0]!r} came, wanted some of {', '.join(map(repr, names[:12]))}")
+            raise InputError(
+                f"columns={absent[0]!r} came, wanted some of {', '.join(map(repr, names[:12]))}"
+            )
         x, names = x[list(columns)], list(columns)
-    bad = next((name for name, dtype in x.dtypes.items() if getattr(dtype, "kind", "O") not in "fiub"), None)
+    bad = next(
+        (name for name, dtype in x.dtypes.items() if getattr(dtype, "kind", "O") not in "fiub"),
+        None,
+    )
     if bad is not None:
         raise InputError(
-            f"column {bad!r} holds {x.dtypes[bad]}, wanted numbers; choose the columns with X[[...]], or encode it first"
+            f"column {bad!r} holds {x.dtypes[bad]}, wanted numbers; choose the columns "
+            "with X[[...]], or encode it first"
         )
     dtype = floating(np.result_type(*(np.dtype(getattr(d, "numpy_dtype", d)) for d in x.dtypes)))
     from eckart.io.tables.frames import titles
 
     sizes = [np.nan] * x.npartitions
-    return _joined(x.to_delayed(), x._name, len(names), dtype, sizes, False, "zero", titles(names), names)
+    return _joined(
+        x.to_delayed(), x._name, len(names), dtype, sizes, False, "zero", titles(names), names
+    )
 
 
 def _from_bag(x: Any, absent: str, max_df: float) -> Matrix:
-    """A bag of texts is counted by its words; one of sparse matrices is these, one below the other."""
+    """A bag of texts is counted by its words; one of sparse matrices is these, one below the
+    other."""
     from dask import delayed
 
     parts = x.to_delayed()
@@ -88,19 +104,35 @@ def _from_bag(x: Any, absent: str, max_df: float) -> Matrix:
         documents = sum(rows for _, rows, _ in kinds)
         words = sorted(word for word, count in often.items() if count <= max_df * documents)
         if not words:
-            raise InputError(f"no word is left of {len(often):,} in {documents:,} documents, wanted at least one in at most {max_df:.0%} of them")
+            raise InputError(
+                f"no word is left of {len(often):,} in {documents:,} documents, wanted "
+                f"at least one in at most {max_df:.0%} of them"
+            )
         given = delayed(vocabulary_of(words), pure=True, traverse=False)
-        tasks = [delayed(refusing, pure=True, traverse=False)(_counted, part, i, given) for i, part in enumerate(parts)]
+        tasks = [
+            delayed(refusing, pure=True, traverse=False)(_counted, part, i, given)
+            for i, part in enumerate(parts)
+        ]
         from eckart.io.tables.frames import titles
 
         return _of_tasks(
-            "counts", tasks, [rows for _, rows, _ in kinds], len(words), np.dtype(np.float64), token, titles(words)
+            "counts",
+            tasks,
+            [rows for _, rows, _ in kinds],
+            len(words),
+            np.dtype(np.float64),
+            token,
+            titles(words),
         )
     if seen == {"sparse"}:
         chunks = [delayed(_stack, pure=True, traverse=False)(part) for part in parts]
         width = next(n for _, _, n in kinds if n)
-        return _joined(chunks, token, width, None, [rows for _, rows, _ in kinds], True, absent, None)
-    raise InputError(f"X is a bag of {' and '.join(sorted(seen))}, wanted texts alone or sparse blocks alone")
+        return _joined(
+            chunks, token, width, None, [rows for _, rows, _ in kinds], True, absent, None
+        )
+    raise InputError(
+        f"X is a bag of {' and '.join(sorted(seen))}, wanted texts alone or sparse blocks alone"
+    )
 
 
 def _kind_of_bag(items: Any) -> tuple[str, int, int]:
@@ -145,10 +177,18 @@ def _stack(items: Any) -> Any:
 
 
 def _joined(
-    chunks: Any, token: str, n: int, dtype: Any, sizes: list[Any], sparse: bool, absent: str, columns: np.ndarray | None, names: list[Any] | None = None
-) -> Matrix:  # fmt: skip
-    """Chunks as parts. Where their sizes are unknown, one pass finds them; where chunks are sparse, their kind is looked at too. ``names`` are the columns of
-    frames, in their order."""
+    chunks: Any,
+    token: str,
+    n: int,
+    dtype: Any,
+    sizes: list[Any],
+    sparse: bool,
+    absent: str,
+    columns: np.ndarray | None,
+    names: list[Any] | None = None,
+) -> Matrix:
+    """Chunks as parts. Where their sizes are unknown, one pass finds them; where chunks are sparse,
+    their kind is looked at too. ``names`` are the columns of frames, in their order."""
     from dask import delayed
 
     kind = ("observed" if absent == "unknown" else "counts") if sparse else "dense"
@@ -161,19 +201,31 @@ def _joined(
         kind = each(_kind_of_chunk, [chunks[first[0]]], needs=largest)[0] or kind
         kind = "observed" if kind == "counts" and absent == "unknown" else kind
     made = [
-        delayed(refusing, pure=True, traverse=False)(_matrix, chunk, i, kind, n, names, None if unknown else int(sizes[i]))
+        delayed(refusing, pure=True, traverse=False)(
+            _matrix, chunk, i, kind, n, names, None if unknown else int(sizes[i])
+        )
         for i, chunk in enumerate(chunks)
     ]
     if unknown or sparse or dtype is None:
         looked = each(_look, made)
         sizes = [rows for rows, *_ in looked]
-        dtype = next((d for rows, d, _ in looked if rows), np.dtype(np.float64)) if dtype is None else dtype
+        dtype = (
+            next((d for rows, d, _ in looked if rows), np.dtype(np.float64))
+            if dtype is None
+            else dtype
+        )
         kind = next((k for rows, _, k in looked if rows), kind)
     return _of_tasks(kind, made, [int(size) for size in sizes], n, dtype, token, columns)
 
 
 def _of_tasks(
-    kind: str, tasks: list[Any], lengths: list[int], n: int, dtype: np.dtype, token: str, columns: np.ndarray | None
+    kind: str,
+    tasks: list[Any],
+    lengths: list[int],
+    n: int,
+    dtype: np.dtype,
+    token: str,
+    columns: np.ndarray | None,
 ) -> Matrix:
     nbytes = float(sum(lengths)) * n * dtype.itemsize if kind == "dense" else None
     return of_parts(TaskParts(kind, lengths, n, dtype, tasks, token, None, nbytes), None, columns)
@@ -187,8 +239,11 @@ def _look(matrix: Matrix) -> tuple[int, np.dtype, str]:
     return int(matrix.shape[0] or 0), matrix.dtype, kind_of(matrix)
 
 
-def _matrix(chunk: Any, kind: str, n: int, names: list[Any] | None = None, rows: int | None = None) -> Matrix:
-    """One chunk as a matrix of the kind that all have, the columns of a frame in the order of ``names``; ``rows`` where they are known."""
+def _matrix(
+    chunk: Any, kind: str, n: int, names: list[Any] | None = None, rows: int | None = None
+) -> Matrix:
+    """One chunk as a matrix of the kind that all have, the columns of a frame in the order of
+    ``names``; ``rows`` where they are known."""
     from eckart.io.tables.frames import from_frame
     from eckart.io.tables.numbers import numeric
 
@@ -203,18 +258,31 @@ def _matrix(chunk: Any, kind: str, n: int, names: list[Any] | None = None, rows:
             return Dense(np.empty((0, n)))
         if names is not None and list(chunk.columns) != names:
             if sorted(map(repr, chunk.columns)) != sorted(map(repr, names)):
-                odd = next(name for name in [*names, *chunk.columns] if (name in names) != (name in chunk.columns))
-                raise InputError(f"column {odd!r} is not in every partition, wanted the {n} columns that the frame says in each")
+                odd = next(
+                    name
+                    for name in [*names, *chunk.columns]
+                    if (name in names) != (name in chunk.columns)
+                )
+                raise InputError(
+                    f"column {odd!r} is not in every partition, wanted the {n} columns "
+                    "that the frame says in each"
+                )
             chunk = chunk[names]  # partitions may have been written by different programs
         made: Any = from_frame(chunk)
         return Dense(made.array) if isinstance(made, Dense) else made
     if hasattr(chunk, "tocsr"):
         if kind == "dense":
-            raise InputError("X has a sparse chunk among dense ones, wanted one kind; convert them with map_blocks")
+            raise InputError(
+                "X has a sparse chunk among dense ones, wanted one kind; convert them "
+                "with map_blocks"
+            )
         made = (Observed if kind == "observed" else Counts).from_scipy(chunk)
     else:
         if kind != "dense":
-            raise InputError("X has a dense chunk among sparse ones, wanted one kind; convert them with map_blocks")
+            raise InputError(
+                "X has a dense chunk among sparse ones, wanted one kind; convert them "
+                "with map_blocks"
+            )
         made = Dense(numeric(np.asarray(chunk)))
     if made.shape[1] != n:
         raise InputError(f"X has a chunk of {made.shape[1]} columns, wanted {n} as its array says")

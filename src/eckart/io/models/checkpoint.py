@@ -1,7 +1,9 @@
-"""State of a long fit, kept in a file so that a killed run goes on where it was, with the same bits as one that was not.
+"""State of a long fit, kept in a file so that a killed run goes on where it was, with the same bits
+as one that was not.
 
-A file names the data by their content and the fit by all parameters that change its result, and ends in a checksum of header and arrays: one of other data,
-of another fit, cut short or with a changed bit is refused in words. Both checksums are read at about 1 GB/s a core, on all cores.
+A file names the data by their content and the fit by all parameters that change its result, and
+ends in a checksum of header and arrays: one of other data, of another fit, cut short or with a
+changed bit is refused in words. Both checksums are read at about 1 GB/s a core, on all cores.
 """
 
 from __future__ import annotations
@@ -29,27 +31,34 @@ from eckart.parameters import is_file_name
 from eckart.trace import StopReason
 
 LONG_SEED = 10_000
-"""Bits of an int that Python writes without complaint (it refuses 4,300 digits, some 14,000 bits); longer seeds are named in sixteens."""
+"""Bits of an int that Python writes without complaint (it refuses 4,300 digits, some 14,000 bits);
+longer seeds are named in sixteens."""
 LAYOUT = 7
 """Raised when the state that some solver keeps changes: an older file is then refused in words."""
 UNRELATED = ("checkpoint", "n_threads", "verbose")
 """Parameters that do not change the result of a fit."""
 SECONDS = 10.0
-"""Between two writings of a state: little is lost, and even a large one costs a small share of the time."""
+"""Between two writings of a state: little is lost, and even a large one costs a small share of the
+time."""
 SPARED = 20.0
-"""Times as long as the last writing took until the next one: a large state costs a twentieth of the fit, not more."""
+"""Times as long as the last writing took until the next one: a large state costs a twentieth of the
+fit, not more."""
 BLOCK = 2**22
-"""Bytes that one CRC-32 stands for: enough that a task is worth its dispatch, few enough for all cores."""
+"""Bytes that one CRC-32 stands for: enough that a task is worth its dispatch, few enough for all
+cores."""
 
 
 class Checkpoint:
-    """One .safetensors file, written at most every ``seconds`` (None: ``SECONDS``; 0: whenever a state is offered) and removed when the pass is complete.
+    """One .safetensors file, written at most every ``seconds`` (None: ``SECONDS``; 0: whenever a
+    state is offered) and removed when the pass is complete.
 
-    ``about`` describes data and options; a file about something else, or with another layout of the state, is refused, never used.
+    ``about`` describes data and options; a file about something else, or with another layout of the
+    state, is refused, never used.
     """
 
     ending = False
-    """Whether this process was asked to stop: the next state that is offered is then written whatever the time, and the fit interrupted."""
+    """Whether this process was asked to stop: the next state that is offered is then written
+    whatever the time, and the fit interrupted."""
 
     def __init__(self, path: Any, about: dict[str, Any], seconds: float | None = None):
         if not is_file_name(path):
@@ -57,7 +66,11 @@ class Checkpoint:
         # another version may take other steps: no promise of the same bits
         version = vars(sys.modules["eckart"])["__version__"]
         about = {"layout": LAYOUT, "eckart": version, **about}
-        self.path, self.about, self.seconds = Path(path), json.loads(json.dumps(about)), SECONDS if seconds is None else seconds
+        self.path, self.about, self.seconds = (
+            Path(path),
+            json.loads(json.dumps(about)),
+            SECONDS if seconds is None else seconds,
+        )
         self._last, self._took = time.perf_counter(), 0.0
         self._began, self._before = spent(), 0.0
         if not self.path.parent.is_dir():
@@ -65,11 +78,19 @@ class Checkpoint:
 
     @classmethod
     def of_fit(
-        cls, model: Any, x: Matrix, weights: Any = None, *, ignored: tuple[str, ...] = (), y: Any = None
+        cls,
+        model: Any,
+        x: Matrix,
+        weights: Any = None,
+        *,
+        ignored: tuple[str, ...] = (),
+        y: Any = None,
     ) -> Checkpoint | None:
-        """The file of an estimator's ``checkpoint`` parameter, about its fit to these data; None where none was asked for.
+        """The file of an estimator's ``checkpoint`` parameter, about its fit to these data; None
+        where none was asked for.
 
-        ``ignored``: parameters that may differ in the fit that resumes, besides the file's name, the threads and the progress bars.
+        ``ignored``: parameters that may differ in the fit that resumes, besides the file's name,
+        the threads and the progress bars.
         """
         if model.checkpoint is None:
             return None
@@ -84,7 +105,8 @@ class Checkpoint:
     def of_parts(
         cls, model: Any, parts: Callable[[], Iterable[Any]], *, ignored: tuple[str, ...] = ()
     ) -> Checkpoint | None:
-        """The same for data that are no matrix: ``parts()`` gives the arrays that they consist of."""
+        """The same for data that are no matrix: ``parts()`` gives the arrays that they consist
+        of."""
         if model.checkpoint is None:
             return None
         about = {"model": type(model).__name__} | parameters_of(model, ignored)
@@ -92,9 +114,17 @@ class Checkpoint:
 
     @classmethod
     def of_call(
-        cls, path: Any, name: str, x: Matrix, options: dict[str, Any], weights: Any = None, *, seconds: float | None = None
+        cls,
+        path: Any,
+        name: str,
+        x: Matrix,
+        options: dict[str, Any],
+        weights: Any = None,
+        *,
+        seconds: float | None = None,
     ) -> Checkpoint | None:
-        """The file of a function's ``checkpoint`` argument, about its call with these data and options."""
+        """The file of a function's ``checkpoint`` argument, about its call with these data and
+        options."""
         if path is None:
             return None
         told = {option: _in_words(value) for option, value in options.items()}
@@ -114,14 +144,23 @@ class Checkpoint:
                 raise ValueError("its checksum does not match its content")
             header = json.loads(text)
             about = dict(header["about"])
-            self._before = float(header.get("spent", 0.0))  # an older layout is refused below, by name
+            # an older layout is refused below, by name
+            self._before = float(header.get("spent", 0.0))
         except Exception as error:  # whatever damage does to a file: it is not what was written
-            raise FileError(f"{self.path} is not a complete checkpoint ({error}); delete it to start over") from None
+            raise FileError(
+                f"{self.path} is not a complete checkpoint ({error}); delete it to start over"
+            ) from None
         for name in self.about | about:
             if about.get(name) != self.about.get(name):
                 came, wanted = about.get(name), self.about.get(name)
-                why = "its data have another content" if name == "data" else f"{name} is {came!r}, wanted {wanted!r}"
-                raise FileError(f"{self.path} is a checkpoint of other work ({why}); delete it to start over")
+                why = (
+                    "its data have another content"
+                    if name == "data"
+                    else f"{name} is {came!r}, wanted {wanted!r}"
+                )
+                raise FileError(
+                    f"{self.path} is a checkpoint of other work ({why}); delete it to start over"
+                )
         return arrays
 
     def due(self) -> bool:
@@ -137,7 +176,9 @@ class Checkpoint:
             return
         began = time.perf_counter()
         kept = {name: np.ascontiguousarray(a) for name, a in arrays.items()}
-        text = _sealed(kept, json.dumps({"about": self.about, "spent": self._before + spent() - self._began}))
+        text = _sealed(
+            kept, json.dumps({"about": self.about, "spent": self._before + spent() - self._began})
+        )
         atomic_write(self.path, save(kept, metadata={"checkpoint": text}))
         self._last = time.perf_counter()
         self._took = self._last - began
@@ -150,8 +191,8 @@ class Checkpoint:
 
 
 def spent_in(path: Any) -> float:
-    """Seconds (see ``clusters.clock``) that the work kept in a checkpoint took; 0 where there is none. A damaged file is left to the fit that it belongs to,
-    which refuses it in words."""
+    """Seconds (see ``clusters.clock``) that the work kept in a checkpoint took; 0 where there is
+    none. A damaged file is left to the fit that it belongs to, which refuses it in words."""
     from safetensors import safe_open
 
     if path is None or not os.path.exists(path):
@@ -167,13 +208,16 @@ def _sealed(arrays: dict[str, np.ndarray], text: str) -> str:
     """The JSON header with a checksum of its own text and of the arrays as its last member."""
     names = sorted(arrays)
     found = hashlib.sha256(
-        f"{text} {names} {digest(*(arrays[name] for name in names))}".encode("utf-8", "surrogatepass")
+        f"{text} {names} {digest(*(arrays[name] for name in names))}".encode(
+            "utf-8", "surrogatepass"
+        )
     )
     return f'{text[:-1]}, "checksum": "{found.hexdigest()}"}}'
 
 
 def digest(*parts: Any) -> str:
-    """SHA-256 of the kinds, shapes and contents of arrays (each 4 MiB by their CRC-32, on all cores); None is told from an array.
+    """SHA-256 of the kinds, shapes and contents of arrays (each 4 MiB by their CRC-32, on all
+    cores); None is told from an array.
 
     >>> digest(np.arange(3.0)) == digest(np.arange(3.0)) != digest(np.arange(3.0), None)
     True
@@ -214,15 +258,23 @@ def checksum(*parts: np.ndarray | None) -> int:
     return found
 
 
-def about_rows(matrix: Matrix, options: dict[str, Any], weights: Any = None, y: Any = None) -> dict[str, Any]:
-    """What identifies a fit: shape, precision, options, and the content of the data, weights and answers included."""
-    about = {"rows": matrix.shape[0], "columns": matrix.shape[1], "dtype": matrix.dtype.name, **options}
+def about_rows(
+    matrix: Matrix, options: dict[str, Any], weights: Any = None, y: Any = None
+) -> dict[str, Any]:
+    """What identifies a fit: shape, precision, options, and the content of the data, weights and
+    answers included."""
+    about = {
+        "rows": matrix.shape[0],
+        "columns": matrix.shape[1],
+        "dtype": matrix.dtype.name,
+        **options,
+    }
     return about | {"data": digest(*contents(matrix), weights, y)}
 
 
 def contents(matrix: Matrix) -> Iterator[np.ndarray]:
-    """The arrays that a matrix consists of; the bytes of the files that it is read from; blocks in memory. Of an iterator that can be read once only its
-    first block is known before the pass."""
+    """The arrays that a matrix consists of; the bytes of the files that it is read from; blocks in
+    memory. Of an iterator that can be read once only its first block is known before the pass."""
     token = getattr(parts_of(matrix), "token", None)
     if token is not None:
         yield np.frombuffer(token.encode(), np.uint8)
@@ -245,9 +297,12 @@ def contents(matrix: Matrix) -> Iterator[np.ndarray]:
 
 
 def parameters_of(model: Any, ignored: tuple[str, ...] = ()) -> dict[str, str]:
-    """Parameters that change the result of a fit, in words: arrays and generators by their content, engines and functions by their names."""
+    """Parameters that change the result of a fit, in words: arrays and generators by their content,
+    engines and functions by their names."""
     others = {*UNRELATED, *ignored}
-    return {name: _in_words(value) for name, value in model.get_params().items() if name not in others}
+    return {
+        name: _in_words(value) for name, value in model.get_params().items() if name not in others
+    }
 
 
 def _in_words(value: Any) -> str:
@@ -264,7 +319,9 @@ def _in_words(value: Any) -> str:
         return f"[{', '.join(map(_in_words, value))}]"
     if isinstance(value, dict):
         return str({str(key): _in_words(part) for key, part in value.items()})
-    name = getattr(value, "__qualname__", None) or (getattr(value, "name", None) if hasattr(value, "put") else None)
+    name = getattr(value, "__qualname__", None) or (
+        getattr(value, "name", None) if hasattr(value, "put") else None
+    )
     if isinstance(value, int) and value.bit_length() > LONG_SEED:
         return hex(value)
     return str(value if name is None else name)

@@ -1,4 +1,5 @@
-"""What a header says and what stands beside the factors, checked before a verb calculates with it."""
+"""What a header says and what stands beside the factors, checked before a verb calculates with
+it."""
 
 from __future__ import annotations
 
@@ -12,18 +13,36 @@ from eckart.factors.checks import covariances, numbers
 from eckart.io.text.tokens import Tokenizer
 
 NUMBERS = {
-    "l2", "l2_power", "l2_bias", "sweeps", "tau", "fold_l2", "weight", "tol", "tokens", "batches", "batch_size", "seed", "objective",
+    "l2",
+    "l2_power",
+    "l2_bias",
+    "sweeps",
+    "tau",
+    "fold_l2",
+    "weight",
+    "tol",
+    "tokens",
+    "batches",
+    "batch_size",
+    "seed",
+    "objective",
     "data term",
-}  # fmt: skip
+}
 """Choices and facts that verbs calculate with, where they stand in a plan or a certificate."""
 MEASURED = {
-    "ALS": ("objective",), "NMF": ("data term",), "MiniBatchNMF": ("data term",), "GaussianMixture": ("bound",), "Mixture": ("bound",), "GloVe": ("loss",),
-}  # fmt: skip
+    "ALS": ("objective",),
+    "NMF": ("data term",),
+    "MiniBatchNMF": ("data term",),
+    "GaussianMixture": ("bound",),
+    "Mixture": ("bound",),
+    "GloVe": ("loss",),
+}
 """Facts of a certificate that attributes of these models read."""
 
 
 def check_header(header: dict[str, Any], f: Any) -> None:
-    """Refuse a plan, a certificate or a trace with other kinds of values than those that verbs calculate with."""
+    """Refuse a plan, a certificate or a trace with other kinds of values than those that verbs
+    calculate with."""
     plan, facts, trace = header["plan"], header["certificate"]["facts"], header["trace"]
     wrong = [
         name
@@ -47,22 +66,38 @@ def check_header(header: dict[str, Any], f: Any) -> None:
     if isinstance(f, Embedding) and (f.columns is None or not _are_rules(plan["words"])):
         wrong.append("words")
     scale, clip, made = plan.get("singular values"), plan.get("clip"), plan.get("normaliser")
-    wrong += ["singular values"] if (scale is not None or header["class"] == "PMI") and not (_are_numbers(scale) and len(scale) == f.k) else []
+    wrong += (
+        ["singular values"]
+        if (scale is not None or header["class"] == "PMI")
+        and not (_are_numbers(scale) and len(scale) == f.k)
+        else []
+    )
     wrong += ["clip"] if clip is not None and not (_are_numbers(clip) and len(clip) == 2) else []
     if made is not None and not (
-        isinstance(made, dict) and made["shape"] == list(f.shape) and isinstance(made.get("by"), (str, type(None)))
+        isinstance(made, dict)
+        and made["shape"] == list(f.shape)
+        and isinstance(made.get("by"), (str, type(None)))
         and all(_is_number(made[name]) for name in ("mean", "l2"))
-    ):  # fmt: skip
+    ):
         wrong.append("normaliser")
     for name in ("hidden entries", "own entries"):
         errors = plan.get(name)
-        if isinstance(errors, dict) and not ({"model", "entries"} <= errors.keys() and all(map(_is_number, errors.values()))):
+        if isinstance(errors, dict) and not (
+            {"model", "entries"} <= errors.keys() and all(map(_is_number, errors.values()))
+        ):
             wrong.append(name)
-    wrong += ["l2_bias_power"] if _is_number(plan.get("l2_bias_power")) and not 0 <= plan["l2_bias_power"] <= 10 else []
-    if header["class"] == "LatentDirichletAllocation" and not (f.prior > 0).all():  # its bound has log Gamma of them
+    wrong += (
+        ["l2_bias_power"]
+        if _is_number(plan.get("l2_bias_power")) and not 0 <= plan["l2_bias_power"] <= 10
+        else []
+    )
+    # its bound has log Gamma of them
+    if header["class"] == "LatentDirichletAllocation" and not (f.prior > 0).all():
         wrong.append("prior")
     draws = plan.get("posterior")
-    if draws is not None and not (_are_numbers([draws["mean"], draws["scale"]]) and float(draws["scale"]) > 0):
+    if draws is not None and not (
+        _are_numbers([draws["mean"], draws["scale"]]) and float(draws["scale"]) > 0
+    ):
         wrong.append("posterior")
     if draws is not None and draws["chains"] not in range(1, f.k + 1):
         wrong.append("chains")
@@ -72,14 +107,23 @@ def check_header(header: dict[str, Any], f: Any) -> None:
 
 def _is_number(value: Any) -> bool:
     """A finite number, or one of the words that stand for those that JSON lacks."""
-    return value in ("nan", "inf", "-inf") or (isinstance(value, (int, float)) and not isinstance(value, bool))
+    return value in ("nan", "inf", "-inf") or (
+        isinstance(value, (int, float)) and not isinstance(value, bool)
+    )
 
 
 def _are_rules(words: Any) -> bool:
     """Choices of a tokenizer, each of its kind."""
     kinds = {name: type(usual) for name, usual in vars(Tokenizer()).items()}
-    fits = lambda name, came: type(came) is kinds.get(name) or (name == "tokenizer" and isinstance(came, str))  # noqa: E731
-    return isinstance(words, dict) and all(fits(name, came) for name, came in words.items()) and 1 <= words.get("min_length", 1) < 2**31
+
+    def fits(name: str, came: Any) -> bool:
+        return type(came) is kinds.get(name) or (name == "tokenizer" and isinstance(came, str))
+
+    return (
+        isinstance(words, dict)
+        and all(fits(name, came) for name, came in words.items())
+        and 1 <= words.get("min_length", 1) < 2**31
+    )
 
 
 def _are_numbers(values: Any) -> bool:
@@ -93,34 +137,51 @@ NEEDED = {
 }
 """Arrays that an embedding may lack, but not one of these models."""
 EXTRAS = {
-    "encoder": "kn", "decoder": "nk", "posterior.alpha": "S", "posterior.rows.bias": "NS", "posterior.columns.bias": "nS",
-    "posterior.rows.precisions": "NS", "posterior.columns.precisions": "nS", "mu": "Sd", "noise": "S2", "precision": "Sdd", "link": "S?d", "time": "STd",
-    "column_mean": "n", "column_variance": "1",
-}  # fmt: skip
-"""Shapes of arrays that models keep beside their factors: N rows, n columns, k components; S draws of d numbers each. The last four are of both sides."""
+    "encoder": "kn",
+    "decoder": "nk",
+    "posterior.alpha": "S",
+    "posterior.rows.bias": "NS",
+    "posterior.columns.bias": "nS",
+    "posterior.rows.precisions": "NS",
+    "posterior.columns.precisions": "nS",
+    "mu": "Sd",
+    "noise": "S2",
+    "precision": "Sdd",
+    "link": "S?d",
+    "time": "STd",
+    "column_mean": "n",
+    "column_variance": "1",
+}
+"""Shapes of arrays that models keep beside their factors: N rows, n columns, k components; S draws
+of d numbers each. The last four are of both sides."""
 
 
 def check_extras(factors: Any, arrays: dict[str, np.ndarray]) -> None:
-    """Refuse arrays beside the factors that are not finite or do not fit them: no kernel sees bounds that were not checked."""
+    """Refuse arrays beside the factors that are not finite or do not fit them: no kernel sees
+    bounds that were not checked."""
     sizes: dict[str, int] = {"n": factors.n, "k": factors.k, "1": 1, "2": 2}
     if isinstance(factors, LowRank):
         sizes["N"] = factors.shape[0]
     for name, array in arrays.items():
         if array.dtype.kind not in "biuf" or not np.isfinite(array).all():
             raise FileError(f"{name} does not hold finite numbers")
-        rule = EXTRAS.get(name) or (EXTRAS.get(name.rpartition(".")[2]) if name.startswith("posterior.") else None)
+        rule = EXTRAS.get(name) or (
+            EXTRAS.get(name.rpartition(".")[2]) if name.startswith("posterior.") else None
+        )
         if rule is not None:
             wanted = tuple(
                 sizes.get(letter, size) if letter == "?" else sizes.setdefault(letter, size)
                 for letter, size in zip(rule, (*array.shape, *[-1] * len(rule)))
             )
-            positive = rule in ("S", "NS", "nS", "S2") and not name.endswith("bias")  # noise and precisions
+            # noise and precisions
+            positive = rule in ("S", "NS", "nS", "S2") and not name.endswith("bias")
             numbers(name, array, wanted, 1e-300 if positive else None)
         if name.startswith("posterior.") and name.endswith(".precision"):
             covariances(name, array)
     if "posterior.alpha" in arrays and factors.k != sizes["S"] * (sizes.get("d", 1) - 1):
         raise FileError(
-            f"factors of {factors.k} columns came for {sizes['S']} draws of {sizes.get('d', 1) - 1} numbers"
+            f"factors of {factors.k} columns came for {sizes['S']} draws of "
+            f"{sizes.get('d', 1) - 1} numbers"
         )
     eta = arrays.get("eta")
     if eta is not None and isinstance(factors, Topics):

@@ -13,7 +13,8 @@ from eckart.trace import StopReason, Trace
 
 
 def pack(state: Any) -> dict[str, np.ndarray]:
-    """Named arrays: those in the state, each with its order in memory (products depend on it in the last bit), and the rest as JSON.
+    """Named arrays: those in the state, each with its order in memory (products depend on it in the
+    last bit), and the rest as JSON.
 
     >>> unpack(pack({"u": np.eye(2), "step": 3, "last": None}))["step"]
     3
@@ -43,7 +44,8 @@ def pack(state: Any) -> dict[str, np.ndarray]:
 
 
 def unpack(arrays: dict[str, np.ndarray]) -> Any:
-    """The inverse of ``pack``, tuples as lists and records as dicts (``like`` makes them records again)."""
+    """The inverse of ``pack``, tuples as lists and records as dicts (``like`` makes them records
+    again)."""
 
     def whole(value: Any) -> Any:
         if isinstance(value, list):
@@ -58,7 +60,8 @@ def unpack(arrays: dict[str, np.ndarray]) -> Any:
 
 
 def like(example: Any, kept: Any) -> Any:
-    """What was kept, in the shape of an example: its dataclasses and named tuples again instead of dicts and lists.
+    """What was kept, in the shape of an example: its dataclasses and named tuples again instead of
+    dicts and lists.
 
     >>> like((1, 2), [3, 4]), like(None, [3])
     ((3, 4), [3])
@@ -76,14 +79,22 @@ def like(example: Any, kept: Any) -> Any:
 
 def kept_trace(trace: Trace) -> dict[str, Any]:
     """A trace for a state; ``resumed_trace`` is its inverse."""
-    return {"values": trace.values, "seconds": trace.seconds, "reason": trace.reason.name, "note": trace.note}
+    return {
+        "values": trace.values,
+        "seconds": trace.seconds,
+        "reason": trace.reason.name,
+        "note": trace.note,
+    }
 
 
 def resumed_trace(quantity: str, kept: Any = None) -> Trace:
-    """A trace with what was kept of it (or its values and seconds alone); its clock goes on from the last of them."""
+    """A trace with what was kept of it (or its values and seconds alone); its clock goes on from
+    the last of them."""
     if isinstance(kept, dict):
         trace = resumed_trace(quantity, (kept["values"], kept["seconds"]))
         trace.reason, trace.note = StopReason[kept["reason"]], kept["note"]
         return trace
     values, seconds = kept or ([], [])
-    return Trace(quantity, values, seconds, _start=time.perf_counter() - (seconds[-1] if seconds else 0.0))
+    return Trace(
+        quantity, values, seconds, _start=time.perf_counter() - (seconds[-1] if seconds else 0.0)
+    )

@@ -1,7 +1,9 @@
-"""One .safetensors file for a fitted model: arrays, and a JSON header with format version, class, parameters, labels and certificate.
+"""One .safetensors file for a fitted model: arrays, and a JSON header with format version, class,
+parameters, labels and certificate.
 
-Reading runs no code from the file: the class is looked up in a fixed table, values are JSON, arrays are plain numbers. A SHA-256 over
-header and arrays finds tampering and truncation. Writing goes to a temporary name and is renamed.
+Reading runs no code from the file: the class is looked up in a fixed table, values are JSON, arrays
+are plain numbers. A SHA-256 over header and arrays finds tampering and truncation. Writing goes to
+a temporary name and is renamed.
 """
 
 from __future__ import annotations
@@ -43,9 +45,11 @@ from eckart.trace import Trace
 
 FORMAT = "eckart-model"
 VERSION = 2
-"""The newest format that is read; files without shortened arrays are of the first, which earlier versions read, too."""
+"""The newest format that is read; files without shortened arrays are of the first, which earlier
+versions read, too."""
 MAX_HEADER = 64 * 2**20
-"""Bytes of a header that is read: far more than those of models, and a foreign file cannot ask for more memory."""
+"""Bytes of a header that is read: far more than those of models, and a foreign file cannot ask for
+more memory."""
 SEAL = len(', "checksum": "') + 64 + len('"}')
 SAVED = """
     PCA LatentDirichletAllocation IncrementalPCA TruncatedSVD LinearAutoencoder ALS BayesianMF SVP SVT SoftImpute ExactRecovery EASE SLIM
@@ -55,9 +59,10 @@ SAVED = """
 """Every estimator that can be saved, listed once."""
 CLASSES: dict[str, str] = {name: sys.modules["eckart"]._PUBLIC[name] for name in SAVED.split()}
 """Their modules."""
-KINDS: dict[str, Any] = {kind.__name__: kind for kind in (Basis, Embedding, ItemWeights, LowRank, MixedColumns, Network, Series, Topics)} | {
-    "Mixture": Components
-}
+KINDS: dict[str, Any] = {
+    kind.__name__: kind
+    for kind in (Basis, Embedding, ItemWeights, LowRank, MixedColumns, Network, Series, Topics)
+} | {"Mixture": Components}
 
 
 def save(model: Any, path: Any) -> None:
@@ -75,7 +80,8 @@ def seal(arrays: dict[str, np.ndarray], text: str) -> str:
 
 
 def load(path: Any) -> Any:
-    """The model of a file written by ``model.save``; a truncated, tampered, foreign, newer or oversized file is refused.
+    """The model of a file written by ``model.save``; a truncated, tampered, foreign, newer or
+    oversized file is refused.
 
     >>> import tempfile, os
     >>> from eckart import PCA, load
@@ -99,7 +105,9 @@ def load(path: Any) -> Any:
 def model_of(arrays: dict[str, np.ndarray], text: str, path: Any) -> Any:
     """The model of these arrays under the seal of the header's text."""
     if text != seal(arrays, text[:-SEAL] + "}"):
-        raise FileError(f"{path} was changed after it was written (its checksum does not match); do not use it")
+        raise FileError(
+            f"{path} was changed after it was written (its checksum does not match); do not use it"
+        )
     try:
         return unpack(arrays, json.loads(text))
     except EckartError as error:
@@ -131,16 +139,22 @@ def _parse_header(raw: Any, path: Path) -> tuple[bytes, str]:
 
 
 def head_of(raw: Any, path: Path) -> str:
-    """The text of the eckart header of an open file; a foreign, truncated, newer or oversized one is refused before its arrays are read."""
+    """The text of the eckart header of an open file; a foreign, truncated, newer or oversized one
+    is refused before its arrays are read."""
     size = os.fstat(raw.fileno()).st_size
     start = raw.read(8)
     if len(start) < 8:
         raise FileError(f"{path} is truncated: {size} bytes")
     (length,) = struct.unpack("<Q", start)
     if length > MAX_HEADER:
-        raise FileError(f"{path} claims a header of {length} bytes, allowed {MAX_HEADER}; it is foreign or hostile")
+        raise FileError(
+            f"{path} claims a header of {length} bytes, allowed {MAX_HEADER}; it is "
+            "foreign or hostile"
+        )
     if 8 + length > size:
-        raise FileError(f"{path} is truncated or foreign: its header wants {length} bytes, {size - 8} are there")
+        raise FileError(
+            f"{path} is truncated or foreign: its header wants {length} bytes, {size - 8} are there"
+        )
     try:
         text = json.loads(raw.read(length))["__metadata__"]["eckart"]
         header = json.loads(text)
@@ -150,20 +164,29 @@ def head_of(raw: Any, path: Path) -> str:
     except (ValueError, KeyError, TypeError, RecursionError):
         raise FileError(f"{path} is not an eckart model") from None
     if type(version) is not int or not 1 <= version <= VERSION:
-        raise FileError(f"{path} has format version {version!r}, this eckart reads 1 to {VERSION}; upgrade eckart")
+        raise FileError(
+            f"{path} has format version {version!r}, this eckart reads 1 to {VERSION}; "
+            "upgrade eckart"
+        )
     return text
 
 
 def pack(model: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Arrays and JSON header of a fitted model."""
-    if type(model).__name__ not in CLASSES or type(model).__module__ != CLASSES[type(model).__name__]:
+    if (
+        type(model).__name__ not in CLASSES
+        or type(model).__module__ != CLASSES[type(model).__name__]
+    ):
         raise InputTypeError(
-            f"model is a {type(model).__name__}, wanted one of {', '.join(CLASSES)}: no other class can be loaded"
+            f"model is a {type(model).__name__}, wanted one of {', '.join(CLASSES)}: no "
+            "other class can be loaded"
         )
     fit = model.fit_
     arrays, values = fit.factors.to_state()
     more = model.extra_state() if hasattr(model, "extra_state") else {}
-    labels = {side: pack_ids(getattr(fit.factors, side, None), side, more) for side in ("rows", "columns")}
+    labels = {
+        side: pack_ids(getattr(fit.factors, side, None), side, more) for side in ("rows", "columns")
+    }
     params, dropped = _json_params(model.get_params(deep=False))
     header = {
         "format": FORMAT,
@@ -199,7 +222,10 @@ def unpack(arrays: dict[str, np.ndarray], header: dict[str, Any]) -> Any:
     if not isinstance(header["plan"], dict):
         raise FileError(f"plan={header['plan']!r} came, wanted named choices")
     check_header(header, factors)
-    certificate, trace = Certificate.from_dict(header["certificate"]), Trace.from_dict(header["trace"])
+    certificate, trace = (
+        Certificate.from_dict(header["certificate"]),
+        Trace.from_dict(header["trace"]),
+    )
     for part in NEEDED.get(name, ()):
         if part not in arrays:
             raise FileError(f"{part} is missing, wanted it in a {name}")
@@ -220,7 +246,8 @@ def _factors(arrays: dict[str, np.ndarray], header: dict[str, Any]) -> Factors:
 
 
 def _checksum(arrays: dict[str, np.ndarray], text: str) -> str:
-    """SHA-256 over the very text of the header and the names, kinds, shapes and bytes of the arrays."""
+    """SHA-256 over the very text of the header and the names, kinds, shapes and bytes of the
+    arrays."""
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass"))
     for name in sorted(arrays):
         a = arrays[name]
@@ -243,7 +270,8 @@ def _json_params(params: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
 
 
 def _plain(value: Any) -> Any:
-    """NumPy scalars as Python numbers, containers recursively, numbers that JSON lacks as strings."""
+    """NumPy scalars as Python numbers, containers recursively, numbers that JSON lacks as
+    strings."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, dict):
@@ -253,5 +281,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float) and not np.isfinite(value):
         return str(value)
     return value
-
-

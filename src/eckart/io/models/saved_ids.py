@@ -1,6 +1,8 @@
-"""Ids in a model file: integers, dates and durations as arrays, all else in the JSON header, each so that it comes back as the id that it was.
+"""Ids in a model file: integers, dates and durations as arrays, all else in the JSON header, each
+so that it comes back as the id that it was.
 
-What JSON has no word for is an object that names its kind: {"bytes": "/w=="}, {"tuple": ["a", 1]}, {"datetime": "2024-05-01T00:00:00+02:00"}.
+What JSON has no word for is an object that names its kind: {"bytes": "/w=="}, {"tuple": ["a", 1]},
+{"datetime": "2024-05-01T00:00:00+02:00"}.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ from eckart.errors import FileError
 
 
 def pack_ids(ids: np.ndarray | None, side: str, arrays: dict[str, np.ndarray]) -> Any:
-    """Ids for the header: a list; integers, dates and durations go to ``arrays`` and leave the name of their kind."""
+    """Ids for the header: a list; integers, dates and durations go to ``arrays`` and leave the name
+    of their kind."""
     if ids is None:
         return None
     ids = np.asarray(ids)
@@ -38,7 +41,9 @@ def unpack_ids(saved: Any, side: str, arrays: dict[str, np.ndarray]) -> np.ndarr
         return np.fromiter(map(_unpacked, saved), object, len(saved))
     kind = np.dtype(saved["dtype"])
     if kind.kind not in "iumM":
-        raise FileError(f"labels of kind {saved['dtype']!r} came, wanted integers, dates or durations")
+        raise FileError(
+            f"labels of kind {saved['dtype']!r} came, wanted integers, dates or durations"
+        )
     values = arrays[f"labels.{side}"]
     return values.view(kind) if kind.kind in "mM" else values.astype(kind)
 
@@ -52,9 +57,15 @@ def _packed(id: Any) -> Any:
     if isinstance(id, (np.datetime64, np.timedelta64)):
         return {"time64": [id.dtype.str, int(id.view(np.int64))]}
     id = id.item() if isinstance(id, np.generic) else id
-    if id is None or isinstance(id, (bool, int, str)) or (isinstance(id, float) and math.isfinite(id)):
+    if (
+        id is None
+        or isinstance(id, (bool, int, str))
+        or (isinstance(id, float) and math.isfinite(id))
+    ):
         return id
-    exact = not getattr(id, "nanosecond", 0) and not getattr(id, "nanoseconds", 0)  # pandas has a thousand times finer times
+    exact = not getattr(id, "nanosecond", 0) and not getattr(
+        id, "nanoseconds", 0
+    )  # pandas has a thousand times finer times
     if isinstance(id, float):
         return {"float": str(id)}
     if isinstance(id, bytes):
@@ -84,10 +95,16 @@ def _time_kind(text: str) -> np.dtype:
 
 UNPACK: dict[str, Any] = {
     "time64": lambda v: np.array([v[1]], np.int64).view(_time_kind(v[0]))[0],
-    "float": float, "bytes": lambda v: base64.b64decode(v, validate=True), "tuple": lambda v: tuple(_unpacked(part) for part in v),
-    "datetime": dt.datetime.fromisoformat, "date": dt.date.fromisoformat, "timedelta": lambda v: dt.timedelta(*v), "Decimal": Decimal, "UUID": UUID,
+    "float": float,
+    "bytes": lambda v: base64.b64decode(v, validate=True),
+    "tuple": lambda v: tuple(_unpacked(part) for part in v),
+    "datetime": dt.datetime.fromisoformat,
+    "date": dt.date.fromisoformat,
+    "timedelta": lambda v: dt.timedelta(*v),
+    "Decimal": Decimal,
+    "UUID": UUID,
     "Period": lambda v: import_module("pandas").Period(v[0], freq=v[1]),
-}  # fmt: skip
+}
 
 
 def _unpacked(saved: Any) -> Any:
@@ -97,4 +114,6 @@ def _unpacked(saved: Any) -> Any:
         ((kind, value),) = saved.items()
         return UNPACK[kind](value)
     except (KeyError, ValueError, TypeError, ArithmeticError):
-        raise FileError(f"an id {str(saved)[:80]} came, wanted one of the kinds {', '.join(UNPACK)}") from None
+        raise FileError(
+            f"an id {str(saved)[:80]} came, wanted one of the kinds {', '.join(UNPACK)}"
+        ) from None

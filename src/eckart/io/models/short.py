@@ -1,7 +1,9 @@
-"""Large arrays in fewer bytes, where nothing is lost: as single precision, or as one byte for a number and an exponent for each row.
+"""Large arrays in fewer bytes, where nothing is lost: as single precision, or as one byte for a
+number and an exponent for each row.
 
-Grades, counts and draws have fewer digits than double precision has. An array whose numbers are all of single precision is written so; one whose rows are whole
-multiples q 2^e of a power of two, -127 <= q <= 127, is written as q and e. Reading gives the very numbers back.
+Grades, counts and draws have fewer digits than double precision has. An array whose numbers are all
+of single precision is written so; one whose rows are whole multiples q 2^e of a power of two, -127
+<= q <= 127, is written as q and e. Reading gives the very numbers back.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ EXPONENT = ".exponent"
 
 
 def steps_of(a: np.ndarray) -> np.ndarray:
-    """2^e of every row, so that its largest number is 64 to 127 (128, rounded) of them; rows x 1."""
+    """2^e of every row, so that its largest number is 64 to 127 (128, rounded) of them; rows x
+    1."""
     most = np.abs(a).max(axis=1, initial=0.0, keepdims=True)
     return np.ldexp(a.dtype.type(1.0), np.frexp(most)[1] - 7)
 
@@ -42,7 +45,11 @@ def shorten(arrays: dict[str, np.ndarray]) -> tuple[dict[str, np.ndarray], dict[
 def lengthen(arrays: dict[str, np.ndarray], told: Any) -> dict[str, np.ndarray]:
     """The inverse of ``shorten``."""
     found = dict(arrays)
-    if not isinstance(told, dict) or not set(told.values()) <= {"float32", "float64"} or not told.keys() <= arrays.keys():
+    if (
+        not isinstance(told, dict)
+        or not set(told.values()) <= {"float32", "float64"}
+        or not told.keys() <= arrays.keys()
+    ):
         raise FileError(f"short={told!r} came, wanted the precision of arrays by name")
     for name, dtype in told.items():
         a = arrays[name].astype(np.dtype(dtype))

@@ -1,4 +1,5 @@
-"""Files that are there whole or not at all: written under a temporary name beside their place and renamed."""
+"""Files that are there whole or not at all: written under a temporary name beside their place and
+renamed."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ def atomic_write(path: Any, data: bytes) -> None:
 
 @contextmanager
 def replacing(target: Path) -> Iterator[str]:
-    """The name of a temporary file that takes the place of ``target`` when the block ends well, and is removed when it does not."""
+    """The name of a temporary file that takes the place of ``target`` when the block ends well, and
+    is removed when it does not."""
     handle, name = beside(target)
     os.close(handle)
     try:
@@ -55,19 +57,25 @@ def check_place(target: Path) -> Path:
 
 
 def beside(target: Path) -> tuple[int, str]:
-    """A temporary file in the folder of ``target``, open, and its name. What a killed save of this target left there is removed.
+    """A temporary file in the folder of ``target``, open, and its name. What a killed save of this
+    target left there is removed.
 
-    The name tells machine and process, so that a save of a process that still runs is left alone; the file has the permissions of an ordinary new one.
+    The name tells machine and process, so that a save of a process that still runs is left alone;
+    the file has the permissions of an ordinary new one.
     """
     start, machine = f".{target.name[:100]}.", f"{zlib.crc32(platform.node().encode()):08x}"
-    left = re.compile(re.escape(start) + machine + r"-(\d+)-[0-9a-f]{16}" + re.escape(target.suffix))
+    left = re.compile(
+        re.escape(start) + machine + r"-(\d+)-[0-9a-f]{16}" + re.escape(target.suffix)
+    )
     try:
         for name in os.listdir(target.parent):
             found = left.fullmatch(name)
             if found is not None and not _runs(int(found[1])):
                 with suppress(OSError):
                     os.unlink(target.parent / name)
-        name = str(target.parent / f"{start}{machine}-{os.getpid()}-{secrets.token_hex(8)}{target.suffix}")
+        name = str(
+            target.parent / f"{start}{machine}-{os.getpid()}-{secrets.token_hex(8)}{target.suffix}"
+        )
         return os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666), name
     except OSError as error:
         raise FileError(f"{target} cannot be written: {error.strerror}") from None

@@ -1,1 +1,2 @@
-"""Data where they live: queries of databases as Arrow batches, and tables back in one transaction."""
+"""Data where they live: queries of databases as Arrow batches, and tables back in one
+transaction."""

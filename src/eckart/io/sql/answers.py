@@ -1,7 +1,9 @@
-"""The answer of a query as Arrow batches, one at a time: what is held does not grow with the number of rows.
+"""The answer of a query as Arrow batches, one at a time: what is held does not grow with the number
+of rows.
 
-Types are those of the database (decimals, dates, text); NULL is a null, which means missing. Drivers that speak Arrow hand over their batches; rows of
-others become batches whose types are those of their values.
+Types are those of the database (decimals, dates, text); NULL is a null, which means missing.
+Drivers that speak Arrow hand over their batches; rows of others become batches whose types are
+those of their values.
 """
 
 from __future__ import annotations
@@ -21,11 +23,13 @@ from eckart.io.sql.fetch_ahead import ahead
 from eckart.loading import pa
 
 BATCH_ROWS = 2**16
-"""Rows of a batch: large enough that the cost of a batch is none, small enough that one of 100 columns is some 50 MB."""
+"""Rows of a batch: large enough that the cost of a batch is none, small enough that one of 100
+columns is some 50 MB."""
 
 
 class Answer:
-    """What a query answers, each time its batches are asked for. ``name`` is what messages call it."""
+    """What a query answers, each time its batches are asked for. ``name`` is what messages call
+    it."""
 
     def __init__(self, source: Any, sql: Any):
         if not isinstance(sql, str) or not sql.strip():
@@ -34,7 +38,8 @@ class Answer:
         self.name = "the answer of the query"
 
     def batches(self) -> Iterator[Any]:
-        """Record batches, in the order of the rows. Errors are one line: what the database said, and after how many rows."""
+        """Record batches, in the order of the rows. Errors are one line: what the database said,
+        and after how many rows."""
         database = open_database(self.source)
         self.name = f"the answer of {database.name}"
         rows = 0
@@ -42,7 +47,8 @@ class Answer:
             for batch in _ways[database.way](database, self.sql):
                 if len(set(batch.schema.names)) < len(batch.schema.names):
                     raise InputError(
-                        f"{self.name} has the columns {', '.join(batch.schema.names)}, wanted names that differ; rename one with 'as'"
+                        f"{self.name} has the columns {', '.join(batch.schema.names)}, "
+                        "wanted names that differ; rename one with 'as'"
                     )
                 yield batch
                 rows += batch.num_rows
@@ -53,14 +59,16 @@ class Answer:
         except Exception as error:  # each driver has errors of its own
             if rows:
                 raise FileError(
-                    f"{database.name} failed after {rows:,} rows: {said(error)}; nothing was kept, ask again"
+                    f"{database.name} failed after {rows:,} rows: {said(error)}; "
+                    "nothing was kept, ask again"
                 ) from None
             raise InputError(f"{database.name} refused the query: {said(error)}") from None
         finally:
             database.close()
 
     def table(self, most_bytes: int) -> Any:
-        """The whole answer as an Arrow table; or, where it is larger than that, the path of a temporary Arrow file that holds it."""
+        """The whole answer as an Arrow table; or, where it is larger than that, the path of a
+        temporary Arrow file that holds it."""
         held, size = [], 0
         batches = self.batches()
         for batch in batches:
@@ -85,7 +93,8 @@ def new_spool(ending: str = ".arrow") -> Spool:
 
 
 def spooled(held: list[Any], rest: Iterator[Any], name: str) -> Spool:
-    """The held tables and the rest of the batches in a temporary Arrow file, for data that are passed over several times."""
+    """The held tables and the rest of the batches in a temporary Arrow file, for data that are
+    passed over several times."""
     spool = new_spool()
     head = _joined(held, name)
     schema, writer = head.schema, None
@@ -103,10 +112,13 @@ def spooled(held: list[Any], rest: Iterator[Any], name: str) -> Spool:
                 batch = pa.Table.from_batches([batch]).cast(schema)
             writer.write(batch)
     except pa.ArrowInvalid as error:
-        raise InputError(f"{name} cannot be held: {said(error)}; cast the column in the query") from None
+        raise InputError(
+            f"{name} cannot be held: {said(error)}; cast the column in the query"
+        ) from None
     except OSError as error:
         raise FileError(
-            f"{spool} cannot be written: {error}; the answer is larger than memory may hold, free some space for it"
+            f"{spool} cannot be written: {error}; the answer is larger than memory may "
+            "hold, free some space for it"
         ) from None
     finally:
         if writer is not None:
@@ -115,7 +127,8 @@ def spooled(held: list[Any], rest: Iterator[Any], name: str) -> Spool:
 
 
 def _rewritten(spool: Spool, schema: Any) -> Any:
-    """A writer of the same file whose batches so far have wider types: whole numbers met fractions, nothing met something."""
+    """A writer of the same file whose batches so far have wider types: whole numbers met fractions,
+    nothing met something."""
     old = spool.with_suffix(".old")
     spool.rename(old)
     writer = pa.ipc.new_file(str(spool), schema)
@@ -167,22 +180,30 @@ def _fetched(database: Database, sql: str) -> Generator[Any, None, None]:
 
 
 def _plain(batch: Any) -> Any:
-    """A batch without types that only one database has: PostgreSQL's numeric, which comes as text, becomes the decimal that its column declares (float64
-    where it declares none); others stay as they are stored."""
+    """A batch without types that only one database has: PostgreSQL's numeric, which comes as text,
+    becomes the decimal that its column declares (float64 where it declares none); others stay as
+    they are stored."""
     columns, names = [], batch.schema.names
     for field, column in zip(batch.schema, batch.columns):
         if isinstance(field.type, pa.BaseExtensionType):
             numeric = "numeric" in str(getattr(field.type, "type_name", ""))
-            column = column.storage.cast(_decimal(field.metadata or {})) if numeric else column.storage
+            column = (
+                column.storage.cast(_decimal(field.metadata or {})) if numeric else column.storage
+            )
         columns.append(column)
     return pa.RecordBatch.from_arrays(columns, names=names)
 
 
 def _decimal(metadata: dict[bytes, bytes]) -> Any:
-    """The type of a numeric column: precision and scale are packed into one number, 4 more than (precision << 16) + scale; -1 is none."""
+    """The type of a numeric column: precision and scale are packed into one number, 4 more than
+    (precision << 16) + scale; -1 is none."""
     packed = int(metadata.get(b"POSTGRESQL:typmod", b"-1")) - 4
     precision, scale = packed >> 16, packed & 0x7FF
-    return pa.decimal128(precision, scale) if packed > 0 and precision <= 38 and scale <= precision else pa.float64()
+    return (
+        pa.decimal128(precision, scale)
+        if packed > 0 and precision <= 38 and scale <= precision
+        else pa.float64()
+    )
 
 
 def _from_sqlalchemy(database: Database, sql: str) -> Iterator[Any]:
@@ -202,7 +223,8 @@ def _from_sqlalchemy(database: Database, sql: str) -> Iterator[Any]:
 
 
 def _from_dbapi(database: Database, sql: str) -> Iterator[Any]:
-    """Rows of any driver. Those of PostgreSQL hold the whole answer unless the cursor has a name, those of MySQL unless it is of another class."""
+    """Rows of any driver. Those of PostgreSQL hold the whole answer unless the cursor has a name,
+    those of MySQL unless it is of another class."""
     connection, how = database.connection, {}
     driver = type(connection).__module__.partition(".")[0]
     named = driver in ("psycopg", "psycopg2")
@@ -210,7 +232,9 @@ def _from_dbapi(database: Database, sql: str) -> Iterator[Any]:
         how = {"name": f"eckart_{secrets.token_hex(4)}"}
         if getattr(connection, "autocommit", False) is True:
             how["withhold"] = True  # type: ignore[assignment]
-    classes = (import_module(f"{driver}.cursors").SSCursor,) if driver in ("pymysql", "MySQLdb") else ()
+    classes = (
+        (import_module(f"{driver}.cursors").SSCursor,) if driver in ("pymysql", "MySQLdb") else ()
+    )
     with closing(connection.cursor(*classes, **how)) as cursor:
         cursor.execute(sql)
         names, seen = None, 0
@@ -226,7 +250,12 @@ def _from_dbapi(database: Database, sql: str) -> Iterator[Any]:
             seen += len(rows)
 
 
-_ways = {"duckdb": _from_duckdb, "adbc": _from_adbc, "sqlalchemy": _from_sqlalchemy, "dbapi": _from_dbapi}
+_ways = {
+    "duckdb": _from_duckdb,
+    "adbc": _from_adbc,
+    "sqlalchemy": _from_sqlalchemy,
+    "dbapi": _from_dbapi,
+}
 
 
 def _no_rows(sql: str) -> InputError:
@@ -245,7 +274,8 @@ def _batch(names: list[str], rows: Any, seen: int) -> Any:
 
 
 def _odd_column(name: str, values: Any, seen: int) -> Any:
-    """Values that Arrow has no type for: unique ids as text; a column of several kinds is refused by its row."""
+    """Values that Arrow has no type for: unique ids as text; a column of several kinds is refused
+    by its row."""
     import uuid
 
     if all(v is None or isinstance(v, uuid.UUID) for v in values):
@@ -253,6 +283,7 @@ def _odd_column(name: str, values: Any, seen: int) -> Any:
     first = next(v for v in values if v is not None)
     at = next((i for i, v in enumerate(values) if v is not None and type(v) is not type(first)), 0)
     raise InputError(
-        f"column {name!r} holds {values[at]!r} ({type(values[at]).__name__}) at row {seen + at} of the answer, wanted {type(first).__name__} as before; "
+        f"column {name!r} holds {values[at]!r} ({type(values[at]).__name__}) at row "
+        f"{seen + at} of the answer, wanted {type(first).__name__} as before; "
         f"cast it in the query, such as cast({name} as text)"
     )

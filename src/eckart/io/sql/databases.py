@@ -1,4 +1,5 @@
-"""Opening what a caller names: a DuckDB or SQLite file, a table on disk or in an S3-like store, an address such as postgresql://host/shop, or a connection.
+"""Opening what a caller names: a DuckDB or SQLite file, a table on disk or in an S3-like store, an
+address such as postgresql://host/shop, or a connection.
 
 What is opened here is opened for reading, and closed again; a connection that came open stays open.
 """
@@ -22,14 +23,19 @@ TABLES = (".parquet", ".pq", ".csv", ".tsv", ".arrow", ".feather", ".ipc")
 """Files that are no databases: the SQL sees them as the table ``data``."""
 ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+._-]*://")
 SECRET = re.compile(r"(?<=://)([^/@\s:]*):\S*@")
-"""User and password of an address: the password ends at the last @ of the word, since people write one inside of it."""
-SECRET_FIELD = re.compile(r"(?i)\b(\w*(?:pass|pwd|token|secret|key|credential|signature)\w*\s*=\s*)('[^']*'|[^&;\s'\"]+)")
-"""What follows password=, token= and their like, in the query of an address and in messages of drivers."""
+"""User and password of an address: the password ends at the last @ of the word, since people write
+one inside of it."""
+SECRET_FIELD = re.compile(
+    r"(?i)\b(\w*(?:pass|pwd|token|secret|key|credential|signature)\w*\s*=\s*)('[^']*'|[^&;\s'\"]+)"
+)
+"""What follows password=, token= and their like, in the query of an address and in messages of
+drivers."""
 
 
 @dataclass
 class Database:
-    """An open connection: how it is spoken to ("duckdb", "adbc", "sqlalchemy" or "dbapi"), what it is called in words, and whether it is ours to close."""
+    """An open connection: how it is spoken to ("duckdb", "adbc", "sqlalchemy" or "dbapi"), what it
+    is called in words, and whether it is ours to close."""
 
     connection: Any
     way: str
@@ -73,21 +79,26 @@ def shown(address: str) -> str:
 
 
 def _secrets_of(address: str) -> set[str]:
-    """The passwords that an address holds, as they are written in it and as a driver decodes them."""
+    """The passwords that an address holds, as they are written in it and as a driver decodes
+    them."""
     found = {match[0].partition(":")[2][:-1] for match in SECRET.finditer(address)}
     found |= {match[2].strip("'") for match in SECRET_FIELD.finditer(address)}
-    return {way for secret in found for way in (secret, unquote(secret), unquote_plus(secret)) if way}
+    return {
+        way for secret in found for way in (secret, unquote(secret), unquote_plus(secret)) if way
+    }
 
 
 def open_database(source: Any, write: bool = False) -> Database:
-    """A connection to what the caller named; files and servers are opened for reading only, unless ``write``."""
+    """A connection to what the caller named; files and servers are opened for reading only, unless
+    ``write``."""
     if is_address(source):
         return _server(source, write)
     if isinstance(source, (str, os.PathLike)):
         return _file(os.fspath(source), write)
     if not is_connection(source):
         raise InputTypeError(
-            f"sql= came with a {type(source).__name__}, wanted a connection, a DuckDB or SQLite file, or an address such as postgresql://host/shop"
+            f"sql= came with a {type(source).__name__}, wanted a connection, a DuckDB "
+            "or SQLite file, or an address such as postgresql://host/shop"
         )
     top = _top(source)
     if top in ("duckdb", "_duckdb"):
@@ -102,9 +113,12 @@ def open_database(source: Any, write: bool = False) -> Database:
 
 
 def said(error: BaseException, address: str = "") -> str:
-    """An error of a driver in one line: its first, without what points into the statement, and without the passwords of the ``address``."""
+    """An error of a driver in one line: its first, without what points into the statement, and
+    without the passwords of the ``address``."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    kept = [line for line in lines if not re.match(r"(LINE \d|\^|\(Background on|\[SQL:)", line)][:2]
+    kept = [line for line in lines if not re.match(r"(LINE \d|\^|\(Background on|\[SQL:)", line)][
+        :2
+    ]
     line = " ".join(kept) or type(error).__name__
     for secret in sorted(_secrets_of(address), key=len, reverse=True):
         line = line.replace(secret, "***")
@@ -119,7 +133,8 @@ def duckdb() -> Any:
 def _driver(module: str, what: str) -> Any:
     if find_spec(module.partition(".")[0]) is None:
         raise MissingError(
-            f"{what} needs {module.partition('.')[0]}, which is not installed; pip install 'eckart[sql]'"
+            f"{what} needs {module.partition('.')[0]}, which is not installed; pip "
+            "install 'eckart[sql]'"
         )
     return import_module(module)
 
@@ -143,9 +158,14 @@ def _file(path: str, write: bool) -> Database:
     file = Path(path)
     kind = _kind_of_file(file)
     if write and kind is None and not os.path.exists(file):
-        kind = {".duckdb": "duckdb", ".sqlite": "sqlite", ".sqlite3": "sqlite"}.get(file.suffix.lower())
+        kind = {".duckdb": "duckdb", ".sqlite": "sqlite", ".sqlite3": "sqlite"}.get(
+            file.suffix.lower()
+        )
         if kind is None:
-            raise FileError(f"{path} does not exist, wanted a database, or a new one that ends in .duckdb or .sqlite")
+            raise FileError(
+                f"{path} does not exist, wanted a database, or a new one that ends in "
+                ".duckdb or .sqlite"
+            )
     if not os.path.exists(file) and not write and not _is_pattern(path):
         raise FileError(f"{path} does not exist")
     if kind == "sqlite":
@@ -155,7 +175,8 @@ def _file(path: str, write: bool) -> Database:
     if file.suffix.lower() in TABLES and not write:
         return _tables(path)
     raise FileError(
-        f"{path} is not a DuckDB or SQLite database" + (f", and no table ({', '.join(TABLES)})" if not write else "")
+        f"{path} is not a DuckDB or SQLite database"
+        + (f", and no table ({', '.join(TABLES)})" if not write else "")
     )
 
 
@@ -187,7 +208,8 @@ def _shut(connection: Any, files: list[str] | None = None) -> None:
 
 
 def _tables(path: str) -> Database:
-    """A file of rows (or all that a pattern names) as the view ``data`` of an empty database in memory."""
+    """A file of rows (or all that a pattern names) as the view ``data`` of an empty database in
+    memory."""
     engine = duckdb()
     connection = engine.connect(config=SETTINGS)
     try:
@@ -198,7 +220,9 @@ def _tables(path: str) -> Database:
             connection.register("data", dataset.dataset(path, format="ipc"))
             _shut(connection)
         else:
-            reader = "read_parquet" if Path(path).suffix.lower() in (".parquet", ".pq") else "read_csv"
+            reader = (
+                "read_parquet" if Path(path).suffix.lower() in (".parquet", ".pq") else "read_csv"
+            )
             connection.execute(f"create view data as select * from {reader}('{quoted}')")
             files = glob(path, recursive=True) if _is_pattern(path) else []
             _shut(connection, [path, *files])
@@ -209,10 +233,11 @@ def _tables(path: str) -> Database:
 
 
 def _store(address: str) -> Database:
-    """Files of an S3-like store as the view ``data`` of an empty database in memory; Arrow reads what the query needs of them.
+    """Files of an S3-like store as the view ``data`` of an empty database in memory; Arrow reads
+    what the query needs of them.
 
-    Keys, region and another endpoint than Amazon's come from where Amazon's own programs take them (the environment, ~/.aws), or stand in the address
-    (?region=...&endpoint_override=...).
+    Keys, region and another endpoint than Amazon's come from where Amazon's own programs take them
+    (the environment, ~/.aws), or stand in the address (?region=...&endpoint_override=...).
     """
     from pyarrow import dataset
     from pyarrow.fs import FileSelector, FileSystem, FileType
@@ -224,7 +249,9 @@ def _store(address: str) -> Database:
         if _is_pattern(path):
             folder = re.split(r"[*?\[]", path)[0].rpartition("/")[0]
             found = system.get_file_info(FileSelector(folder, recursive=True))
-            files = sorted(f.path for f in found if f.type == FileType.File and fnmatch(f.path, path))
+            files = sorted(
+                f.path for f in found if f.type == FileType.File and fnmatch(f.path, path)
+            )
             if not files:
                 raise FileError(f"{shown(address)} matches no file")
         kind = {".csv": "csv", ".arrow": "ipc", ".feather": "ipc", ".ipc": "ipc"}.get(
@@ -245,12 +272,20 @@ def _sqlite(file: Path, write: bool) -> Database:
     import sqlite3
 
     how: dict[str, Any] = {"isolation_level": None, "timeout": 30} if write else {"uri": True}
-    connection = sqlite3.connect(str(file) if write else f"{file.resolve().as_uri()}?mode=ro", **how)
+    connection = sqlite3.connect(
+        str(file) if write else f"{file.resolve().as_uri()}?mode=ro", **how
+    )
     if not write:
-        allowed = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
+        allowed = {
+            sqlite3.SQLITE_SELECT,
+            sqlite3.SQLITE_READ,
+            sqlite3.SQLITE_FUNCTION,
+            sqlite3.SQLITE_RECURSIVE,
+        }
 
         def authorise(action: int, first: str | None, second: str | None, *rest: Any) -> int:
-            """Reading alone: no attach, vacuum or pragma, which reach other files before the statement is seen to be no query."""
+            """Reading alone: no attach, vacuum or pragma, which reach other files before the
+            statement is seen to be no query."""
             fine = action in allowed and (second or "").lower() != "load_extension"
             fine = fine or (action == sqlite3.SQLITE_PRAGMA and first == "table_info")
             return sqlite3.SQLITE_OK if fine else sqlite3.SQLITE_DENY
@@ -260,7 +295,8 @@ def _sqlite(file: Path, write: bool) -> Database:
 
 
 def _server(address: str, write: bool) -> Database:
-    """A server by its address: S3 by Arrow, PostgreSQL by ADBC or psycopg, all else by SQLAlchemy."""
+    """A server by its address: S3 by Arrow, PostgreSQL by ADBC or psycopg, all else by
+    SQLAlchemy."""
     scheme, name = address.partition(":")[0].lower(), shown(address)
     if is_store(address):
         return _store(address)
@@ -269,7 +305,9 @@ def _server(address: str, write: bool) -> Database:
             connection = import_module("adbc_driver_postgresql.dbapi").connect(address)
             database = Database(connection, "adbc", name, owned=True)
         elif scheme in ("postgresql", "postgres") and find_spec("psycopg"):
-            database = Database(import_module("psycopg").connect(address), "dbapi", name, owned=True)
+            database = Database(
+                import_module("psycopg").connect(address), "dbapi", name, owned=True
+            )
         else:
             alchemy = _driver("sqlalchemy", f"reading {name}")
             # Without a pool the session ends with the connection, and what was set in it.
@@ -285,10 +323,15 @@ def _server(address: str, write: bool) -> Database:
 
 
 def dialect(database: Database) -> str:
-    """Which SQL a connection speaks, where it matters: "postgresql", "mysql" (MariaDB, too), "sqlite", "duckdb", or the name of its driver."""
+    """Which SQL a connection speaks, where it matters: "postgresql", "mysql" (MariaDB, too),
+    "sqlite", "duckdb", or the name of its driver."""
     if database.way in ("duckdb", "adbc"):
         return "duckdb" if database.way == "duckdb" else "postgresql"
-    name = database.connection.dialect.name if database.way == "sqlalchemy" else _top(database.connection)
+    name = (
+        database.connection.dialect.name
+        if database.way == "sqlalchemy"
+        else _top(database.connection)
+    )
     alike = {
         "mariadb": "mysql",
         "pymysql": "mysql",
@@ -308,7 +351,8 @@ READ_ONLY = {
 
 
 def _only_read(database: Database) -> None:
-    """Servers that can be told so refuse to write in this session from now on; with others nothing is committed."""
+    """Servers that can be told so refuse to write in this session from now on; with others nothing
+    is committed."""
     statement = READ_ONLY.get(dialect(database))
     if statement is None:
         return

@@ -1,4 +1,5 @@
-"""Batches that are fetched by a thread while the ones before are worked on: a server and its driver need a core, and so does who indexes the rows."""
+"""Batches that are fetched by a thread while the ones before are worked on: a server and its driver
+need a core, and so does who indexes the rows."""
 
 from __future__ import annotations
 
@@ -8,14 +9,16 @@ from collections.abc import Generator, Iterator
 from typing import Any
 
 BATCHES = 2
-"""Batches that wait: one is enough to keep both sides busy, the second evens them out; more would only be held."""
+"""Batches that wait: one is enough to keep both sides busy, the second evens them out; more would
+only be held."""
 LOOK_EVERY = 0.1
 """Seconds after which a thread whose batches nobody takes asks whether anyone still wants them."""
 _END = object()
 
 
 def ahead(batches: Generator[Any, None, None]) -> Iterator[Any]:
-    """The same batches in the same order; errors come where they would have come. Who stops early leaves no thread behind."""
+    """The same batches in the same order; errors come where they would have come. Who stops early
+    leaves no thread behind."""
     waiting: queue.Queue[Any] = queue.Queue(BATCHES)
     unwanted = threading.Event()
 

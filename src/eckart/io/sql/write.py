@@ -10,7 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from eckart.errors import EckartError, FileError, InputError, wrong
-from eckart.io.sql.databases import Database, dialect, is_address, is_store, open_database, said, shown
+from eckart.io.sql.databases import (
+    Database,
+    dialect,
+    is_address,
+    is_store,
+    open_database,
+    said,
+    shown,
+)
 from eckart.loading import pa
 
 RULES = ("error", "replace", "append")
@@ -18,7 +26,8 @@ RULES = ("error", "replace", "append")
 
 
 def split_target(target: str) -> tuple[str, str]:
-    """The database and the table of ``shop.duckdb:recommendations`` or ``postgresql://host/shop:recommendations``.
+    """The database and the table of ``shop.duckdb:recommendations`` or
+    ``postgresql://host/shop:recommendations``.
 
     >>> split_target("shop.duckdb:recommendations"), split_target("postgresql://host:5432/shop:recs")
     (('shop.duckdb', 'recommendations'), ('postgresql://host:5432/shop', 'recs'))
@@ -26,24 +35,31 @@ def split_target(target: str) -> tuple[str, str]:
     place, _, table = target.rpartition(":")
     if not place or not table or (is_address(target) and not is_address(place)) or "/" in table:
         raise InputError(
-            f"{shown(target)} came, wanted the database and the table, such as shop.duckdb:recommendations"
+            f"{shown(target)} came, wanted the database and the table, such as "
+            "shop.duckdb:recommendations"
         )
     return place, table
 
 
 def check_table(source: Any, table: str, if_exists: str = "error") -> None:
-    """Refuse a place that cannot be written to before any work is done. A file that is not there yet is not made."""
+    """Refuse a place that cannot be written to before any work is done. A file that is not there
+    yet is not made."""
     if if_exists not in RULES:
         raise wrong("if_exists", if_exists, "one of " + ", ".join(map(repr, RULES)))
     if not isinstance(table, str) or not table or "\0" in table:
         raise wrong("table", table, "the name of a table")
     if is_store(source):
-        raise FileError(f"{source} is a store of files, wanted a database; write a file by --out instead")
+        raise FileError(
+            f"{source} is a store of files, wanted a database; write a file by --out instead"
+        )
     if isinstance(source, str) and not is_address(source) and not os.path.exists(source):
         if not os.path.isdir(Path(source).parent):
             raise FileError(f"{Path(source).parent} is not a folder; make it first")
         if Path(source).suffix.lower() not in (".duckdb", ".sqlite", ".sqlite3"):
-            raise FileError(f"{source} does not exist, wanted a database, or a new one that ends in .duckdb or .sqlite")
+            raise FileError(
+                f"{source} does not exist, wanted a database, or a new one that ends in "
+                ".duckdb or .sqlite"
+            )
         return
     if if_exists == "error":
         database = open_database(source)
@@ -55,13 +71,19 @@ def check_table(source: Any, table: str, if_exists: str = "error") -> None:
 
 
 def write_sql(source: Any, table: str, batches: Iterable[Any], if_exists: str = "error") -> int:
-    """Write Arrow batches as a table of a database (a file, an address or a connection); returns the number of rows.
+    """Write Arrow batches as a table of a database (a file, an address or a connection); returns
+    the number of rows.
 
-    One transaction: after an error, or when the process is killed, the database is as it was before. ``if_exists`` says what becomes of a table that is
-    there: ``"error"``, ``"replace"`` or ``"append"`` (its columns must have the same names).
+    One transaction: after an error, or when the process is killed, the database is as it was
+    before. ``if_exists`` says what becomes of a table that is there: ``"error"``, ``"replace"`` or
+    ``"append"`` (its columns must have the same names).
     """
     check_table(source, table, if_exists)
-    new = isinstance(source, (str, os.PathLike)) and not is_address(source) and not os.path.exists(source)
+    new = (
+        isinstance(source, (str, os.PathLike))
+        and not is_address(source)
+        and not os.path.exists(source)
+    )
     database = open_database(source, write=True)
     done = False
     try:
@@ -72,7 +94,8 @@ def write_sql(source: Any, table: str, batches: Iterable[Any], if_exists: str = 
         raise
     except Exception as error:  # each driver has errors of its own
         raise FileError(
-            f"table {table!r} of {database.name} was not written: {said(error)}; the database is as it was"
+            f"table {table!r} of {database.name} was not written: {said(error)}; the "
+            "database is as it was"
         ) from None
     finally:
         database.close()
@@ -82,7 +105,8 @@ def write_sql(source: Any, table: str, batches: Iterable[Any], if_exists: str = 
 
 def _there(database: Database, table: str) -> InputError:
     return InputError(
-        f"{database.name} has a table {table!r} already; choose another name, or what becomes of it: if-exists replace or append"
+        f"{database.name} has a table {table!r} already; choose another name, or what "
+        "becomes of it: if-exists replace or append"
     )
 
 
@@ -107,13 +131,15 @@ def _transact(database: Database, table: str, batches: Iterator[Any], rule: str)
 
 
 def _exchange(database: Database, table: str, batches: Iterator[Any], rule: str) -> int:
-    """MySQL ends a transaction where a table is made or dropped. So the rows go into a table of another name, which takes the wanted one in one step when all
-    are there; a killed process may leave that other table behind, and never a half of the wanted one."""
+    """MySQL ends a transaction where a table is made or dropped. So the rows go into a table of
+    another name, which takes the wanted one in one step when all are there; a killed process may
+    leave that other table behind, and never a half of the wanted one."""
     there = _columns(database, table)
     if there is not None and rule == "error":
         raise _there(database, table)
     token = secrets.token_hex(4)
-    filled = table if there is not None and rule == "append" else f"{table[:40]}_new_{token}"  # names have 64 letters
+    # names have 64 letters
+    filled = table if there is not None and rule == "append" else f"{table[:40]}_new_{token}"
     try:
         rows = _fill(database, filled, batches, rule, table)
         database.connection.commit()
@@ -133,7 +159,9 @@ def _exchange(database: Database, table: str, batches: Iterator[Any], rule: str)
     return rows
 
 
-def _fill(database: Database, table: str, batches: Iterator[Any], rule: str, called: str = "") -> int:
+def _fill(
+    database: Database, table: str, batches: Iterator[Any], rule: str, called: str = ""
+) -> int:
     first = next(batches, None)
     if first is None:
         raise InputError(f"no row came for table {called or table!r}, wanted at least one")
@@ -141,7 +169,8 @@ def _fill(database: Database, table: str, batches: Iterator[Any], rule: str, cal
     if there is not None and rule == "append":
         if set(there) != set(names):
             raise InputError(
-                f"table {table!r} of {database.name} has the columns {', '.join(there)}, wanted {', '.join(names)} to append to it"
+                f"table {table!r} of {database.name} has the columns "
+                f"{', '.join(there)}, wanted {', '.join(names)} to append to it"
             )
     else:
         if there is not None and rule == "error":
@@ -163,7 +192,9 @@ def _insert(database: Database, table: str, names: list[str], batch: Any) -> Non
     connection = database.connection
     if database.way == "duckdb":
         connection.register("eckart_batch", pa.Table.from_batches([batch]))
-        connection.execute(f"insert into {quoted(table)} ({listed}) select {listed} from eckart_batch")
+        connection.execute(
+            f"insert into {quoted(table)} ({listed}) select {listed} from eckart_batch"
+        )
         connection.unregister("eckart_batch")
         return
     if database.way == "adbc":
@@ -188,7 +219,8 @@ def _insert(database: Database, table: str, names: list[str], batch: Any) -> Non
 
 
 def _values(column: Any, speaks: str) -> list[Any]:
-    """Python values; SQLite keeps dates and decimals as text, which sorts as they do, and MySQL times of a zone as those of UTC."""
+    """Python values; SQLite keeps dates and decimals as text, which sorts as they do, and MySQL
+    times of a zone as those of UTC."""
     import datetime
     import decimal
 
@@ -197,25 +229,37 @@ def _values(column: Any, speaks: str) -> list[Any]:
     plain = column.to_pylist()
     if speaks != "sqlite":
         return plain
-    return [str(v) if isinstance(v, (datetime.date, datetime.time, decimal.Decimal)) else v for v in plain]
+    return [
+        str(v) if isinstance(v, (datetime.date, datetime.time, decimal.Decimal)) else v
+        for v in plain
+    ]
 
 
 def _columns(database: Database, table: str) -> list[str] | None:
-    """The names of a table's columns, or None where there is no such table (in the schema that is searched first)."""
+    """The names of a table's columns, or None where there is no such table (in the schema that is
+    searched first)."""
     if database.way == "dbapi" and dialect(database) == "sqlite":
-        return [row[1] for row in database.connection.execute(f"pragma table_info({quoted(table)})")] or None
-    if database.way == "sqlalchemy" and dialect(database) != "mysql":  # whose inspector stumbles over marks in names
+        return [
+            row[1] for row in database.connection.execute(f"pragma table_info({quoted(table)})")
+        ] or None
+    # whose inspector stumbles over marks in names
+    if database.way == "sqlalchemy" and dialect(database) != "mysql":
         from sqlalchemy import inspect
 
         looked = inspect(database.connection)
         return [c["name"] for c in looked.get_columns(table)] if looked.has_table(table) else None
-    ask = "select column_name from information_schema.columns where table_schema = {} and table_name = '{}' order by ordinal_position"
+    ask = (
+        "select column_name from information_schema.columns where table_schema = {} and "
+        "table_name = '{}' order by ordinal_position"
+    )
     here = "database()" if dialect(database) == "mysql" else "current_schema()"
     statement = ask.format(here, table.replace("'", "''"))
     if database.way == "duckdb":
         return [row[0] for row in database.connection.execute(statement).fetchall()] or None
     if database.way == "sqlalchemy":
-        found = database.connection.exec_driver_sql(statement, execution_options={"no_parameters": True})
+        found = database.connection.exec_driver_sql(
+            statement, execution_options={"no_parameters": True}
+        )
         return [row[0] for row in found.fetchall()] or None
     cursor = database.connection.cursor()
     cursor.execute(statement)

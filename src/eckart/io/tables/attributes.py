@@ -1,13 +1,17 @@
-"""Attributes of rows or columns, keyed by id: a frame with an id and any other columns becomes one row of numbers for each id.
+"""Attributes of rows or columns, keyed by id: a frame with an id and any other columns becomes one
+row of numbers for each id.
 
-The kind of a column decides how it is written, and a vector of zeros always means "nothing is known":
+The kind of a column decides how it is written, and a vector of zeros always means "nothing is
+known":
 
     numbers, dates       (x - mean) / standard deviation; a gap is 0, the mean
     flags                booleans, and numbers that are only 0 and 1: x - share of ones; a gap is 0
-    categories, text     1 at the level; a level that was not met when the encoding was made, or only once, has no place and is 0 everywhere
+    categories, text     1 at the level; a level that was not met when the encoding was made, or
+    only once, has no place and is 0 everywhere
     lists of texts       1 at every level that is listed, as for categories
 
-``groups`` say which of these numbers belong together: all numbers, all flags, and every category or list by itself.
+``groups`` say which of these numbers belong together: all numbers, all flags, and every category or
+list by itself.
 """
 
 from __future__ import annotations
@@ -26,9 +30,11 @@ from eckart.io.tables.frames import is_arrow, is_frame
 from eckart.loading import pa
 
 MOST_LEVELS = 1000
-"""Levels of one column that are told apart, the most frequent ones: products with the square of their number are solved in every sweep."""
+"""Levels of one column that are told apart, the most frequent ones: products with the square of
+their number are solved in every sweep."""
 LEAST_ROWS = 2
-"""Rows from which a level is told apart: what one row alone has says nothing that the row's own entries do not say better."""
+"""Rows from which a level is told apart: what one row alone has says nothing that the row's own
+entries do not say better."""
 KINDS = ("number", "flag", "category", "several")
 
 
@@ -41,7 +47,8 @@ class Attributes(NamedTuple):
 
 @dataclass(frozen=True)
 class Column:
-    """How one column is written: ``kind`` is one of KINDS; mean and deviation of numbers (share of ones of flags), levels of categories and lists."""
+    """How one column is written: ``kind`` is one of KINDS; mean and deviation of numbers (share of
+    ones of flags), levels of categories and lists."""
 
     name: str
     kind: str
@@ -74,7 +81,8 @@ class Column:
 
 @dataclass(frozen=True)
 class Encoding:
-    """How the attributes of one side are written; ``key`` is the name of the column of ids (None: the frame's index).
+    """How the attributes of one side are written; ``key`` is the name of the column of ids (None:
+    the frame's index).
 
     >>> table = {"id": [1, 2, 3, 4], "age": [20, 30, None, 40], "job": ["nurse", "clerk", "clerk", "nurse"]}
     >>> encoding, attributes = Encoding.of(table, "id", "row_features")
@@ -87,14 +95,19 @@ class Encoding:
 
     @classmethod
     def of(cls, source: Any, key: Any, where: str) -> tuple[Encoding, Attributes]:
-        """The encoding that a frame asks for, and the frame as ids and a table; ``where`` is the name of the argument."""
+        """The encoding that a frame asks for, and the frame as ids and a table; ``where`` is the
+        name of the argument."""
         found, key = attributes(source, key, where)
         columns = tuple(
-            _column(found.table.column(j), str(name), where) for j, name in enumerate(found.table.column_names)
+            _column(found.table.column(j), str(name), where)
+            for j, name in enumerate(found.table.column_names)
         )
         columns = tuple(c for c in columns if c.width and c.deviation > 0)
         if not columns:
-            raise InputError(f"{where} has no column that differs between ids, wanted at least one beside the ids")
+            raise InputError(
+                f"{where} has no column that differs between ids, wanted at least one "
+                "beside the ids"
+            )
         return cls(key, columns), found
 
     def encode(self, found: Attributes, where: str) -> np.ndarray:
@@ -102,8 +115,13 @@ class Encoding:
         names = found.table.column_names
         absent = [c.name for c in self.columns if c.name not in names]
         if absent:
-            raise InputError(f"{where} lacks the column {absent[0]!r}, wanted the columns of the fit: {self._said()}")
-        return np.hstack([c.encode(found.table.column(names.index(c.name)), where) for c in self.columns])
+            raise InputError(
+                f"{where} lacks the column {absent[0]!r}, wanted the columns of the "
+                f"fit: {self._said()}"
+            )
+        return np.hstack(
+            [c.encode(found.table.column(names.index(c.name)), where) for c in self.columns]
+        )
 
     def read(self, source: Any, where: str) -> tuple[np.ndarray, np.ndarray]:
         """Ids and numbers of another frame of the same kind."""
@@ -129,37 +147,59 @@ class Encoding:
         return [name for c in self.columns for name in c.names()]
 
     def _said(self) -> str:
-        return ", ".join(c.name for c in self.columns[:8]) + (" ..." if len(self.columns) > 8 else "")
+        return ", ".join(c.name for c in self.columns[:8]) + (
+            " ..." if len(self.columns) > 8 else ""
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for a model file."""
-        return {"key": self.key, "columns": [asdict(c) | {"levels": list(c.levels)} for c in self.columns]}
+        return {
+            "key": self.key,
+            "columns": [asdict(c) | {"levels": list(c.levels)} for c in self.columns],
+        }
 
     @classmethod
     def from_dict(cls, values: Any) -> Encoding:
         """The inverse; a file may hold anything, and what is no encoding is refused."""
         try:
-            key, columns = values["key"], [Column(**(c | {"levels": tuple(c["levels"])})) for c in values["columns"]]
+            key, columns = (
+                values["key"],
+                [Column(**(c | {"levels": tuple(c["levels"])})) for c in values["columns"]],
+            )
         except (TypeError, KeyError, AttributeError):
-            raise FileError(f"an encoding {str(values)[:60]!r} came, wanted a key and columns") from None
+            raise FileError(
+                f"an encoding {str(values)[:60]!r} came, wanted a key and columns"
+            ) from None
         good = isinstance(key, (str, type(None))) and bool(columns)
         for c in columns:
-            texts = isinstance(c.name, str) and c.kind in KINDS and all(isinstance(level, str) for level in c.levels)
+            texts = (
+                isinstance(c.name, str)
+                and c.kind in KINDS
+                and all(isinstance(level, str) for level in c.levels)
+            )
             numbers = all(
                 isinstance(v, (int, float)) and not isinstance(v, bool) and np.isfinite(v)
                 for v in (c.mean, c.deviation)
             )
             distinct = len(set(c.levels)) == len(c.levels) <= MOST_LEVELS
-            good &= texts and numbers and distinct and c.deviation > 0 and bool(c.levels) == (c.kind in KINDS[2:])
+            good &= (
+                texts
+                and numbers
+                and distinct
+                and c.deviation > 0
+                and bool(c.levels) == (c.kind in KINDS[2:])
+            )
         if not good:
             raise FileError(
-                "an encoding came whose columns have no such kinds, levels or numbers as one has that was fitted"
+                "an encoding came whose columns have no such kinds, levels or numbers "
+                "as one has that was fitted"
             )
         return cls(key, tuple(columns))
 
 
 def attributes(source: Any, key: Any, where: str) -> tuple[Attributes, str | None]:
-    """A frame (pandas, polars, Arrow, a mapping of columns, a file, or any of them with the name of its column of ids as a pair) as ids and table.
+    """A frame (pandas, polars, Arrow, a mapping of columns, a file, or any of them with the name of
+    its column of ids as a pair) as ids and table.
 
     Ids are the column ``key`` where the frame has it, else the index of a pandas frame.
     """
@@ -176,18 +216,23 @@ def attributes(source: Any, key: Any, where: str) -> tuple[Attributes, str | Non
     else:
         wanted = "a column of ids" if key is None else f"the column of ids {key!r}"
         raise InputError(
-            f"{where} has the columns {', '.join(map(str, table.column_names[:8]))}, wanted {wanted}; write {where}=(frame, 'name of its column of ids')"
+            f"{where} has the columns {', '.join(map(str, table.column_names[:8]))}, "
+            f"wanted {wanted}; write {where}=(frame, 'name of its column of ids')"
         )
     ids = tidy(ids)
     if (null := first_null(ids)) is not None:
-        raise InputError(f"{where} has no id in row {null}, wanted one in every row; drop what has none")
+        raise InputError(
+            f"{where} has no id in row {null}, wanted one in every row; drop what has none"
+        )
     if (repeats := Labels(ids, len(ids)).repeats) is not None:
         raise InputError(
-            f"{where} has the id {shown(ids[int(repeats.argmax())])} more than once, wanted one row for each id"
+            f"{where} has the id {shown(ids[int(repeats.argmax())])} more than once, "
+            "wanted one row for each id"
         )
     if not len(ids) or not table.num_columns:
         raise InputError(
-            f"{where} has {len(ids)} rows and {table.num_columns} columns beside the ids, wanted at least one of each"
+            f"{where} has {len(ids)} rows and {table.num_columns} columns beside the "
+            "ids, wanted at least one of each"
         )
     return Attributes(ids, table), key
 
@@ -199,7 +244,8 @@ def table_of(source: Any, where: str) -> tuple[Any, np.ndarray | None]:
             head = head_of(os.fspath(source), whole=True)
             if head is None:
                 raise InputError(
-                    f"{where}={os.fspath(source)!r} came, wanted a table: a CSV, Parquet, Arrow, JSON lines or Excel file that exists"
+                    f"{where}={os.fspath(source)!r} came, wanted a table: a CSV, "
+                    "Parquet, Arrow, JSON lines or Excel file that exists"
                 )
             return head.rows, None
         if is_arrow(source):
@@ -212,15 +258,19 @@ def table_of(source: Any, where: str) -> tuple[Any, np.ndarray | None]:
         if hasattr(source, "to_arrow"):
             return source.to_arrow(), None
         if isinstance(source, dict):
-            return pa.table({str(name): pa.array(list(cells)) for name, cells in source.items()}), None
+            return pa.table(
+                {str(name): pa.array(list(cells)) for name, cells in source.items()}
+            ), None
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         if isinstance(error, InputError):
             raise
         raise InputError(
-            f"{where} has a column of several kinds ({' '.join(str(error).split())}); make it numbers or text"
+            f"{where} has a column of several kinds ({' '.join(str(error).split())}); "
+            "make it numbers or text"
         ) from None
     raise InputTypeError(
-        f"{where} is a {type(source).__name__}, wanted a frame (pandas, polars, Arrow), a mapping of columns or a file"
+        f"{where} is a {type(source).__name__}, wanted a frame (pandas, polars, Arrow), "
+        "a mapping of columns or a file"
     )
 
 
@@ -237,9 +287,9 @@ def _ids(cells: Any) -> np.ndarray:
 def _column(cells: Any, name: str, where: str) -> Column:
     """How a column of the frame of the fit is written."""
     t, kind = pa.types, cells.type
-    numeric = any(test(kind) for test in (t.is_boolean, t.is_integer, t.is_floating, t.is_decimal, t.is_null)) or (
-        t.is_temporal(kind) and not t.is_interval(kind)
-    )
+    numeric = any(
+        test(kind) for test in (t.is_boolean, t.is_integer, t.is_floating, t.is_decimal, t.is_null)
+    ) or (t.is_temporal(kind) and not t.is_interval(kind))
     if numeric:
         x = _numbers(cells, name, where)
         seen = x[~np.isnan(x)]
@@ -254,13 +304,17 @@ def _column(cells: Any, name: str, where: str) -> Column:
     inner = kind.value_type if listed == "several" or t.is_dictionary(kind) else kind
     if t.is_nested(inner) or t.is_binary(inner):
         raise InputError(
-            f"column {name!r} of {where} holds {kind}, wanted numbers, booleans, dates, text, categories or lists of texts"
+            f"column {name!r} of {where} holds {kind}, wanted numbers, booleans, dates, "
+            "text, categories or lists of texts"
         )
     counts: dict[str, int] = {}
     for levels in _levels(cells, listed):
         for level in levels:
             counts[level] = counts.get(level, 0) + 1
-    often = sorted((level for level, n in counts.items() if n >= LEAST_ROWS), key=lambda level: (-counts[level], level))
+    often = sorted(
+        (level for level, n in counts.items() if n >= LEAST_ROWS),
+        key=lambda level: (-counts[level], level),
+    )
     return Column(name, listed, levels=tuple(sorted(often[:MOST_LEVELS])))
 
 
@@ -273,13 +327,18 @@ def _numbers(cells: Any, name: str, where: str) -> np.ndarray:
         if t.is_date(kind) or t.is_timestamp(kind):
             cells = cells.cast(pa.timestamp("us", tz=getattr(kind, "tz", None))).cast(pa.int64())
         elif t.is_temporal(kind):
-            cells = cells.cast(pa.int64() if t.is_duration(kind) or t.is_time64(kind) else pa.int32())
+            cells = cells.cast(
+                pa.int64() if t.is_duration(kind) or t.is_time64(kind) else pa.int32()
+            )
         x = np.asarray(cells.cast(pa.float64(), safe=False).to_numpy())
     except (pa.ArrowException, ValueError):
-        raise InputError(f"column {name!r} of {where} holds {kind}, wanted numbers as at the fit") from None
+        raise InputError(
+            f"column {name!r} of {where} holds {kind}, wanted numbers as at the fit"
+        ) from None
     if np.isinf(x).any():
         raise InputError(
-            f"column {name!r} of {where} holds {x[np.isinf(x)][0]} in row {int(np.isinf(x).argmax())}, wanted finite numbers"
+            f"column {name!r} of {where} holds {x[np.isinf(x)][0]} in row "
+            f"{int(np.isinf(x).argmax())}, wanted finite numbers"
         )
     return x
 
@@ -287,7 +346,10 @@ def _numbers(cells: Any, name: str, where: str) -> np.ndarray:
 def _levels(cells: Any, kind: str) -> list[list[str]]:
     """The levels of every row, as texts; none at a gap."""
     if kind == "several":
-        return [[_text(level) for level in (listed or []) if level is not None] for listed in cells.to_pylist()]
+        return [
+            [_text(level) for level in (listed or []) if level is not None]
+            for listed in cells.to_pylist()
+        ]
     return [[] if level is None else [_text(level)] for level in cells.to_pylist()]
 
 
@@ -299,7 +361,8 @@ def _text(level: Any) -> str:
 def joined(
     ids: np.ndarray, numbers: np.ndarray, labels: Labels, where: str
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Numbers for every label (zeros where the frame lacks it), which labels it lacks, and the positions in the frame of ids beyond the labels."""
+    """Numbers for every label (zeros where the frame lacks it), which labels it lacks, and the
+    positions in the frame of ids beyond the labels."""
     at = labels.find(ids)
     out = np.zeros((labels.size, numbers.shape[1]))
     out[at[at >= 0]] = numbers[at >= 0]

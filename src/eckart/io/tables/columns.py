@@ -1,4 +1,5 @@
-"""What the columns of a table file hold, found from its first rows: numbers, dates, text, or numbers with a word among them."""
+"""What the columns of a table file hold, found from its first rows: numbers, dates, text, or
+numbers with a word among them."""
 
 from __future__ import annotations
 
@@ -19,12 +20,14 @@ from eckart.io.tables.written_numbers import FOR_THE_EYE
 from eckart.loading import pa
 
 HEAD_ROWS = 2000
-"""Rows from which the kinds are told: enough to meet a word among numbers and repeats among ids, in a few milliseconds."""
+"""Rows from which the kinds are told: enough to meet a word among numbers and repeats among ids, in
+a few milliseconds."""
 
 
 class Column(NamedTuple):
-    """``kind`` is "number", "row number" (a first column that only counts), "empty" (of a file that was seen whole), "date" or "text"; ``odd``
-    is a word that stands among cells that are mostly numbers, ``like`` a cell of texts that are all numbers for the eye: 1,234 or $5 or 7 %."""
+    """``kind`` is "number", "row number" (a first column that only counts), "empty" (of a file that
+    was seen whole), "date" or "text"; ``odd`` is a word that stands among cells that are mostly
+    numbers, ``like`` a cell of texts that are all numbers for the eye: 1,234 or $5 or 7 %."""
 
     name: str
     kind: str
@@ -34,11 +37,15 @@ class Column(NamedTuple):
     @property
     def told(self) -> str:
         """Name and kind in words."""
-        return f"{self.name} ({self.kind if self.like is None else f'numbers written like {self.like!r}'})"
+        return (
+            f"{self.name} "
+            f"({self.kind if self.like is None else f'numbers written like {self.like!r}'})"
+        )
 
 
 class Head(NamedTuple):
-    """The columns of a file and its first rows (an Arrow table); ``named`` tells whether the file has names."""
+    """The columns of a file and its first rows (an Arrow table); ``named`` tells whether the file
+    has names."""
 
     columns: list[Column]
     rows: Any
@@ -53,7 +60,8 @@ def head_of(
     whole: bool = False,
     encoding: str | None = None,
 ) -> Head | None:
-    """None where a file has no columns of several kinds (arrays, sparse matrices, folders); ``whole`` gives all its rows."""
+    """None where a file has no columns of several kinds (arrays, sparse matrices, folders);
+    ``whole`` gives all its rows."""
     file = arrow_pattern(file)
     path = Path(file if os.path.exists(file) else next(iter(sorted(glob.glob(file))), file))
     ending = ending_of(path)
@@ -70,7 +78,10 @@ def head_of(
     rows = rows if whole else rows.slice(0, HEAD_ROWS)
     columns = [_column(rows.column(j), name, words) for j, name in enumerate(rows.column_names)]
     if named and 0 < rows.num_rows < HEAD_ROWS:
-        columns = [c._replace(kind="empty") if rows.column(j).null_count == rows.num_rows else c for j, c in enumerate(columns)]
+        columns = [
+            c._replace(kind="empty") if rows.column(j).null_count == rows.num_rows else c
+            for j, c in enumerate(columns)
+        ]
     if named and len(columns) > 1 and _counts(rows.column(0)):
         columns[0] = columns[0]._replace(kind="row number")
     return Head(columns, rows, named)
@@ -83,10 +94,18 @@ def _arrow_rows(path: Path, whole: bool) -> Any:
 
 
 def _csv_rows(
-    path: Path, delimiter: str | None, header: bool | None, words: Sequence[str], whole: bool, encoding: str | None
+    path: Path,
+    delimiter: str | None,
+    header: bool | None,
+    words: Sequence[str],
+    whole: bool,
+    encoding: str | None,
 ) -> tuple[Any, bool]:
     layout = Layout.of(path, delimiter, None, header, encoding=encoding)
-    layout.options["convert_options"].null_values = [*layout.options["convert_options"].null_values, *words]
+    layout.options["convert_options"].null_values = [
+        *layout.options["convert_options"].null_values,
+        *words,
+    ]
     layout.options["parse_options"].newlines_in_values = whole
     schema = layout.schema()
     names = schema.names
@@ -95,7 +114,10 @@ def _csv_rows(
         at = [j + 1 for j, name in enumerate(names) if name == twice]
         told = "have no name" if twice == "" else f"are called {twice!r}"
         title = "; if the first line is a title, take it out" if twice == "" else "; rename one"
-        raise FileError(f"columns {at[0]} and {at[1]} of {path} {told} (first line), wanted names that differ{title}")
+        raise FileError(
+            f"columns {at[0]} and {at[1]} of {path} {told} (first line), wanted names "
+            f"that differ{title}"
+        )
     ways, gaps = layout.ways(schema, names), layout.gaps
     batches = layout.batches(names, {}, names)
     table = pa.Table.from_batches(batches if whole else islice(batches, 1), schema)
@@ -106,7 +128,8 @@ def _csv_rows(
 
 
 def _counts(cells: Any) -> bool:
-    """Whether a column is 0, 1, 2 ... or 1, 2, 3 ... and so says nothing but where a row stands; a few rows may do so by chance."""
+    """Whether a column is 0, 1, 2 ... or 1, 2, 3 ... and so says nothing but where a row stands; a
+    few rows may do so by chance."""
     if not pa.types.is_integer(cells.type) or len(cells) < 10 or cells.null_count:
         return False
     first = cells[0].as_py()
@@ -117,7 +140,9 @@ def _column(cells: Any, name: str, words: Sequence[str]) -> Column:
     t, kind = pa.types, cells.type
     if t.is_temporal(kind):
         return Column(name, "date")
-    if any(test(kind) for test in (t.is_floating, t.is_integer, t.is_boolean, t.is_decimal, t.is_null)):
+    if any(
+        test(kind) for test in (t.is_floating, t.is_integer, t.is_boolean, t.is_decimal, t.is_null)
+    ):
         return Column(name, "number")
     if not (t.is_string(kind) or t.is_large_string(kind)):
         return Column(name, "text")

@@ -1,4 +1,5 @@
-"""CSV files through pyarrow: header, delimiter, decimal mark and missing cells are found from the first lines, large files stay row blocks."""
+"""CSV files through pyarrow: header, delimiter, decimal mark and missing cells are found from the
+first lines, large files stay row blocks."""
 
 from __future__ import annotations
 
@@ -35,13 +36,15 @@ BLOCK_BYTES = 4 * 2**20
 """How much of a file is read at a time."""
 
 RANGE_BYTES = 4 * 2**20
-"""How much of a long file a thread parses at a time: some 20 ms, and little memory for 16 of them."""
+"""How much of a long file a thread parses at a time: some 20 ms, and little memory for 16 of
+them."""
 
 LOOKED_AT = 2000
 """Cells of a column of text that tell whether they are numbers written for people."""
 
 LONG_MARK = "\x1f"
-"""What a delimiter of several characters, such as ``::``, becomes on the way to pyarrow: the unit separator of ASCII."""
+"""What a delimiter of several characters, such as ``::``, becomes on the way to pyarrow: the unit
+separator of ASCII."""
 
 
 @dataclass(frozen=True)
@@ -68,15 +71,21 @@ class Layout:
         block: int = BLOCK_BYTES,
         encoding: str | None = None,
     ) -> Layout:
-        """``number`` is the position of a column whose first cell tells names from numbers; ``block`` bytes are read at a time."""
+        """``number`` is the position of a column whose first cell tells names from numbers;
+        ``block`` bytes are read at a time."""
         encoding, decimal_said = encoding_of(file, encoding), decimal is not None
         lines = first_lines(file, encoding)
         tabs = file.name.lower().endswith((".tsv", ".tsv.gz"))
-        mark = delimiter or ("\t" if tabs else likely_mark(lines, "." if decimal is None else decimal))
+        mark = delimiter or (
+            "\t" if tabs else likely_mark(lines, "." if decimal is None else decimal)
+        )
         decimal = likely_decimal(file, mark, encoding) if decimal is None else decimal
         check_marks(mark, decimal)
         if (wide := lines[0].count(mark) + 1) > MOST_COLUMNS:
-            raise FileError(f"{file} has {wide:,} columns, wanted at most {MOST_COLUMNS:,} in a text file; save the table as .npy or .parquet")
+            raise FileError(
+                f"{file} has {wide:,} columns, wanted at most {MOST_COLUMNS:,} in a "
+                "text file; save the table as .npy or .parquet"
+            )
         headed = has_header(lines, mark, decimal, number) if header is None else header
         if headed and len(lines) == 1:
             raise FileError(f"{file} is empty: it has a header and no row")
@@ -85,12 +94,22 @@ class Layout:
             "read_options": arrow_csv.ReadOptions(
                 autogenerate_column_names=not headed, block_size=min(max(block, longest), 2**30)
             ),
-            "parse_options": arrow_csv.ParseOptions(delimiter=mark if len(mark) == 1 else LONG_MARK),
+            "parse_options": arrow_csv.ParseOptions(
+                delimiter=mark if len(mark) == 1 else LONG_MARK
+            ),
             "convert_options": arrow_csv.ConvertOptions(decimal_point=decimal, null_values=NULLS),
         }
         if len(lines) > 1 and len(mark) == 1:  # else the text is made UTF-8 on the way to pyarrow
             options["read_options"].encoding = encoding
-        return cls(file, mark, headed, options, lines[0] if len(lines) == 1 else None, encoding, decimal_said)
+        return cls(
+            file,
+            mark,
+            headed,
+            options,
+            lines[0] if len(lines) == 1 else None,
+            encoding,
+            decimal_said,
+        )
 
     def schema(self) -> Any:
         """Names and types as the first block shows them."""
@@ -106,7 +125,8 @@ class Layout:
         return list(self.options["convert_options"].null_values)
 
     def ways(self, schema: Any, names: list[str], sure: bool | None = None) -> dict[str, Written]:
-        """Which of these columns are texts that are numbers written for people, and how, from their first cells; ``sure``: as if decimals were known."""
+        """Which of these columns are texts that are numbers written for people, and how, from their
+        first cells; ``sure``: as if decimals were known."""
         texts = [name for name in names if pa.types.is_string(schema.field(name).type)]
         if not texts:
             return {}
@@ -120,16 +140,30 @@ class Layout:
             cells = [cell for cell in head.column(name).to_pylist() if cell.strip() not in gaps]
             if (way := written(cells, decimal, True)) is None:
                 continue
-            sure = sure or self.decimal_said or decimal == "," or points_are_decimal(self.file, self.delimiter, self.encoding)
+            sure = (
+                sure
+                or self.decimal_said
+                or decimal == ","
+                or points_are_decimal(self.file, self.delimiter, self.encoding)
+            )
             if sure or written(cells, decimal, False) is not None:
                 found[name] = way
         return found
 
-    def batches(self, columns: list[str], kinds: dict[str, Any], names: list[str], ways: dict[str, Written] | None = None) -> Iterator[Any]:
-        """Record batches of these columns, of these types where given; ``names`` are those of all columns, ``ways`` tell how some are written."""
+    def batches(
+        self,
+        columns: list[str],
+        kinds: dict[str, Any],
+        names: list[str],
+        ways: dict[str, Written] | None = None,
+    ) -> Iterator[Any]:
+        """Record batches of these columns, of these types where given; ``names`` are those of all
+        columns, ``ways`` tell how some are written."""
         if ways:
             kinds = kinds | dict.fromkeys(ways, pa.string())
-            yield from plain_batches(self.batches(columns, kinds, names), ways, self.gaps, self.line, self.file)
+            yield from plain_batches(
+                self.batches(columns, kinds, names), ways, self.gaps, self.line, self.file
+            )
             return
         self.options["convert_options"].include_columns = columns
         self.options["convert_options"].column_types = kinds
@@ -143,10 +177,15 @@ class Layout:
             raise self._refused(error, names) from None
 
     def _cuts(self) -> list[int]:
-        """Where a long file may be cut, at ends of lines; nowhere inside unless every end of a line is the end of a row in plain bytes."""
+        """Where a long file may be cut, at ends of lines; nowhere inside unless every end of a line
+        is the end of a row in plain bytes."""
         size, read = self.file.stat().st_size, self.options["read_options"]
         quoted = self.options["parse_options"].newlines_in_values or len(self.delimiter) > 1
-        if quoted or self.file.suffix.lower() == ".gz" or read.encoding.lower() not in ("utf8", "utf-8"):
+        if (
+            quoted
+            or self.file.suffix.lower() == ".gz"
+            or read.encoding.lower() not in ("utf8", "utf-8")
+        ):
             return [0, size]
         cuts = [0]
         with self.file.open("rb") as raw:
@@ -159,7 +198,8 @@ class Layout:
         return [*cuts, size] if cuts[-1] < size else cuts
 
     def _side_by_side(self, cuts: list[int], names: list[str]) -> Iterator[Any]:
-        """Ranges of bytes parsed on all cores, handed over in their order; every column has the type that the first block shows."""
+        """Ranges of bytes parsed on all cores, handed over in their order; every column has the
+        type that the first block shows."""
         convert = self.options["convert_options"]
         wanted = set(convert.include_columns)  # asked once: it makes a new list each time
         shown = {f.name: f.type for f in self.schema() if f.name in wanted}
@@ -198,7 +238,9 @@ class Layout:
         if self.only_line is not None:
             text = self.only_line.encode() + b"\n"
             return pa.py_buffer(
-                text if len(self.delimiter) == 1 else text.replace(self.delimiter.encode(), LONG_MARK.encode())
+                text
+                if len(self.delimiter) == 1
+                else text.replace(self.delimiter.encode(), LONG_MARK.encode())
             )
         if len(self.delimiter) == 1:
             return self.file
@@ -218,7 +260,12 @@ class Layout:
     def first_text(self, schema: Any, names: list[str]) -> str:
         """Where the first of these columns that is no number holds its first text, in words."""
         at = next(
-            (i for i, name in enumerate(schema.names) if name in names and str(schema.field(i).type) == "string"), None
+            (
+                i
+                for i, name in enumerate(schema.names)
+                if name in names and str(schema.field(i).type) == "string"
+            ),
+            None,
         )
         if at is None:
             return ""
@@ -232,7 +279,8 @@ class Layout:
         return ""
 
     def refuse_blank_lines(self) -> None:
-        """A blank line between the rows of one column may be a missing value or nothing: say which."""
+        """A blank line between the rows of one column may be a missing value or nothing: say
+        which."""
         blank = None
         with opened(self.file, "rt", encoding=self.encoding, errors="replace", newline="\n") as raw:
             seen = False
@@ -240,7 +288,8 @@ class Layout:
                 if text.strip():
                     if blank is not None and seen:
                         raise FileError(
-                            f"{self.file} has a blank line between the rows of its one column, line {blank}; "
+                            f"{self.file} has a blank line between the rows of its one "
+                            f"column, line {blank}; "
                             "write NaN where a value is missing, or take the line out"
                         )
                     seen = True
@@ -249,7 +298,8 @@ class Layout:
 
 
 class _OneMark(io.RawIOBase):
-    """A file in which a delimiter of several characters is replaced by one that no text holds, as it is read."""
+    """A file in which a delimiter of several characters is replaced by one that no text holds, as
+    it is read."""
 
     def __init__(self, file: Path, mark: bytes, encoding: str = "utf-8"):
         self._raw, self._mark, self._rest, self._ready = opened(file), mark, b"", b""
@@ -267,15 +317,25 @@ class _OneMark(io.RawIOBase):
                     continue
             if LONG_MARK.encode() in chunk:
                 raise FileError(
-                    f"{self._raw.name} holds the control character {LONG_MARK!r}; it cannot be read with delimiter="
+                    f"{self._raw.name} holds the control character {LONG_MARK!r}; it "
+                    "cannot be read with delimiter="
                 )
             text = (self._rest + chunk).replace(self._mark, LONG_MARK.encode())
             # the start of a mark may stand at the end of a chunk
-            held = next((k for k in range(len(self._mark) - 1, 0, -1) if chunk and text.endswith(self._mark[:k])), 0)
+            held = next(
+                (
+                    k
+                    for k in range(len(self._mark) - 1, 0, -1)
+                    if chunk and text.endswith(self._mark[:k])
+                ),
+                0,
+            )
             self._ready, self._rest = text[: len(text) - held], text[len(text) - held :]
             if not chunk:
                 break
-        out, self._ready = (self._ready, b"") if size < 0 else (self._ready[:size], self._ready[size:])
+        out, self._ready = (
+            (self._ready, b"") if size < 0 else (self._ready[:size], self._ready[size:])
+        )
         return out
 
     def close(self) -> None:
@@ -294,12 +354,19 @@ def read_csv(
     words: tuple[str, ...] = (),
     encoding: str | None = None,
 ) -> Dense:
-    """A CSV file of at most ``held`` bytes as an array, a larger one as row blocks; ``words`` are more cells that stand for a missing entry."""
+    """A CSV file of at most ``held`` bytes as an array, a larger one as row blocks; ``words`` are
+    more cells that stand for a missing entry."""
     layout = Layout.of(file, delimiter, decimal, header, encoding=encoding)
     layout.options["convert_options"].null_values = [*NULLS, *words]
     schema = layout.schema()
     told = schema.names
-    if index is None and layout.headed and told[0] == "" and "" not in (columns or []) and len(told) > 1:
+    if (
+        index is None
+        and layout.headed
+        and told[0] == ""
+        and "" not in (columns or [])
+        and len(told) > 1
+    ):
         index = ""
     if (
         columns is None
@@ -308,7 +375,8 @@ def read_csv(
         and told[-1] == ""
         and pa.types.is_null(schema.field(len(told) - 1).type)
     ):
-        columns = [name for name in told[:-1] if name != index]  # every row ends in a comma, the header too: no column
+        # every row ends in a comma, the header too: no column
+        columns = [name for name in told[:-1] if name != index]
     names, index = arrow_columns(schema, columns, index, file)
     ways = layout.ways(schema, names)
     for name in ways:
@@ -317,18 +385,32 @@ def read_csv(
         dtype = arrow_dtype(schema, names, file)
     except InputError as error:
         unsure = next(iter(layout.ways(schema, names, sure=True)), None)
-        other = "or save the file with another delimiter" if layout.delimiter == "," else "or decimal=','"
-        do = "" if unsure is None else f"; column {unsure!r} may have decimals there, or thousands apart: say decimal='.', {other}"
+        other = (
+            "or save the file with another delimiter"
+            if layout.delimiter == ","
+            else "or decimal=','"
+        )
+        do = (
+            ""
+            if unsure is None
+            else f"; column {unsure!r} may have decimals there, or thousands apart: say "
+            f"decimal='.', {other}"
+        )
         raise InputError(f"{error}{layout.first_text(schema, names)}{do}") from None
     if len(told) == 1:
         layout.refuse_blank_lines()
     if index is not None and pa.types.is_binary(schema.field(index).type):
         raise undecodable(file, layout.encoding)
-    kinds = {n: schema.field(n).type if pa.types.is_boolean(schema.field(n).type) else pa.float64() for n in names}
+    kinds = {
+        n: schema.field(n).type if pa.types.is_boolean(schema.field(n).type) else pa.float64()
+        for n in names
+    }
     wanted = names + ([index] if index is not None else [])
     shown = titles(names) if layout.headed else None
     if text_bytes(file) > held:
-        blocks = ArrowBlocks(names, shown, dtype, None, lambda: layout.batches(wanted, kinds, told, ways), [file])
+        blocks = ArrowBlocks(
+            names, shown, dtype, None, lambda: layout.batches(wanted, kinds, told, ways), [file]
+        )
         return Dense(blocks, columns=shown)
     values, labels = hold(layout.batches(wanted, kinds, told, ways), names, index, dtype)
     return Dense(values, labels, shown)
@@ -338,16 +420,25 @@ def _bad_csv(layout: Layout, error: Exception, names: list[str]) -> FileError:
     """pyarrow's complaint with the column by name."""
     file = layout.file
     words = " ".join(str(error).replace(LONG_MARK, layout.delimiter).split())
-    words = re.sub(r"Row #(\d+):", lambda row: f"line {layout.line(int(row[1]) - 1 - layout.headed)}:", words)
+    words = re.sub(
+        r"Row #(\d+):", lambda row: f"line {layout.line(int(row[1]) - 1 - layout.headed)}:", words
+    )
     found = re.search(
-        r"In CSV column #(\d+):(?: line (\d+):)? CSV conversion error to ([^:]+): invalid value (.*)", words
+        r"In CSV column #(\d+):(?: line (\d+):)? CSV conversion error to ([^:]+): "
+        r"invalid value (.*)",
+        words,
     )
     if found and int(found[1]) < len(names):
         at = f" at line {found[2]}" if found[2] else ""
         wanted = {"double": "numbers only", "bool": "true and false only"}.get(
             found[3], f"{found[3]} as in the rows before it"
         )
-        return FileError(f"column {names[int(found[1])]!r} of {file} has {found[4]}{at}, wanted {wanted}")
+        return FileError(
+            f"column {names[int(found[1])]!r} of {file} has {found[4]}{at}, wanted {wanted}"
+        )
     if isinstance(error, UnicodeDecodeError) or "invalid UTF8" in words:
         return undecodable(file, layout.encoding)
-    return FileError(f"{file} cannot be read as CSV: {words}; every row needs the same number of cells of one kind")
+    return FileError(
+        f"{file} cannot be read as CSV: {words}; every row needs the same number of "
+        "cells of one kind"
+    )

@@ -1,4 +1,5 @@
-"""Rows that lie on a GPU: a CUDA tensor of PyTorch, an array of CuPy or of any library that shares memory with it. Nothing is copied through the host."""
+"""Rows that lie on a GPU: a CUDA tensor of PyTorch, an array of CuPy or of any library that shares
+memory with it. Nothing is copied through the host."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ def on_device(source: Any) -> bool:
 
 
 class DeviceRows:
-    """A dense matrix on a device as row blocks: the CUDA engine takes ``tensor`` as it is, every other engine reads blocks of it."""
+    """A dense matrix on a device as row blocks: the CUDA engine takes ``tensor`` as it is, every
+    other engine reads blocks of it."""
 
     columns = None
     rereadable = True
@@ -37,7 +39,9 @@ class DeviceRows:
         if tensor.ndim != 2:
             raise wrong_ndim(tensor.ndim)
         if tensor.is_complex():
-            raise InputError("Complex data not supported: X holds complex numbers, wanted real ones")
+            raise InputError(
+                "Complex data not supported: X holds complex numbers, wanted real ones"
+            )
         self.tensor, self._source = tensor.detach(), tensor if source is None else source
 
     @classmethod
@@ -50,7 +54,11 @@ class DeviceRows:
             ) from None
         if isinstance(source, torch.Tensor):
             return cls(source)
-        shared = torch.from_dlpack(source) if hasattr(source, "__dlpack__") else torch.as_tensor(source, device="cuda")
+        shared = (
+            torch.from_dlpack(source)
+            if hasattr(source, "__dlpack__")
+            else torch.as_tensor(source, device="cuda")
+        )
         return cls(shared, source)
 
     @property
@@ -61,7 +69,9 @@ class DeviceRows:
     def dtype(self) -> np.dtype:
         """float32 for floating numbers of at most 32 bits, else float64."""
         return np.dtype(
-            np.float32 if self.tensor.is_floating_point() and self.tensor.element_size() <= 4 else np.float64
+            np.float32
+            if self.tensor.is_floating_point() and self.tensor.element_size() <= 4
+            else np.float64
         )
 
     def blocks(self, rows: int) -> Iterator[np.ndarray]:
@@ -69,13 +79,18 @@ class DeviceRows:
             yield self.tensor[a : a + rows].cpu().double().numpy().astype(self.dtype, copy=False)
 
     def like(self, array: Any) -> Any:
-        """An array of the host or of an engine as what came: a tensor on the same device, or an array of the library that shares memory with it. One that an
-        engine made on a device does not pass through the host."""
+        """An array of the host or of an engine as what came: a tensor on the same device, or an
+        array of the library that shares memory with it. One that an engine made on a device does
+        not pass through the host."""
         import torch
 
         tensor = getattr(array, "tensor", None)
-        there = (torch.from_numpy(np.ascontiguousarray(array)) if tensor is None else tensor).to(self.tensor.device)
-        made = getattr(__import__(type(self._source).__module__.partition(".")[0]), "from_dlpack", None)
+        there = (torch.from_numpy(np.ascontiguousarray(array)) if tensor is None else tensor).to(
+            self.tensor.device
+        )
+        made = getattr(
+            __import__(type(self._source).__module__.partition(".")[0]), "from_dlpack", None
+        )
         return there if isinstance(self._source, torch.Tensor) or made is None else made(there)
 
 
@@ -88,6 +103,7 @@ def rows_there(source: Any) -> DeviceRows | None:
 
 
 def same_kind(source: Any, found: Any) -> Any:
-    """An answer for each row, where the rows are: on the device that ``source`` (rows, or a matrix of them) lies on, else as it is."""
+    """An answer for each row, where the rows are: on the device that ``source`` (rows, or a matrix
+    of them) lies on, else as it is."""
     rows = rows_there(source)
     return found if rows is None else rows.like(found)

@@ -1,4 +1,5 @@
-"""In which encoding a file of text is written: as the caller says, by the mark of its first bytes, or UTF-8; and where it is not so written."""
+"""In which encoding a file of text is written: as the caller says, by the mark of its first bytes,
+or UTF-8; and where it is not so written."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ def opened(file: Path, mode: str = "rb", **how: Any) -> Any:
 
 
 PACKED = 5
-"""Bytes of a text table for each byte of its .gz file: numbers in columns shrink to a third to a tenth."""
+"""Bytes of a text table for each byte of its .gz file: numbers in columns shrink to a third to a
+tenth."""
 
 
 def ending_of(file: Path) -> str:
@@ -29,7 +31,11 @@ def ending_of(file: Path) -> str:
     ('.csv', '.parquet', '.gz')
     """
     ending, inner = file.suffix.lower(), Path(file.stem).suffix.lower()
-    return inner if ending == ".gz" and inner in (".csv", ".tsv", ".txt", ".dat", ".jsonl", ".ndjson") else ending
+    return (
+        inner
+        if ending == ".gz" and inner in (".csv", ".tsv", ".txt", ".dat", ".jsonl", ".ndjson")
+        else ending
+    )
 
 
 def text_bytes(file: Path) -> int:
@@ -38,12 +44,17 @@ def text_bytes(file: Path) -> int:
 
 
 def encoding_of(file: Path, asked: str | None) -> str:
-    """The encoding that was asked for, by its usual name; else the one that the first bytes tell, else UTF-8."""
+    """The encoding that was asked for, by its usual name; else the one that the first bytes tell,
+    else UTF-8."""
     if asked is not None:
         try:
             return codecs.lookup(asked).name
         except (LookupError, TypeError, ValueError):
-            raise wrong("encoding", asked, "the name of an encoding, such as 'utf-8', 'cp1252', 'latin-1' or 'utf-16'") from None
+            raise wrong(
+                "encoding",
+                asked,
+                "the name of an encoding, such as 'utf-8', 'cp1252', 'latin-1' or 'utf-16'",
+            ) from None
     with opened(file) as raw:
         start = raw.read(3)
     return next((name for mark, name in MARKS.items() if start.startswith(mark)), "utf-8")
@@ -65,7 +76,8 @@ def first_undecodable(file: Path, encoding: str) -> tuple[int, int] | None:
 
 
 def undecodable(file: Path, encoding: str) -> FileError:
-    """What to do about a file that is not written in this encoding, with the place of the first byte that shows it."""
+    """What to do about a file that is not written in this encoding, with the place of the first
+    byte that shows it."""
     found = first_undecodable(file, encoding)
     name = encoding.removesuffix("-sig").upper() if encoding.startswith("utf") else encoding
     where = ""
@@ -74,5 +86,12 @@ def undecodable(file: Path, encoding: str) -> FileError:
             line = raw.read(found[0]).count(b"\n") + 1
         where = f": byte 0x{found[1]:02x} at offset {found[0]}, line {line}, cannot be decoded"
     own = codecs.lookup(encoding.removesuffix("-sig")).name
-    others = [repr(other) for other in ("cp1252", "latin-1", "utf-16", "utf-8") if codecs.lookup(other).name != own]
-    return FileError(f"{file} is not {name} text{where}; say its encoding ({', '.join(others[:2])} or {others[2]} are usual), or save it as UTF-8")
+    others = [
+        repr(other)
+        for other in ("cp1252", "latin-1", "utf-16", "utf-8")
+        if codecs.lookup(other).name != own
+    ]
+    return FileError(
+        f"{file} is not {name} text{where}; say its encoding ({', '.join(others[:2])} "
+        f"or {others[2]} are usual), or save it as UTF-8"
+    )

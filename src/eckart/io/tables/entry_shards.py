@@ -1,9 +1,12 @@
-"""Observations that do not fit in memory: an external sort into shards of rows and shards of columns on the disk, read again in every sweep.
+"""Observations that do not fit in memory: an external sort into shards of rows and shards of
+columns on the disk, read again in every sweep.
 
-Two passes over the table: the ids of both sides and how often each occurs, then the triples as positions, written to the files of their range of rows. Every
-range is sorted on its own, which makes a shard of rows; turned, it has a piece for each range of columns, whose entries are sorted already. A shard of columns
-is the pieces of all ranges of rows, which are laid side by side when it is read: it is never written as a whole. So an entry is written three times, and
-nothing but a few ranges is held.
+Two passes over the table: the ids of both sides and how often each occurs, then the triples as
+positions, written to the files of their range of rows. Every range is sorted on its own, which
+makes a shard of rows; turned, it has a piece for each range of columns, whose entries are sorted
+already. A shard of columns is the pieces of all ranges of rows, which are laid side by side when it
+is read: it is never written as a whole. So an entry is written three times, and nothing but a few
+ranges is held.
 """
 
 from __future__ import annotations
@@ -32,21 +35,24 @@ from eckart.matrix_blocks import ObservedParts, even_cuts
 from eckart.scheduler import give_back
 
 SHARD_SHARE = 32
-"""A shard takes at most this fraction of the memory: two are held while one is worked on, a third in pieces, and threads sort two at a time, each of which
-takes four times its size."""
+"""A shard takes at most this fraction of the memory: two are held while one is worked on, a third
+in pieces, and threads sort two at a time, each of which takes four times its size."""
 LEAST_SHARD = 2**20
 """Bytes of a shard at the least: smaller files cost more to open than to read."""
 DEALT = 2**21
-"""Triples that are dealt to the files of their ranges at a time, at the most: a file then grows by tens of kilobytes or more at once."""
+"""Triples that are dealt to the files of their ranges at a time, at the most: a file then grows by
+tens of kilobytes or more at once."""
 TRIPLE_BYTES = 64
-"""Memory of a triple while it is dealt: as ids, as positions, in order of its range, and the next ones beside it."""
+"""Memory of a triple while it is dealt: as ids, as positions, in order of its range, and the next
+ones beside it."""
 
 Block = tuple[Any, Any, Any, Place]
 
 
 @dataclass(frozen=True, eq=False)
 class ShardParts:
-    """Parts of the rows of an Observed matrix; ``turned`` has the columns, as rows of the transpose, in so many ``pieces`` each."""
+    """Parts of the rows of an Observed matrix; ``turned`` has the columns, as rows of the
+    transpose, in so many ``pieces`` each."""
 
     folder: Path
     side: str
@@ -60,16 +66,22 @@ class ShardParts:
 
     kind = "observed"
     room = 0.0
-    """Bytes of shards that an engine may keep: the disk is read in every pass, and what the system has cached comes from there."""
+    """Bytes of shards that an engine may keep: the disk is read in every pass, and what the system
+    has cached comes from there."""
 
     def load(self, part: int) -> Observed:
         rows, count = self.lengths[part], self.entries[part]
-        sizes = self._read("lengths", part, np.dtype(np.int32), self.pieces * rows).reshape(self.pieces, rows)
+        sizes = self._read("lengths", part, np.dtype(np.int32), self.pieces * rows).reshape(
+            self.pieces, rows
+        )
         indices = self._read("indices", part, index_dtype(self.n_columns), count)
         data = self._read("data", part, self.dtype, count)
         indptr = np.concatenate([[0], np.cumsum(sizes.sum(axis=0, dtype=np.int64))])
         if int(indptr[-1]) != count:
-            raise FileError(f"{_file(self.folder, self.side, part, 'lengths')} was changed; read the table again")
+            raise FileError(
+                f"{_file(self.folder, self.side, part, 'lengths')} was changed; read "
+                "the table again"
+            )
         if self.pieces > 1:
             indices, data = side_by_side(sizes, indptr, indices, data)
         return Observed(indptr, indices, data, self.n_columns)
@@ -79,7 +91,9 @@ class ShardParts:
         try:
             found = np.fromfile(file, dtype) if count else np.empty(0, dtype)
         except OSError as error:
-            raise FileError(f"a shard of the data cannot be read ({error}); read the table again") from None
+            raise FileError(
+                f"a shard of the data cannot be read ({error}); read the table again"
+            ) from None
         if len(found) != count:
             raise FileError(f"{file} ended early; read the table again")
         return found
@@ -90,10 +104,16 @@ def _file(folder: Path, side: str, part: int, what: str) -> Path:
 
 
 def sharded(
-    blocks: Callable[[], Iterator[Block]], names: tuple[str, str, str], numbers: Callable[..., np.ndarray], memory: float, folder: Any = None,
-    duplicates: str = "error", blanks: tuple[str, ...] | None = None,
-) -> ObservedParts:  # fmt: skip
-    """The observations that ``blocks()`` gives (twice), in shards under ``folder`` (None: a temporary one), removed with the last matrix that reads them."""
+    blocks: Callable[[], Iterator[Block]],
+    names: tuple[str, str, str],
+    numbers: Callable[..., np.ndarray],
+    memory: float,
+    folder: Any = None,
+    duplicates: str = "error",
+    blanks: tuple[str, ...] | None = None,
+) -> ObservedParts:
+    """The observations that ``blocks()`` gives (twice), in shards under ``folder`` (None: a
+    temporary one), removed with the last matrix that reads them."""
     rows, columns = (Tally(name, blanks, memory / SHARD_SHARE) for name in names[:2])
     dtype: np.dtype | None = None
     for row_ids, column_ids, values, at in ahead(blocks()):
@@ -105,7 +125,9 @@ def sharded(
     if dtype is None:
         raise InputError("the table has no row, wanted at least one observation")
     place = Path(tempfile.mkdtemp(prefix="eckart-shards-", dir=folder))
-    table = _Table(blocks, names, numbers, rows.side(), columns.side(), dtype, memory, duplicates, blanks)
+    table = _Table(
+        blocks, names, numbers, rows.side(), columns.side(), dtype, memory, duplicates, blanks
+    )
     try:
         parts = _written(place, table)
     except BaseException:
@@ -139,17 +161,28 @@ class _Table(NamedTuple):
             if not len(rows):
                 continue
             i, j = row_of.codes(rows, at), column_of.codes(columns, at)
-            a = np.ones(len(i), self.dtype) if values is None else self.numbers(values, at).astype(self.dtype, copy=False)
+            a = (
+                np.ones(len(i), self.dtype)
+                if values is None
+                else self.numbers(values, at).astype(self.dtype, copy=False)
+            )
             if not np.isfinite(a).all():
                 p = int((~np.isfinite(a)).argmax())
-                where = f"{at(p)} (row {self.rows.labels[i[p]]}, column {self.columns.labels[j[p]]})"
-                raise InputError(f"{self.names[2]} has {a[p]} at {where}, wanted a finite number; drop the entries that have none")
+                where = (
+                    f"{at(p)} (row {self.rows.labels[i[p]]}, column {self.columns.labels[j[p]]})"
+                )
+                raise InputError(
+                    f"{self.names[2]} has {a[p]} at {where}, wanted a finite number; "
+                    "drop the entries that have none"
+                )
             yield i, j, a
 
 
 def _written(place: Path, t: _Table) -> ShardParts:
     total, n, m = int(t.rows.counts.sum()), len(t.rows.labels), len(t.columns.labels)
-    shards = max(1, -(-total * (4 + t.dtype.itemsize) // max(LEAST_SHARD, int(t.memory / SHARD_SHARE))))
+    shards = max(
+        1, -(-total * (4 + t.dtype.itemsize) // max(LEAST_SHARD, int(t.memory / SHARD_SHARE)))
+    )
     cuts, cuts_t = even_cuts(t.rows.counts, shards), even_cuts(t.columns.counts, shards)
     owner = np.repeat(np.arange(len(cuts) - 1, dtype=np.int32), np.diff(cuts))
     most = int(np.clip(t.memory / TRIPLE_BYTES, 1, DEALT))
@@ -160,10 +193,19 @@ def _written(place: Path, t: _Table) -> ShardParts:
     def sorting(b: int) -> Callable[[], tuple[Observed, Any]]:
         return lambda: _sorted(place, t, b, int(cuts[b]), int(cuts[b + 1]))
 
-    for b, (x, turned) in enumerate(in_order(map(sorting, range(len(cuts) - 1)), os.cpu_count() or 1)):
+    for b, (x, turned) in enumerate(
+        in_order(map(sorting, range(len(cuts) - 1)), os.cpu_count() or 1)
+    ):
         entries.append(x.nnz)
         lengths = x.row_counts().astype(np.int32)
-        _add(place, "rows", b, lengths=lengths, indices=x.indices.astype(index_dtype(m), copy=False), data=x.data)
+        _add(
+            place,
+            "rows",
+            b,
+            lengths=lengths,
+            indices=x.indices.astype(index_dtype(m), copy=False),
+            data=x.data,
+        )
         indptr, at, values = turned
         for c, (first, last) in enumerate(pairwise(cuts_t)):
             piece = slice(indptr[first], indptr[last])
@@ -171,25 +213,53 @@ def _written(place: Path, t: _Table) -> ShardParts:
             _add(place, "columns", c, lengths=lengths, indices=at[piece], data=values[piece])
             entries_t[c] += piece.stop - piece.start
     token = f"{place.name} {total}"
-    turned = ShardParts(place, "columns", np.diff(cuts_t).tolist(), entries_t.tolist(), n, t.dtype, token, None, len(entries))
+    turned = ShardParts(
+        place,
+        "columns",
+        np.diff(cuts_t).tolist(),
+        entries_t.tolist(),
+        n,
+        t.dtype,
+        token,
+        None,
+        len(entries),
+    )
     return ShardParts(place, "rows", np.diff(cuts).tolist(), entries, m, t.dtype, token, turned)
 
 
-def _sorted(place: Path, t: _Table, b: int, first: int, last: int) -> tuple[Observed, tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """A range of rows in order, and the same by columns; rows are counted from the start of the matrix there."""
+def _sorted(
+    place: Path, t: _Table, b: int, first: int, last: int
+) -> tuple[Observed, tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """A range of rows in order, and the same by columns; rows are counted from the start of the
+    matrix there."""
     m = len(t.columns.labels)
     kinds = (("row", index_dtype(last - first)), ("column", index_dtype(m)), ("value", t.dtype))
     i, j, a = (_taken(place, b, what, dtype) for what, dtype in kinds)
     x = Observed.from_codes(
-        i, j, a, (last - first, m), t.rows.labels[first:last], t.columns.labels, t.duplicates, None, lambda p: "some line", t.names[2]
-    )  # fmt: skip
+        i,
+        j,
+        a,
+        (last - first, m),
+        t.rows.labels[first:last],
+        t.columns.labels,
+        t.duplicates,
+        None,
+        lambda p: "some line",
+        t.names[2],
+    )
     del i, j, a
-    out = np.empty(m + 1, np.int64), np.empty(x.nnz, index_dtype(len(t.rows.labels))), np.empty_like(x.data)
+    out = (
+        np.empty(m + 1, np.int64),
+        np.empty(x.nnz, index_dtype(len(t.rows.labels))),
+        np.empty_like(x.data),
+    )
     flip(x.indptr, x.indices, x.data, *out, first)
     return x, out
 
 
-def _joined(triples: Iterator[tuple[np.ndarray, ...]], most: int) -> Iterator[tuple[np.ndarray, ...]]:
+def _joined(
+    triples: Iterator[tuple[np.ndarray, ...]], most: int
+) -> Iterator[tuple[np.ndarray, ...]]:
     """Blocks put together, up to so many triples, and cut where one has more."""
     held: list[tuple[np.ndarray, ...]] = []
     size = 0
@@ -226,8 +296,16 @@ def ahead(items: Iterator[Any]) -> Iterator[Any]:
             yield item
 
 
-def _deal(place: Path, cuts: np.ndarray, starts: np.ndarray, rows: np.ndarray, columns: np.ndarray, values: np.ndarray) -> None:
-    """Triples added to the files of their range, rows counted from its start, in the order they came."""
+def _deal(
+    place: Path,
+    cuts: np.ndarray,
+    starts: np.ndarray,
+    rows: np.ndarray,
+    columns: np.ndarray,
+    values: np.ndarray,
+) -> None:
+    """Triples added to the files of their range, rows counted from its start, in the order they
+    came."""
     for b, (a, z) in enumerate(pairwise(starts)):
         if a < z:
             own = (rows[a:z] - cuts[b]).astype(index_dtype(int(cuts[b + 1] - cuts[b])))

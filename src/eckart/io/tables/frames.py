@@ -1,4 +1,5 @@
-"""Named columns out of pandas, polars and Arrow tables: which are kept, what labels the rows, and their values as one array."""
+"""Named columns out of pandas, polars and Arrow tables: which are kept, what labels the rows, and
+their values as one array."""
 
 from __future__ import annotations
 
@@ -30,16 +31,22 @@ def is_frame(source: Any) -> bool:
 
 
 def arrow_pattern(path: str) -> str:
-    """The pattern of the files of a folder that holds nothing but Parquet or Arrow files (beside marks such as _SUCCESS), the parts of one table; any other
-    path as it is."""
+    """The pattern of the files of a folder that holds nothing but Parquet or Arrow files (beside
+    marks such as _SUCCESS), the parts of one table; any other path as it is."""
     if path and os.path.isdir(path):
-        endings = {os.path.splitext(name)[1].lower() for name in os.listdir(path) if not name.startswith((".", "_"))}
+        endings = {
+            os.path.splitext(name)[1].lower()
+            for name in os.listdir(path)
+            if not name.startswith((".", "_"))
+        }
         if len(endings) == 1 and endings <= set(ARROW_FILES):
             return os.path.join(glob.escape(path), f"*{endings.pop()}")
     return path
 
 
-def chosen(names: list[Any], columns: Any, index: Any, where: Any, repeats: bool = False) -> list[int]:
+def chosen(
+    names: list[Any], columns: Any, index: Any, where: Any, repeats: bool = False
+) -> list[int]:
     """Positions of the columns to keep, in the order asked for; the index column is left out."""
     if isinstance(columns, str):
         raise wrong("columns", columns, "a list of names", f"write columns=[{columns!r}]")
@@ -51,7 +58,9 @@ def chosen(names: list[Any], columns: Any, index: Any, where: Any, repeats: bool
         if name not in found:
             raise unknown_column(name, names, where)
         if len(found[name]) > 1 and not repeats:
-            raise InputError(f"column {name!r} stands {len(found[name])} times in {where}, wanted one; rename it")
+            raise InputError(
+                f"column {name!r} stands {len(found[name])} times in {where}, wanted one; rename it"
+            )
     if len(set(wanted)) < len(wanted):
         raise wrong("columns", wanted, "each name once")
     if columns is None:
@@ -60,7 +69,8 @@ def chosen(names: list[Any], columns: Any, index: Any, where: Any, repeats: bool
         kept = [i for name in wanted if index is None or name != index for i in found[name]]
     if not kept:
         raise InputError(
-            f"no column of {where} is left, wanted at least one beside the index; check columns= and index="
+            f"no column of {where} is left, wanted at least one beside the index; check "
+            "columns= and index="
         )
     return kept
 
@@ -82,7 +92,10 @@ def from_frame(frame: Any, columns: Any = None, index: Any = None) -> Dense | Co
         labels = np.asarray(frame[index])
     part = frame.iloc[:, kept] if hasattr(frame, "iloc") else frame[:, kept]
     head = titles([names[i] for i in kept])
-    if all(str(kind).startswith("Sparse") and getattr(kind, "fill_value", None) == 0 for kind in part.dtypes):
+    if all(
+        str(kind).startswith("Sparse") and getattr(kind, "fill_value", None) == 0
+        for kind in part.dtypes
+    ):
         return Counts.from_scipy(part.sparse.to_coo(), labels, head)
     return Dense(_frame_values(part, head), labels, head)
 
@@ -107,10 +120,13 @@ def _is_plain(kind: Any) -> bool:
 
 
 def _column(column: Any, name: Any) -> np.ndarray:
-    """One column as float64; an absent value is NaN; dates, complex numbers and text are refused by name."""
+    """One column as float64; an absent value is NaN; dates, complex numbers and text are refused by
+    name."""
     kind = getattr(column.dtype, "kind", "")
     if kind == "c":
-        raise InputError(f"Complex data not supported: column {name!r} holds complex numbers, wanted real ones")
+        raise InputError(
+            f"Complex data not supported: column {name!r} holds complex numbers, wanted real ones"
+        )
     try:
         if kind in ("M", "m"):
             raise TypeError(f"it holds {column.dtype}")
@@ -123,8 +139,17 @@ def _column(column: Any, name: Any) -> np.ndarray:
     except (TypeError, ValueError, OverflowError) as error:
         if any(isinstance(cell, dict) for cell in column):
             raise InputTypeError(f"column {name!r} is not numeric ({error})") from None
-        odd = next((f" at row {p}" for p, cell in enumerate(column) if isinstance(cell, str) and not is_number(cell)), "")
-        raise InputError(f"column {name!r} is not numeric{odd} ({error}); choose columns= or encode it") from None
+        odd = next(
+            (
+                f" at row {p}"
+                for p, cell in enumerate(column)
+                if isinstance(cell, str) and not is_number(cell)
+            ),
+            "",
+        )
+        raise InputError(
+            f"column {name!r} is not numeric{odd} ({error}); choose columns= or encode it"
+        ) from None
 
 
 def from_arrow(source: Any, columns: Any = None, index: Any = None) -> Dense:
@@ -139,7 +164,8 @@ def from_arrow(source: Any, columns: Any = None, index: Any = None) -> Dense:
 
 
 def arrow_columns(schema: Any, columns: Any, index: Any, where: Any) -> tuple[list[str], Any]:
-    """Names of the columns to keep, and of the one that labels the rows; pandas' own index is one, never data."""
+    """Names of the columns to keep, and of the one that labels the rows; pandas' own index is one,
+    never data."""
     names = schema.names
     if index is None:
         hidden = [name for name in _pandas_index(schema) if name not in (columns or [])]
@@ -167,25 +193,34 @@ def arrow_values(batch: Any, names: list[str], dtype: np.dtype) -> np.ndarray:
 
 
 def arrow_dtype(schema: Any, names: list[str], path: Any) -> np.dtype:
-    """float32 when every column is at most that, else float64; a column that is not numeric is refused by name."""
+    """float32 when every column is at most that, else float64; a column that is not numeric is
+    refused by name."""
 
     def is_number(kind: Any) -> bool:
         t = pa.types
-        return any(test(kind) for test in (t.is_floating, t.is_integer, t.is_boolean, t.is_decimal, t.is_null))
+        return any(
+            test(kind)
+            for test in (t.is_floating, t.is_integer, t.is_boolean, t.is_decimal, t.is_null)
+        )
 
     for name in names:
         kind = schema.field(name).type
         if not is_number(kind):
             good = [f.name for f in schema if is_number(f.type)]
             raise InputError(
-                f"column {name!r} of {path} holds {kind}, wanted numbers; choose columns (numeric ones here: "
+                f"column {name!r} of {path} holds {kind}, wanted numbers; choose "
+                "columns (numeric ones here: "
                 f"{', '.join(good[:8]) or 'none'}{' ...' if len(good) > 8 else ''})"
             )
     small = (pa.float32(), pa.float16())
-    return np.result_type(*(floating(np.float32 if schema.field(n).type in small else np.float64) for n in names))
+    return np.result_type(
+        *(floating(np.float32 if schema.field(n).type in small else np.float64) for n in names)
+    )
 
 
-def hold(batches: Any, names: list[str], index: str | None, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray | None]:
+def hold(
+    batches: Any, names: list[str], index: str | None, dtype: np.dtype
+) -> tuple[np.ndarray, np.ndarray | None]:
     """All batches as one array, with row labels; a null stays NaN until the first pass meets it."""
     parts, labels = [], []
     for batch in batches:
@@ -204,7 +239,9 @@ def record_batches(source: Any) -> Iterator[Any]:
         return iter([source])
     if isinstance(source, pa.RecordBatchReader):
         return iter(source)
-    raise InputTypeError(f"X is a pyarrow {type(source).__name__}, wanted a Table or RecordBatch: rows and columns")
+    raise InputTypeError(
+        f"X is a pyarrow {type(source).__name__}, wanted a Table or RecordBatch: rows and columns"
+    )
 
 
 def arrow_head(file: Path) -> tuple[Any, int]:
@@ -220,14 +257,16 @@ def arrow_head(file: Path) -> tuple[Any, int]:
                     reader.schema,
                     sum(reader.get_batch(i).num_rows for i in range(reader.num_record_batches)),
                 )
-        _ = schema.names  # decoded here, so that a damaged name is the file's fault and not the caller's
+        # decoded here, so that a damaged name is the file's fault and not the caller's
+        _ = schema.names
         return schema, rows
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise _unreadable(file, error) from None
 
 
 def arrow_batches(file: Path, columns: list[str], rows: int = 65536) -> Iterator[Any]:
-    """Record batches of a Parquet file (of these columns, of at most so many rows) or of an Arrow file (as it was written)."""
+    """Record batches of a Parquet file (of these columns, of at most so many rows) or of an Arrow
+    file (as it was written)."""
     try:
         if file.suffix.lower() in (".parquet", ".pq"):
             with pq.ParquetFile(file) as table:
@@ -243,10 +282,13 @@ def arrow_batches(file: Path, columns: list[str], rows: int = 65536) -> Iterator
 
 
 def checked(batch: Any) -> Any:
-    """A batch of a file whose offsets lie within its buffers and whose texts are UTF-8; others would be followed out of bounds."""
+    """A batch of a file whose offsets lie within its buffers and whose texts are UTF-8; others
+    would be followed out of bounds."""
     batch.validate(full=True)
     return batch
 
 
 def _unreadable(file: Path, error: Exception) -> FileError:
-    return FileError(f"{file} cannot be read: {' '.join(str(error).split())}; it is damaged or of another format")
+    return FileError(
+        f"{file} cannot be read: {' '.join(str(error).split())}; it is damaged or of another format"
+    )

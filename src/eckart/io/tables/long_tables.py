@@ -1,6 +1,8 @@
-"""Tables in long form, one observation a row: three columns (row id, column id, value) become an Observed matrix, block by block.
+"""Tables in long form, one observation a row: three columns (row id, column id, value) become an
+Observed matrix, block by block.
 
-Files are never held as text: each block adds a 32-bit code for either id and its value, and is let go.
+Files are never held as text: each block adds a 32-bit code for either id and its value, and is let
+go.
 """
 
 from __future__ import annotations
@@ -47,7 +49,8 @@ BATCH_BYTES = 2**24
 """Bytes of a CSV file that are read at a time."""
 
 ENTRY_BYTES = 64
-"""Memory of an observation while a table is read and fitted: two codes and a value, twice while they are sorted, and rows and columns of the matrix."""
+"""Memory of an observation while a table is read and fitted: two codes and a value, twice while
+they are sorted, and rows and columns of the matrix."""
 
 TEXT_FILES = (".csv", ".tsv", ".txt", ".dat")
 
@@ -57,10 +60,12 @@ Block = tuple[Any, Any, Any, Place]
 
 @dataclass(frozen=True)
 class Long:
-    """Which columns of a table hold the ids and the values, by name or by position, and how a CSV file is written.
+    """Which columns of a table hold the ids and the values, by name or by position, and how a CSV
+    file is written.
 
-    Observations with an id or a value among the words of ``missing`` are left out ("" is an empty cell, None or NaN), and ``left_out`` is told how many and
-    where the first stands, for every block in which there are some.
+    Observations with an id or a value among the words of ``missing`` are left out ("" is an empty
+    cell, None or NaN), and ``left_out`` is told how many and where the first stands, for every
+    block in which there are some.
     """
 
     rows: Any
@@ -83,7 +88,8 @@ class Long:
         found = [_located(names, name, want, where) for name, want in asked]
         if len(set(found)) < len(found):
             raise InputError(
-                f"rows={self.rows!r}, columns={self.columns!r} and values={self.values!r} came, wanted different columns of {where}"
+                f"rows={self.rows!r}, columns={self.columns!r} and "
+                f"values={self.values!r} came, wanted different columns of {where}"
             )
         return found
 
@@ -96,8 +102,14 @@ class Long:
 
             return observed_frame(source, self)
         path = arrow_pattern(os.fspath(source)) if isinstance(source, (str, os.PathLike)) else None
-        blanks = tuple(NULLS) if path is not None and Path(path).suffix.lower() not in ARROW_FILES else None
-        if path is not None and self._entries(path) * ENTRY_BYTES > (room := memory_of(self.memory)):
+        blanks = (
+            tuple(NULLS)
+            if path is not None and Path(path).suffix.lower() not in ARROW_FILES
+            else None
+        )
+        if path is not None and self._entries(path) * ENTRY_BYTES > (
+            room := memory_of(self.memory)
+        ):
             from eckart.io.tables.entry_shards import sharded
 
             names = _named(self.rows), _named(self.columns), _named(self.values)
@@ -138,16 +150,25 @@ class Long:
         )
 
     def _entries(self, path: str) -> float:
-        """How many observations the files hold: exactly where they say so, else about a line for every 16 bytes."""
+        """How many observations the files hold: exactly where they say so, else about a line for
+        every 16 bytes."""
         files = [path] if os.path.exists(path) else sorted(glob.glob(path))
         found = 0.0
         for file in map(Path, files):
             if file.is_file() and file.stat().st_size:
-                found += arrow_head(file)[1] if file.suffix.lower() in ARROW_FILES else text_bytes(file) / 16
+                found += (
+                    arrow_head(file)[1]
+                    if file.suffix.lower() in ARROW_FILES
+                    else text_bytes(file) / 16
+                )
         return found
 
     def _blocks(self, source: Any) -> Iterator[Block]:
-        return map(self._present, self._all_blocks(source)) if self.missing else self._all_blocks(source)
+        return (
+            map(self._present, self._all_blocks(source))
+            if self.missing
+            else self._all_blocks(source)
+        )
 
     def _present(self, block: Block) -> Block:
         """The observations of a block of which nothing is missing."""
@@ -179,7 +200,9 @@ class Long:
         elif isinstance(source, np.ndarray):
             names = list(source.dtype.names or range(source.shape[1] if source.ndim == 2 else 0))
             yield self._from_columns(
-                names, lambda j: source[names[j]] if source.dtype.names else source[:, j], "the array"
+                names,
+                lambda j: source[names[j]] if source.dtype.names else source[:, j],
+                "the array",
             )
         elif isinstance(source, (list, tuple)) and source and isinstance(source[0], (list, tuple)):
             yield self._from_tuples(source)
@@ -197,30 +220,41 @@ class Long:
         for part, name in zip(parts, (self.rows, self.columns, self.values)):
             if len(part) != len(parts[0]):
                 raise InputError(
-                    f"{name!r} has {len(part)} entries and {self.rows!r} has {len(parts[0])}, wanted as many"
+                    f"{name!r} has {len(part)} entries and {self.rows!r} has "
+                    f"{len(parts[0])}, wanted as many"
                 )
-        return parts[0], parts[1], parts[2] if len(parts) > 2 else None, lambda p: f"row {p} of {where}"
+        return (
+            parts[0],
+            parts[1],
+            parts[2] if len(parts) > 2 else None,
+            lambda p: f"row {p} of {where}",
+        )
 
     def _from_tuples(self, source: Any) -> Block:
         width = len(source[0])
         odd = next((i for i, part in enumerate(source) if len(part) != width), None)
         if odd is not None:
             raise InputError(
-                f"the list has {len(source[odd])} cells at row {odd}, wanted {width} as at row 0; give each row the same length"
+                f"the list has {len(source[odd])} cells at row {odd}, wanted {width} as "
+                "at row 0; give each row the same length"
             )
-        return self._from_columns(list(range(width)), lambda j: [part[j] for part in source], "the list")
+        return self._from_columns(
+            list(range(width)), lambda j: [part[j] for part in source], "the list"
+        )
 
     def _from_path(self, path: str) -> Iterator[Block]:
         path = arrow_pattern(path)
         if is_address(path) or is_database(path):
             raise InputError(
-                f"{shown(path)} came, which is a database, wanted a query beside it; say sql='select ... from ...'"
+                f"{shown(path)} came, which is a database, wanted a query beside it; "
+                "say sql='select ... from ...'"
             )
         if not path or not os.path.exists(path):
             files = sorted(glob.glob(path)) if glob.has_magic(path) else []
             if not files:
                 raise FileError(
-                    f"{path or 'an empty path'} " + ("matches no file" if glob.has_magic(path) else "does not exist")
+                    f"{path or 'an empty path'} "
+                    + ("matches no file" if glob.has_magic(path) else "does not exist")
                 )
         else:
             files = [path]
@@ -228,7 +262,10 @@ class Long:
             file = Path(name)
             ending = ending_of(file)
             if file.is_dir():
-                raise FileError(f"{name} is a folder, wanted a file; write {name}/*.parquet to read all files in it")
+                raise FileError(
+                    f"{name} is a folder, wanted a file; write {name}/*.parquet to read "
+                    "all files in it"
+                )
             if file.stat().st_size == 0:
                 raise FileError(f"{name} is empty (0 bytes)")
             if ending in ARROW_FILES:
@@ -241,18 +278,23 @@ class Long:
                 yield from self._from_arrow(record_batches(OTHER_TABLES[ending](file)), name)
             else:
                 raise FileError(
-                    f"{name} ends in {ending or 'nothing'!r}, wanted .csv, .tsv, .dat, .parquet, .arrow or .feather; say delimiter= if it is text"
+                    f"{name} ends in {ending or 'nothing'!r}, wanted .csv, .tsv, .dat, "
+                    ".parquet, .arrow or .feather; say delimiter= if it is text"
                 )
 
     def _from_csv(self, file: Path) -> Iterator[Block]:
         by_name = any(isinstance(name, str) for name in (self.rows, self.columns, self.values))
         number = self.values if isinstance(self.values, int) else None
         headed = True if by_name and self.header is None else self.header
-        layout = Layout.of(file, self.delimiter, self.decimal, headed, number, BATCH_BYTES, self.encoding)
+        layout = Layout.of(
+            file, self.delimiter, self.decimal, headed, number, BATCH_BYTES, self.encoding
+        )
         layout.options["convert_options"].null_values = [*NULLS, *self.missing]
         schema = layout.schema()
         names = schema.names
-        kept = [names[j] for j in self.picked(names if layout.headed else list(range(len(names))), file)]
+        kept = [
+            names[j] for j in self.picked(names if layout.headed else list(range(len(names))), file)
+        ]
         kinds = dict(zip(kept, (*[pa.dictionary(pa.int32(), pa.string())] * 2, pa.float64())))
         start, ways = 0, layout.ways(schema, kept[2:])
         for batch in layout.batches(kept, kinds, names, ways):
@@ -264,11 +306,15 @@ class Long:
             yield parts[0], parts[1], parts[2] if len(parts) > 2 else None, at
             start += batch.num_rows
 
-    def _from_arrow(self, batches: Iterator[Any], where: str, kept: list[str] | None = None) -> Iterator[Block]:
+    def _from_arrow(
+        self, batches: Iterator[Any], where: str, kept: list[str] | None = None
+    ) -> Iterator[Block]:
         start = 0
         for batch in batches:
             names = batch.schema.names
-            found = self.picked(names, where) if kept is None else [names.index(name) for name in kept]
+            found = (
+                self.picked(names, where) if kept is None else [names.index(name) for name in kept]
+            )
             parts = [batch.column(j) for j in found]
 
             def at(p: int, start: int = start) -> str:
@@ -284,7 +330,12 @@ def _absent(part: Any, words: tuple[str, ...]) -> np.ndarray:
         part = part.to_arrow()
     if not is_arrow(part):
         return np.fromiter(
-            (v.strip() in words if isinstance(v, str) else "" in words and _nothing(v) for v in part), bool, len(part)
+            (
+                v.strip() in words if isinstance(v, str) else "" in words and _nothing(v)
+                for v in part
+            ),
+            bool,
+            len(part),
         )
     kind = part.type.value_type if pa.types.is_dictionary(part.type) else part.type
     gone = (
@@ -327,8 +378,14 @@ def numbers(part: Any, name: Any, at: Place) -> np.ndarray:
     t = pa.types
     if t.is_dictionary(part.type):
         part = part.cast(part.type.value_type)
-    if not any(test(part.type) for test in (t.is_floating, t.is_integer, t.is_boolean, t.is_decimal, t.is_null)):
-        raise InputError(f"{_named(name)} holds {part.type} at {at(0)}, wanted numbers; choose another with values=")
+    if not any(
+        test(part.type)
+        for test in (t.is_floating, t.is_integer, t.is_boolean, t.is_decimal, t.is_null)
+    ):
+        raise InputError(
+            f"{_named(name)} holds {part.type} at {at(0)}, wanted numbers; choose "
+            "another with values="
+        )
     if not (t.is_floating(part.type) or t.is_integer(part.type)):
         part = part.cast(pa.int8() if t.is_boolean(part.type) else pa.float64())
     array = part.to_numpy(zero_copy_only=False) if isinstance(part, pa.Array) else part.to_numpy()
@@ -337,7 +394,8 @@ def numbers(part: Any, name: Any, at: Place) -> np.ndarray:
 
 
 def _located(names: list[Any], axis: str, want: Any, where: Any) -> int:
-    """Position of one column, asked for by its name or, where no column has that name, by its position."""
+    """Position of one column, asked for by its name or, where no column has that name, by its
+    position."""
     if not isinstance(want, (str, int, tuple)) or isinstance(want, bool):
         raise wrong(
             axis,
@@ -346,7 +404,9 @@ def _located(names: list[Any], axis: str, want: Any, where: Any) -> int:
             "read one value column at a time",
         )
     if names.count(want) > 1:
-        raise InputError(f"column {want!r} stands {names.count(want)} times in {where}, wanted one; rename it")
+        raise InputError(
+            f"column {want!r} stands {names.count(want)} times in {where}, wanted one; rename it"
+        )
     if want in names:
         return names.index(want)
     if isinstance(want, int) and 0 <= want < len(names):
@@ -360,5 +420,6 @@ def _named(name: Any) -> str:
 
 def _no_table(source: Any) -> InputTypeError:
     return InputTypeError(
-        f"X is a {type(source).__name__}, wanted a table in long form: a file, a frame, a dictionary of arrays or a list of tuples"
+        f"X is a {type(source).__name__}, wanted a table in long form: a file, a frame, "
+        "a dictionary of arrays or a list of tuples"
     )

@@ -1,4 +1,5 @@
-"""Lines "row column value" of a Matrix Market file to numbers, compiled, without Python's lock; nothing outside a line is ever looked at."""
+"""Lines "row column value" of a Matrix Market file to numbers, compiled, without Python's lock;
+nothing outside a line is ever looked at."""
 
 from __future__ import annotations
 
@@ -9,18 +10,22 @@ from eckart.compiling import OUTSIDE
 from eckart.io.vectors.number_kernels import is_gap, read_number
 
 DONE, HARD, BLANK, FIELDS, PLACE = 0, 1, 2, 3, 4
-"""What became of a line: read; its value is beyond the fast reader; nothing on it; a wrong number of fields; a row or column outside the matrix."""
+"""What became of a line: read; its value is beyond the fast reader; nothing on it; a wrong number
+of fields; a row or column outside the matrix."""
 
 
 LONG = 18
-"""Characters of a value beyond which it has, with sign and point, more digits than the fast reader takes; and digits that int64 holds."""
+"""Characters of a value beyond which it has, with sign and point, more digits than the fast reader
+takes; and digits that int64 holds."""
 
 
 @njit(**OUTSIDE)
 def parse_entries(data, lines, form, shape, powers, entries, texts, state):
-    """Row and column (where ``placed``) and value (where ``valued``) of each line; ``first[i]:last[i]`` is where the value of line i is written.
+    """Row and column (where ``placed``) and value (where ``valued``) of each line;
+    ``first[i]:last[i]`` is where the value of line i is written.
 
-    Pairs and triples: ``lines`` where lines start and end, ``form`` (placed, valued), ``entries`` (rows, columns, values), ``texts`` (first, last).
+    Pairs and triples: ``lines`` where lines start and end, ``form`` (placed, valued), ``entries``
+    (rows, columns, values), ``texts`` (first, last).
     """
     (starts, ends), (placed, valued), (n, m) = lines, form, shape
     (rows, columns, values), (first, last) = entries, texts

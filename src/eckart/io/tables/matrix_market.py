@@ -1,4 +1,5 @@
-"""Matrix Market files (.mtx, .mtx.gz): a first line that says what follows, comments, the size, then one entry on each line.
+"""Matrix Market files (.mtx, .mtx.gz): a first line that says what follows, comments, the size,
+then one entry on each line.
 
     %%MatrixMarket matrix coordinate real general
     % rows columns entries
@@ -6,8 +7,10 @@
     1 1 4.5
     3 2 -1
 
-``coordinate`` is a sparse matrix of triples counted from 1, ``array`` a dense one, column after column. A ``symmetric`` or ``skew-symmetric`` matrix is written
-as one of its triangles. Every line is checked for the number of its fields and for its place in the matrix, so a damaged file is refused with its line.
+``coordinate`` is a sparse matrix of triples counted from 1, ``array`` a dense one, column after
+column. A ``symmetric`` or ``skew-symmetric`` matrix is written as one of its triangles. Every line
+is checked for the number of its fields and for its place in the matrix, so a damaged file is
+refused with its line.
 """
 
 from __future__ import annotations
@@ -33,7 +36,8 @@ CHUNK = 4 * 2**20
 
 @dataclass(frozen=True)
 class Head:
-    """What the first lines promise: the kind of matrix, its shape, how many entries, and the number of the line after them."""
+    """What the first lines promise: the kind of matrix, its shape, how many entries, and the number
+    of the line after them."""
 
     file: Path
     sparse: bool
@@ -53,10 +57,18 @@ def read_matrix_market(file: Path) -> Any:
     try:
         with opened(file, "rb") as raw:
             head = _head(file, raw)
-            parts = list(in_order(_chunks(raw, head), lambda chunk: _parse(head, *chunk), resolve_threads(None)))
+            parts = list(
+                in_order(
+                    _chunks(raw, head), lambda chunk: _parse(head, *chunk), resolve_threads(None)
+                )
+            )
     except (EOFError, zlib.error) as error:
-        raise FileError(f"{file} cannot be read as Matrix Market: {error}; it is damaged or cut short") from None
-    rows, columns, values = (np.concatenate([part[i] for part in parts]) if parts else np.empty(0) for i in range(3))
+        raise FileError(
+            f"{file} cannot be read as Matrix Market: {error}; it is damaged or cut short"
+        ) from None
+    rows, columns, values = (
+        np.concatenate([part[i] for part in parts]) if parts else np.empty(0) for i in range(3)
+    )
     if len(values) != head.entries:
         came = np.cumsum([len(part[2]) for part in parts])
         if len(values) > head.entries:
@@ -64,7 +76,8 @@ def read_matrix_market(file: Path) -> Any:
             line = parts[at][3][head.entries - (came[at - 1] if at else 0)]
             raise head.wrong(line, f"{head.entries} entries are promised, and here is one more")
         raise FileError(
-            f"{file} cannot be read as Matrix Market: {head.entries} entries are promised, {len(values)} came; it was cut short"
+            f"{file} cannot be read as Matrix Market: {head.entries} entries are "
+            f"promised, {len(values)} came; it was cut short"
         )
     if not head.sparse:
         return _dense(head, values)
@@ -74,19 +87,31 @@ def read_matrix_market(file: Path) -> Any:
 def _head(file: Path, raw: Any) -> Head:
     first = raw.readline(2**16)
     words = first.decode("latin-1").lower().split()
-    if len(words) < 5 or words[:2] != ["%%matrixmarket", "matrix"] or words[2] not in ("coordinate", "array"):
+    if (
+        len(words) < 5
+        or words[:2] != ["%%matrixmarket", "matrix"]
+        or words[2] not in ("coordinate", "array")
+    ):
         raise FileError(
-            f"{file} cannot be read as Matrix Market, line 1: {_shown(first)} came, wanted '%%MatrixMarket matrix coordinate real general' or the like"
+            f"{file} cannot be read as Matrix Market, line 1: {_shown(first)} came, "
+            "wanted '%%MatrixMarket matrix coordinate real general' or the like"
         )
     kind, field, symmetry = words[2:5]
     if field == "complex":
         raise FileError(
-            f"{file} holds complex numbers, wanted real ones; write its real and imaginary parts side by side"
+            f"{file} holds complex numbers, wanted real ones; write its real and "
+            "imaginary parts side by side"
         )
-    if field not in FIELDS or symmetry not in SYMMETRIES or (field == "pattern" and kind == "array"):
+    if (
+        field not in FIELDS
+        or symmetry not in SYMMETRIES
+        or (field == "pattern" and kind == "array")
+    ):
         raise FileError(
-            f"{file} cannot be read as Matrix Market, line 1: {' '.join(words[2:5])!r} came, wanted coordinate or array, "
-            f"one of {', '.join(FIELDS)} (pattern for coordinate only), one of {', '.join(SYMMETRIES)}"
+            f"{file} cannot be read as Matrix Market, line 1: {' '.join(words[2:5])!r} "
+            "came, wanted coordinate or array, "
+            f"one of {', '.join(FIELDS)} (pattern for coordinate only), one of "
+            f"{', '.join(SYMMETRIES)}"
         )
     number, line = 1, b"%"
     while line and (line.startswith(b"%") or not line.strip()):
@@ -96,12 +121,14 @@ def _head(file: Path, raw: Any) -> Head:
     if len(cells) != wanted or not all(cell.isdigit() and len(cell) <= 18 for cell in cells):
         what = "rows, columns and entries" if wanted == 3 else "rows and columns"
         raise FileError(
-            f"{file} cannot be read as Matrix Market, line {number}: {_shown(line)} came, wanted the numbers of {what}"
+            f"{file} cannot be read as Matrix Market, line {number}: {_shown(line)} "
+            f"came, wanted the numbers of {what}"
         )
     n, m, *told = map(int, cells)
     if symmetry != "general" and n != m:
         raise FileError(
-            f"{file} cannot be read as Matrix Market, line {number}: a {symmetry} matrix of {n} x {m} came, wanted a square one"
+            f"{file} cannot be read as Matrix Market, line {number}: a {symmetry} "
+            f"matrix of {n} x {m} came, wanted a square one"
         )
     half = n * (n + 1) // 2 - (n if symmetry == "skew-symmetric" else 0)
     entries = told[0] if told else n * m if symmetry == "general" else half
@@ -124,7 +151,9 @@ def _chunks(raw: Any, head: Head) -> Iterator[tuple[bytes, int]]:
         yield rest, line
 
 
-def _parse(head: Head, text: bytes, line: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def _parse(
+    head: Head, text: bytes, line: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Rows, columns, values and line numbers of the entries in some lines."""
     from eckart.io.tables import market_kernels as kernels
     from eckart.io.vectors.number_kernels import POWERS
@@ -141,13 +170,23 @@ def _parse(head: Head, text: bytes, line: int) -> tuple[np.ndarray, np.ndarray, 
     first, last = np.empty((2, count), np.int64)
     valued = head.field != "pattern"
     kernels.parse_entries(
-        data, (starts, ends), (head.sparse, valued), head.shape, POWERS, (rows, columns, values), (first, last), state
+        data,
+        (starts, ends),
+        (head.sparse, valued),
+        head.shape,
+        POWERS,
+        (rows, columns, values),
+        (first, last),
+        state,
     )
     bad = np.flatnonzero(state > kernels.BLANK)
     if len(bad):
         i = bad[0]
         raise head.wrong(
-            lines[i], _complaint(head, data[starts[i] : ends[i]].tobytes(), state[i] == kernels.PLACE, valued)
+            lines[i],
+            _complaint(
+                head, data[starts[i] : ends[i]].tobytes(), state[i] == kernels.PLACE, valued
+            ),
         )
     hard = np.flatnonzero(state == kernels.HARD)
     if len(hard):
@@ -161,14 +200,21 @@ def _parse(head: Head, text: bytes, line: int) -> tuple[np.ndarray, np.ndarray, 
 
 def _complaint(head: Head, text: bytes, place: bool, valued: bool) -> str:
     if place:
-        return f"{_shown(text)} came, wanted a row of 1 to {head.shape[0]} and a column of 1 to {head.shape[1]}"
-    wanted = " and ".join((["a row, a column"] if head.sparse else []) + (["a value"] if valued else []))
+        return (
+            f"{_shown(text)} came, wanted a row of 1 to {head.shape[0]} and a column of 1 to "
+            f"{head.shape[1]}"
+        )
+    wanted = " and ".join(
+        (["a row, a column"] if head.sparse else []) + (["a value"] if valued else [])
+    )
     return f"{_shown(text)} came, wanted {wanted}, no more and no less"
 
 
 def _by_arrow(head: Head, text: np.ndarray, offsets: np.ndarray, lines: np.ndarray) -> np.ndarray:
     """Numbers of more digits than the fast reader takes, or of another form."""
-    cells = pa.Array.from_buffers(pa.large_binary(), len(lines), [None, pa.py_buffer(offsets), pa.py_buffer(text)])
+    cells = pa.Array.from_buffers(
+        pa.large_binary(), len(lines), [None, pa.py_buffer(offsets), pa.py_buffer(text)]
+    )
     try:
         return cells.cast(pa.large_string()).cast(pa.float64()).to_numpy(zero_copy_only=False)
     except pa.ArrowException:
@@ -189,7 +235,9 @@ def _shown(text: bytes) -> str:
     return repr(text[:60].decode("utf-8", "replace").strip())
 
 
-def _sparse(head: Head, rows: np.ndarray, columns: np.ndarray, values: np.ndarray, parts: list[Any]) -> Any:
+def _sparse(
+    head: Head, rows: np.ndarray, columns: np.ndarray, values: np.ndarray, parts: list[Any]
+) -> Any:
     from scipy import sparse
 
     if head.symmetry != "general":
@@ -198,7 +246,9 @@ def _sparse(head: Head, rows: np.ndarray, columns: np.ndarray, values: np.ndarra
             at = int(np.flatnonzero(above)[0] if below[0] else np.flatnonzero(below)[0])
             line = int(np.concatenate([part[3] for part in parts])[at])
             raise head.wrong(
-                line, f"an entry of the other triangle came, wanted one triangle of a {head.symmetry} matrix"
+                line,
+                "an entry of the other triangle came, wanted one triangle of a "
+                f"{head.symmetry} matrix",
             )
         off, sign = above | below, -1.0 if head.symmetry == "skew-symmetric" else 1.0
         rows, columns, values = (

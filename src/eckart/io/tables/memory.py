@@ -23,7 +23,11 @@ def memory_of(said: Any) -> float:
         return SHARE * available_memory()
     if isinstance(said, (int, float)) and not isinstance(said, bool) and said > 0:
         return float(said)
-    found = re.fullmatch(r"\s*([0-9.]+)\s*([KMGT]?i?B?)\s*", said, re.IGNORECASE) if isinstance(said, str) else None
+    found = (
+        re.fullmatch(r"\s*([0-9.]+)\s*([KMGT]?i?B?)\s*", said, re.IGNORECASE)
+        if isinstance(said, str)
+        else None
+    )
     if found is None or found[1].count(".") > 1:
         raise wrong("memory", said, "a number of bytes, or a word such as '4GB'")
     unit = found[2].upper().replace("I", "")

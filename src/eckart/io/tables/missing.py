@@ -1,4 +1,5 @@
-"""Marks that stand for a missing entry: words in a text file, and numbers such as 0 or -999 anywhere."""
+"""Marks that stand for a missing entry: words in a text file, and numbers such as 0 or -999
+anywhere."""
 
 from __future__ import annotations
 
@@ -27,7 +28,11 @@ class Marks(NamedTuple):
         Marks(words=('?',), numbers=(-999.0, 0.0))
         """
         words, numbers = [], []
-        for mark in given if isinstance(given, (list, tuple, set, frozenset)) or getattr(given, "ndim", 0) == 1 else [given]:
+        for mark in (
+            given
+            if isinstance(given, (list, tuple, set, frozenset)) or getattr(given, "ndim", 0) == 1
+            else [given]
+        ):
             if not isinstance(mark, (str, Real, np.generic)):
                 raise wrong("missing", given, "words and numbers that stand for a missing value")
             try:
@@ -57,7 +62,8 @@ def unmark(matrix: Matrix, numbers: tuple[float, ...]) -> Matrix:
         return matrix
     if isinstance(matrix, Counts):
         raise InputError(
-            f"missing={list(numbers)} came for a sparse matrix in which an absent entry is zero; say absent='unknown' to leave entries out"
+            f"missing={list(numbers)} came for a sparse matrix in which an absent entry "
+            "is zero; say absent='unknown' to leave entries out"
         )
     if isinstance(matrix, Observed):
         return _fewer(matrix, ~np.isin(matrix.data, numbers))
@@ -75,6 +81,10 @@ def _without(values: np.ndarray, numbers: tuple[float, ...]) -> np.ndarray:
 def _fewer(x: Observed, kept: np.ndarray) -> Observed:
     """The entries that are kept; rows and columns stay where they are."""
     if not kept.any():
-        raise InputError("every observed entry equals a mark of missing=, wanted at least one that does not")
+        raise InputError(
+            "every observed entry equals a mark of missing=, wanted at least one that does not"
+        )
     ends = np.concatenate([[0], np.cumsum(kept)])
-    return replace(x, indptr=ends[x.indptr].astype(x.indptr.dtype), indices=x.indices[kept], data=x.data[kept])
+    return replace(
+        x, indptr=ends[x.indptr].astype(x.indptr.dtype), indices=x.indices[kept], data=x.data[kept]
+    )

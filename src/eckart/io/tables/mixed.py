@@ -1,4 +1,5 @@
-"""Tables with columns of several kinds: from pandas, polars, Arrow, files and arrays to plain cells, and back with gaps filled, in the types they came with."""
+"""Tables with columns of several kinds: from pandas, polars, Arrow, files and arrays to plain
+cells, and back with gaps filled, in the types they came with."""
 
 from __future__ import annotations
 
@@ -18,8 +19,9 @@ from eckart.loading import pa, pc
 
 
 class Cells(NamedTuple):
-    """A column as it came. ``kind`` is "number", "integer", "boolean", "category", "ordered" or "date"; ``values`` are numbers (dates in seconds, levels as
-    codes), NaN where there is a gap; ``levels`` belong to codes; ``told`` is how the table calls its type, for messages."""
+    """A column as it came. ``kind`` is "number", "integer", "boolean", "category", "ordered" or
+    "date"; ``values`` are numbers (dates in seconds, levels as codes), NaN where there is a gap;
+    ``levels`` belong to codes; ``told`` is how the table calls its type, for messages."""
 
     name: str
     kind: str
@@ -65,13 +67,16 @@ class MixedFrame:
         return np.flatnonzero(np.isnan(next(c.values for c in self.columns if c.name == name)))
 
     def filled(self, found: dict[str, np.ndarray | Picked]) -> Any:
-        """The table with the gaps of these columns filled, in the order of their rows: numbers, dates in seconds, levels."""
+        """The table with the gaps of these columns filled, in the order of their rows: numbers,
+        dates in seconds, levels."""
         if isinstance(self.source, np.ndarray):
             out = np.array(self.source, np.float64)
             for j, cells in enumerate(self.columns):
                 if cells.name in found:
                     values = found[cells.name]
-                    out[np.isnan(cells.values), j] = np.asarray(values.whole() if isinstance(values, Picked) else values, np.float64)
+                    out[np.isnan(cells.values), j] = np.asarray(
+                        values.whole() if isinstance(values, Picked) else values, np.float64
+                    )
             return out.astype(self.source.dtype) if self.source.dtype.kind == "f" else out
         fill = _into_pandas if hasattr(self.source, "iloc") else _into_arrow
         named = {c.name: c for c in self.columns}
@@ -86,20 +91,28 @@ def mixed_frame(
     marks: tuple[float, ...] = (),
     encoding: str | None = None,
 ) -> MixedFrame:
-    """The door: a pandas, polars or Arrow table, a file that holds one, or a 2-D array of numbers. The words ``missing`` and the numbers ``marks`` of a file
-    stand for gaps, empty cells always, and in a text file the words for them that other programs write (``NULLS_IN_TEXT``)."""
+    """The door: a pandas, polars or Arrow table, a file that holds one, or a 2-D array of numbers.
+    The words ``missing`` and the numbers ``marks`` of a file stand for gaps, empty cells always,
+    and in a text file the words for them that other programs write (``NULLS_IN_TEXT``)."""
     if isinstance(source, (str, os.PathLike)):
         head = head_of(str(source), delimiter, header, missing, whole=True, encoding=encoding)
         if head is None:
             raise InputError(
-                f"{source} holds no table with columns, wanted a .csv, .tsv, .parquet, .arrow, .jsonl or .xlsx file that exists"
+                f"{source} holds no table with columns, wanted a .csv, .tsv, .parquet, "
+                ".arrow, .jsonl or .xlsx file that exists"
             )
-        typed = Path(arrow_pattern(os.fspath(source))).suffix.lower() in (*ARROW_FILES, *OTHER_TABLES)  # there a gap is no word
+        typed = Path(arrow_pattern(os.fspath(source))).suffix.lower() in (
+            *ARROW_FILES,
+            *OTHER_TABLES,
+        )  # there a gap is no word
         source = _blanks(head.rows, (*missing, *([""] if typed else NULLS_IN_TEXT)), marks)
     if is_arrow(source):
         table = source if isinstance(source, pa.Table) else pa.table(source)
         return _checked(
-            MixedFrame(table, [_from_arrow(table.column(j), name) for j, name in enumerate(table.column_names)])
+            MixedFrame(
+                table,
+                [_from_arrow(table.column(j), name) for j, name in enumerate(table.column_names)],
+            )
         )
     if is_frame(source) and hasattr(source, "iloc"):
         return _checked(
@@ -108,21 +121,29 @@ def mixed_frame(
     if is_frame(source) and hasattr(source, "to_arrow"):
         table = source.to_arrow()
         return _checked(
-            MixedFrame(source, [_from_arrow(table.column(j), name) for j, name in enumerate(table.column_names)])
+            MixedFrame(
+                source,
+                [_from_arrow(table.column(j), name) for j, name in enumerate(table.column_names)],
+            )
         )
     try:
         array = np.asarray(source)
         if array.dtype.kind == "c":
-            raise InputError("Complex data not supported: X holds complex numbers, wanted real ones")
+            raise InputError(
+                "Complex data not supported: X holds complex numbers, wanted real ones"
+            )
         array = array if array.dtype.kind == "f" else array.astype(np.float64)
     except InputError:
         raise
     except (TypeError, ValueError, OverflowError) as error:
         raise InputTypeError(
-            f"X is a {type(source).__name__} that is not numeric ({error}), wanted a data frame, an Arrow table, a file or numbers"
+            f"X is a {type(source).__name__} that is not numeric ({error}), wanted a "
+            "data frame, an Arrow table, a file or numbers"
         ) from None
     if array.ndim != 2:
-        raise InputError(f"X has {array.ndim} dimensions, wanted a table: rows and columns. Reshape your data")
+        raise InputError(
+            f"X has {array.ndim} dimensions, wanted a table: rows and columns. Reshape your data"
+        )
     return _checked(
         MixedFrame(
             array,
@@ -144,7 +165,9 @@ def _blanks(table: Any, missing: tuple[str, ...], marks: tuple[float, ...]) -> A
             hidden = pc.is_in(column.cast(pa.float64(), safe=False), pa.array(marks, pa.float64()))
         else:
             continue
-        table = table.set_column(j, table.schema.field(j), pc.if_else(hidden, pa.scalar(None, kind), column))
+        table = table.set_column(
+            j, table.schema.field(j), pc.if_else(hidden, pa.scalar(None, kind), column)
+        )
     return table
 
 
@@ -152,38 +175,59 @@ def _checked(frame: MixedFrame) -> MixedFrame:
     """A table with something in it, whose columns have names that differ."""
     if not frame.columns or not frame.rows:
         n, m = frame.rows, len(frame.columns)
-        raise InputError(f"X has {n} sample(s) and {m} feature(s) (shape=({n}, {m})) while a minimum of 1 is required.")
+        raise InputError(
+            f"X has {n} sample(s) and {m} feature(s) (shape=({n}, {m})) while a minimum "
+            "of 1 is required."
+        )
     names = [c.name for c in frame.columns]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise InputError(
-            f"column {twice!r} stands {names.count(twice)} times in X, wanted names that differ; rename it"
+            f"column {twice!r} stands {names.count(twice)} times in X, wanted names "
+            "that differ; rename it"
         )
     for cells in frame.columns:
         if np.isinf(cells.values).any():
             raise InputError(
-                f"column {cells.name!r} holds infinity at row {int(np.argmax(np.isinf(cells.values)))}, wanted finite numbers or gaps"
+                f"column {cells.name!r} holds infinity at row "
+                f"{int(np.argmax(np.isinf(cells.values)))}, wanted finite numbers or "
+                "gaps"
             )
     return frame
 
 
 def _levels(name: str, found: list[Any], told: str) -> Cells:
-    """A column of Python values: texts are categories, True and False are yes and no, numbers are numbers; None and NaN are gaps."""
+    """A column of Python values: texts are categories, True and False are yes and no, numbers are
+    numbers; None and NaN are gaps."""
     gap = np.array([v is None or v != v for v in found], bool)
-    kinds = {bool if isinstance(v, (bool, np.bool_)) else str if isinstance(v, str) else float if isinstance(v, (int, float, np.number)) else type(v)
-             for v, g in zip(found, gap) if not g}  # fmt: skip
+    kinds = {
+        bool
+        if isinstance(v, (bool, np.bool_))
+        else str
+        if isinstance(v, str)
+        else float
+        if isinstance(v, (int, float, np.number))
+        else type(v)
+        for v, g in zip(found, gap)
+        if not g
+    }
     if kinds <= {bool} or kinds <= {float}:
         values = np.array([np.nan if g else float(v) for v, g in zip(found, gap)], np.float64)
         return Cells(name, "boolean" if kinds == {bool} else "number", values, (), told)
     if kinds != {str}:
         came = ", ".join(sorted(kind.__name__ for kind in kinds))
         raise InputTypeError(
-            f"column {name!r} holds values of type {came}, wanted numbers, yes/no, texts, categories or dates; convert it"
+            f"column {name!r} holds values of type {came}, wanted numbers, yes/no, "
+            "texts, categories or dates; convert it"
         )
     levels = sorted({v for v, g in zip(found, gap) if not g})
     code = {level: float(i) for i, level in enumerate(levels)}
     return Cells(
-        name, "category", np.array([np.nan if g else code[v] for v, g in zip(found, gap)]), tuple(levels), told
+        name,
+        "category",
+        np.array([np.nan if g else code[v] for v, g in zip(found, gap)]),
+        tuple(levels),
+        told,
     )
 
 
@@ -196,23 +240,44 @@ def _from_pandas(column: Any, name: Any) -> Cells:
     if hasattr(kind, "categories"):
         codes = column.array.codes
         values = np.where(codes < 0, np.nan, codes)
-        levels = [level if isinstance(level, (str, int, float)) else str(level) for level in map(_plain, kind.categories)]  # intervals, say: of pd.cut
+        levels = [
+            level if isinstance(level, (str, int, float)) else str(level)
+            for level in map(_plain, kind.categories)
+        ]  # intervals, say: of pd.cut
         return Cells(name, "ordered" if kind.ordered else "category", values, tuple(levels), told)
     letter = getattr(kind, "kind", "O")
     if letter == "c":
-        raise InputError(f"Complex data not supported: column {name!r} holds complex numbers, wanted real ones")
+        raise InputError(
+            f"Complex data not supported: column {name!r} holds complex numbers, wanted real ones"
+        )
     if letter in "Mm":
-        plain = column.dt.tz_convert("UTC").dt.tz_localize(None) if getattr(kind, "tz", None) is not None else column
-        return Cells(name, "date" if letter == "M" else "number", _seconds(plain.to_numpy()), (), told)
+        plain = (
+            column.dt.tz_convert("UTC").dt.tz_localize(None)
+            if getattr(kind, "tz", None) is not None
+            else column
+        )
+        return Cells(
+            name, "date" if letter == "M" else "number", _seconds(plain.to_numpy()), (), told
+        )
     if letter in "biuf":
         values = column.to_numpy(dtype=np.float64, na_value=np.nan)
         return Cells(name, {"b": "boolean", "f": "number"}.get(letter, "integer"), values, (), told)
     import pandas as pd
 
-    if pd.api.types.infer_dtype(column, skipna=True) == "string":  # texts alone, the most usual column: without a loop over its cells
+    if (
+        pd.api.types.infer_dtype(column, skipna=True) == "string"
+    ):  # texts alone, the most usual column: without a loop over its cells
         codes, levels = pd.factorize(column, sort=True)
-        return Cells(name, "category", np.where(codes < 0, np.nan, codes.astype(np.float64)), tuple(map(str, levels)), told)
-    return _levels(name, [None if gap else v for v, gap in zip(column.tolist(), column.isna())], told)
+        return Cells(
+            name,
+            "category",
+            np.where(codes < 0, np.nan, codes.astype(np.float64)),
+            tuple(map(str, levels)),
+            told,
+        )
+    return _levels(
+        name, [None if gap else v for v, gap in zip(column.tolist(), column.isna())], told
+    )
 
 
 def _seconds(moments: np.ndarray) -> np.ndarray:
@@ -225,18 +290,34 @@ def _from_arrow(column: Any, name: str) -> Cells:
     t, kind = pa.types, column.type
     told = str(kind)
     if t.is_dictionary(kind):
-        whole = column.unify_dictionaries().combine_chunks() if hasattr(column, "unify_dictionaries") else column
+        whole = (
+            column.unify_dictionaries().combine_chunks()
+            if hasattr(column, "unify_dictionaries")
+            else column
+        )
         whole = whole.chunk(0) if isinstance(whole, pa.ChunkedArray) else whole
         codes = whole.indices.to_numpy(zero_copy_only=False).astype(np.float64)
-        return Cells(name, "ordered" if kind.ordered else "category", codes, tuple(whole.dictionary.to_pylist()), told)
+        return Cells(
+            name,
+            "ordered" if kind.ordered else "category",
+            codes,
+            tuple(whole.dictionary.to_pylist()),
+            told,
+        )
     if t.is_boolean(kind):
-        return Cells(name, "boolean", column.cast(pa.float64()).to_numpy().astype(np.float64), (), told)
+        return Cells(
+            name, "boolean", column.cast(pa.float64()).to_numpy().astype(np.float64), (), told
+        )
     if t.is_integer(kind) or t.is_floating(kind) or t.is_decimal(kind):
         values = column.cast(pa.float64(), safe=False).to_numpy().astype(np.float64)
         return Cells(name, "integer" if t.is_integer(kind) else "number", values, (), told)
     if t.is_timestamp(kind) or t.is_date(kind):
         return Cells(
-            name, "date", _seconds(column.cast(pa.timestamp("us"), safe=False).to_numpy().astype("M8[us]")), (), told
+            name,
+            "date",
+            _seconds(column.cast(pa.timestamp("us"), safe=False).to_numpy().astype("M8[us]")),
+            (),
+            told,
         )
     if t.is_null(kind):
         return Cells(name, "number", np.full(len(column), np.nan), (), told)
@@ -248,10 +329,15 @@ def _from_arrow(column: Any, name: str) -> Cells:
         place = np.append(np.argsort(order).astype(np.float64), np.nan)
         at = coded.indices.to_numpy(zero_copy_only=False).astype(np.float64)
         return Cells(
-            name, "category", place[np.where(np.isnan(at), -1, at).astype(int)], tuple(levels[i] for i in order), told
+            name,
+            "category",
+            place[np.where(np.isnan(at), -1, at).astype(int)],
+            tuple(levels[i] for i in order),
+            told,
         )
     raise InputTypeError(
-        f"column {name!r} holds {kind}, wanted numbers, yes/no, texts, categories or dates; convert it"
+        f"column {name!r} holds {kind}, wanted numbers, yes/no, texts, categories or "
+        "dates; convert it"
     )
 
 
@@ -276,9 +362,14 @@ def _into_pandas(frame: Any, found: dict[str, tuple[Cells, np.ndarray | Picked]]
         if cells is None or values is None:
             continue
         gap, kind = np.isnan(cells.values), column.dtype
-        if gap.all() and kind in (np.dtype(object), np.dtype(np.float64)):  # a column of gaps has no type of its own
-            micro = cells.kind == "date" and np.round(np.asarray(values, np.float64) * 1e6).astype("M8[us]")
-            out.isetitem(j, pd.Series(micro if cells.kind == "date" else _answers(cells, values)).array)
+        # a column of gaps has no type of its own
+        if gap.all() and kind in (np.dtype(object), np.dtype(np.float64)):
+            micro = cells.kind == "date" and np.round(np.asarray(values, np.float64) * 1e6).astype(
+                "M8[us]"
+            )
+            out.isetitem(
+                j, pd.Series(micro if cells.kind == "date" else _answers(cells, values)).array
+            )
             continue
         if hasattr(kind, "categories") and isinstance(values, Picked):
             codes = np.where(gap, 0, cells.values).astype(np.int64)
@@ -319,14 +410,20 @@ def _into_arrow(source: Any, found: dict[str, tuple[Cells, np.ndarray | Picked]]
         kind = table.column(j).type
         gap = np.isnan(cells.values)
         if pa.types.is_null(kind):  # a column of gaps has no type of its own
-            micro = cells.kind == "date" and np.round(np.asarray(values, np.float64) * 1e6).astype("M8[us]")
-            table = table.set_column(j, name, pa.array(micro if cells.kind == "date" else _answers(cells, values)))
+            micro = cells.kind == "date" and np.round(np.asarray(values, np.float64) * 1e6).astype(
+                "M8[us]"
+            )
+            table = table.set_column(
+                j, name, pa.array(micro if cells.kind == "date" else _answers(cells, values))
+            )
             continue
         if cells.kind == "date":
             micro = np.zeros(len(gap), np.int64)
             micro[gap] = np.round(np.asarray(values, np.float64) * 1e6)
             whole = pa.array(micro.astype("M8[us]"), pa.timestamp("us"))
-            whole = whole.cast(pa.timestamp("us", getattr(kind, "tz", None)), safe=False).cast(kind, safe=False)
+            whole = whole.cast(pa.timestamp("us", getattr(kind, "tz", None)), safe=False).cast(
+                kind, safe=False
+            )
         elif pa.types.is_dictionary(kind):
             code = {level: i for i, level in enumerate(cells.levels)}
             old = table.column(j).unify_dictionaries().combine_chunks()
@@ -348,4 +445,5 @@ def _into_arrow(source: Any, found: dict[str, tuple[Cells, np.ndarray | Picked]]
         return table
     import polars as pl
 
-    return pl.from_arrow(table).cast({name: kind for name, kind in source.schema.items() if kind != pl.Null})  # type: ignore[union-attr, arg-type]
+    kinds = {name: kind for name, kind in source.schema.items() if kind != pl.Null}
+    return pl.from_arrow(table).cast(kinds)  # type: ignore[union-attr, arg-type]

@@ -1,4 +1,5 @@
-"""What counts as a table of numbers: arrays of any kind, masked arrays and nested lists, or one clear error."""
+"""What counts as a table of numbers: arrays of any kind, masked arrays and nested lists, or one
+clear error."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ def numeric(values: np.ndarray) -> np.ndarray:
     """A two-dimensional array of real numbers, or one clear error."""
     if values.dtype.kind == "c":
         raise InputError(
-            "Complex data not supported: X holds complex numbers, wanted real ones; pass X.real, or X.real and X.imag side by side"
+            "Complex data not supported: X holds complex numbers, wanted real ones; "
+            "pass X.real, or X.real and X.imag side by side"
         )
     if values.ndim != 2:
         raise wrong_ndim(values.ndim)
@@ -26,7 +28,9 @@ def numeric(values: np.ndarray) -> np.ndarray:
                 for j, value in enumerate(row):
                     _entry(value, i, j, error)
     if values.dtype.kind not in "fiub":
-        raise InputTypeError(f"X holds {values.dtype}, wanted numbers; convert dates or text to numbers first")
+        raise InputTypeError(
+            f"X holds {values.dtype}, wanted numbers; convert dates or text to numbers first"
+        )
     return values
 
 
@@ -40,7 +44,9 @@ def masked_values(source: np.ma.MaskedArray) -> np.ndarray:
     """A masked array with NaN at every masked entry."""
     kept = source
     if source.dtype.kind in "OUS":
-        kept = np.ma.array(np.where(np.ma.getmaskarray(source), np.nan, np.ma.getdata(source).astype(object)))
+        kept = np.ma.array(
+            np.where(np.ma.getmaskarray(source), np.nan, np.ma.getdata(source).astype(object))
+        )
     values = numeric(np.ma.getdata(kept))
     values = values.astype(floating(values.dtype))
     values[np.ma.getmaskarray(source)] = np.nan
@@ -59,7 +65,8 @@ def from_nested(source: Any) -> np.ndarray:
         if odd is None:
             raise InputError(f"X is not a table of numbers ({error})") from None
         raise InputError(
-            f"X has {max(sizes[odd], 1)} cells at row {odd}, wanted {max(sizes[0], 1)} as at row 0; give each row the same length"
+            f"X has {max(sizes[odd], 1)} cells at row {odd}, wanted {max(sizes[0], 1)} "
+            "as at row 0; give each row the same length"
         ) from None
 
 
@@ -68,9 +75,13 @@ def _entry(value: Any, i: int, j: int, error: Exception) -> None:
     try:
         float(value)
     except TypeError as reason:
-        raise InputTypeError(f"X has {value!r} at row {i}, column {j}, wanted a number ({reason})") from None
+        raise InputTypeError(
+            f"X has {value!r} at row {i}, column {j}, wanted a number ({reason})"
+        ) from None
     except OverflowError:
-        raise InputError(f"X has a number at row {i}, column {j} that is too large for float64; rescale it") from None
+        raise InputError(
+            f"X has a number at row {i}, column {j} that is too large for float64; rescale it"
+        ) from None
     except ValueError:
         raise InputError(
             f"X has {value!r} at row {i}, column {j}, wanted a number; drop or encode that column"

@@ -18,7 +18,8 @@ IMAGES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".tif", ".tiff", ".webp", ".p
 
 
 FAR_CELL = re.compile(rb"""\br\s*=\s*["'](?:[A-Z]{4,}|[A-Z]*\d{8,})""")
-"""A cell or row far beyond the 2^20 rows and 2^14 columns that a sheet can have: the empty ones before it would fill the memory."""
+"""A cell or row far beyond the 2^20 rows and 2^14 columns that a sheet can have: the empty ones
+before it would fill the memory."""
 MOST_INFLATED = 4 * 2**30
 """Bytes of a workbook's parts before compression: a full sheet of numbers takes about as much."""
 
@@ -28,17 +29,25 @@ def excel_table(file: Path) -> Any:
     try:
         import openpyxl
     except ImportError:
-        raise MissingError(f"{file} is a workbook, which needs openpyxl: pip install 'eckart[xlsx]'; or save the sheet as .csv") from None
+        raise MissingError(
+            f"{file} is a workbook, which needs openpyxl: pip install 'eckart[xlsx]'; "
+            "or save the sheet as .csv"
+        ) from None
     try:
         _check_workbook(file)
         book = openpyxl.load_workbook(file, read_only=True, data_only=True)
-        rows = [row for row in book.worksheets[0].iter_rows(values_only=True) if any(cell is not None for cell in row)]
+        rows = [
+            row
+            for row in book.worksheets[0].iter_rows(values_only=True)
+            if any(cell is not None for cell in row)
+        ]
         book.close()
     except Exception as error:
         raise FileError(f"{file} cannot be read as a workbook: {error}") from None
     if len(rows) < 2:
         raise FileError(
-            f"the first sheet of {file} has {len(rows)} rows, wanted a row of names and at least one of data"
+            f"the first sheet of {file} has {len(rows)} rows, wanted a row of names and "
+            "at least one of data"
         )
     names = [f"column {j + 1}" if name is None else str(name) for j, name in enumerate(rows[0])]
     columns = [_one_kind([row[j] for row in rows[1:]]) for j in range(len(names))]
@@ -46,11 +55,14 @@ def excel_table(file: Path) -> Any:
 
 
 def _check_workbook(file: Path) -> None:
-    """Refuse a workbook that would not fit into memory before anything of it is made into objects."""
+    """Refuse a workbook that would not fit into memory before anything of it is made into
+    objects."""
     with zipfile.ZipFile(file) as book:
         parts = book.infolist()
         if sum(part.file_size for part in parts) > MOST_INFLATED:
-            raise ValueError(f"it would take more than {MOST_INFLATED:,} bytes; save the sheet as .csv")
+            raise ValueError(
+                f"it would take more than {MOST_INFLATED:,} bytes; save the sheet as .csv"
+            )
         for part in parts:
             if not part.filename.startswith("xl/worksheets/"):
                 continue
@@ -58,14 +70,20 @@ def _check_workbook(file: Path) -> None:
                 tail = b""
                 while block := raw.read(2**20):
                     if b"\0" in block or FAR_CELL.search(tail + block):
-                        raise ValueError("it has a cell beyond the rows and columns of a sheet; save the sheet anew")
+                        raise ValueError(
+                            "it has a cell beyond the rows and columns of a sheet; save "
+                            "the sheet anew"
+                        )
                     tail = block[-64:]
 
 
 def _one_kind(cells: list[Any]) -> Any:
     """Cells of a column as an Arrow array; as text where they are of several kinds."""
     if any(isinstance(cell, float) for cell in cells):
-        cells = [float(cell) if isinstance(cell, int) and not isinstance(cell, bool) else cell for cell in cells]
+        cells = [
+            float(cell) if isinstance(cell, int) and not isinstance(cell, bool) else cell
+            for cell in cells
+        ]
     try:
         return pa.array(cells)
     except (pa.ArrowException, OverflowError):
@@ -80,11 +98,17 @@ def json_table(file: Path) -> Any:
         return json.read_json(file)
     except (pa.ArrowException, OSError) as error:
         raise FileError(
-            f"{file} cannot be read as lines of JSON: {' '.join(str(error).split())}; wanted one object of numbers and texts a line"
+            f"{file} cannot be read as lines of JSON: {' '.join(str(error).split())}; "
+            "wanted one object of numbers and texts a line"
         ) from None
 
 
-OTHER_TABLES = {".xlsx": excel_table, ".xlsm": excel_table, ".jsonl": json_table, ".ndjson": json_table}
+OTHER_TABLES = {
+    ".xlsx": excel_table,
+    ".xlsm": excel_table,
+    ".jsonl": json_table,
+    ".ndjson": json_table,
+}
 """Readers by ending; each gives an Arrow table."""
 
 
@@ -94,17 +118,24 @@ def images_in(folder: str | Path) -> list[Path]:
 
 
 def read_images(
-    folder: str | Path, size: tuple[int, int] | None = None, told: Callable[[str], Any] = warnings.warn
+    folder: str | Path,
+    size: tuple[int, int] | None = None,
+    told: Callable[[str], Any] = warnings.warn,
 ) -> tuple[np.ndarray, np.ndarray, tuple[int, int]]:
-    """Grey values 0 to 255 of all images below a folder, a row each; their paths; and height and width.
+    """Grey values 0 to 255 of all images below a folder, a row each; their paths; and height and
+    width.
 
-    With ``size`` (height, width) every image is brought to it, otherwise all must have the same. Files that are no images are left out, and ``told``.
+    With ``size`` (height, width) every image is brought to it, otherwise all must have the same.
+    Files that are no images are left out, and ``told``.
     """
     from PIL import Image
 
     files = images_in(folder)
     if not files:
-        raise FileError(f"{folder} is a folder without images, wanted files that end in {', '.join(IMAGES[:4])} ...")
+        raise FileError(
+            f"{folder} is a folder without images, wanted files that end in "
+            f"{', '.join(IMAGES[:4])} ..."
+        )
     values, first, broken = np.empty((0, 0), np.float32), (0, 0), dict[Path, Exception]()
     shown: list[Path] = []
     for file in files:
@@ -122,7 +153,8 @@ def read_images(
             values = np.empty((len(files), pixels.size), np.float32)
         if pixels.shape != first:
             raise FileError(
-                f"{file} is {pixels.shape[0]}x{pixels.shape[1]} pixels and {shown[0]} is {first[0]}x{first[1]}; say --image "
+                f"{file} is {pixels.shape[0]}x{pixels.shape[1]} pixels and {shown[0]} "
+                f"is {first[0]}x{first[1]}; say --image "
                 f"{first[0]}x{first[1]} to bring all to one size"
             )
         values[len(shown)] = pixels.ravel()

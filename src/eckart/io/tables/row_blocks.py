@@ -1,4 +1,5 @@
-"""Row blocks from files and iterators: bounded memory, in order, with column names where the source has them."""
+"""Row blocks from files and iterators: bounded memory, in order, with column names where the source
+has them."""
 
 from __future__ import annotations
 
@@ -28,7 +29,9 @@ class IteratorBlocks:
         self._rest = iter(source)
         first = next(self._rest, None)
         if first is None:
-            raise InputError("X is an iterator that yields nothing, wanted at least one block of rows")
+            raise InputError(
+                "X is an iterator that yields nothing, wanted at least one block of rows"
+            )
         self._first, self.columns = named_block(first, 0)
         self._used = False
 
@@ -43,7 +46,8 @@ class IteratorBlocks:
     def blocks(self, rows: int) -> Iterator[np.ndarray]:
         if self._used and not self.rereadable:
             raise InputError(
-                "X is an iterator and has been read already; pass a list of blocks or a file to read it twice"
+                "X is an iterator and has been read already; pass a list of blocks or a "
+                "file to read it twice"
             )
         parts = iter(self._source) if self._used else _chain(self._first, self._rest)
         self._used = True
@@ -52,11 +56,13 @@ class IteratorBlocks:
             block, names = named_block(part, seen)
             if block.shape[1] != self.shape[1]:
                 raise InputError(
-                    f"the block that starts at row {seen} has {block.shape[1]} columns, wanted {self.shape[1]}"
+                    f"the block that starts at row {seen} has {block.shape[1]} columns, "
+                    f"wanted {self.shape[1]}"
                 )
             if names is not None and self.columns is not None and list(names) != list(self.columns):
                 raise InputError(
-                    f"the block that starts at row {seen} has the columns {_few(names)}, wanted {_few(self.columns)} in this order"
+                    f"the block that starts at row {seen} has the columns "
+                    f"{_few(names)}, wanted {_few(self.columns)} in this order"
                 )
             seen += len(block)
             for start in range(0, len(block), rows):
@@ -94,7 +100,8 @@ def named_block(part: Any, row: int) -> tuple[np.ndarray, np.ndarray | None]:
 
 
 class ArrowBlocks:
-    """Blocks from Parquet, Arrow IPC or CSV through pyarrow; a null becomes NaN (an entry not observed)."""
+    """Blocks from Parquet, Arrow IPC or CSV through pyarrow; a null becomes NaN (an entry not
+    observed)."""
 
     rereadable = True
 
@@ -107,7 +114,13 @@ class ArrowBlocks:
         opener: Any,
         files: Any = (),
     ):
-        self.names, self.columns, self._rows, self._opener, self.files = names, columns, rows, opener, files
+        self.names, self.columns, self._rows, self._opener, self.files = (
+            names,
+            columns,
+            rows,
+            opener,
+            files,
+        )
         self._dtype = dtype
 
     @property
@@ -135,11 +148,13 @@ class ChainBlocks:
         for part, file in zip(parts, files):
             if part.shape[1] != parts[0].shape[1]:
                 raise InputError(
-                    f"{file} has {part.shape[1]} columns and {files[0]} has {parts[0].shape[1]}, wanted the same number in each"
+                    f"{file} has {part.shape[1]} columns and {files[0]} has "
+                    f"{parts[0].shape[1]}, wanted the same number in each"
                 )
             if _listed(part.columns) != _listed(self.columns):
                 raise InputError(
-                    f"{file} has the columns {_names_of(part)} and {files[0]} has {_names_of(parts[0])}, wanted the same in the same "
+                    f"{file} has the columns {_names_of(part)} and {files[0]} has "
+                    f"{_names_of(parts[0])}, wanted the same in the same "
                     "order; choose them with columns=[...]"
                 )
 
@@ -171,10 +186,21 @@ def _names_of(part: Any) -> str:
 
 
 UNREADABLE = (
-    zipfile.BadZipFile, zlib.error, OSError, EOFError, ValueError, KeyError, RuntimeError, OverflowError, MemoryError,
-    SyntaxError, TypeError, tokenize.TokenError,
-)  # fmt: skip
-"""What zipfile and NumPy raise on damaged archives and headers (the header of an array is parsed as Python)."""
+    zipfile.BadZipFile,
+    zlib.error,
+    OSError,
+    EOFError,
+    ValueError,
+    KeyError,
+    RuntimeError,
+    OverflowError,
+    MemoryError,
+    SyntaxError,
+    TypeError,
+    tokenize.TokenError,
+)
+"""What zipfile and NumPy raise on damaged archives and headers (the header of an array is parsed as
+Python)."""
 
 
 def npz_names(path: Path) -> list[str]:
@@ -224,7 +250,11 @@ def _map_npy(raw: Any, path: Path, end: int) -> np.ndarray:
     version = np.lib.format.read_magic(raw)
     if version not in ((1, 0), (2, 0), (3, 0)):
         raise ValueError(f"its format version {version} is not known")
-    reader = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    reader = (
+        np.lib.format.read_array_header_1_0
+        if version == (1, 0)
+        else np.lib.format.read_array_header_2_0
+    )
     shape, fortran, dtype = reader(raw)
     if dtype.hasobject:
         raise ValueError("it holds Python objects, which are never unpickled; save numbers")

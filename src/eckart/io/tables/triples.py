@@ -1,4 +1,5 @@
-"""The door of completion: whatever holds observations becomes ``Observed``, in which an absent entry is unknown."""
+"""The door of completion: whatever holds observations becomes ``Observed``, in which an absent
+entry is unknown."""
 
 from __future__ import annotations
 
@@ -42,13 +43,15 @@ def observed(
 ) -> Observed:
     """The observed entries of a source, with its row and column labels.
 
-    A table in long form when ``rows=`` and ``columns=`` are given; otherwise NaN and masked entries of an array or a frame are unknown, and
-    the stored entries of a sparse matrix are the observations, zeros included. Row blocks and files larger than memory are taken block by
-    block. A pandas index or column names that only count 0, 1, 2 ... are no labels.
+    A table in long form when ``rows=`` and ``columns=`` are given; otherwise NaN and masked entries
+    of an array or a frame are unknown, and the stored entries of a sparse matrix are the
+    observations, zeros included. Row blocks and files larger than memory are taken block by block.
+    A pandas index or column names that only count 0, 1, 2 ... are no labels.
 
     Parameters
     ----------
-    source, sql, rows, columns, values, duplicates, index, key, delimiter, decimal, header, missing, memory, encoding : as in ``eckart.read``.
+    source, sql, rows, columns, values, duplicates, index, key, delimiter, decimal, header, missing,
+    memory, encoding : as in ``eckart.read``.
 
     Returns
     -------
@@ -83,12 +86,21 @@ def observed(
     if sql is None and not is_collection(source) and holds_blocks(source):
         out = _joined(_each(source, names))
     else:
-        how = {"sql": sql, "key": key, "delimiter": delimiter, "decimal": decimal, "header": header, "missing": missing, "encoding": encoding}
+        how = {
+            "sql": sql,
+            "key": key,
+            "delimiter": delimiter,
+            "decimal": decimal,
+            "header": header,
+            "missing": missing,
+            "encoding": encoding,
+        }
         out = _one(source, {**names, **how})
     _check_finite(out)
     if parts_of(out) is None and out.nnz == 0:
         raise InputError(
-            f"X has no observed entry among {out.shape[0]} rows and {out.shape[1]} columns, wanted at least one"
+            f"X has no observed entry among {out.shape[0]} rows and {out.shape[1]} "
+            "columns, wanted at least one"
         )
     return out
 
@@ -98,14 +110,19 @@ def _one(source: Any, ask: dict[str, Any]) -> Observed:
     matrix = read(source, absent="unknown", **ask)
     if isinstance(matrix, Counts):
         raise InputError(
-            "X is a Counts matrix, in which an absent entry is zero, wanted one in which it is unknown; pass the sparse matrix itself, or "
+            "X is a Counts matrix, in which an absent entry is zero, wanted one in "
+            "which it is unknown; pass the sparse matrix itself, or "
             "say eckart.read(X, absent='unknown')"
         )
     if is_frame(source) and not is_collection(source):
         matrix = replace(
             matrix,
-            rows=None if ask.get("index") is None and _counts(getattr(source, "index", None)) else matrix.rows,
-            columns=None if _counts(source.columns) and ask.get("columns") is None else matrix.columns,
+            rows=None
+            if ask.get("index") is None and _counts(getattr(source, "index", None))
+            else matrix.rows,
+            columns=None
+            if _counts(source.columns) and ask.get("columns") is None
+            else matrix.columns,
         )
     if isinstance(matrix, Observed):
         return matrix
@@ -114,7 +131,9 @@ def _one(source: Any, ask: dict[str, Any]) -> Observed:
     if matrix.in_memory and not isinstance(matrix.values, np.memmap):
         return Observed.from_nan(matrix.array, matrix.rows, matrix.columns)
     parts = row_parts(matrix, max(1, BLOCK_ENTRIES // matrix.shape[1]))
-    return _joined(Observed.from_nan(p.array, p.rows, p.columns) for p in parts if isinstance(p, Dense))
+    return _joined(
+        Observed.from_nan(p.array, p.rows, p.columns) for p in parts if isinstance(p, Dense)
+    )
 
 
 def _each(source: Iterable[Any], ask: dict[str, Any]) -> Iterator[Observed]:
@@ -126,7 +145,9 @@ def _each(source: Iterable[Any], ask: dict[str, Any]) -> Iterator[Observed]:
         try:
             part = _one(block, ask)
         except InputError as error:
-            raise type(error)(f"the block that starts at row {seen} cannot be used: {error}") from None
+            raise type(error)(
+                f"the block that starts at row {seen} cannot be used: {error}"
+            ) from None
         yield part
         seen += part.shape[0]
 
@@ -140,13 +161,15 @@ def _joined(parts: Iterator[Observed]) -> Observed:
         first = part if first is None else first
         if part.n_columns != first.n_columns:
             raise InputError(
-                f"the block that starts at row {seen} has {part.n_columns} columns, wanted {first.n_columns}"
+                f"the block that starts at row {seen} has {part.n_columns} columns, "
+                f"wanted {first.n_columns}"
             )
         if (part.columns is None) != (first.columns is None) or (
             part.columns is not None and list(part.columns) != list(first.columns)  # type: ignore[arg-type]
         ):
             raise InputError(
-                f"the block that starts at row {seen} has other column names than the first, wanted the same in the same order"
+                f"the block that starts at row {seen} has other column names than the "
+                "first, wanted the same in the same order"
             )
         counts.append(part.row_counts())
         indices.append(part.indices.astype(index_dtype(part.n_columns), copy=False))
@@ -156,22 +179,35 @@ def _joined(parts: Iterator[Observed]) -> Observed:
     if first is None:
         raise InputError("X yields no row, wanted at least one block of rows")
     indptr = np.concatenate([[0], np.cumsum(np.concatenate(counts), dtype=np.int64)])
-    rows = np.concatenate([x for x in labels if x is not None]) if all(x is not None for x in labels) else None
-    return Observed(indptr, np.concatenate(indices), np.concatenate(data), first.n_columns, rows, first.columns)
+    rows = (
+        np.concatenate([x for x in labels if x is not None])
+        if all(x is not None for x in labels)
+        else None
+    )
+    return Observed(
+        indptr, np.concatenate(indices), np.concatenate(data), first.n_columns, rows, first.columns
+    )
 
 
 def _check_finite(x: Observed) -> None:
-    """Refuse a stored infinity or NaN by its row and column; those of parts are refused where each is placed."""
+    """Refuse a stored infinity or NaN by its row and column; those of parts are refused where each
+    is placed."""
     if parts_of(x) is not None:
         return
     with np.errstate(over="ignore", invalid="ignore"):
-        if np.isfinite(x.data.sum()) or np.isfinite(x.data).all():  # a sum is quicker, and finite where nothing is bad, unless it overflows
+        if (
+            np.isfinite(x.data.sum()) or np.isfinite(x.data).all()
+        ):  # a sum is quicker, and finite where nothing is bad, unless it overflows
             return
     p = int((~np.isfinite(x.data)).argmax())
     i = int(np.searchsorted(x.indptr, p, side="right")) - 1
-    row, column = (shown(labels.names([k])[0]) for labels, k in ((x.row_index, i), (x.column_index, x.indices[p])))
+    row, column = (
+        shown(labels.names([k])[0])
+        for labels, k in ((x.row_index, i), (x.column_index, x.indices[p]))
+    )
     raise InputError(
-        f"X has {x.data[p]} at row {row}, column {column}, wanted a finite number; drop it or mark it unknown with NaN"
+        f"X has {x.data[p]} at row {row}, column {column}, wanted a finite number; drop "
+        "it or mark it unknown with NaN"
     )
 
 

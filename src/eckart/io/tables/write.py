@@ -1,4 +1,5 @@
-"""Tables out: as Parquet, Arrow, CSV or NumPy files and workbooks, block by block, under a temporary name until complete."""
+"""Tables out: as Parquet, Arrow, CSV or NumPy files and workbooks, block by block, under a
+temporary name until complete."""
 
 from __future__ import annotations
 
@@ -22,52 +23,72 @@ SHEET = (2**20, 2**14)
 FORMULAS = r"^[=+\-@\t\r]"
 """How a cell begins that a spreadsheet would calculate."""
 escape_formulas: ContextVar[bool] = ContextVar("escape_formulas", default=False)
-"""Whether texts in CSV files that begin like a formula get an apostrophe before them (``eckart --escape-formulas``)."""
+"""Whether texts in CSV files that begin like a formula get an apostrophe before them (``eckart
+--escape-formulas``)."""
 
 
-def write_table(path: Any, names: list[str], blocks: Iterator[tuple[np.ndarray, Any]], label: str = "row") -> int:
-    """Write blocks of (values, row labels or None) with column names; returns the number of rows."""
+def write_table(
+    path: Any, names: list[str], blocks: Iterator[tuple[np.ndarray, Any]], label: str = "row"
+) -> int:
+    """Write blocks of (values, row labels or None) with column names; returns the number of
+    rows."""
     target = check_target(path)
     ending = target.suffix.lower()
     with replacing(target) as name:
-        return _write_npy(name, blocks) if ending == ".npy" else _write_arrow(name, ending, names, blocks, label)
+        return (
+            _write_npy(name, blocks)
+            if ending == ".npy"
+            else _write_arrow(name, ending, names, blocks, label)
+        )
 
 
 def write_long(path: Any, names: Sequence[str], blocks: Iterator[tuple[Any, ...]]) -> int:
-    """Write blocks of columns (NumPy or Arrow arrays of one length, one for each name) as a table in long form; returns the number of rows."""
+    """Write blocks of columns (NumPy or Arrow arrays of one length, one for each name) as a table
+    in long form; returns the number of rows."""
     target = check_target(path, long=True)
     if len(set(names)) < len(names):
-        raise FileError(f"columns {', '.join(map(repr, names))} came, wanted names that differ; rename one")
+        raise FileError(
+            f"columns {', '.join(map(repr, names))} came, wanted names that differ; rename one"
+        )
     rows = 0
     with replacing(target) as name, _Writer(name, target.suffix.lower()) as out:
         for block in blocks:
-            columns = [c if isinstance(c, (pa.Array, pa.ChunkedArray)) else _arrow(c) for c in block]
+            columns = [
+                c if isinstance(c, (pa.Array, pa.ChunkedArray)) else _arrow(c) for c in block
+            ]
             out.write(pa.table(columns, names=list(names)))
             rows += len(columns[0])
     return rows
 
 
 def label_array(labels: Any) -> Any:
-    """Labels as one Arrow array, text where they are mixed; ``take`` of positions makes a column of them."""
+    """Labels as one Arrow array, text where they are mixed; ``take`` of positions makes a column of
+    them."""
     return _label_column(labels, None, "labels")
 
 
 def check_target(path: Any, long: bool = False) -> Path:
-    """Refuse an ending or a folder that cannot be written, before any work is done; ``long`` tables have columns of several kinds."""
+    """Refuse an ending or a folder that cannot be written, before any work is done; ``long`` tables
+    have columns of several kinds."""
     target = Path(path)
     if long and target.suffix.lower() == ".npy":
         raise FileError(
-            f"{target} would hold one array of numbers, wanted .parquet, .arrow, .csv or .xlsx for a table of ids and values"
+            f"{target} would hold one array of numbers, wanted .parquet, .arrow, .csv "
+            "or .xlsx for a table of ids and values"
         )
     if target.suffix.lower() not in ENDINGS:
         raise FileError(f"{target} ends in {target.suffix!r}, wanted one of {', '.join(ENDINGS)}")
     if target.suffix.lower() == ".xlsx" and find_spec("openpyxl") is None:
-        raise MissingError(f"{target} is a workbook, which needs openpyxl: pip install 'eckart[xlsx]'; or write .csv")
+        raise MissingError(
+            f"{target} is a workbook, which needs openpyxl: pip install 'eckart[xlsx]'; "
+            "or write .csv"
+        )
     return check_place(target)
 
 
 def _write_npy(name: str, blocks: Iterator[tuple[np.ndarray, Any]]) -> int:
-    """The header is written again when the number of rows is known: NumPy leaves room for it to grow."""
+    """The header is written again when the number of rows is known: NumPy leaves room for it to
+    grow."""
     rows, first = 0, None
     with open(name, "wb") as out:
         for values, _ in blocks:
@@ -108,7 +129,12 @@ class _Writer:
         if self.ending == ".csv" and escape_formulas.get():
             table = _escaped(table)
         if self.file is None:
-            kinds = {".parquet": pq.ParquetWriter, ".csv": csv.CSVWriter, ".arrow": pa.ipc.new_file, ".xlsx": _Workbook}
+            kinds = {
+                ".parquet": pq.ParquetWriter,
+                ".csv": csv.CSVWriter,
+                ".arrow": pa.ipc.new_file,
+                ".xlsx": _Workbook,
+            }
             self.file = kinds[self.ending](self.name, table.schema)
         self.file.write_table(table)
 
@@ -126,13 +152,19 @@ class _Workbook:
         self.name, self.book, self.rows = name, Workbook(write_only=True), 1
         self.sheet = self.book.create_sheet("eckart")
         if len(schema.names) > SHEET[1]:
-            raise FileError(f"{len(schema.names):,} columns came for a workbook, wanted at most {SHEET[1]:,}; write .parquet or .csv")
+            raise FileError(
+                f"{len(schema.names):,} columns came for a workbook, wanted at most "
+                f"{SHEET[1]:,}; write .parquet or .csv"
+            )
         self.sheet.append([self._cell(one) for one in schema.names])
 
     def write_table(self, table: Any) -> None:
         self.rows += table.num_rows
         if self.rows > SHEET[0]:
-            raise FileError(f"{self.rows:,} lines came for a workbook, wanted at most {SHEET[0]:,}; write .parquet or .csv")
+            raise FileError(
+                f"{self.rows:,} lines came for a workbook, wanted at most {SHEET[0]:,}; "
+                "write .parquet or .csv"
+            )
         for line in zip(*(column.to_pylist() for column in table.columns)):
             self.sheet.append([self._cell(value) for value in line])
 
@@ -140,13 +172,17 @@ class _Workbook:
         self.book.save(self.name)
 
     def _cell(self, value: Any) -> Any:
-        """A value as a sheet holds it: what is no finite number, text, yes or no, or time without a zone is written as text, NaN is an empty cell."""
+        """A value as a sheet holds it: what is no finite number, text, yes or no, or time without a
+        zone is written as text, NaN is an empty cell."""
         from openpyxl.cell import WriteOnlyCell
         from openpyxl.cell.cell import ILLEGAL_CHARACTERS_RE
 
         if value is None or value != value:
             return None
-        if isinstance(value, (datetime.date, datetime.time)) and getattr(value, "tzinfo", None) is None:
+        if (
+            isinstance(value, (datetime.date, datetime.time))
+            and getattr(value, "tzinfo", None) is None
+        ):
             return value
         if isinstance(value, (bool, int, float)) and abs(value) < float("inf"):
             return value
@@ -156,21 +192,30 @@ class _Workbook:
 
 
 def _escaped(table: Any) -> Any:
-    """The table with an apostrophe before every text, names of columns included, that a spreadsheet would calculate."""
+    """The table with an apostrophe before every text, names of columns included, that a spreadsheet
+    would calculate."""
     texts = [pa.types.is_string(c.type) or pa.types.is_large_string(c.type) for c in table.columns]
     columns = [
-        pc.replace_substring_regex(c, f"({FORMULAS})", r"'\1") if text else c for c, text in zip(table.columns, texts)
+        pc.replace_substring_regex(c, f"({FORMULAS})", r"'\1") if text else c
+        for c, text in zip(table.columns, texts)
     ]
-    return pa.table(columns, names=[f"'{name}" if re.match(FORMULAS, name) else name for name in table.column_names])
+    return pa.table(
+        columns,
+        names=[f"'{name}" if re.match(FORMULAS, name) else name for name in table.column_names],
+    )
 
 
-def _write_arrow(name: str, ending: str, names: list[str], blocks: Iterator[tuple[np.ndarray, Any]], label: str) -> int:
+def _write_arrow(
+    name: str, ending: str, names: list[str], blocks: Iterator[tuple[np.ndarray, Any]], label: str
+) -> int:
     rows, kind = 0, None
     with _Writer(name, ending) as out:
         for values, labels in blocks:
             columns = [] if labels is None else [_label_column(labels, kind, label)]
             kind = columns[0].type if columns else None
-            columns += [pa.array(np.ascontiguousarray(values[:, j])) for j in range(values.shape[1])]
+            columns += [
+                pa.array(np.ascontiguousarray(values[:, j])) for j in range(values.shape[1])
+            ]
             out.write(pa.table(columns, names=([] if labels is None else [label]) + names))
             rows += len(values)
     return rows

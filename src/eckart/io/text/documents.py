@@ -1,14 +1,19 @@
-"""Documents out of anything that holds text: files, folders, columns of tables, lists. One (name, text) at a time, in order, never all at once.
+"""Documents out of anything that holds text: files, folders, columns of tables, lists. One (name,
+text) at a time, in order, never all at once.
 
-    folder, pattern   each file is a document (a table or a JSONL file gives each of its rows); its name is its path below the folder
-    .txt, .md ...     each line is a document, unless ``lines=False``; with ``split=`` what stands between lines that begin with it
+    folder, pattern   each file is a document (a table or a JSONL file gives each of its rows); its
+    name is its path below the folder
+    .txt, .md ...     each line is a document, unless ``lines=False``; with ``split=`` what stands
+    between lines that begin with it
     .jsonl, .ndjson   each line is an object (``text=`` names its member) or a string
-    .csv, .tsv, .parquet, .arrow, frames, Arrow tables    each row; ``text=`` names the column, ``index=`` the one of names
+    .csv, .tsv, .parquet, .arrow, frames, Arrow tables    each row; ``text=`` names the column,
+    ``index=`` the one of names
     dictionary        name: text
     iterable          texts, or (name, text) pairs
 
-Text files may be compressed (.gz). A text that is absent (None, NaN, an empty cell) is an empty document: it keeps its row.
-Bytes that do not decode are refused with their offset, or (``undecodable="replace"``) become U+FFFD, which ends a word, and are counted.
+Text files may be compressed (.gz). A text that is absent (None, NaN, an empty cell) is an empty
+document: it keeps its row. Bytes that do not decode are refused with their offset, or
+(``undecodable="replace"``) become U+FFFD, which ends a word, and are counted.
 """
 
 from __future__ import annotations
@@ -32,7 +37,14 @@ from eckart.errors import FileError, InputError, InputTypeError, written, wrong
 from eckart.index.alike import unknown_column
 from eckart.io.tables.csv_file import Layout
 from eckart.io.tables.encodings import first_undecodable
-from eckart.io.tables.frames import ARROW_FILES, arrow_batches, arrow_head, is_arrow, is_frame, record_batches
+from eckart.io.tables.frames import (
+    ARROW_FILES,
+    arrow_batches,
+    arrow_head,
+    is_arrow,
+    is_frame,
+    record_batches,
+)
 from eckart.io.text.records import record_mark, records
 from eckart.loading import pa
 
@@ -48,7 +60,8 @@ Document = tuple[Any, str]
 
 @dataclass(frozen=True)
 class Documents:
-    """Documents of a source, read anew each time they are iterated over (a one-shot iterator is read once).
+    """Documents of a source, read anew each time they are iterated over (a one-shot iterator is
+    read once).
 
     >>> list(Documents({"a": "one text", "b": None}))
     [('a', 'one text'), ('b', '')]
@@ -70,15 +83,22 @@ class Documents:
         if self.undecodable not in ("error", "replace"):
             raise wrong("undecodable", self.undecodable, "'error' or 'replace'")
         if self.split is not None and not (isinstance(self.split, str) and self.split.strip()):
-            raise wrong("split", self.split, "the beginning of the lines that divide documents, such as '</DOC>' or '%%'")
+            raise wrong(
+                "split",
+                self.split,
+                "the beginning of the lines that divide documents, such as '</DOC>' or '%%'",
+            )
         try:
             codecs.lookup(self.encoding)
         except (LookupError, TypeError, ValueError):
-            raise wrong("encoding", self.encoding, "the name of an encoding, such as 'utf-8' or 'latin-1'") from None
+            raise wrong(
+                "encoding", self.encoding, "the name of an encoding, such as 'utf-8' or 'latin-1'"
+            ) from None
 
     @property
     def replaced(self) -> int:
-        """How many replacement characters stand for undecodable bytes, in what the last iteration has read."""
+        """How many replacement characters stand for undecodable bytes, in what the last iteration
+        has read."""
         return self._replaced[0]
 
     def __iter__(self) -> Iterator[Document]:
@@ -94,19 +114,30 @@ class Documents:
             self._no_columns("a dictionary of texts")
             yield from ((name, text_of(text, name)) for name, text in source.items())
         elif hasattr(source, "index") and hasattr(source, "to_numpy"):  # a pandas Series
-            yield from ((name, text_of(text, name)) for name, text in zip(source.index.tolist(), source.tolist()))
+            yield from (
+                (name, text_of(text, name))
+                for name, text in zip(source.index.tolist(), source.tolist())
+            )
         elif isinstance(source, Iterable) and not isinstance(source, bytes):
             self._no_columns("a list of texts")
             yield from _listed(source)
         else:
-            raise InputTypeError(f"documents are a {type(source).__name__}, wanted a path, a table, or a list of texts")
+            raise InputTypeError(
+                f"documents are a {type(source).__name__}, wanted a path, a table, or a "
+                "list of texts"
+            )
 
     def record_mark(self) -> str | None:
-        """The line that divides the records of a single text file, where it is written so and ``split`` is not said; None otherwise."""
+        """The line that divides the records of a single text file, where it is written so and
+        ``split`` is not said; None otherwise."""
         if self.split is not None or not isinstance(self.source, (str, os.PathLike)):
             return None
         file = Path(self.source)
-        return record_mark(self._lines(file)) if os.path.isfile(file) and _kind(file) in LINES else None
+        return (
+            record_mark(self._lines(file))
+            if os.path.isfile(file) and _kind(file) in LINES
+            else None
+        )
 
     def texts(self) -> Iterator[str]:
         """The texts without their names."""
@@ -115,14 +146,20 @@ class Documents:
     def _no_columns(self, what: str) -> None:
         for name, value in (("text", self.text), ("index", self.index)):
             if value is not None:
-                raise InputError(f"{name}={value!r} came, but {what} has no columns; leave it out, or pass a table")
+                raise InputError(
+                    f"{name}={value!r} came, but {what} has no columns; leave it out, "
+                    "or pass a table"
+                )
 
     def _path(self, path: str) -> Iterator[Document]:
         file = Path(path)
         if path and os.path.isdir(file):
             found = sorted(f for f in file.rglob("*") if f.is_file() and _kind(f) in READABLE)
             if not found:
-                raise FileError(f"{path} is a folder without a text file, wanted files that end in {', '.join(LINES)}")
+                raise FileError(
+                    f"{path} is a folder without a text file, wanted files that end in "
+                    f"{', '.join(LINES)}"
+                )
             return self._files(found, file)
         if path and os.path.exists(file):
             return self._file(file, self.lines is not False, None)
@@ -167,7 +204,8 @@ class Documents:
             raise FileError(f"{file} cannot be read: {error}") from None
 
     def _lines(self, file: Path, keep: bool = False) -> Iterator[str]:
-        """Decoded lines; bytes that do not decode are refused with their offset, or replaced and counted."""
+        """Decoded lines; bytes that do not decode are refused with their offset, or replaced and
+        counted."""
         wide = codecs.lookup(self.encoding).name.startswith(("utf-16", "utf-32"))
         if wide:
             yield from self._decoded(file, keep)
@@ -192,9 +230,13 @@ class Documents:
             return data.decode(self.encoding)
         except UnicodeDecodeError as error:
             if self.undecodable == "error":
-                raise _undecodable(file, self.encoding, offset + error.start, data[error.start]) from None
+                raise _undecodable(
+                    file, self.encoding, offset + error.start, data[error.start]
+                ) from None
         text = data.decode(self.encoding, "replace")
-        self._replaced[0] += text.count(REPLACEMENT) - data.decode(self.encoding, "ignore").count(REPLACEMENT)
+        self._replaced[0] += text.count(REPLACEMENT) - data.decode(self.encoding, "ignore").count(
+            REPLACEMENT
+        )
         return text
 
     def _json_lines(self, file: Path) -> Iterator[Document]:
@@ -205,20 +247,28 @@ class Documents:
             try:
                 row = json.loads(line)
             except ValueError as error:
-                raise FileError(f"line {number} of {file} is not JSON ({error}), wanted one object a line") from None
+                raise FileError(
+                    f"line {number} of {file} is not JSON ({error}), wanted one object a line"
+                ) from None
             if isinstance(row, str):
                 yield None, row
                 continue
             if not isinstance(row, dict):
                 raise FileError(
-                    f"line {number} of {file} holds a {type(row).__name__}, wanted an object with a text, or a text"
+                    f"line {number} of {file} holds a {type(row).__name__}, wanted an "
+                    "object with a text, or a text"
                 )
             if member is None:
-                member = _only([k for k, v in row.items() if isinstance(v, str)], list(row), self.index, file)
+                member = _only(
+                    [k for k, v in row.items() if isinstance(v, str)], list(row), self.index, file
+                )
             for name in (member, self.index):
                 if name is not None and name not in row:
                     raise unknown_column(name, row, f"line {number} of {file}")
-            yield (None if self.index is None else row[self.index]), text_of(row[member], f"line {number}")
+            yield (
+                (None if self.index is None else row[self.index]),
+                text_of(row[member], f"line {number}"),
+            )
 
     def _csv(self, file: Path) -> Iterator[Document]:
         if self.undecodable == "replace" and first_undecodable(file, self.encoding) is not None:
@@ -250,28 +300,38 @@ class Documents:
     def _columns(self, schema: Any, where: Any) -> tuple[Any, Any]:
         """Names of the column of text and of the one of names."""
         names = schema.names
-        texts = [f.name for f in schema if pa.types.is_string(f.type) or pa.types.is_large_string(f.type)]
+        texts = [
+            f.name for f in schema if pa.types.is_string(f.type) or pa.types.is_large_string(f.type)
+        ]
         index = _located(names, self.index, where)
         if self.text is None:
             return _only(texts, names, index, where), index
         return _located(names, self.text, where), index
 
-    def _batches(self, batches: Iterable[Any], schema: Any, where: Any, columns: Any = None) -> Iterator[Document]:
+    def _batches(
+        self, batches: Iterable[Any], schema: Any, where: Any, columns: Any = None
+    ) -> Iterator[Document]:
         column, index = self._columns(schema, where) if columns is None else columns
         seen = 0
         for batch in batches:
             texts = batch.column(batch.schema.get_field_index(column)).to_pylist()
             names = (
-                [None] * len(texts) if index is None else batch.column(batch.schema.get_field_index(index)).to_pylist()
+                [None] * len(texts)
+                if index is None
+                else batch.column(batch.schema.get_field_index(index)).to_pylist()
             )
-            yield from ((n, text_of(t, f"row {seen + i}")) for i, (n, t) in enumerate(zip(names, texts)))
+            yield from (
+                (n, text_of(t, f"row {seen + i}")) for i, (n, t) in enumerate(zip(names, texts))
+            )
             seen += len(texts)
 
     def _frame(self, frame: Any) -> Iterator[Document]:
         names = list(frame.columns)
         index = _located(names, self.index, "the frame")
         if self.text is None:
-            texts = [c for c in names if any(isinstance(v, str) for v in frame[c].head(100).to_list())]
+            texts = [
+                c for c in names if any(isinstance(v, str) for v in frame[c].head(100).to_list())
+            ]
             column = _only(texts, names, index, "the frame")
         else:
             column = _located(names, self.text, "the frame")
@@ -310,7 +370,10 @@ def _named(rows: Iterator[Document], name: str | None) -> Iterator[Document]:
 
 def _listed(source: Iterable[Any]) -> Iterator[Document]:
     if getattr(source, "ndim", 1) == 0:
-        raise InputTypeError(f"documents are a {type(source).__name__} without dimensions, wanted a path, a table, or a list of texts")
+        raise InputTypeError(
+            f"documents are a {type(source).__name__} without dimensions, wanted a "
+            "path, a table, or a list of texts"
+        )
     rows = iter(source)
     head = list(islice(rows, 1))
     pairs = bool(head) and isinstance(head[0], (tuple, list))
@@ -318,18 +381,27 @@ def _listed(source: Iterable[Any]) -> Iterator[Document]:
         if isinstance(row, (tuple, list)) and len(row) == 2:
             yield row[0], text_of(row[1], i)
         elif pairs or isinstance(row, (tuple, list)):
-            raise InputTypeError(f"document {i} is {str(row)[:40]!r}, wanted a text or a pair of name and text")
+            raise InputTypeError(
+                f"document {i} is {str(row)[:40]!r}, wanted a text or a pair of name and text"
+            )
         else:
             yield None, text_of(row, i)
 
 
 def text_of(value: Any, at: Any) -> str:
-    """A text as it is, one that is missing as an empty one; what else document ``at`` may be is refused."""
+    """A text as it is, one that is missing as an empty one; what else document ``at`` may be is
+    refused."""
     if isinstance(value, str):
         return value
-    if value is None or (isinstance(value, Real) and value != value) or type(value).__name__ in ("NAType", "NaTType"):
+    if (
+        value is None
+        or (isinstance(value, Real) and value != value)
+        or type(value).__name__ in ("NAType", "NaTType")
+    ):
         return ""
-    raise InputTypeError(f"document {at!r} is a {type(value).__name__} ({written(value)[:30]}), wanted a text (str)")
+    raise InputTypeError(
+        f"document {at!r} is a {type(value).__name__} ({written(value)[:30]}), wanted a text (str)"
+    )
 
 
 def _located(names: list[Any], want: str | int | None, where: Any) -> Any:
@@ -347,19 +419,30 @@ def _only(texts: list[Any], names: list[Any], index: Any, where: Any) -> Any:
     if "text" in left:
         return "text"
     if len(left) != 1:
-        told = f"the text columns {', '.join(map(str, left[:8]))}" if left else f"no text among {names[:8]}"
+        told = (
+            f"the text columns {', '.join(map(str, left[:8]))}"
+            if left
+            else f"no text among {names[:8]}"
+        )
         raise InputError(f"{where} has {told}, wanted one; say which with text=")
     return left[0]
 
 
 def _absent(path: str) -> str:
     folder = Path(path).parent
-    near = get_close_matches(Path(path).name, os.listdir(folder), 3) if path and os.path.isdir(folder) else []
-    return f"{path or 'an empty path'} does not exist" + (f"; near ones are {', '.join(near)}" if near else "")
+    near = (
+        get_close_matches(Path(path).name, os.listdir(folder), 3)
+        if path and os.path.isdir(folder)
+        else []
+    )
+    return f"{path or 'an empty path'} does not exist" + (
+        f"; near ones are {', '.join(near)}" if near else ""
+    )
 
 
 def _undecodable(file: Path, encoding: str, offset: int, byte: int) -> FileError:
     return FileError(
-        f"{file} is not {encoding} text: byte 0x{byte:02x} at offset {offset} cannot be decoded; save it as UTF-8, say encoding=, or "
+        f"{file} is not {encoding} text: byte 0x{byte:02x} at offset {offset} cannot be "
+        "decoded; save it as UTF-8, say encoding=, or "
         "undecodable='replace'"
     )

@@ -1,4 +1,5 @@
-"""A dictionary of words that grows while text is read: words packed one behind the other, found by their hashes."""
+"""A dictionary of words that grows while text is read: words packed one behind the other, found by
+their hashes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Several documents in one text file, divided by a line: ``</DOC>``, ``%%``, ``-----``; and how to notice that a file is written so."""
+"""Several documents in one text file, divided by a line: ``</DOC>``, ``%%``, ``-----``; and how to
+notice that a file is written so."""
 
 from __future__ import annotations
 
@@ -9,15 +10,18 @@ from itertools import islice
 
 TAG = re.compile(r"</?[A-Za-z][^<>]*>")
 NAMED = re.compile(r"\s*<(\w*(?:no|id|name))>\s*(\S+)\s*</\1>\s*", re.IGNORECASE)
-"""A line that holds nothing but the name of a document, such as ``<DOCNO> AP880212-0006 </DOCNO>``."""
+"""A line that holds nothing but the name of a document, such as ``<DOCNO> AP880212-0006
+</DOCNO>``."""
 SAMPLE_LINES = 5000
 """Lines that are looked at for markup: some hundred records, in a few milliseconds."""
 MARKED_SHARE = 0.05
-"""Share of lines with nothing but a tag from which a file is taken for records: prose and lines of HTML have none or hardly any."""
+"""Share of lines with nothing but a tag from which a file is taken for records: prose and lines of
+HTML have none or hardly any."""
 
 
 def records(lines: Iterable[str], mark: str) -> Iterator[tuple[str | None, str]]:
-    """Documents between lines that begin with ``mark``; where the mark is a tag, tags are no text and a tagged number names its document.
+    """Documents between lines that begin with ``mark``; where the mark is a tag, tags are no text
+    and a tagged number names its document.
 
     >>> list(records(["<D>", "<NO> a1 </NO>", "one", "</D>", "<D>", "two", "</D>"], "</D>"))
     [('a1', 'one'), (None, 'two')]
@@ -63,4 +67,8 @@ def record_mark(lines: Iterable[str]) -> str | None:
         return None
     # the outermost tag closes last; a tag that closes as often but earlier lies inside it
     most = max(closing.values())
-    return last if last is not None and closing[last] >= most - 1 else max(closing, key=lambda tag: closing[tag])
+    return (
+        last
+        if last is not None and closing[last] >= most - 1
+        else max(closing, key=lambda tag: closing[tag])
+    )

@@ -1,4 +1,5 @@
-"""Documents on disk in pieces: sparse .npz files with the same columns, read one after another, as often as wanted.
+"""Documents on disk in pieces: sparse .npz files with the same columns, read one after another, as
+often as wanted.
 
 Each file is what ``scipy.sparse.save_npz`` writes. Only one piece is in memory at a time.
 """
@@ -25,7 +26,8 @@ from eckart.matrix_blocks import CountsParts
 
 @dataclass(frozen=True, eq=False)
 class FileParts:
-    """The files as parts of one matrix (see ``matrix_parts.Parts``): sizes are read from their heads, entries when a part is asked for."""
+    """The files as parts of one matrix (see ``matrix_parts.Parts``): sizes are read from their
+    heads, entries when a part is asked for."""
 
     shards: Shards
 
@@ -39,7 +41,9 @@ class FileParts:
                 with np.load(file) as arrays:
                     rows, width = arrays["shape"]
             except (OSError, ValueError, KeyError, TypeError) as error:
-                raise FileError(f"{file} is no sparse matrix as scipy.sparse.save_npz writes it: {error}") from None
+                raise FileError(
+                    f"{file} is no sparse matrix as scipy.sparse.save_npz writes it: {error}"
+                ) from None
             found.append((int(rows), int(width)))
         return found
 
@@ -66,7 +70,8 @@ class FileParts:
 
 
 class Shards:
-    """A re-readable sequence of ``Counts``, one for each file; ``matrix`` is all of them as one matrix in parts."""
+    """A re-readable sequence of ``Counts``, one for each file; ``matrix`` is all of them as one
+    matrix in parts."""
 
     def __init__(self, files: list[str], columns: Any = None):
         self.files, self.columns = files, columns
@@ -86,18 +91,31 @@ class Shards:
         file = self.files[number]
         block = read(file)
         if not isinstance(block, Counts):
-            raise InputError(f"{file} holds a dense array, wanted a sparse matrix as scipy.sparse.save_npz writes it")
+            raise InputError(
+                f"{file} holds a dense array, wanted a sparse matrix as "
+                "scipy.sparse.save_npz writes it"
+            )
         if width is not None and block.n_columns != width:
-            raise InputError(f"{file} has {block.n_columns} columns and {self.files[0]} has {width}, wanted the same number in each")
-        return Counts(block.indptr, block.indices, block.data, block.n_columns, block.rows, self.columns)
+            raise InputError(
+                f"{file} has {block.n_columns} columns and {self.files[0]} has {width}, "
+                "wanted the same number in each"
+            )
+        return Counts(
+            block.indptr, block.indices, block.data, block.n_columns, block.rows, self.columns
+        )
 
     def matrix(self) -> CountsParts:
         """All files as one matrix, read part by part."""
-        return CountsParts(FileParts(self), None, None if self.columns is None else np.asarray(self.columns, object))
+        return CountsParts(
+            FileParts(self),
+            None,
+            None if self.columns is None else np.asarray(self.columns, object),
+        )
 
 
 def shards(pattern: Any, columns: Any = None) -> Shards:
-    """The sparse .npz files of a pattern, in the order of their names, as a source that is read piece by piece.
+    """The sparse .npz files of a pattern, in the order of their names, as a source that is read
+    piece by piece.
 
     ``columns`` are the words. ``fit`` and ``coherence`` take it in place of a matrix.
 
@@ -115,24 +133,32 @@ def shards(pattern: Any, columns: Any = None) -> Shards:
 
 
 def pieces(source: Any) -> Iterator[Matrix] | None:
-    """The blocks of documents that a source gives one after another (``shards``, a list of matrices, an iterator), or None where it is one matrix.
+    """The blocks of documents that a source gives one after another (``shards``, a list of
+    matrices, an iterator), or None where it is one matrix.
 
     >>> import numpy as np
     >>> len(list(pieces([np.eye(2), np.eye(2)]))), pieces(np.eye(2)), pieces([[1.0, 0.0]])
     (2, None, None)
     """
-    if isinstance(source, (str, bytes, dict)) or hasattr(source, "shape") or not hasattr(source, "__iter__"):
+    if (
+        isinstance(source, (str, bytes, dict))
+        or hasattr(source, "shape")
+        or not hasattr(source, "__iter__")
+    ):
         return None
     if is_collection(source):
         return None
-    if isinstance(source, (list, tuple)) and not (len(source) and len(getattr(source[0], "shape", ())) == 2):
+    if isinstance(source, (list, tuple)) and not (
+        len(source) and len(getattr(source[0], "shape", ())) == 2
+    ):
         return None
     return map(read, source)
 
 
 @held
 def write_shards(blocks: Iterable[Any], folder: Any, name: str = "part") -> Shards:
-    """Write sparse blocks of documents to ``folder``/part-00000.npz and so on, each under a temporary name until complete.
+    """Write sparse blocks of documents to ``folder``/part-00000.npz and so on, each under a
+    temporary name until complete.
 
     >>> import tempfile
     >>> from scipy import sparse
@@ -143,7 +169,11 @@ def write_shards(blocks: Iterable[Any], folder: Any, name: str = "part") -> Shar
     from scipy import sparse
 
     files, place = [], named(folder)
-    if not isinstance(blocks, Iterable) or isinstance(blocks, (str, bytes, dict)) or getattr(blocks, "ndim", 1) == 0:
+    if (
+        not isinstance(blocks, Iterable)
+        or isinstance(blocks, (str, bytes, dict))
+        or getattr(blocks, "ndim", 1) == 0
+    ):
         raise wrong("blocks", blocks, "sparse matrices, one after another")
     for i, block in enumerate(blocks):
         file = check_place(place / f"{name}-{i:05d}.npz")

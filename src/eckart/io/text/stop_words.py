@@ -1,4 +1,5 @@
-"""English words that say how a sentence is built and not what it is about, by their part of speech."""
+"""English words that say how a sentence is built and not what it is about, by their part of
+speech."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ get gets got getting make makes made making use used uses using see seen go goes
 ENGLISH = frozenset(_TEXT.split())
 
 LISTS = ("english", "scikit-learn")
-"""Lists that have a name: eckart's own, and the one that scikit-learn calls "english", word for word."""
+"""Lists that have a name: eckart's own, and the one that scikit-learn calls "english", word for
+word."""
 
 
 def stop_list(words: Any) -> frozenset[str]:
@@ -44,9 +46,13 @@ def stop_list(words: Any) -> frozenset[str]:
         return frozenset()
     if isinstance(words, str):
         if words not in LISTS:
-            raise wrong("stop_words", words, f"{', '.join(map(repr, LISTS))}, a list of words, or None")
+            raise wrong(
+                "stop_words", words, f"{', '.join(map(repr, LISTS))}, a list of words, or None"
+            )
         return ENGLISH if words == "english" else _scikit_learn()
-    found = list(words) if isinstance(words, Iterable) and getattr(words, "ndim", 1) != 0 else [words]
+    found = (
+        list(words) if isinstance(words, Iterable) and getattr(words, "ndim", 1) != 0 else [words]
+    )
     for word in found:
         if not isinstance(word, str):
             raise InputTypeError(f"stop_words holds {written(word)}, wanted words (str)")

@@ -1,11 +1,15 @@
-"""From text to words: one rule for every script, and a stream of word numbers that counting and embeddings share.
+"""From text to words: one rule for every script, and a stream of word numbers that counting and
+embeddings share.
 
-Text is brought to one form first (Unicode NFKC, casefolded, typographic apostrophes straightened, invisible joiners and soft hyphens taken out). A word is then
-a run of letters and digits of any script with their combining marks; one apostrophe or low line may stand between two of them (don't, n_components).
-Chinese characters and hiragana, which are written without spaces, are words one by one; pass a segmenter as ``tokenizer`` to have longer ones. So do
-Thai, Lao, Khmer and Burmese need a segmenter: without it a run between two spaces is one word.
+Text is brought to one form first (Unicode NFKC, casefolded, typographic apostrophes straightened,
+invisible joiners and soft hyphens taken out). A word is then a run of letters and digits of any
+script with their combining marks; one apostrophe or low line may stand between two of them (don't,
+n_components). Chinese characters and hiragana, which are written without spaces, are words one by
+one; pass a segmenter as ``tokenizer`` to have longer ones. So do Thai, Lao, Khmer and Burmese need
+a segmenter: without it a run between two spaces is one word.
 
-Documents are worked on in batches. The words of a batch are found and numbered by compiled code, without Python's lock, so batches run on threads.
+Documents are worked on in batches. The words of a batch are found and numbered by compiled code,
+without Python's lock, so batches run on threads.
 """
 
 from __future__ import annotations
@@ -28,7 +32,14 @@ BATCH_CHARACTERS = 2**19
 JOINERS = "'_·׳״"
 INVISIBLE = re.compile("[\u00ad\u200c\u200d\u2060\ufeff]")
 TYPOGRAPHIC = re.compile("[\u2018\u2019\u201b\uff07]")
-ALONE = ((0x3005, 0x3007), (0x3041, 0x309F), (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x3FFFD))
+ALONE = (
+    (0x3005, 0x3007),
+    (0x3041, 0x309F),
+    (0x3400, 0x4DBF),
+    (0x4E00, 0x9FFF),
+    (0xF900, 0xFAFF),
+    (0x20000, 0x3FFFD),
+)
 """Ranges of Chinese characters and hiragana."""
 ASSIGNED = ((0, 0x323B0), (0xE0100, 0xE01F0))
 """Everything beyond is unassigned or private."""
@@ -38,8 +49,10 @@ ASSIGNED = ((0, 0x323B0), (0xE0100, 0xE01F0))
 class Tokenizer:
     """How text becomes words.
 
-    ``tokenizer`` replaces the rule: a function from a text, as it was written, to its words, or a regular expression of which every match in the normalised
-    text is a word (its first group, where it has one). ``min_length`` (in characters) and ``numbers`` (keep words without a letter) belong to the rule.
+    ``tokenizer`` replaces the rule: a function from a text, as it was written, to its words, or a
+    regular expression of which every match in the normalised text is a word (its first group, where
+    it has one). ``min_length`` (in characters) and ``numbers`` (keep words without a letter) belong
+    to the rule.
 
     >>> Tokenizer().words("Don't split the naïve ﬁle_name: 42 h2o, हिन्दी 東京")
     ["don't", 'split', 'the', 'naïve', 'file_name', 'h2o', 'हिन्दी', '東', '京']
@@ -51,15 +64,27 @@ class Tokenizer:
     tokenizer: Callable[[str], Iterable[str]] | str | re.Pattern[str] | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.min_length, bool) or not isinstance(self.min_length, int) or not 1 <= self.min_length < 2**31:
+        if (
+            isinstance(self.min_length, bool)
+            or not isinstance(self.min_length, int)
+            or not 1 <= self.min_length < 2**31
+        ):
             raise wrong("min_length", self.min_length, "an int >= 1, in characters")
         if isinstance(self.tokenizer, str):
             try:
                 re.compile(self.tokenizer)
             except re.error as error:
-                raise wrong("tokenizer", self.tokenizer, f"a regular expression ({error}) or a function") from None
-        elif self.tokenizer is not None and not (callable(self.tokenizer) or isinstance(self.tokenizer, re.Pattern)):
-            raise wrong("tokenizer", self.tokenizer, "None, a regular expression, or a function from text to words")
+                raise wrong(
+                    "tokenizer", self.tokenizer, f"a regular expression ({error}) or a function"
+                ) from None
+        elif self.tokenizer is not None and not (
+            callable(self.tokenizer) or isinstance(self.tokenizer, re.Pattern)
+        ):
+            raise wrong(
+                "tokenizer",
+                self.tokenizer,
+                "None, a regular expression, or a function from text to words",
+            )
 
     def words(self, text: str) -> list[str]:
         """The words of one text, in order."""
@@ -77,18 +102,27 @@ class Tokenizer:
         return TYPOGRAPHIC.sub("'", INVISIBLE.sub("", text))
 
     def batch(self, texts: list[str], first: int = 0) -> Batch:
-        """The words of some documents, numbered among themselves; ``first`` is the position of the first document."""
+        """The words of some documents, numbered among themselves; ``first`` is the position of the
+        first document."""
         return self.numbered(self.prepared(texts, first))
 
     def prepared(self, texts: list[str], first: int = 0) -> Prepared:
-        """The part that Python does: texts in their normal form as bytes, and the words where a tokenizer of the caller finds them."""
+        """The part that Python does: texts in their normal form as bytes, and the words where a
+        tokenizer of the caller finds them."""
         if self.tokenizer is None:
             parts = [self.normalise(text).encode("utf-8", "replace") for text in texts]
-            return Prepared(b"".join(parts), np.cumsum([len(p) for p in parts], dtype=np.int64), first)
-        found = [[w.encode("utf-8", "replace") for w in self._called(text, first + i)] for i, text in enumerate(texts)]
+            return Prepared(
+                b"".join(parts), np.cumsum([len(p) for p in parts], dtype=np.int64), first
+            )
+        found = [
+            [w.encode("utf-8", "replace") for w in self._called(text, first + i)]
+            for i, text in enumerate(texts)
+        ]
         flat = [w for words in found for w in words]
         pointers = np.concatenate([[0], np.cumsum([len(words) for words in found], dtype=np.int64)])
-        return Prepared(b"".join(flat), pointers, first, np.fromiter(map(len, flat), np.int64, len(flat)))
+        return Prepared(
+            b"".join(flat), pointers, first, np.fromiter(map(len, flat), np.int64, len(flat))
+        )
 
     def numbered(self, prepared: Prepared) -> Batch:
         """The part that compiled code does, without Python's lock."""
@@ -99,7 +133,16 @@ class Tokenizer:
             most = len(text) // 2 + len(prepared.ends) + 1
             starts, lengths = np.empty(most, np.int64), np.empty(most, np.int64)
             pointers = np.empty(len(prepared.ends) + 1, np.int64)
-            n = spans(text, prepared.ends, classes(), self.min_length, self.numbers, starts, lengths, pointers)
+            n = spans(
+                text,
+                prepared.ends,
+                classes(),
+                self.min_length,
+                self.numbers,
+                starts,
+                lengths,
+                pointers,
+            )
             starts, lengths = starts[:n], lengths[:n]
         else:
             lengths, pointers = prepared.lengths, prepared.ends
@@ -107,7 +150,9 @@ class Tokenizer:
         ids = np.empty(len(starts), np.int32)
         table = np.zeros(_slots(len(starts)), np.int32)
         arena, places = np.empty(int(lengths.sum()), np.uint8), np.zeros(len(starts) + 1, np.int64)
-        count = intern(text, starts, lengths, arena, places, np.empty(len(starts), np.uint64), table, 0, ids)
+        count = intern(
+            text, starts, lengths, arena, places, np.empty(len(starts), np.uint64), table, 0, ids
+        )
         places = places[: count + 1].copy()
         return Batch(ids, pointers, Packed(arena[: places[-1]].copy(), places), prepared.first)
 
@@ -121,11 +166,15 @@ class Tokenizer:
         assert callable(rule)
         words = rule(text)
         if isinstance(words, str) or not isinstance(words, Iterable):
-            raise InputTypeError(f"tokenizer gave a {type(words).__name__} for document {at}, wanted a list of words")
+            raise InputTypeError(
+                f"tokenizer gave a {type(words).__name__} for document {at}, wanted a list of words"
+            )
         words = list(words)
         for word in words:
             if not isinstance(word, str):
-                raise InputTypeError(f"tokenizer gave {word!r} for document {at}, wanted words (str)")
+                raise InputTypeError(
+                    f"tokenizer gave {word!r} for document {at}, wanted words (str)"
+                )
         return words
 
     def to_dict(self) -> dict[str, Any]:
@@ -134,8 +183,16 @@ class Tokenizer:
         if isinstance(rule, re.Pattern):
             rule = rule.pattern
         elif rule is not None and not isinstance(rule, str):
-            return {"tokenizer": f"a function: {getattr(rule, '__name__', type(rule).__name__)}", "function": True}
-        told = {"lowercase": self.lowercase, "numbers": self.numbers, "min_length": self.min_length, "tokenizer": rule}
+            return {
+                "tokenizer": f"a function: {getattr(rule, '__name__', type(rule).__name__)}",
+                "function": True,
+            }
+        told = {
+            "lowercase": self.lowercase,
+            "numbers": self.numbers,
+            "min_length": self.min_length,
+            "tokenizer": rule,
+        }
         default = Tokenizer()
         return {name: value for name, value in told.items() if value != getattr(default, name)}
 
@@ -143,14 +200,16 @@ class Tokenizer:
     def from_dict(cls, told: dict[str, Any]) -> Tokenizer:
         if told.get("function"):
             raise InputError(
-                f"the text was read with {told['tokenizer']}; count it with eckart.corpus(..., tokenizer=, vocabulary=)"
+                f"the text was read with {told['tokenizer']}; count it with "
+                "eckart.corpus(..., tokenizer=, vocabulary=)"
             )
         return cls(**told)
 
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """Bytes of some documents: where each document ends, or (with ``lengths`` of the words) where the words of each end."""
+    """Bytes of some documents: where each document ends, or (with ``lengths`` of the words) where
+    the words of each end."""
 
     text: bytes
     ends: np.ndarray
@@ -177,7 +236,9 @@ class Packed:
     @classmethod
     def of(cls, words: Iterable[str]) -> Packed:
         parts = [word.encode("utf-8", "replace") for word in words]
-        places = np.concatenate([[0], np.cumsum([len(p) for p in parts], dtype=np.int64)]).astype(np.int64)
+        places = np.concatenate([[0], np.cumsum([len(p) for p in parts], dtype=np.int64)]).astype(
+            np.int64
+        )
         return cls(np.frombuffer(b"".join(parts), np.uint8), places)
 
     def decode(self, at: np.ndarray | None = None) -> list[str]:
@@ -191,7 +252,8 @@ class Packed:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Words of consecutive documents: document ``first + d`` is ``ids[pointers[d]:pointers[d + 1]]``, numbers of ``words``."""
+    """Words of consecutive documents: document ``first + d`` is ``ids[pointers[d]:pointers[d +
+    1]]``, numbers of ``words``."""
 
     ids: np.ndarray
     pointers: np.ndarray
@@ -203,9 +265,13 @@ class Batch:
 
 
 def token_batches(
-    texts: Iterable[str], tokenizer: Tokenizer, n_threads: int | None = None, characters: int = BATCH_CHARACTERS
+    texts: Iterable[str],
+    tokenizer: Tokenizer,
+    n_threads: int | None = None,
+    characters: int = BATCH_CHARACTERS,
 ) -> Iterator[Batch]:
-    """All documents in their order, as batches; a function of the caller runs in this thread, the rest on ``n_threads``."""
+    """All documents in their order, as batches; a function of the caller runs in this thread, the
+    rest on ``n_threads``."""
     threads = resolve_threads(n_threads)
     return in_order(_cut(texts, tokenizer, characters), tokenizer.numbered, threads)
 

@@ -1,8 +1,10 @@
 """Text to counts: N_ij is how often word j stands in document i.
 
-One pass. Each batch of documents is numbered by itself (``eckart.io.text.tokens``), its few distinct words are looked up in one growing dictionary, and what is
-kept of the text is one number and one count for each distinct word of a document. Words are chosen at the end, when their frequencies are known, and sorted,
-so columns do not depend on the order of the documents, on batches or on threads.
+One pass. Each batch of documents is numbered by itself (``eckart.io.text.tokens``), its few
+distinct words are looked up in one growing dictionary, and what is kept of the text is one number
+and one count for each distinct word of a document. Words are chosen at the end, when their
+frequencies are known, and sorted, so columns do not depend on the order of the documents, on
+batches or on threads.
 """
 
 from __future__ import annotations
@@ -29,8 +31,10 @@ from eckart.trace import progress
 class Corpus(Counts):
     """Counts of words: rows are documents, columns words in ascending order.
 
-    ``words_read`` is the number of words in the text, ``words_dropped`` how many of them are not in the columns (rare, frequent, on the stop list, or never
-    seen when the vocabulary was given), ``rules`` how the text was cut into words, ``replaced`` how many characters stand for bytes that were no text.
+    ``words_read`` is the number of words in the text, ``words_dropped`` how many of them are not in
+    the columns (rare, frequent, on the stop list, or never seen when the vocabulary was given),
+    ``rules`` how the text was cut into words, ``replaced`` how many characters stand for bytes that
+    were no text.
     """
 
     words_read: int = 0
@@ -69,29 +73,38 @@ def corpus(
 
     Parameters
     ----------
-    source : a folder or a pattern (each file is a document), a text file (each line), .jsonl, .csv, .tsv, .parquet, .arrow, a frame or an Arrow table (each
-        row), a dictionary name: text, or any iterable of texts or of (name, text) pairs. Text files may be compressed (.gz). It is read once.
-    text, index : the columns that hold the texts and the names of the documents, by name or position. Without ``text``, the only column of text.
-    vocabulary : count these words only: a list of words, a Counts, or a fitted model. The columns are exactly these, in their order; other words are
-        dropped and counted in ``words_dropped``. The rules below it that choose words are then not used.
-    min_df, max_df : keep words that stand in at least and at most so many documents: a number (int) or a share (float).
-    max_features : keep the most frequent words only.
-    stop_words : words to leave out: ``"english"``, ``"scikit-learn"`` (the list that scikit-learn calls "english"), or a list of words.
-    tokenizer : a function from a text to its words, or a regular expression of which every match in the normalised text is a word. By default a word is a run
-        of letters and digits of any script with their combining marks; one apostrophe or low line may stand inside. Chinese characters and hiragana are words
-        one by one: pass a segmenter for longer ones.
-    lowercase, numbers, min_length : of the default rule: fold case; keep words without a letter; the fewest characters of a word.
-    lines : whether each line of a text file is a document (True), or each file (False); by default lines of a single file, files of a folder.
-    encoding, delimiter, header, quotes : of text files and of CSV; ``quotes=False`` takes quotation marks as text.
-    undecodable : what to do with bytes that are no text: ``"error"`` names the first, ``"replace"`` puts U+FFFD, which ends a word, and counts.
-    split : the beginning of the lines that divide the documents of a text file, such as ``"</DOC>"`` or ``"%%"``; tags are then no text.
-    dtype : float32 or float64.
-    n_threads : most threads; the result does not depend on it. A ``tokenizer`` function runs in one.
-    verbose : show progress.
+    source : a folder or a pattern (each file is a document), a text file (each line), .jsonl, .csv,
+    .tsv, .parquet, .arrow, a frame or an Arrow table (each
+        row), a dictionary name: text, or any iterable of texts or of (name, text) pairs. Text files
+        may be compressed (.gz). It is read once.
+    text, index : the columns that hold the texts and the names of the documents, by name or
+    position. Without ``text``, the only column of text. vocabulary : count these words only: a list
+    of words, a Counts, or a fitted model. The columns are exactly these, in their order; other
+    words are
+        dropped and counted in ``words_dropped``. The rules below it that choose words are then not
+        used.
+    min_df, max_df : keep words that stand in at least and at most so many documents: a number (int)
+    or a share (float). max_features : keep the most frequent words only. stop_words : words to
+    leave out: ``"english"``, ``"scikit-learn"`` (the list that scikit-learn calls "english"), or a
+    list of words. tokenizer : a function from a text to its words, or a regular expression of which
+    every match in the normalised text is a word. By default a word is a run
+        of letters and digits of any script with their combining marks; one apostrophe or low line
+        may stand inside. Chinese characters and hiragana are words one by one: pass a segmenter for
+        longer ones.
+    lowercase, numbers, min_length : of the default rule: fold case; keep words without a letter;
+    the fewest characters of a word. lines : whether each line of a text file is a document (True),
+    or each file (False); by default lines of a single file, files of a folder. encoding, delimiter,
+    header, quotes : of text files and of CSV; ``quotes=False`` takes quotation marks as text.
+    undecodable : what to do with bytes that are no text: ``"error"`` names the first, ``"replace"``
+    puts U+FFFD, which ends a word, and counts. split : the beginning of the lines that divide the
+    documents of a text file, such as ``"</DOC>"`` or ``"%%"``; tags are then no text. dtype :
+    float32 or float64. n_threads : most threads; the result does not depend on it. A ``tokenizer``
+    function runs in one. verbose : show progress.
 
     Returns
     -------
-    Corpus : Counts with the words as ``columns``, the names as ``rows`` (None where documents have none), ``words_read`` and ``words_dropped``. A document
+    Corpus : Counts with the words as ``columns``, the names as ``rows`` (None where documents have
+    none), ``words_read`` and ``words_dropped``. A document
         without a word that is kept is an empty row.
 
     >>> c = corpus(["the cat saw the dog", "", "a dog, a dog!"])
@@ -131,7 +144,16 @@ def corpus(
     kept, columns = (None, titles(given)) if given is not None else choice.words(tally)
     dropped = tally.tokens - tally.kept_tokens(kept)
     entries = tally.compressed(kept, len(columns), np.dtype(dtype))
-    return Corpus(*entries, len(columns), labels, columns, tally.tokens, dropped, rule.to_dict(), docs.replaced)
+    return Corpus(
+        *entries,
+        len(columns),
+        labels,
+        columns,
+        tally.tokens,
+        dropped,
+        rule.to_dict(),
+        docs.replaced,
+    )
 
 
 def vocabulary_of(source: Any) -> list[str]:
@@ -140,10 +162,19 @@ def vocabulary_of(source: Any) -> list[str]:
     if words is None and hasattr(source, "fit_"):
         words = source.fit_.factors.columns
         if words is None:
-            raise InputError(f"the {type(source).__name__} was fitted to columns without names, wanted a vocabulary")
+            raise InputError(
+                f"the {type(source).__name__} was fitted to columns without names, "
+                "wanted a vocabulary"
+            )
     if words is None:
-        if isinstance(source, str) or not isinstance(source, Iterable) or getattr(source, "ndim", 1) == 0:
-            raise InputTypeError(f"vocabulary is a {type(source).__name__}, wanted words, Counts or a fitted model")
+        if (
+            isinstance(source, str)
+            or not isinstance(source, Iterable)
+            or getattr(source, "ndim", 1) == 0
+        ):
+            raise InputTypeError(
+                f"vocabulary is a {type(source).__name__}, wanted words, Counts or a fitted model"
+            )
         words = source
     words = list(words)
     for j, word in enumerate(words):
@@ -151,7 +182,9 @@ def vocabulary_of(source: Any) -> list[str]:
             raise InputTypeError(f"word {j} of the vocabulary is {word!r}, wanted a text (str)")
     if len(set(words)) < len(words):
         twice = next(w for w in words if words.count(w) > 1)
-        raise InputError(f"{twice!r} stands more than once in the vocabulary, wanted each word once")
+        raise InputError(
+            f"{twice!r} stands more than once in the vocabulary, wanted each word once"
+        )
     if not words:
         raise InputError("the vocabulary is empty, wanted at least one word")
     return words
@@ -170,10 +203,16 @@ class _Tally:
 
         ids = self.lexicon.find(batch.words) if self.given else self.lexicon.add(batch.words)
         n = len(batch.ids)
-        indices, counts, indptr = np.empty(n, np.int32), np.empty(n, np.int32), np.empty(len(batch) + 1, np.int64)
+        indices, counts, indptr = (
+            np.empty(n, np.int32),
+            np.empty(n, np.int32),
+            np.empty(len(batch) + 1, np.int64),
+        )
         slots = np.full(len(batch.words), -1, np.int64)
         found = tally(batch.ids, batch.pointers, slots, indices, counts, indptr)
-        self.parts.append((ids[indices[:found]], counts[:found].copy(), np.diff(indptr).astype(np.int32)))
+        self.parts.append(
+            (ids[indices[:found]], counts[:found].copy(), np.diff(indptr).astype(np.int32))
+        )
         self.documents += len(batch)
         self.tokens += n
 
@@ -188,12 +227,15 @@ class _Tally:
 
     def kept_tokens(self, kept: np.ndarray | None) -> int:
         """How many words of the text have a column."""
-        return sum(int(counts[self._columns(ids, kept) >= 0].sum()) for ids, counts, _ in self.parts)
+        return sum(
+            int(counts[self._columns(ids, kept) >= 0].sum()) for ids, counts, _ in self.parts
+        )
 
     def compressed(
         self, kept: np.ndarray | None, n_columns: int, dtype: np.dtype
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """indptr, indices and data; ``kept`` holds the column of each word, -1 for words that are left out. What was taken is let go on the way."""
+        """indptr, indices and data; ``kept`` holds the column of each word, -1 for words that are
+        left out. What was taken is let go on the way."""
         sizes, columns, data = [], [], []
         self.parts.reverse()
         while self.parts:
@@ -209,7 +251,8 @@ class _Tally:
         del columns, data
         flipped = transpose(indptr, indices, counts, n_columns)
         del indices, counts
-        indptr, indices, counts = transpose(*flipped, self.documents)  # twice: columns ascend in every row
+        # twice: columns ascend in every row
+        indptr, indices, counts = transpose(*flipped, self.documents)
         del flipped
         return indptr, indices, counts.astype(dtype)
 
@@ -232,9 +275,15 @@ class _Choice:
             number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
             share = number and not isinstance(value, (int, np.integer))
             if not number or not (0 <= value <= 1 if share else value >= 1):
-                raise wrong(name, value, "a number of documents (int >= 1) or a share of them (float of 0 to 1)")
+                raise wrong(
+                    name,
+                    value,
+                    "a number of documents (int >= 1) or a share of them (float of 0 to 1)",
+                )
         most = self.max_features
-        if most is not None and (isinstance(most, bool) or not isinstance(most, (int, np.integer)) or most < 1):
+        if most is not None and (
+            isinstance(most, bool) or not isinstance(most, (int, np.integer)) or most < 1
+        ):
             raise wrong("max_features", most, "None or an int >= 1")
 
     def refuse(self) -> None:
@@ -242,16 +291,21 @@ class _Choice:
         default = _Choice(1, 1.0, None, frozenset())
         if self != default:
             raise InputError(
-                "vocabulary= came beside min_df, max_df, max_features or stop_words, wanted one of them: a given vocabulary is used whole"
+                "vocabulary= came beside min_df, max_df, max_features or stop_words, "
+                "wanted one of them: a given vocabulary is used whole"
             )
 
     def words(self, tally: _Tally) -> tuple[np.ndarray, np.ndarray]:
         """The column of each word (-1: none), and the words of the columns."""
         df, cf = tally.frequencies()
-        low, high = (v if isinstance(v, (int, np.integer)) else v * tally.documents for v in (self.min_df, self.max_df))
+        low, high = (
+            v if isinstance(v, (int, np.integer)) else v * tally.documents
+            for v in (self.min_df, self.max_df)
+        )
         if low > high:
             raise InputError(
-                f"min_df={self.min_df} and max_df={self.max_df} mean at least {low:g} and at most {high:g} of {tally.documents} documents, "
+                f"min_df={self.min_df} and max_df={self.max_df} mean at least {low:g} "
+                f"and at most {high:g} of {tally.documents} documents, "
                 "wanted min_df below max_df; min_df=1 and max_df=1.0 keep all words"
             )
         good = np.flatnonzero((df >= low) & (df <= high))
@@ -259,7 +313,8 @@ class _Choice:
             good = np.setdiff1d(good, tally.lexicon.find(Packed.of(self.stops)))
         if not len(good):
             raise NoWordsError(
-                f"no word is left of {len(df):,} in {tally.documents:,} documents, wanted at least one; lower min_df={self.min_df}, raise "
+                f"no word is left of {len(df):,} in {tally.documents:,} documents, "
+                f"wanted at least one; lower min_df={self.min_df}, raise "
                 f"max_df={self.max_df}, or check stop_words and min_length"
             )
         most = chosen(good, cf, tally.lexicon.words, self.max_features)
@@ -272,7 +327,8 @@ class _Choice:
 def chosen(
     good: np.ndarray, counts: np.ndarray, words: Callable[[np.ndarray], list[Any]], most: int | None
 ) -> np.ndarray:
-    """The numbers ``good`` in the order of falling counts, equals in the order of their words; the first ``most`` of them.
+    """The numbers ``good`` in the order of falling counts, equals in the order of their words; the
+    first ``most`` of them.
 
     >>> chosen(np.array([0, 1, 2]), np.array([1, 5, 1]), lambda at: [["b", "c", "a"][i] for i in at], 2).tolist()
     [1, 2]

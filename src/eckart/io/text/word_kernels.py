@@ -1,10 +1,13 @@
-"""Words out of UTF-8 bytes, compiled: where they stand, which number each has, how often each stands in a document.
+"""Words out of UTF-8 bytes, compiled: where they stand, which number each has, how often each
+stands in a document.
 
-A character has a class: 0 ends a word, LETTER and DIGIT make one, MARK extends one, JOINER (apostrophe, low line) stands inside one, SINGLE is one by itself.
+A character has a class: 0 ends a word, LETTER and DIGIT make one, MARK extends one, JOINER
+(apostrophe, low line) stands inside one, SINGLE is one by itself.
 
     word = (LETTER | DIGIT) MARK* (JOINER? (LETTER | DIGIT) MARK*)*
 
-A dictionary is packed: word w is ``arena[places[w]:places[w + 1]]``, ``hashes[w]`` its hash, and ``table`` (2^b slots, open addressing) holds w + 1.
+A dictionary is packed: word w is ``arena[places[w]:places[w + 1]]``, ``hashes[w]`` its hash, and
+``table`` (2^b slots, open addressing) holds w + 1.
 """
 
 from __future__ import annotations
@@ -21,9 +24,17 @@ LETTER, DIGIT, MARK, JOINER, SINGLE = 1, 2, 3, 4, 5
 
 @njit(**OUTSIDE)
 def spans(
-    text: Any, ends: Any, classes: Any, least: int, numbers: bool, starts: Any, lengths: Any, pointers: Any
+    text: Any,
+    ends: Any,
+    classes: Any,
+    least: int,
+    numbers: bool,
+    starts: Any,
+    lengths: Any,
+    pointers: Any,
 ) -> int:
-    """Start and length of every word of at least ``least`` characters; document d ends at byte ``ends[d]``, its words at ``pointers[d + 1]``.
+    """Start and length of every word of at least ``least`` characters; document d ends at byte
+    ``ends[d]``, its words at ``pointers[d + 1]``.
 
     Words without a letter are kept where ``numbers`` is true.
     """
@@ -39,7 +50,12 @@ def spans(
             elif byte < 0xE0:
                 kind, step = classes[((byte & 0x1F) << 6) | (text[p + 1] & 0x3F)], 2
             elif byte < 0xF0:
-                kind, step = classes[((byte & 0x0F) << 12) | ((text[p + 1] & 0x3F) << 6) | (text[p + 2] & 0x3F)], 3
+                kind, step = (
+                    classes[
+                        ((byte & 0x0F) << 12) | ((text[p + 1] & 0x3F) << 6) | (text[p + 2] & 0x3F)
+                    ],
+                    3,
+                )
             else:
                 high = ((byte & 0x07) << 18) | ((text[p + 1] & 0x3F) << 12)
                 kind, step = classes[high | ((text[p + 2] & 0x3F) << 6) | (text[p + 3] & 0x3F)], 4
@@ -73,9 +89,18 @@ def spans(
 
 @njit(**OUTSIDE)
 def intern(
-    text: Any, starts: Any, lengths: Any, arena: Any, places: Any, hashes: Any, table: Any, count: int, ids: Any
+    text: Any,
+    starts: Any,
+    lengths: Any,
+    arena: Any,
+    places: Any,
+    hashes: Any,
+    table: Any,
+    count: int,
+    ids: Any,
 ) -> int:
-    """The number of each word, new words added to the dictionary of ``count`` words, which has room for them; returns how many there are now."""
+    """The number of each word, new words added to the dictionary of ``count`` words, which has room
+    for them; returns how many there are now."""
     last = table.shape[0] - 1
     for t in range(starts.shape[0]):
         a, size = starts[t], lengths[t]
@@ -123,7 +148,8 @@ def rehash(hashes: Any, count: int, table: Any) -> None:
 
 @njit(**OUTSIDE)
 def tally(ids: Any, pointers: Any, slots: Any, indices: Any, counts: Any, indptr: Any) -> int:
-    """Words of each document with their counts, in the order of first appearance; a negative id is passed over. ``slots`` is -1 for each word."""
+    """Words of each document with their counts, in the order of first appearance; a negative id is
+    passed over. ``slots`` is -1 for each word."""
     found = 0
     indptr[0] = 0
     for d in range(pointers.shape[0] - 1):

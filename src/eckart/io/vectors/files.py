@@ -1,14 +1,20 @@
 """Files of word vectors, as word2vec, GloVe, fastText and gensim write and read them.
 
-    text         "count size" on the first line, then one word and its numbers a line    .vec .txt    word2vec text, fastText
-    glove        the same without the first line                                          .txt with format="glove"
-    binary       "count size", then each word, a space, and its numbers as float32        .bin         word2vec binary
-    safetensors  exact: any type of number, any word, integer ids, counts                 .safetensors
+    text         "count size" on the first line, then one word and its numbers a line    .vec .txt
+    word2vec text, fastText
+    glove        the same without the first line                                          .txt with
+    format="glove"
+    binary       "count size", then each word, a space, and its numbers as float32        .bin
+    word2vec binary
+    safetensors  exact: any type of number, any word, integer ids, counts
+    .safetensors
 
-All but the last may be compressed (.gz). In text the last ``size`` fields of a line are the numbers and what stands before them is the word, so that a
-word may hold spaces. Numbers are written with the fewest digits that give the same number back.
+All but the last may be compressed (.gz). In text the last ``size`` fields of a line are the numbers
+and what stands before them is the word, so that a word may hold spaces. Numbers are written with
+the fewest digits that give the same number back.
 
-Nothing that a file says about itself is believed before it is seen: memory is asked for only where the bytes are there.
+Nothing that a file says about itself is believed before it is seen: memory is asked for only where
+the bytes are there.
 """
 
 from __future__ import annotations
@@ -27,7 +33,13 @@ from eckart.io.vectors.word_rows import CHUNK, LONGEST_WORD, Rows, Start, Words,
 from eckart.scheduler import resolve_threads
 
 FORMATS = ("text", "glove", "binary", "safetensors")
-ENDINGS = {".vec": "text", ".txt": "text", ".w2v": "text", ".bin": "binary", ".safetensors": "safetensors"}
+ENDINGS = {
+    ".vec": "text",
+    ".txt": "text",
+    ".w2v": "text",
+    ".bin": "binary",
+    ".safetensors": "safetensors",
+}
 
 
 def read_words(
@@ -45,7 +57,9 @@ def read_words(
         raise InputTypeError(f"path={written(path)} came, wanted the name of a file")
     if format is not None and format not in FORMATS:
         raise wrong("format", format, f"None or one of {', '.join(FORMATS)}")
-    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, (int, np.integer)) or limit < 1):
+    if limit is not None and (
+        isinstance(limit, bool) or not isinstance(limit, (int, np.integer)) or limit < 1
+    ):
         raise wrong("limit", limit, "None or an int >= 1")
     if undecodable not in ("error", "replace"):
         raise wrong("undecodable", undecodable, "'error' or 'replace'")
@@ -56,7 +70,9 @@ def read_words(
     except (LookupError, TypeError, ValueError):
         simple = False
     if not simple:
-        raise wrong("encoding", encoding, "an encoding that holds ASCII, such as 'utf-8' or 'latin-1'")
+        raise wrong(
+            "encoding", encoding, "an encoding that holds ASCII, such as 'utf-8' or 'latin-1'"
+        )
     file = Path(path)
     if not os.path.isfile(file):
         raise FileError(f"{file} does not exist or is not a file")
@@ -81,13 +97,16 @@ def read_words(
 
 
 def _refuse_pickle(file: Path) -> None:
-    """Refuse what gensim's ``save`` writes (.kv, .model): a pickle, which runs code when it is loaded."""
+    """Refuse what gensim's ``save`` writes (.kv, .model): a pickle, which runs code when it is
+    loaded."""
     with file.open("rb") as raw:
         first = raw.read(2)
     if first[:1] == b"\x80" and first[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"):
         raise FileError(
-            f"{file} is a pickle, as gensim's save writes it, and is not loaded: a pickle can run any code. In gensim write the vectors with "
-            "KeyedVectors.load(path).save_word2vec_format('vectors.bin', binary=True) and read that file"
+            f"{file} is a pickle, as gensim's save writes it, and is not loaded: a "
+            "pickle can run any code. In gensim write the vectors with "
+            "KeyedVectors.load(path).save_word2vec_format('vectors.bin', binary=True) "
+            "and read that file"
         )
 
 
@@ -118,26 +137,34 @@ def _binary(start: Start, reader: Words, limit: int | None, dtype: Any) -> np.nd
         if end < 0 or end - at > LONGEST_WORD:
             if len(buffer) - at < LONGEST_WORD:
                 raise FileError(
-                    f"{file} is truncated: {start.count} vectors are promised, it ends after {number - 1}; pass limit={number - 1} to read those"
+                    f"{file} is truncated: {start.count} vectors are promised, it ends "
+                    f"after {number - 1}; pass limit={number - 1} to read those"
                 )
             raise FileError(
-                f"{file}, vector {number}: no word is found in {LONGEST_WORD} bytes, wanted word2vec binary"
+                f"{file}, vector {number}: no word is found in {LONGEST_WORD} bytes, "
+                "wanted word2vec binary"
             )
         if end + 1 + width > len(buffer):
             ahead = end - at
             if not more(ahead + 1 + width):
                 raise FileError(
-                    f"{file} is truncated in vector {number} of {start.count}; pass limit={number - 1} to read those before it"
+                    f"{file} is truncated in vector {number} of {start.count}; pass "
+                    f"limit={number - 1} to read those before it"
                     if number > 1
-                    else f"{file} is truncated in its first vector: {len(buffer) - ahead - 1} bytes are there, wanted {width}"
+                    else f"{file} is truncated in its first vector: "
+                    f"{len(buffer) - ahead - 1} bytes are there, wanted {width}"
                 )
             end = ahead
         word = buffer[at:end].lstrip(b"\n")
         if not word:
-            raise FileError(f"{file}, vector {number}: no word stands before it, wanted word2vec binary")
+            raise FileError(
+                f"{file}, vector {number}: no word stands before it, wanted word2vec binary"
+            )
         row = np.frombuffer(buffer, "<f4", k, end + 1)
         if not np.isfinite(row).all():
-            raise FileError(f"{file}, vector {number}: {cut(word)!r} has a number that is not finite; drop it")
+            raise FileError(
+                f"{file}, vector {number}: {cut(word)!r} has a number that is not finite; drop it"
+            )
         reader.add(word, lambda number=number: f"vector {number}")
         rows.room(1)[0] = row
         at = end + 1 + width
@@ -145,18 +172,25 @@ def _binary(start: Start, reader: Words, limit: int | None, dtype: Any) -> np.nd
         more(1)
         if (buffer[at:] + start.raw.read(CHUNK)).strip(b"\r\n\0 "):
             raise FileError(
-                f"{file}: {wanted} vectors are promised, but bytes follow them; pass limit={wanted} to read those only"
+                f"{file}: {wanted} vectors are promised, but bytes follow them; pass "
+                f"limit={wanted} to read those only"
             )
     return rows.done()
 
 
-def _read_safetensors(file: Path, limit: int | None, dtype: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+def _read_safetensors(
+    file: Path, limit: int | None, dtype: Any
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     from safetensors import SafetensorError, safe_open
 
     try:
         with safe_open(file, "np") as tensors:
             names = set(tensors.keys())
-            held = {n: tensors.get_tensor(n) for n in ("vectors", "words", "ends", "ids", "counts") if n in names}
+            held = {
+                n: tensors.get_tensor(n)
+                for n in ("vectors", "words", "ends", "ids", "counts")
+                if n in names
+            }
         vectors = held["vectors"]
         if "ids" in held:
             words = held["ids"]
@@ -167,7 +201,8 @@ def _read_safetensors(file: Path, limit: int | None, dtype: Any) -> tuple[np.nda
                 raise ValueError("ends of words are out of order")
             words = np.empty(len(ends), object)
             words[:] = [
-                text[a:b].decode("utf-8", "surrogatepass") for a, b in zip([0, *ends[:-1].tolist()], ends.tolist())
+                text[a:b].decode("utf-8", "surrogatepass")
+                for a, b in zip([0, *ends[:-1].tolist()], ends.tolist())
             ]
         counts = held.get("counts")
         if vectors.ndim != 2 or vectors.dtype.kind != "f" or words.shape != (len(vectors),):
@@ -175,7 +210,10 @@ def _read_safetensors(file: Path, limit: int | None, dtype: Any) -> tuple[np.nda
         if counts is not None and counts.shape != words.shape:
             raise ValueError(f"{len(counts)} counts for {len(words)} words")
         if not np.isfinite(vectors).all():
-            raise ValueError(f"the vector of {words[int(np.argwhere(~np.isfinite(vectors))[0][0])]!r} is not finite")
+            raise ValueError(
+                "the vector of "
+                f"{words[int(np.argwhere(~np.isfinite(vectors))[0][0])]!r} is not finite"
+            )
     except (SafetensorError, OSError, KeyError, ValueError, TypeError) as error:
         raise FileError(f"{file} does not hold vectors: {type(error).__name__} {error}") from None
     kept = slice(limit)

@@ -1,8 +1,9 @@
 """Lines "word number ... number" to numbers, compiled, without Python's lock.
 
-A number of up to 15 or so digits whose power of ten is at most 22 is m 10^e with m and 10^|e| exact in double precision, so that one product or quotient
-rounds it right (Clinger). With up to 18 digits the result is within 1e-15 of the number, which is enough for single precision unless the ends of that range
-round apart. All other lines are marked, and read by Python.
+A number of up to 15 or so digits whose power of ten is at most 22 is m 10^e with m and 10^|e| exact
+in double precision, so that one product or quotient rounds it right (Clinger). With up to 18 digits
+the result is within 1e-15 of the number, which is enough for single precision unless the ends of
+that range round apart. All other lines are marked, and read by Python.
 """
 
 from __future__ import annotations
@@ -80,7 +81,8 @@ def read_number(data, a, b, powers, single):
 
 @njit(**OUTSIDE)
 def parse_lines(data, starts, ends, k, powers, single, out, words, state, found):
-    """The last k fields of each line into ``out``; ``words[i]`` is where the word of line i ends, ``found[i]`` how many numbers were there.
+    """The last k fields of each line into ``out``; ``words[i]`` is where the word of line i ends,
+    ``found[i]`` how many numbers were there.
 
     ``single`` says that ``out`` is in single precision.
     """

@@ -1,4 +1,5 @@
-"""Vectors in text: lines of a word and its numbers, parsed by compiled code, some megabytes at a time on threads."""
+"""Vectors in text: lines of a word and its numbers, parsed by compiled code, some megabytes at a
+time on threads."""
 
 from __future__ import annotations
 
@@ -15,7 +16,9 @@ LOOKED_AT = 100
 """Lines by which the size of vectors without a header is found."""
 
 
-def read_text(start: Start, reader: Words, limit: int | None, dtype: Any, threads: int) -> np.ndarray:
+def read_text(
+    start: Start, reader: Words, limit: int | None, dtype: Any, threads: int
+) -> np.ndarray:
     from eckart.io.vectors.number_kernels import DONE, POWERS, SHORT, parse_lines
 
     file = start.file
@@ -25,7 +28,8 @@ def read_text(start: Start, reader: Words, limit: int | None, dtype: Any, thread
         _check_size(start, k)
     if k < 1:
         raise FileError(
-            f"{file}, line 1: {cut(start.rest.partition(bytes([10]))[0])!r} came, wanted a word and its numbers"
+            f"{file}, line 1: {cut(start.rest.partition(bytes([10]))[0])!r} came, "
+            "wanted a word and its numbers"
         )
     wanted = start.rows_to_hold(limit)
     rows = Rows(k, wanted, dtype)
@@ -51,14 +55,17 @@ def read_text(start: Start, reader: Words, limit: int | None, dtype: Any, thread
         _chunks(start, 2 if header else 1), parse, threads
     ):
         if (state == SHORT).any():
-            blank = np.array([s and not text[a:b].strip() for s, a, b in zip(state == SHORT, starts, ends)], bool)
+            blank = np.array(
+                [s and not text[a:b].strip() for s, a, b in zip(state == SHORT, starts, ends)], bool
+            )
             starts, ends, numbers, out, words, state, found = (
                 a[~blank] for a in (starts, ends, numbers, out, words, state, found)
             )
         if wanted is not None and rows.used + len(starts) > wanted:
             if limit is None or wanted < limit:
                 raise FileError(
-                    f"{file}, line 1: {wanted} vectors are promised, but line {numbers[wanted - rows.used]} holds one more; "
+                    f"{file}, line 1: {wanted} vectors are promised, but line "
+                    f"{numbers[wanted - rows.used]} holds one more; "
                     f"pass limit={wanted} to read those only"
                 )
             left = wanted - rows.used
@@ -68,32 +75,40 @@ def read_text(start: Start, reader: Words, limit: int | None, dtype: Any, thread
         for i in np.flatnonzero(state != DONE):
             line, place = text[starts[i] : ends[i]], f"{file}, line {numbers[i]}"
             if state[i] == SHORT:
-                raise FileError(f"{place}: {cut(line)!r} holds {found[i]} numbers, wanted a word and {k}")
+                raise FileError(
+                    f"{place}: {cut(line)!r} holds {found[i]} numbers, wanted a word and {k}"
+                )
             with np.errstate(over="ignore"):
                 out[i] = _by_python(line, k, place)
         if not np.isfinite(out).all():
             i, c = np.argwhere(~np.isfinite(out))[0]
             word = cut(text[starts[i] : words[i]])
             raise FileError(
-                f"{file}, line {numbers[i]}: number {c + 1} of {word!r} is {out[i, c]}, wanted a finite one"
+                f"{file}, line {numbers[i]}: number {c + 1} of {word!r} is {out[i, c]}, "
+                "wanted a finite one"
             )
         for a, b, number in zip(starts.tolist(), words.tolist(), numbers):
             word = text[a:b].strip(b" \t\r")
             if not word:
-                raise FileError(f"{file}, line {number}: numbers came without a word, wanted a word and {k} numbers")
+                raise FileError(
+                    f"{file}, line {number}: numbers came without a word, wanted a word "
+                    f"and {k} numbers"
+                )
             reader.add(word, lambda number=number: f"line {number}")
         rows.room(len(out))[:] = out
         if rows.used == limit:
             break
     if header and rows.used < (wanted or 0):
         raise FileError(
-            f"{file}, line 1: {start.count} vectors are promised, {rows.used} came; it was cut short, or pass limit={rows.used} to read those"
+            f"{file}, line 1: {start.count} vectors are promised, {rows.used} came; it "
+            f"was cut short, or pass limit={rows.used} to read those"
         )
     return rows.done()
 
 
 def _by_python(line: bytes, k: int, place: str) -> list[float]:
-    """The numbers at the end of a line that are beyond the fast reader: very long, very large, very small, or none at all."""
+    """The numbers at the end of a line that are beyond the fast reader: very long, very large, very
+    small, or none at all."""
     fields = line.split()[-k:]
     try:
         if not any(b"_" in field for field in fields):  # which Python's own numbers may hold
@@ -121,7 +136,8 @@ def _chunks(start: Start, line: int) -> Iterator[tuple[bytes, int]]:
         end = len(whole) if not more else whole.rfind(b"\n") + 1
         if end == 0 and len(whole) > LONGEST_LINE:
             raise FileError(
-                f"{start.file}, line {line}: longer than {LONGEST_LINE} bytes, wanted a word and its numbers"
+                f"{start.file}, line {line}: longer than {LONGEST_LINE} bytes, wanted a "
+                "word and its numbers"
             )
         if end:
             yield whole[:end], line
@@ -139,8 +155,12 @@ def _size(text: bytes) -> int:
 
 
 def _check_size(start: Start, k: int) -> None:
-    """Refuse a header of fewer numbers than the lines have: the rest of them would be taken for parts of words."""
+    """Refuse a header of fewer numbers than the lines have: the rest of them would be taken for
+    parts of words."""
     lines = [line for line in start.rest.split(b"\n", LOOKED_AT)[:LOOKED_AT] if line.strip()]
     seen = [numbers_at_end(line, 0) for line in lines[: max(len(lines) - 1, 1)]]
     if seen and min(seen) > k:
-        raise FileError(f"{start.file}, line 1: {k} numbers a vector are promised, the lines below hold {min(seen)}")
+        raise FileError(
+            f"{start.file}, line 1: {k} numbers a vector are promised, the lines below "
+            f"hold {min(seen)}"
+        )

@@ -1,4 +1,5 @@
-"""What the readers of files of vectors share: the first bytes of a file, words as they are met, rows in memory that grows only as rows come."""
+"""What the readers of files of vectors share: the first bytes of a file, words as they are met,
+rows in memory that grows only as rows come."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ CHUNK = 2**22
 MOST_NUMBERS = 2**20
 """Numbers in one vector."""
 LONGEST_LINE, LONGEST_WORD = 2**26, 2**16
-"""Bytes that are read in search of an end: a line of MOST_NUMBERS numbers of 60 letters, and a word that no language has."""
+"""Bytes that are read in search of an end: a line of MOST_NUMBERS numbers of 60 letters, and a word
+that no language has."""
 
 
 def ending(file: Path) -> str:
@@ -52,7 +54,8 @@ class Start:
             raise FileError(f"{file} is empty, wanted words and their vectors")
         if self.head[:4] == b"\xba\x16\x4f\x2f":
             raise FileError(
-                f"{file} is a fastText model, wanted vectors; use the .vec file that fastText wrote beside it"
+                f"{file} is a fastText model, wanted vectors; use the .vec file that "
+                "fastText wrote beside it"
             )
         if self.head[:3] == b"\xef\xbb\xbf":
             self.head = self.head[3:]
@@ -70,47 +73,65 @@ class Start:
         """The format, which must be right where it was asked for; the header is checked."""
         if asked == "glove" or (asked is None and self.count is None):
             if asked is None and (ending(self.file) == ".bin" or b"\0" in self.head[:4096]):
-                raise FileError(f'{self.file} does not begin with a line of "count size", wanted a word2vec file')
+                raise FileError(
+                    f'{self.file} does not begin with a line of "count size", wanted a '
+                    "word2vec file"
+                )
             self.count = self.k = None
             self.rest = self.head
             return "glove"
         if self.count is None or self.k is None:
             raise FileError(
-                f'{self.file}, line 1: {cut(self.head.partition(bytes([10]))[0])!r} came, wanted "count size"; without that line '
+                f"{self.file}, line 1: {cut(self.head.partition(bytes([10]))[0])!r} "
+                'came, wanted "count size"; without that line '
                 "the format is glove"
             )
         if self.count < 0 or self.k < 1 or self.k > MOST_NUMBERS:
             raise FileError(
-                f"{self.file}, line 1: {self.count} vectors of {self.k} numbers are promised, wanted a count >= 0 and 1 to {MOST_NUMBERS} numbers"
+                f"{self.file}, line 1: {self.count} vectors of {self.k} numbers are "
+                f"promised, wanted a count >= 0 and 1 to {MOST_NUMBERS} numbers"
             )
         found = asked if asked is not None else ("text" if self._looks_like_text() else "binary")
-        least = (4 * self.k + 2 if found == "binary" else 2 * self.k + 1) * (self.rows_to_hold(limit) or 0)
+        least = (4 * self.k + 2 if found == "binary" else 2 * self.k + 1) * (
+            self.rows_to_hold(limit) or 0
+        )
         if self.size is not None and least > self.size:
             raise FileError(
-                f"{self.file}, line 1: {self.count} vectors of {self.k} numbers are promised, which need {least} bytes at least; {self.size} are there; "
+                f"{self.file}, line 1: {self.count} vectors of {self.k} numbers are "
+                f"promised, which need {least} bytes at least; {self.size} are there; "
                 "it was cut short, or pass limit= to read the first ones"
             )
         return found
 
     def _looks_like_text(self) -> bool:
-        """The first vector is a line that ends in k numbers, or at least one of printable characters."""
+        """The first vector is a line that ends in k numbers, or at least one of printable
+        characters."""
         line = self.rest.partition(b"\n")[0]
         if numbers_at_end(line, self.k or 0) == self.k:
             return True
         if ending(self.file) == ".bin":
             return False
-        return not any(byte < 32 and byte not in (9, 13) for byte in line[:4096]) and b"\n" in self.rest
+        return (
+            not any(byte < 32 and byte not in (9, 13) for byte in line[:4096])
+            and b"\n" in self.rest
+        )
 
     def rows_to_hold(self, limit: int | None) -> int | None:
         """Vectors to be read, where a header tells."""
-        return limit if self.count is None else min(self.count, self.count if limit is None else limit)
+        return (
+            limit if self.count is None else min(self.count, self.count if limit is None else limit)
+        )
 
 
 class Words:
     """Words as they are met: decoded, told apart."""
 
     def __init__(self, file: Path, encoding: str, undecodable: str):
-        self.file, self.encoding, self.errors = file, encoding, "strict" if undecodable == "error" else "replace"
+        self.file, self.encoding, self.errors = (
+            file,
+            encoding,
+            "strict" if undecodable == "error" else "replace",
+        )
         self.words: list[str] = []
 
     def add(self, word: bytes, place: Any) -> None:
@@ -118,7 +139,8 @@ class Words:
             self.words.append(word.decode(self.encoding, self.errors))
         except UnicodeDecodeError:
             raise FileError(
-                f"{self.file}, {place()}: the word '{cut(word)}' is not {self.encoding}; pass another encoding=, or undecodable='replace'"
+                f"{self.file}, {place()}: the word '{cut(word)}' is not "
+                f"{self.encoding}; pass another encoding=, or undecodable='replace'"
             ) from None
 
     def unique(self, vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -127,10 +149,13 @@ class Words:
         words[:] = self.words
         if len(set(self.words)) < len(words):
             seen: dict[str, int] = {}
-            first = np.fromiter((seen.setdefault(w, i) == i for i, w in enumerate(self.words)), bool, len(words))
+            first = np.fromiter(
+                (seen.setdefault(w, i) == i for i, w in enumerate(self.words)), bool, len(words)
+            )
             again = words[~first]
             warnings.warn(
-                f"{self.file}: {len(again)} words came again, {again[0]!r} for one; the first vector of each is kept",
+                f"{self.file}: {len(again)} words came again, {again[0]!r} for one; the "
+                "first vector of each is kept",
                 stacklevel=4,
             )
             words, vectors = words[first], vectors[first]

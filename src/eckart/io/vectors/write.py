@@ -1,4 +1,5 @@
-"""Word vectors to files that word2vec, GloVe, gensim and ``eckart.read_vectors`` read; a file is replaced only when the new one is complete."""
+"""Word vectors to files that word2vec, GloVe, gensim and ``eckart.read_vectors`` read; a file is
+replaced only when the new one is complete."""
 
 from __future__ import annotations
 
@@ -51,19 +52,24 @@ def write_words(
 
 
 def vectors_target(path: Any, format: str | None = None) -> tuple[Path, str, bool]:
-    """The file, its format by its ending unless said, and whether it is compressed; what cannot be written is refused before any work is done."""
+    """The file, its format by its ending unless said, and whether it is compressed; what cannot be
+    written is refused before any work is done."""
     if not isinstance(path, (str, os.PathLike)):
         raise wrong("path", path, "the name of a file")
     target = check_place(Path(path))
     packed = target.suffix.lower() == ".gz"
     ending = (target.with_suffix("") if packed else target).suffix.lower()
     if format is None and ending not in ENDINGS:
-        raise InputError(f"{target} ends in {ending!r}, wanted {', '.join(ENDINGS)}; or say format=")
+        raise InputError(
+            f"{target} ends in {ending!r}, wanted {', '.join(ENDINGS)}; or say format="
+        )
     format = ENDINGS[ending] if format is None else format
     if format not in FORMATS:
         raise wrong("format", format, f"None or one of {', '.join(FORMATS)}")
     if format == "safetensors" and packed:
-        raise InputError(f"{target} ends in .gz, wanted .safetensors alone: it is read without being unpacked")
+        raise InputError(
+            f"{target} ends in .gz, wanted .safetensors alone: it is read without being unpacked"
+        )
     return target, format, packed
 
 
@@ -77,7 +83,9 @@ def _names(words: np.ndarray, format: str, space: str | None) -> list[bytes]:
     """Words as bytes; what the format cannot hold is refused by name."""
     if space is not None and (not isinstance(space, str) or not space or GAPS.search(space)):  # noqa: SIM102
         if space != " " or format == "binary":
-            raise wrong("space", space, "None, or what to write for a space, such as '_' (in text also ' ')")
+            raise wrong(
+                "space", space, "None, or what to write for a space, such as '_' (in text also ' ')"
+            )
     out = []
     for word in words.tolist():
         text = str(word)
@@ -92,16 +100,22 @@ def _names(words: np.ndarray, format: str, space: str | None) -> list[bytes]:
         try:
             out.append(text.encode())
         except UnicodeEncodeError:
-            raise InputError(f"word {text!r} came, wanted words that UTF-8 can hold; write .safetensors") from None
+            raise InputError(
+                f"word {text!r} came, wanted words that UTF-8 can hold; write .safetensors"
+            ) from None
     if len(set(out)) < len(out):
         seen: set[bytes] = set()
         again = next(name for name in out if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-        raise InputError(f"two words are both written as {again.decode()!r}, wanted words that differ; rename one")
+        raise InputError(
+            f"two words are both written as {again.decode()!r}, wanted words that "
+            "differ; rename one"
+        )
     return out
 
 
 def _text(names: list[bytes], vectors: np.ndarray) -> Iterator[bytes]:
-    """Lines, some thousand at a time; the digits are Arrow's, the fewest that give the number back."""
+    """Lines, some thousand at a time; the digits are Arrow's, the fewest that give the number
+    back."""
     from pyarrow import csv
 
     options = csv.WriteOptions(include_header=False, delimiter=" ", quoting_style="none")
@@ -122,11 +136,19 @@ def _binary(names: list[bytes], vectors: np.ndarray) -> Iterator[bytes]:
             block = vectors[first : first + step].astype("<f4")
         if not np.isfinite(block).all():
             row = first + int(np.argwhere(~np.isfinite(block))[0][0])
-            raise InputError(f"the vector of {names[row].decode()!r} is too large for float32; write .safetensors")
-        yield b"".join(b"%b %b\n" % (name, row.tobytes()) for name, row in zip(names[first : first + step], block))
+            raise InputError(
+                f"the vector of {names[row].decode()!r} is too large for float32; write "
+                ".safetensors"
+            )
+        yield b"".join(
+            b"%b %b\n" % (name, row.tobytes())
+            for name, row in zip(names[first : first + step], block)
+        )
 
 
-def _write_safetensors(target: Path, words: np.ndarray, vectors: np.ndarray, counts: np.ndarray | None) -> None:
+def _write_safetensors(
+    target: Path, words: np.ndarray, vectors: np.ndarray, counts: np.ndarray | None
+) -> None:
     from safetensors.numpy import save_file
 
     held = {"vectors": np.ascontiguousarray(vectors)}
@@ -136,7 +158,9 @@ def _write_safetensors(target: Path, words: np.ndarray, vectors: np.ndarray, cou
     else:
         other = next((w for w in words.tolist() if not isinstance(w, str)), None)
         if other is not None:
-            raise InputError(f"word {other!r} came, wanted text or integers to write; convert the words first")
+            raise InputError(
+                f"word {other!r} came, wanted text or integers to write; convert the words first"
+            )
         names = [word.encode("utf-8", "surrogatepass") for word in words.tolist()]
         held["words"] = np.frombuffer(b"".join(names), np.uint8)
         held["ends"] = np.cumsum([len(name) for name in names], dtype=np.int64)

@@ -1,4 +1,5 @@
-"""Means and squared deviations of columns on threads, of dense rows, of counts, and of the entries that were observed.
+"""Means and squared deviations of columns on threads, of dense rows, of counts, and of the entries
+that were observed.
 
 Lanes follow the shape (see ``scheduler.lanes_for``); what they found is merged in their order.
 """
@@ -30,7 +31,9 @@ def column_moments(x: Host, watch: Watcher = silent, *, threads: int) -> ColumnM
         passes.ColumnLane(ColumnMoments(0, 0.0, np.zeros(n), np.zeros(n)), x.weights)
         for _ in range(lanes_for(block_count(x.shape[0], rows), 16 * n, ROOM))
     ]
-    run_lanes(told_jobs(replace(x, checked=True), watch, rows=rows), lanes, passes.column_step, threads)
+    run_lanes(
+        told_jobs(replace(x, checked=True), watch, rows=rows), lanes, passes.column_step, threads
+    )
     x.checked = True
     found = lanes[0].found
     for lane in lanes[1:]:
@@ -42,9 +45,14 @@ def seen_columns(x: Host, *, threads: int) -> SeenColumns:
     """Count, mean and squared deviations of the observed entries of every column."""
     m = x.matrix
     mean = np.zeros(m.shape[1])
-    for _ in range(2):  # about zero, then about the mean: squares keep their precision where means are large
+    # about zero, then about the mean: squares keep their precision where means are large
+    for _ in range(2):
         count, total, square = _sums(
-            m, lambda a, b, sums, at=mean: sparse.seen_sums_rows(m.indptr, m.indices, m.data, at, a, b, *sums), threads
+            m,
+            lambda a, b, sums, at=mean: sparse.seen_sums_rows(
+                m.indptr, m.indices, m.data, at, a, b, *sums
+            ),
+            threads,
         )
         mean = mean + total / np.maximum(count, 1.0)
     return SeenColumns(count.astype(np.int64), mean, square)
@@ -53,7 +61,11 @@ def seen_columns(x: Host, *, threads: int) -> SeenColumns:
 def _of_counts(x: Host, threads: int) -> ColumnMoments:
     m, w = x.matrix, np.empty(0) if x.weights is None else x.weights
     _, total, square = _sums(
-        m, lambda a, b, sums: sparse.column_sums_rows(m.indptr, m.indices, m.data, w, a, b, sums[1], sums[2]), threads
+        m,
+        lambda a, b, sums: sparse.column_sums_rows(
+            m.indptr, m.indices, m.data, w, a, b, sums[1], sums[2]
+        ),
+        threads,
     )
     weight = float(m.shape[0]) if x.weights is None else float(w.sum())
     mean = total / weight if weight > 0 else total

@@ -20,7 +20,8 @@ def column_sums(block, weights, shift, total, square):
 
 @njit(**OUTSIDE, fastmath={"contract", "reassoc", "nsz"})
 def probed_sums(block, probe, total, probed):
-    """total += sum_i x_i and probed += sum_i x_i (x_i^T probe) in float64: one way through memory, four rows at a time."""
+    """total += sum_i x_i and probed += sum_i x_i (x_i^T probe) in float64: one way through memory,
+    four rows at a time."""
     n = block.shape[1]
     i = 0
     while i + 3 < block.shape[0]:

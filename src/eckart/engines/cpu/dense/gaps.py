@@ -1,4 +1,5 @@
-"""Rows with gaps under a Gaussian of low rank on threads: the part of the dense family that PCA with missing entries asks for."""
+"""Rows with gaps under a Gaussian of low rank on threads: the part of the dense family that PCA
+with missing entries asks for."""
 
 from __future__ import annotations
 
@@ -15,12 +16,15 @@ from eckart.scheduler import run_lanes
 
 
 class GapPrimitives:
-    """Statistics, codes and expected entries of x_i ~ N(mean, W W^T + noise I), each row seen in part."""
+    """Statistics, codes and expected entries of x_i ~ N(mean, W W^T + noise I), each row seen in
+    part."""
 
     threads: int
     _over_rows: Any
 
-    def gap_statistics(self, x: Matrix | Host, w: np.ndarray, mean: np.ndarray, noise: float) -> GapStatistics:
+    def gap_statistics(
+        self, x: Matrix | Host, w: np.ndarray, mean: np.ndarray, noise: float
+    ) -> GapStatistics:
         x = place(x)
         seen, weights = rows_by_gaps(x)
         return _gap_kernels(x).gap_statistics(seen, w, mean, noise, weights, self.threads)
@@ -41,7 +45,9 @@ class GapPrimitives:
         run_lanes(parts, [None] * len(parts), step, self.threads)
         return a, misfit
 
-    def gap_codes(self, x: Matrix | Host, w: np.ndarray, mean: np.ndarray, noise: float) -> GapCodes:
+    def gap_codes(
+        self, x: Matrix | Host, w: np.ndarray, mean: np.ndarray, noise: float
+    ) -> GapCodes:
         x = place(x)
         return _gap_kernels(x).gap_codes(x.matrix, w, mean, noise, self.threads)
 
@@ -54,18 +60,24 @@ class GapPrimitives:
         m, u = x.matrix, np.ascontiguousarray(u, np.float64)
         z = self.gap_codes(x, u * gain, mean, noise).codes
         out = np.empty(z.shape, x.dtype)
-        self._over_rows(m, lambda a, b: expected_rows(m.indptr, m.indices, m.data, u, gain, mean, z, a, b, out))
+        self._over_rows(
+            m, lambda a, b: expected_rows(m.indptr, m.indices, m.data, u, gain, mean, z, a, b, out)
+        )
         return out
 
 
 def rows_by_gaps(x: Host) -> tuple[Any, np.ndarray | None]:
-    """The rows, with their weights, in an order in which those with the same gaps stand together, made once; as they are where most have gaps of their own."""
+    """The rows, with their weights, in an order in which those with the same gaps stand together,
+    made once; as they are where most have gaps of their own."""
     if "rows by gaps" not in x.kept:
         m = x.matrix
         order, starts, _ = by_gaps(m.indptr, m.indices, m.n_columns)
         weights = x.weights
         if 2 * (len(starts) - 1) <= len(order):
-            m, weights = Observed.from_scipy(m.to_scipy()[order]), None if weights is None else weights[order]
+            m, weights = (
+                Observed.from_scipy(m.to_scipy()[order]),
+                None if weights is None else weights[order],
+            )
         x.kept["rows by gaps"] = m, weights
     return x.kept["rows by gaps"]
 

@@ -1,4 +1,5 @@
-"""Small dense linear algebra that every CPU solver shares: orthonormalisation and leading eigenpairs."""
+"""Small dense linear algebra that every CPU solver shares: orthonormalisation and leading
+eigenpairs."""
 
 from __future__ import annotations
 
@@ -9,14 +10,17 @@ from eckart.engines.cpu.dense import thin as tall
 from eckart.scheduler import run_lanes, single_threaded_blas
 
 ACROSS = 64
-"""Rows of a symmetric part that are made together: as many numbers of a column stand side by side, and a range stays in a core's own cache."""
+"""Rows of a symmetric part that are made together: as many numbers of a column stand side by side,
+and a range stays in a core's own cache."""
 
 
 def orth(v: np.ndarray, against: np.ndarray | None = None, threads: int = 1) -> np.ndarray:
-    """An orthonormal basis of range(V) minus its part in range(``against``); numerically dependent columns are dropped.
+    """An orthonormal basis of range(V) minus its part in range(``against``); numerically dependent
+    columns are dropped.
 
-    Classical Gram-Schmidt against the given orthonormal columns and an eigenvalue-based orthonormalisation of V^T V in float64,
-    both repeated: level-3 products only, and orthogonal to working precision after the repetition.
+    Classical Gram-Schmidt against the given orthonormal columns and an eigenvalue-based
+    orthonormalisation of V^T V in float64, both repeated: level-3 products only, and orthogonal to
+    working precision after the repetition.
     """
     eps = float(np.finfo(v.dtype).eps)
     size = tall.largest(v, threads)
@@ -27,14 +31,16 @@ def orth(v: np.ndarray, against: np.ndarray | None = None, threads: int = 1) -> 
     against = against if against is not None and against.shape[1] else None
     turn: np.ndarray | float = 1.0 / size
     for attempt in range(3):
-        # the first is a matrix of our own: the next ones take its place, since there may be millions of rows
+        # the first is a matrix of our own: the next ones take its place, since there may be
+        # millions of rows
         v, gram = tall.outer_inner(v, turn, against, threads, inside=attempt > 0)
         if against is not None:
             gram = tall.subtract_inner(v, against, gram, threads)
         values, vectors = eigh((gram + gram.T) / 2)
         if attempt and np.abs(values - 1.0).max(initial=0.0) < 100 * eps:
             return v
-        # what survived the first round but is still mostly noise of the subtraction is dropped in the second
+        # what survived the first round but is still mostly noise of the subtraction is dropped in
+        # the second
         keep = values > (values[-1] * 100 * eps**2 if attempt == 0 else 0.25)
         if attempt == 0:
             keep &= values > len(v) * (10 * eps) ** 2
@@ -47,7 +53,8 @@ def orth(v: np.ndarray, against: np.ndarray | None = None, threads: int = 1) -> 
 def eigh_top(c: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     """The k largest eigenvalues of a symmetric matrix, falling, and their eigenvectors as columns.
 
-    LAPACK's divide and conquer, then bisection, then a slightly shifted matrix: a finite matrix always gets an answer.
+    LAPACK's divide and conquer, then bisection, then a slightly shifted matrix: a finite matrix
+    always gets an answer.
     """
     import scipy.linalg as sl
 
@@ -60,7 +67,9 @@ def eigh_top(c: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     with single_threaded_blas():
         for driver in ("evr" if subset else "evd", "evx" if subset else "ev", "evr"):
             try:
-                values, vectors = sl.eigh(c, subset_by_index=subset, driver=driver, check_finite=False)
+                values, vectors = sl.eigh(
+                    c, subset_by_index=subset, driver=driver, check_finite=False
+                )
             except (np.linalg.LinAlgError, ValueError) as reason:
                 error = reason
                 c = c + np.finfo(np.float64).eps * np.linalg.norm(c) * np.eye(n)
@@ -68,12 +77,14 @@ def eigh_top(c: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
             return values[::-1][:k], vectors[:, ::-1][:, :k]
     bad = int(np.count_nonzero(~np.isfinite(c)))
     raise np.linalg.LinAlgError(
-        f"no eigenvalue method converged on a {n} x {n} matrix with {bad} non-finite entries: {error}"
+        f"no eigenvalue method converged on a {n} x {n} matrix with {bad} non-finite "
+        f"entries: {error}"
     )
 
 
 def svd_of(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Singular values and right vectors, where no method converges through the triangle of a QR factorization: a finite matrix always gets an answer."""
+    """Singular values and right vectors, where no method converges through the triangle of a QR
+    factorization: a finite matrix always gets an answer."""
     import scipy.linalg as sl
 
     with single_threaded_blas():
@@ -85,8 +96,11 @@ def svd_of(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return np.sqrt(np.maximum(values[::-1], 0.0)), vectors[:, ::-1].T
 
 
-def covariance(scatter: np.ndarray, weight: float, mean: np.ndarray | None = None, threads: int = 1) -> np.ndarray:
-    """S / weight made symmetric, plus mean mean^T where a mean is given; by ranges of rows, each with the columns that stand across from it."""
+def covariance(
+    scatter: np.ndarray, weight: float, mean: np.ndarray | None = None, threads: int = 1
+) -> np.ndarray:
+    """S / weight made symmetric, plus mean mean^T where a mean is given; by ranges of rows, each
+    with the columns that stand across from it."""
     out, n = np.empty(scatter.shape), len(scatter)
 
     def step(_: None, first: int, scratch: dict) -> None:
@@ -103,7 +117,8 @@ def covariance(scatter: np.ndarray, weight: float, mean: np.ndarray | None = Non
 
 
 def is_below(c: np.ndarray, q: np.ndarray, r: np.ndarray, bound: float, threads: int = 1) -> bool:
-    """Whether bound I - (C + Q R^T + R Q^T) has a Cholesky factor; of the difference one triangle is looked at."""
+    """Whether bound I - (C + Q R^T + R Q^T) has a Cholesky factor; of the difference one triangle
+    is looked at."""
     from scipy.linalg.lapack import dpotrf
 
     below = tall.outer(np.hstack([q, r]), -np.hstack([r, q]).T, c, -1.0, threads)

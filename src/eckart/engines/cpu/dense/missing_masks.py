@@ -1,9 +1,12 @@
-"""The E step of probabilistic PCA where many entries are observed: masks times packed outer products, as level-3 BLAS.
+"""The E step of probabilistic PCA where many entries are observed: masks times packed outer
+products, as level-3 BLAS.
 
-With S the 0/1 mask of a chunk of rows and P the n x k(k+1)/2 matrix of products w_jr w_js, all M_i = W_O^T W_O + s2 I of the chunk are one product S P, and the
-sums over the rows that observe a column are S^T E with E the packed second moments of the codes. Costs 2 N n k^2 multiply-adds at BLAS speed, against
-2 nnz k^2 at scalar speed: worth it from a few per cent of observed entries on. Rows that stand together and have the same gaps share M, its inverse and
-a row of S, which is most of the work.
+With S the 0/1 mask of a chunk of rows and P the n x k(k+1)/2 matrix of products w_jr w_js, all M_i
+= W_O^T W_O + s2 I of the chunk are one product S P, and the sums over the rows that observe a
+column are S^T E with E the packed second moments of the codes. Costs 2 N n k^2 multiply-adds at
+BLAS speed, against 2 nnz k^2 at scalar speed: worth it from a few per cent of observed entries on.
+Rows that stand together and have the same gaps share M, its inverse and a row of S, which is most
+of the work.
 """
 
 from __future__ import annotations
@@ -18,7 +21,8 @@ from eckart.matrix import Observed
 from eckart.scheduler import lanes_for, run_lanes
 
 CHUNK_BYTES = 8 * 2**20
-"""Of a chunk's masks, values and moments together: they stay in cache, and there are enough chunks for many threads."""
+"""Of a chunk's masks, values and moments together: they stay in cache, and there are enough chunks
+for many threads."""
 ROOM = 2**26
 """Bytes for the sums of all lanes."""
 
@@ -54,8 +58,11 @@ class _Problem:
         values[at, x.indices[part]] = x.data[part]
         return mask, values
 
-    def posterior(self, mask: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """E[z], log-likelihood and misfit of each row of a chunk; where runs of rows with the same gaps begin, and their M^-1."""
+    def posterior(
+        self, mask: np.ndarray, values: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """E[z], log-likelihood and misfit of each row of a chunk; where runs of rows with the same
+        gaps begin, and their M^-1."""
         k = self.w.shape[1]
         centered = values - mask * self.mean
         first = np.flatnonzero(np.append(True, (mask[1:] != mask[:-1]).any(axis=1)))
@@ -68,7 +75,8 @@ class _Problem:
         b = centered @ self.w
         inverse = np.linalg.inv(m)
         z = np.matmul(inverse[run], b[:, :, None])[:, :, 0]
-        # |x|^2 - b^T M^-1 b = |x - W z|^2 + s2 |z|^2, the least over all z: so an error of z counts squared, and nothing cancels where s2 is small
+        # |x|^2 - b^T M^-1 b = |x - W z|^2 + s2 |z|^2, the least over all z: so an error of z counts
+        # squared, and nothing cancels where s2 is small
         residual = centered - mask * (z @ self.w.T)
         misfit = np.einsum("ij,ij->i", residual, residual)
         left = misfit + self.noise * np.einsum("ij,ij->i", z, z)
@@ -93,7 +101,12 @@ class _Sums:
 
 
 def gap_statistics(
-    x: Observed, w: np.ndarray, mean: np.ndarray, noise: float, weights: np.ndarray | None, threads: int
+    x: Observed,
+    w: np.ndarray,
+    mean: np.ndarray,
+    noise: float,
+    weights: np.ndarray | None,
+    threads: int,
 ) -> GapStatistics:
     """The same statistics as the row kernel's."""
     p = _Problem.of(x, w, mean, noise)
@@ -115,7 +128,11 @@ def gap_statistics(
     def step(sums: _Sums, part: tuple[int, int], scratch: dict) -> None:
         mask, values = p.fill(*part)
         z, loglik, _, first, inverse = p.posterior(mask, values)
-        om = np.ones(len(z)) if weights is None else np.asarray(weights[part[0] : part[1]], np.float64)
+        om = (
+            np.ones(len(z))
+            if weights is None
+            else np.asarray(weights[part[0] : part[1]], np.float64)
+        )
         scaled = z * om[:, None]
         moment = np.add.reduceat(scaled[:, p.pairs[0]] * z[:, p.pairs[1]], first)
         moment += noise * inverse[:, p.pairs[0], p.pairs[1]] * np.add.reduceat(om, first)[:, None]
@@ -142,7 +159,9 @@ def gap_statistics(
     cross[:, :k], cross[:, k] = sum(s.cross for s in lanes), sum(s.level for s in lanes)
     second = np.sum([s.second for s in lanes], axis=0)
     second[k, :k] = second[:k, k]
-    return GapStatistics(sum(s.loglik for s in lanes), gram, cross, np.sum([s.square for s in lanes], axis=0), second)
+    return GapStatistics(
+        sum(s.loglik for s in lanes), gram, cross, np.sum([s.square for s in lanes], axis=0), second
+    )
 
 
 def gap_codes(x: Observed, w: np.ndarray, mean: np.ndarray, noise: float, threads: int) -> GapCodes:

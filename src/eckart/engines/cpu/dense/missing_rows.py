@@ -1,8 +1,11 @@
-"""Probabilistic PCA on observed entries: posterior of each row's code, and the normal equations of each column.
+"""Probabilistic PCA on observed entries: posterior of each row's code, and the normal equations of
+each column.
 
-Row i sees the columns O_i. With M_i = W_O^T W_O + s2 I (k x k) the posterior of its code is z ~ N(M_i^-1 W_O^T (x_O - mu_O), s2 M_i^-1), and
-log N(x_O; mu_O, W_O W_O^T + s2 I) follows from the Cholesky factor of M_i. Rows are worked in chunks: first posteriors (threads over rows), then the
-sums of each column (threads over columns). No two threads add to the same number, so their count does not change the result.
+Row i sees the columns O_i. With M_i = W_O^T W_O + s2 I (k x k) the posterior of its code is z ~
+N(M_i^-1 W_O^T (x_O - mu_O), s2 M_i^-1), and log N(x_O; mu_O, W_O W_O^T + s2 I) follows from the
+Cholesky factor of M_i. Rows are worked in chunks: first posteriors (threads over rows), then the
+sums of each column (threads over columns). No two threads add to the same number, so their count
+does not change the result.
 """
 
 from __future__ import annotations
@@ -23,7 +26,8 @@ CHUNK_BYTES = 32 * 2**20
 
 @njit(**OUTSIDE)
 def _posterior_rows(entries, w, mean, noise, first, last, base, moment, codes, loglik, misfit):
-    """Posterior of rows first..last; ``moment`` (may be empty) takes E[(z,1)(z,1)^T], rows counted from ``base``."""
+    """Posterior of rows first..last; ``moment`` (may be empty) takes E[(z,1)(z,1)^T], rows counted
+    from ``base``."""
     indptr, indices, data = entries
     k = w.shape[1]
     m = np.empty((k, k))
@@ -53,7 +57,10 @@ def _posterior_rows(entries, w, mean, noise, first, last, base, moment, codes, l
             z[r] = b[r]
         quad = solve(m, k, z)
         loglik[i - base] = -0.5 * (
-            seen * np.log(2.0 * np.pi) + logdet + (seen - k) * np.log(noise) + (square - quad) / noise
+            seen * np.log(2.0 * np.pi)
+            + logdet
+            + (seen - k) * np.log(noise)
+            + (square - quad) / noise
         )
         fit = square
         for r in range(k):
@@ -105,7 +112,8 @@ def _column_sums(entries, weights, first, last, lo, hi, moment, gram, cross, squ
 
 @njit(**OUTSIDE)
 def expected_rows(indptr, indices, data, u, gain, mean, z, first, last, out):
-    """out[i] = U_O^T (x_O - mean_O - W_O z_i) + gain z_i with W = U diag(gain): the code of the row with its gaps at their expectation."""
+    """out[i] = U_O^T (x_O - mean_O - W_O z_i) + gain z_i with W = U diag(gain): the code of the row
+    with its gaps at their expectation."""
     k = u.shape[1]
     code = np.empty(k)
     for i in range(first, last):
@@ -123,7 +131,12 @@ def expected_rows(indptr, indices, data, u, gain, mean, z, first, last, out):
 
 
 def gap_statistics(
-    x: Observed, w: np.ndarray, mean: np.ndarray, noise: float, weights: np.ndarray | None, threads: int
+    x: Observed,
+    w: np.ndarray,
+    mean: np.ndarray,
+    noise: float,
+    weights: np.ndarray | None,
+    threads: int,
 ) -> GapStatistics:
     """The E step over all rows and the sums that the M step needs."""
     rows, n = x.shape

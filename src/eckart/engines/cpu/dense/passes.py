@@ -1,4 +1,5 @@
-"""Row-block kernels on dense blocks: scatter, products with tall thin matrices. Level-3 BLAS, one block a call."""
+"""Row-block kernels on dense blocks: scatter, products with tall thin matrices. Level-3 BLAS, one
+block a call."""
 
 from __future__ import annotations
 
@@ -25,14 +26,16 @@ FEW = 16
 FIRST_ROWS = 1024
 """Rows by which means are told from spread before the blocks are dealt."""
 ROUNDED_MEAN = 1e4
-"""Beyond this ratio of squared mean to variance, what was lost in rounding the mean is measured and put back."""
+"""Beyond this ratio of squared mean to variance, what was lost in rounding the mean is measured and
+put back."""
 
 
 @dataclass
 class MomentsLane:
     """Partial statistics of the blocks dealt to one lane.
 
-    Rank-one corrections c d d^T (a block's own mean, and the pairwise merge) are collected and applied 64 at a time as one product.
+    Rank-one corrections c d d^T (a block's own mean, and the pairwise merge) are collected and
+    applied 64 at a time as one product.
     """
 
     moments: Moments
@@ -49,7 +52,13 @@ class MomentsLane:
         return scratch_array(scratch, "gram", self.moments.scatter.shape, self.dtype)
 
     def take(
-        self, rows: int, weight: float, mean: np.ndarray, rest: np.ndarray, product: np.ndarray, probed: np.ndarray
+        self,
+        rows: int,
+        weight: float,
+        mean: np.ndarray,
+        rest: np.ndarray,
+        product: np.ndarray,
+        probed: np.ndarray,
     ) -> None:
         """Merge a block whose scatter about ``mean`` is product - weight rest rest^T."""
         m = self.moments
@@ -76,9 +85,12 @@ class MomentsLane:
 
 
 def means_stand_out(x: Host, blocks: int) -> bool:
-    """Whether means are so large against the spread of the first rows that every lane takes them off at once, instead of finding out by a product of its own.
-    Rows that come as a stream are not looked at, nor those with weights, whose means are taken off in any case."""
-    array = x.matrix.array if isinstance(x.matrix, Dense) and x.matrix.in_memory else np.zeros((0, 0))
+    """Whether means are so large against the spread of the first rows that every lane takes them
+    off at once, instead of finding out by a product of its own. Rows that come as a stream are not
+    looked at, nor those with weights, whose means are taken off in any case."""
+    array = (
+        x.matrix.array if isinstance(x.matrix, Dense) and x.matrix.in_memory else np.zeros((0, 0))
+    )
     if len(array) < FIRST_ROWS or blocks < FEW or x.weights is not None:
         return False
     shift, (total, square) = array[0].astype(np.float64), np.zeros((2, array.shape[1]))
@@ -90,7 +102,8 @@ def means_stand_out(x: Host, blocks: int) -> bool:
 
 
 def merge_lanes(lanes: list[MomentsLane], threads: int) -> Moments:
-    """All lanes as one: their scatters added in a fixed tree, and the spread of their means in one product."""
+    """All lanes as one: their scatters added in a fixed tree, and the spread of their means in one
+    product."""
     parts = [lane.moments for lane in lanes if lane.moments.weight > 0]
     rows = sum(lane.moments.rows for lane in lanes)
     if not parts:
@@ -138,8 +151,9 @@ def restore_lanes(lanes: list[MomentsLane], kept: tuple[int, dict[str, np.ndarra
 def moments_step(lane: MomentsLane, job: Job, scratch: dict[str, Any]) -> None:
     """Scatter of one block about its own mean, merged into the lane by the pairwise update.
 
-    A float32 block is multiplied in float32 and summed over blocks in float64. Where the mean is large against the spread, the
-    product of raw entries would cancel, so the block's mean is taken off first (and from then on at once).
+    A float32 block is multiplied in float32 and summed over blocks in float64. Where the mean is
+    large against the spread, the product of raw entries would cancel, so the block's mean is taken
+    off first (and from then on at once).
     """
     start, rows, fetch = job
     block = fetch(scratch)
@@ -165,7 +179,9 @@ def moments_step(lane: MomentsLane, job: Job, scratch: dict[str, Any]) -> None:
     mean = share @ block
     if not np.isfinite(mean).all():
         refuse_bad(block, start)
-    centered = np.subtract(block, mean, out=scratch_array(scratch, "centered", block.shape, lane.dtype))
+    centered = np.subtract(
+        block, mean, out=scratch_array(scratch, "centered", block.shape, lane.dtype)
+    )
     if w is not None:
         centered *= np.sqrt(w).astype(lane.dtype)[:, None]
     out = np.matmul(centered.T, centered, out=lane.room(scratch))
@@ -180,8 +196,8 @@ def moments_step(lane: MomentsLane, job: Job, scratch: dict[str, Any]) -> None:
 def _raw_is_fine(mean: np.ndarray, variance: np.ndarray, blocks: int) -> bool:
     """Whether a product of raw entries, corrected by the mean afterwards, keeps its precision.
 
-    Each entry of the product carries a few rounding units of m_i m_j; over independent blocks they average out, and as a random matrix their norm is
-    about 2 sqrt(n) times that.
+    Each entry of the product carries a few rounding units of m_i m_j; over independent blocks they
+    average out, and as a random matrix their norm is about 2 sqrt(n) times that.
     """
     square, left = float(mean @ mean), float(variance.sum())
     return (
@@ -193,7 +209,8 @@ def _raw_is_fine(mean: np.ndarray, variance: np.ndarray, blocks: int) -> bool:
 
 @dataclass
 class ProductLane:
-    """Partial sums of one lane for ``gram_times`` and ``times_t``: not filled before the first block is there, so that no thread writes zeros for all."""
+    """Partial sums of one lane for ``gram_times`` and ``times_t``: not filled before the first
+    block is there, so that no thread writes zeros for all."""
 
     total: np.ndarray
     v: np.ndarray
@@ -217,17 +234,22 @@ def gram_times_step(lane: ProductLane, job: Job, scratch: dict[str, Any]) -> Non
     """total += Bc^T diag(w) Bc V for one block, Bc = B - 1 mean^T, formed only in cache."""
     start, rows, fetch = job
     block = _centered(fetch(scratch), lane, scratch)
-    y = np.matmul(block, lane.v, out=scratch_array(scratch, "y", (rows, lane.v.shape[1]), lane.v.dtype))
+    y = np.matmul(
+        block, lane.v, out=scratch_array(scratch, "y", (rows, lane.v.shape[1]), lane.v.dtype)
+    )
     if lane.weights is not None:
         y *= lane.weights[start : start + rows, None]
     lane.add(block, y, scratch)
 
 
 def raw_gram_times_step(lane: ProductLane, job: Job, scratch: dict[str, Any]) -> None:
-    """total += B^T diag(w) (B V - 1 offset), offset = mean^T V; what the mean takes off is known from the sums of the bracket."""
+    """total += B^T diag(w) (B V - 1 offset), offset = mean^T V; what the mean takes off is known
+    from the sums of the bracket."""
     start, rows, fetch = job
     block = fetch(scratch)
-    y = np.matmul(block, lane.v, out=scratch_array(scratch, "y", (rows, lane.v.shape[1]), lane.v.dtype))
+    y = np.matmul(
+        block, lane.v, out=scratch_array(scratch, "y", (rows, lane.v.shape[1]), lane.v.dtype)
+    )
     y -= lane.offset
     if lane.weights is not None:
         y *= lane.weights[start : start + rows, None]
@@ -238,7 +260,9 @@ def raw_gram_times_step(lane: ProductLane, job: Job, scratch: dict[str, Any]) ->
 def times_step(lane: ProductLane, job: Job, scratch: dict[str, Any]) -> None:
     """total[block] = Bc V."""
     start, rows, fetch = job
-    np.matmul(_centered(fetch(scratch), lane, scratch), lane.v, out=lane.total[start : start + rows])
+    np.matmul(
+        _centered(fetch(scratch), lane, scratch), lane.v, out=lane.total[start : start + rows]
+    )
 
 
 def misfit_step(lane: ProductLane, job: Job, scratch: dict[str, Any]) -> None:
@@ -267,7 +291,11 @@ def column_step(lane: ColumnLane, job: Job, scratch: dict[str, Any]) -> None:
     """Mean and squared deviation of each column of one block in float64, merged pairwise."""
     start, rows, fetch = job
     block = fetch(scratch)
-    w = np.ones(rows) if lane.weights is None else np.asarray(lane.weights[start : start + rows], np.float64)
+    w = (
+        np.ones(rows)
+        if lane.weights is None
+        else np.asarray(lane.weights[start : start + rows], np.float64)
+    )
     weight = float(w.sum())
     shift = block[0].astype(np.float64)
     total, square = np.zeros((2, block.shape[1]))
@@ -275,11 +303,15 @@ def column_step(lane: ColumnLane, job: Job, scratch: dict[str, Any]) -> None:
     if not np.isfinite(total).all():
         refuse_bad(block, start)
     mean = shift + total / weight if weight > 0 else shift
-    square = np.maximum(square - total * total / weight, 0.0) if weight > 0 else np.zeros(len(square))
+    square = (
+        np.maximum(square - total * total / weight, 0.0) if weight > 0 else np.zeros(len(square))
+    )
     lane.found = lane.found.merge(ColumnMoments(rows, weight, mean, square))
 
 
 def _centered(block: np.ndarray, lane: ProductLane, scratch: dict[str, Any]) -> np.ndarray:
     if lane.mean is None:
         return block
-    return np.subtract(block, lane.mean, out=scratch_array(scratch, "centered", block.shape, block.dtype))
+    return np.subtract(
+        block, lane.mean, out=scratch_array(scratch, "centered", block.shape, block.dtype)
+    )

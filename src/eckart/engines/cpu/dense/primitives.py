@@ -1,6 +1,7 @@
 """Rows against thin matrices on threads: the dense family of ``CpuEngine``.
 
-Lanes follow the shape: as many as there are blocks, and as their partial sums have room for (see ``scheduler.lanes_for``).
+Lanes follow the shape: as many as there are blocks, and as their partial sums have room for (see
+``scheduler.lanes_for``).
 """
 
 from __future__ import annotations
@@ -47,17 +48,30 @@ class DensePrimitives:
     threads: int
 
     def moments(
-        self, x: Matrix | Host, probe: np.ndarray, watch: Watcher = silent, keeper: Keeper | None = None
+        self,
+        x: Matrix | Host,
+        probe: np.ndarray,
+        watch: Watcher = silent,
+        keeper: Keeper | None = None,
     ) -> Moments:
         x = place(x)
         n, size = x.shape[1], x.dtype.itemsize
         # two blocks a lane: every one costs a pass over its lane's sum
-        rows = even_rows(x.shape[0], block_rows(n, size, SQUARE), 1024, min(64, 2 * lanes_for(64, 8 * n * n, ROOM)))
+        rows = even_rows(
+            x.shape[0],
+            block_rows(n, size, SQUARE),
+            1024,
+            min(64, 2 * lanes_for(64, 8 * n * n, ROOM)),
+        )
         blocks = -(-x.shape[0] // rows) if x.shape[0] else 0
         count, apart = lanes_for(blocks or 64, 8 * n * n, ROOM), passes.means_stand_out(x, blocks)
         lanes = [
             passes.MomentsLane(
-                Moments(0, 0.0, np.zeros(n), scatter, probe, np.zeros(n)), x.weights, x.dtype, blocks, apart
+                Moments(0, 0.0, np.zeros(n), scatter, probe, np.zeros(n)),
+                x.weights,
+                x.dtype,
+                blocks,
+                apart,
             )
             for scatter in partial_sums(count, (n, n))
         ]
@@ -70,7 +84,9 @@ class DensePrimitives:
             if segment.count == 0:
                 break
             # at the end of every segment, kept or not, so that a resumed run has the same bits
-            run_lanes(range(len(lanes)), lanes, lambda lane, at, scratch: lane.flush(), self.threads)
+            run_lanes(
+                range(len(lanes)), lanes, lambda lane, at, scratch: lane.flush(), self.threads
+            )
             done += segment.count
             if keeper:
                 keeper.save(done, passes.lanes_state(lanes))
@@ -83,10 +99,14 @@ class DensePrimitives:
         if x.kind == "counts":
             m = x.matrix
             out = np.empty((m.shape[0], v.shape[1]), x.dtype)
-            self._over_rows(m, lambda a, b: sparse_rows.times_rows(m.indptr, m.indices, m.data, v, a, b, out))
+            self._over_rows(
+                m, lambda a, b: sparse_rows.times_rows(m.indptr, m.indices, m.data, v, a, b, out)
+            )
             return out if mean is None else np.subtract(out, (mean @ v).astype(x.dtype), out=out)
         if x.shape[0] is None:
-            return np.concatenate([self.times(Host(Dense(f({})), checked=True), v, mean) for _, _, f in jobs(x)])
+            return np.concatenate(
+                [self.times(Host(Dense(f({})), checked=True), v, mean) for _, _, f in jobs(x)]
+            )
         out = np.empty((x.shape[0], v.shape[1]), x.dtype)
         self._pass(x, passes.times_step, lambda _: passes.ProductLane(out, v, _cast(mean, x.dtype)))
         return out if mean is None else _finer_mean(out, v, mean)
@@ -102,7 +122,11 @@ class DensePrimitives:
                 sparse_rows.times_t_rows(m.indptr, m.indices, m.data, y, a, b, total)
 
             total = self._sum_over_rows(m, shape, work)
-            return total if mean is None else (total - np.outer(mean, y.sum(axis=0, dtype=np.float64))).astype(x.dtype)
+            return (
+                total
+                if mean is None
+                else (total - np.outer(mean, y.sum(axis=0, dtype=np.float64))).astype(x.dtype)
+            )
         return self._dense_sum(x, passes.times_t_step, shape, y, mean, None)
 
     def gram_times(
@@ -127,13 +151,23 @@ class DensePrimitives:
         w = np.empty(0, x.dtype) if x.weights is None else np.asarray(x.weights, x.dtype)
         total = self._sparse_gram_times(x, v, w, kept)
         if x.kind == "counts" and mean is not None:
-            weight = float(x.matrix.shape[0]) if x.weights is None else float(np.sum(x.weights, dtype=np.float64))
+            weight = (
+                float(x.matrix.shape[0])
+                if x.weights is None
+                else float(np.sum(x.weights, dtype=np.float64))
+            )
             total = thin.outer(
-                (-weight * mean).astype(x.dtype)[:, None], (mean.astype(x.dtype) @ v)[None], total, 1.0, self.threads
+                (-weight * mean).astype(x.dtype)[:, None],
+                (mean.astype(x.dtype) @ v)[None],
+                total,
+                1.0,
+                self.threads,
             )
         return total
 
-    def _implicit_gram_times(self, x: Host, v: np.ndarray, mean: np.ndarray, weights: Any) -> np.ndarray:
+    def _implicit_gram_times(
+        self, x: Host, v: np.ndarray, mean: np.ndarray, weights: Any
+    ) -> np.ndarray:
         """The same without a centered copy of each block."""
         offset = (mean @ v).astype(x.dtype)
         lanes = self._pass(
@@ -147,7 +181,8 @@ class DensePrimitives:
         return thin.outer(mean[:, None].astype(x.dtype), -sums[None], total, 1.0, self.threads)
 
     def _sparse_gram_times(self, x: Host, v: np.ndarray, w: np.ndarray, kept: bool) -> np.ndarray:
-        """A^T diag(w) A V by the kernel that fits: one vector, tiles (laid out once, for a matrix that was put), or plain rows."""
+        """A^T diag(w) A V by the kernel that fits: one vector, tiles (laid out once, for a matrix
+        that was put), or plain rows."""
         m = x.matrix
         if v.shape[1] >= 4 and kept:
             if "tiles" not in x.kept:
@@ -157,7 +192,9 @@ class DensePrimitives:
 
         def work(a: int, b: int, total: np.ndarray) -> None:
             if v.shape[1] == 1:
-                sparse_rows.gram_times_vector_rows(m.indptr, m.indices, m.data, v[:, 0], w, a, b, total[:, 0])
+                sparse_rows.gram_times_vector_rows(
+                    m.indptr, m.indices, m.data, v[:, 0], w, a, b, total[:, 0]
+                )
             else:
                 sparse_rows.gram_times_rows(m.indptr, m.indices, m.data, v, w, a, b, total)
 
@@ -169,11 +206,18 @@ class DensePrimitives:
             m = x.matrix
             codes = self.times(x, u, mean).astype(np.float64)
             inside = np.einsum("ij,ij->i", codes, codes)
-            square = replace(m, data=m.data * (m.data - 2 * mean[m.indices].astype(x.dtype)), rows=None, columns=None)
+            square = replace(
+                m,
+                data=m.data * (m.data - 2 * mean[m.indices].astype(x.dtype)),
+                rows=None,
+                columns=None,
+            )
             outside = self.times(Host(square, checked=True), np.ones((x.shape[1], 1)), None)[:, 0]
             return np.maximum(outside + float(mean @ mean) - inside, 0.0)
         if x.shape[0] is None:
-            return np.concatenate([self.misfit(Host(Dense(f({})), checked=True), u, mean) for _, _, f in jobs(x)])
+            return np.concatenate(
+                [self.misfit(Host(Dense(f({})), checked=True), u, mean) for _, _, f in jobs(x)]
+            )
         lane = passes.ProductLane(np.empty(x.shape[0]), self._thin(x, u), _cast(mean, x.dtype))
         self._pass(x, passes.misfit_step, lambda _: lane)
         return lane.total
@@ -226,7 +270,9 @@ class DensePrimitives:
     def sketch(self, x: Matrix | Host, state: Sketch, watch: Watcher = silent) -> Sketch:
         x = place(x)
         for start, rows, fetch in told_jobs(x, watch):
-            state = state.add(fetch({}), None if x.weights is None else x.weights[start : start + rows])
+            state = state.add(
+                fetch({}), None if x.weights is None else x.weights[start : start + rows]
+            )
         x.checked = True
         return state
 
@@ -260,7 +306,9 @@ class DensePrimitives:
         x = place(x)
         m = x.matrix
         if x.kind == "dense":
-            part: Any = Dense((self.entries(x).astype(np.float64) * factor).astype(x.dtype), m.rows, m.columns)
+            part: Any = Dense(
+                (self.entries(x).astype(np.float64) * factor).astype(x.dtype), m.rows, m.columns
+            )
         else:
             part = replace(m, data=(m.data.astype(np.float64) * factor).astype(x.dtype))
         return Host(part, x.weights, x.entry_weights, checked=True)
@@ -275,9 +323,12 @@ class DensePrimitives:
         return out
 
     def _pass(self, x: Host, step: Any, lane: Any, shape: tuple[int, int] = (0, 0)) -> list[Any]:
-        """One pass over dense rows; the lanes with what they found. ``lane`` makes one from zeros of a shape."""
+        """One pass over dense rows; the lanes with what they found. ``lane`` makes one from zeros
+        of a shape."""
         rows = product_rows(x)
-        count = lanes_for(block_count(x.shape[0], rows), shape[0] * shape[1] * x.dtype.itemsize, ROOM)
+        count = lanes_for(
+            block_count(x.shape[0], rows), shape[0] * shape[1] * x.dtype.itemsize, ROOM
+        )
         lanes = [lane(total) for total in np.empty((count, *shape), x.dtype)]
         run_lanes(jobs(x, rows=rows), lanes, step, self.threads)
         x.checked = True
@@ -289,7 +340,9 @@ class DensePrimitives:
         self, x: Host, step: Any, shape: tuple[int, int], v: np.ndarray, mean: Any, weights: Any
     ) -> np.ndarray:
         center = _cast(mean, x.dtype)
-        lanes = self._pass(x, step, lambda total: passes.ProductLane(total, v, center, weights), shape)
+        lanes = self._pass(
+            x, step, lambda total: passes.ProductLane(total, v, center, weights), shape
+        )
         return thin.tree_sum([lane.total for lane in lanes], self.threads).copy()
 
     def _over_rows(self, m: Any, work: Any) -> None:
@@ -298,7 +351,10 @@ class DensePrimitives:
 
     def _sum_over_rows(self, m: Counts, shape: tuple[int, int], work: Any) -> np.ndarray:
         count = lanes_for(m.nnz // 2**14, shape[0] * shape[1] * m.dtype.itemsize, ROOM)
-        lanes, parts = [prefetch.aligned_empty(shape, m.dtype) for _ in range(count)], sparse_rows.balanced(m.indptr, count)
+        lanes, parts = (
+            [prefetch.aligned_empty(shape, m.dtype) for _ in range(count)],
+            sparse_rows.balanced(m.indptr, count),
+        )
         for total in lanes[len(parts) :]:
             total[:] = 0
 
@@ -315,7 +371,10 @@ def _centered(x: Host, mean: np.ndarray) -> Host:
     held = x.kept.get("centered")
     if held is None or not np.array_equal(held[0], mean):
         m = x.matrix
-        held = x.kept["centered"] = (mean, Host(replace(m, data=m.data - mean[m.indices]), x.weights, checked=True))
+        held = x.kept["centered"] = (
+            mean,
+            Host(replace(m, data=m.data - mean[m.indices]), x.weights, checked=True),
+        )
     return held[1]
 
 

@@ -1,4 +1,5 @@
-"""Products and sums of tall thin matrices by ranges of rows on threads, each with the same bits for any thread count."""
+"""Products and sums of tall thin matrices by ranges of rows on threads, each with the same bits for
+any thread count."""
 
 from __future__ import annotations
 
@@ -14,24 +15,29 @@ from eckart.scheduler import lanes_for, run_lanes, single_threaded_blas
 native_products = lazy("eckart.engines.cpu.native.products")
 
 PART = 2**20
-"""Multiply-adds in a range of rows: some 50 to 100 microseconds of one core, many times what it costs a thread of the crew to take a range."""
+"""Multiply-adds in a range of rows: some 50 to 100 microseconds of one core, many times what it
+costs a thread of the crew to take a range."""
 READ = 2**19
 """Bytes in a range of rows: few columns take longer to read than to multiply."""
 LINE = 64
 """Bytes of a cache line."""
 CREW = 4
-"""Threads above which the crew adds up arrays: with fewer, threads of Python lose less than it takes to load what is compiled."""
+"""Threads above which the crew adds up arrays: with fewer, threads of Python lose less than it
+takes to load what is compiled."""
 
 
 @lru_cache(maxsize=4096)  # a growing basis asks for hundreds of them
 def cuts_of(rows: int, work: int, partial_bytes: int = 0, read: int = 0) -> np.ndarray:
-    """Where ranges of rows begin and end; ``work`` is the number of multiply-adds a row, ``read`` the bytes of a row, ``partial_bytes`` the size of a range's
-    own sum.
+    """Where ranges of rows begin and end; ``work`` is the number of multiply-adds a row, ``read``
+    the bytes of a row, ``partial_bytes`` the size of a range's own sum.
 
-    All sums together take no more than half a byte for each multiply-add: adding more of them up would cost more than the ranges gain.
+    All sums together take no more than half a byte for each multiply-add: adding more of them up
+    would cost more than the ranges gain.
     """
     lanes = lanes_for(
-        min(rows, max(rows * work // PART, rows * read // READ)), partial_bytes, max(2**16, rows * work // 2)
+        min(rows, max(rows * work // PART, rows * read // READ)),
+        partial_bytes,
+        max(2**16, rows * work // 2),
     )
     cuts = np.linspace(0, rows, lanes + 1).astype(np.int64)
     cuts.flags.writeable = False  # the same array for whoever asks again
@@ -44,22 +50,41 @@ def parts_of(rows: int, work: int, partial_bytes: int = 0, read: int = 0) -> lis
 
 
 def by_rows(a: np.ndarray, dtype: Any) -> np.ndarray:
-    """The matrix with contiguous rows in a type: itself, or a copy. A single column is copied where its numbers lie apart: sums over it would take another
-    order, and a fit that is resumed has them side by side."""
-    good = a.dtype == dtype and a.strides[1] == a.itemsize and a.strides[0] >= a.shape[1] * a.itemsize
+    """The matrix with contiguous rows in a type: itself, or a copy. A single column is copied where
+    its numbers lie apart: sums over it would take another order, and a fit that is resumed has them
+    side by side."""
+    good = (
+        a.dtype == dtype and a.strides[1] == a.itemsize and a.strides[0] >= a.shape[1] * a.itemsize
+    )
     apart = a.shape[1] == 1 and a.strides[0] != a.itemsize
-    return a if good and not apart and a.strides[0] % a.itemsize == 0 else np.ascontiguousarray(a, dtype)
+    return (
+        a
+        if good and not apart and a.strides[0] % a.itemsize == 0
+        else np.ascontiguousarray(a, dtype)
+    )
 
 
 def thin(
-    cuts: np.ndarray, out: np.ndarray, *, left: np.ndarray | None = None, s: np.ndarray | None = None, alpha: float = 1.0, beta: float = 0.0,
-    plus: np.ndarray | None = None, scale: float = 1.0, other: np.ndarray | None = None, threads: int,
-) -> np.ndarray | None:  # fmt: skip
-    """Out = alpha Left S + beta Out by ranges of rows, and Other^T Out in float64 where ``other`` is given; where ``plus`` is, Out starts from ``scale plus``
-    and beta is one. All matrices have contiguous rows and Out's type. ``left`` may be Out itself. A single range needs no thread, and nothing that is
-    compiled."""
+    cuts: np.ndarray,
+    out: np.ndarray,
+    *,
+    left: np.ndarray | None = None,
+    s: np.ndarray | None = None,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    plus: np.ndarray | None = None,
+    scale: float = 1.0,
+    other: np.ndarray | None = None,
+    threads: int,
+) -> np.ndarray | None:
+    """Out = alpha Left S + beta Out by ranges of rows, and Other^T Out in float64 where ``other``
+    is given; where ``plus`` is, Out starts from ``scale plus`` and beta is one. All matrices have
+    contiguous rows and Out's type. ``left`` may be Out itself. A single range needs no thread, and
+    nothing that is compiled."""
     if len(cuts) > 2:
-        return native_products.products(cuts, out, (left, s, alpha), (beta, plus, scale), other, threads)
+        return native_products.products(
+            cuts, out, (left, s, alpha), (beta, plus, scale), other, threads
+        )
     with single_threaded_blas():
         if plus is not None:
             np.multiply(plus, out.dtype.type(scale), out=out)
@@ -71,18 +96,28 @@ def thin(
         return None if other is None else (other.T @ out).astype(np.float64)
 
 
-def inner(q: np.ndarray, w: np.ndarray, weights: np.ndarray | None = None, threads: int = 1) -> np.ndarray:
+def inner(
+    q: np.ndarray, w: np.ndarray, weights: np.ndarray | None = None, threads: int = 1
+) -> np.ndarray:
     """Q^T diag(weights) W in float64, summed over fixed ranges of rows."""
     if weights is not None:
         w = w * weights[:, None]
     dtype = np.result_type(q, w)
     q, w = by_rows(q, dtype), by_rows(w, dtype)
     columns = q.shape[1] + w.shape[1]
-    cuts = cuts_of(len(q), q.shape[1] * w.shape[1], 8 * q.shape[1] * w.shape[1], columns * q.itemsize)
+    cuts = cuts_of(
+        len(q), q.shape[1] * w.shape[1], 8 * q.shape[1] * w.shape[1], columns * q.itemsize
+    )
     return np.asarray(thin(cuts, w, other=q, threads=threads))
 
 
-def outer(q: np.ndarray, s: np.ndarray, plus: np.ndarray | None = None, scale: float = 1.0, threads: int = 1) -> np.ndarray:
+def outer(
+    q: np.ndarray,
+    s: np.ndarray,
+    plus: np.ndarray | None = None,
+    scale: float = 1.0,
+    threads: int = 1,
+) -> np.ndarray:
     """Q S + scale P."""
     dtype = q.dtype
     q, s = by_rows(q, dtype), by_rows(s, dtype)
@@ -107,7 +142,8 @@ def triangle(v: np.ndarray, threads: int) -> np.ndarray:
 
 
 def _top_of_qr(v: np.ndarray) -> np.ndarray:
-    """R of one range of rows. LAPACK by SciPy lets other threads work meanwhile; ``np.linalg.qr`` keeps the interpreter to itself."""
+    """R of one range of rows. LAPACK by SciPy lets other threads work meanwhile; ``np.linalg.qr``
+    keeps the interpreter to itself."""
     from scipy.linalg.lapack import dgeqrf
 
     if not v.size:
@@ -116,10 +152,12 @@ def _top_of_qr(v: np.ndarray) -> np.ndarray:
 
 
 def write_columns(into: np.ndarray, first: int, columns: np.ndarray, threads: int) -> None:
-    """into[:, first:] = columns, as far as these go: a copy that is worth threads where it is the first to touch the memory."""
+    """into[:, first:] = columns, as far as these go: a copy that is worth threads where it is the
+    first to touch the memory."""
     part = into[:, first : first + columns.shape[1]]
     if part.size:
-        row = max(part.shape[1] * part.itemsize, min(part.strides[0], LINE))  # a cache line is fetched whole
+        # a cache line is fetched whole
+        row = max(part.shape[1] * part.itemsize, min(part.strides[0], LINE))
         cuts = cuts_of(len(part), 0, 0, 2 * row)
         thin(cuts, part, plus=by_rows(columns, into.dtype), threads=threads)
 
@@ -127,7 +165,8 @@ def write_columns(into: np.ndarray, first: int, columns: np.ndarray, threads: in
 def outer_inner(
     v: np.ndarray, s: np.ndarray | float, q: np.ndarray | None, threads: int, inside: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
-    """W = V S, and Q^T W (W^T W where there is no Q) in float64, in one pass over the rows; ``inside`` V's own place, where W is as wide."""
+    """W = V S, and Q^T W (W^T W where there is no Q) in float64, in one pass over the rows;
+    ``inside`` V's own place, where W is as wide."""
     dtype, scaled = v.dtype, isinstance(s, float)
     v, by = by_rows(v, dtype), None if scaled else by_rows(np.asarray(s), dtype)
     width = v.shape[1] if by is None else by.shape[1]
@@ -143,9 +182,18 @@ def outer_inner(
 def subtract_inner(w: np.ndarray, q: np.ndarray, h: np.ndarray, threads: int) -> np.ndarray:
     """W <- W - Q H in place, and then W^T W in float64, in one pass over the rows."""
     width, rows = w.shape[1], by_rows(w, w.dtype)
-    cuts = cuts_of(len(w), width * (q.shape[1] + width), 8 * width * width, (q.shape[1] + width) * w.itemsize)
+    cuts = cuts_of(
+        len(w), width * (q.shape[1] + width), 8 * width * width, (q.shape[1] + width) * w.itemsize
+    )
     found = thin(
-        cuts, rows, left=by_rows(q, w.dtype), s=by_rows(h, w.dtype), alpha=-1.0, beta=1.0, other=rows, threads=threads
+        cuts,
+        rows,
+        left=by_rows(q, w.dtype),
+        s=by_rows(h, w.dtype),
+        alpha=-1.0,
+        beta=1.0,
+        other=rows,
+        threads=threads,
     )
     if rows is not w:
         w[...] = rows
@@ -161,7 +209,8 @@ def largest(v: np.ndarray, threads: int) -> float:
 
 
 def tree_sum(parts: list[np.ndarray], threads: int) -> np.ndarray:
-    """The pairwise sum of arrays of one shape, in place and in a fixed order; ranges of entries on threads."""
+    """The pairwise sum of arrays of one shape, in place and in a fixed order; ranges of entries on
+    threads."""
     flat = [part.reshape(-1) for part in parts]
     if len(parts) > 1 and threads > CREW and flat[0].dtype in (np.float32, np.float64):
         native_products.tree_sum(flat, threads)

@@ -1,7 +1,9 @@
-"""What a certificate needs to know of a factorization, in one pass over the entries and without storing more than asked.
+"""What a certificate needs to know of a factorization, in one pass over the entries and without
+storing more than asked.
 
-At every stored entry let s = u_i.v_j and R = q - w s the negative gradient of the data term by B_ij (``entry``). Per row: sum_j R v_j and sum_j R; in all:
-the sums of ``protocol.EvidenceSums``, in float64.
+At every stored entry let s = u_i.v_j and R = q - w s the negative gradient of the data term by B_ij
+(``entry``). Per row: sum_j R v_j and sum_j R; in all: the sums of ``protocol.EvidenceSums``, in
+float64.
 """
 
 from __future__ import annotations
@@ -14,7 +16,16 @@ from numba import njit
 
 from eckart.compiling import OUTSIDE
 from eckart.engines.cpu.dense.thin import inner
-from eckart.engines.cpu.entries.entry import AHEAD, ALL, FAST, entries_of, known_room, looked_at, looking, next_rows
+from eckart.engines.cpu.entries.entry import (
+    AHEAD,
+    ALL,
+    FAST,
+    entries_of,
+    known_room,
+    looked_at,
+    looking,
+    next_rows,
+)
 from eckart.engines.cpu.entries.sparse import cuts_of
 from eckart.engines.cpu.native.crew import FEW, address_of, run_parts
 from eckart.engines.cpu.native.memory_words import call_kernel
@@ -104,7 +115,8 @@ def misfit_range(indptr, indices, known, left, right, first, last, out):
 
 @njit(**OUTSIDE, fastmath=FAST)
 def offset_times_range(indptr, indices, known, row_scale, column_scale, v, first, last, out):
-    """out[i] = row_scale_i sum_j y column_scale_j v_j for rows first..last, whose w, y and q are ``known``; weights do not count."""
+    """out[i] = row_scale_i sum_j y column_scale_j v_j for rows first..last, whose w, y and q are
+    ``known``; weights do not count."""
     k, away = v.shape[1], indptr[first]
     line = 64 // v.itemsize
     end = indices.shape[0] - 1
@@ -127,8 +139,9 @@ def offset_times_range(indptr, indices, known, row_scale, column_scale, v, first
 
 @njit(**OUTSIDE, fastmath=FAST)
 def slopes(left, pull, bias, row_sum, penalties, first, last, sums):
-    """Squared norms of the gradient by the codes of rows first..last, and of its two parts, into sums[7:10]; the same by their biases, where there are any,
-    and sum_i (sum_j R_ij)^2 / m_i (infinite where a ridge is zero), into sums[10:]. A ``shared`` matrix of length 0 is absent."""
+    """Squared norms of the gradient by the codes of rows first..last, and of its two parts, into
+    sums[7:10]; the same by their biases, where there are any, and sum_i (sum_j R_ij)^2 / m_i
+    (infinite where a ridge is zero), into sums[10:]. A ``shared`` matrix of length 0 is absent."""
     ridge, bias_ridge, shared, nonnegative = penalties
     k = left.shape[1]
     push = np.empty(k)
@@ -163,7 +176,8 @@ def slopes(left, pull, bias, row_sum, penalties, first, last, sums):
 
 @njit(**OUTSIDE)
 def evidence_part(part, who, cuts, codes, e, known, factors, spread, penalties, out):
-    """A range of rows: what is known of their entries, their evidence, and the slopes by their codes and biases. ``codes`` are addresses."""
+    """A range of rows: what is known of their entries, their evidence, and the slopes by their
+    codes and biases. ``codes`` are addresses."""
     left, (pull, row_sum, sums) = factors[0], out
     first, last, own = cuts[part], cuts[part + 1], sums[part]
     while first < last:
@@ -171,8 +185,17 @@ def evidence_part(part, who, cuts, codes, e, known, factors, spread, penalties, 
         call_kernel(codes[0], (e, ALL, first, end, known[who]))
         call_kernel(
             codes[1],
-            ((e.indptr, e.indices, e.data, e.mean, e.alpha > 0), known[who], factors, spread, first, end, (pull, row_sum), own),
-        )  # fmt: skip
+            (
+                (e.indptr, e.indices, e.data, e.mean, e.alpha > 0),
+                known[who],
+                factors,
+                spread,
+                first,
+                end,
+                (pull, row_sum),
+                own,
+            ),
+        )
         first = end
     call_kernel(codes[2], (left, pull, e.bias, row_sum, penalties, cuts[part], last, own))
 
@@ -189,16 +212,29 @@ def rows_part(part, who, cuts, codes, e, known, before, after):
 
 
 def evidence_rows(
-    x: Host, left: np.ndarray, right: np.ndarray, rule: RidgeRule, *, own: Any = None, other: Any = None, spread: float = 0.0,
-    gram: np.ndarray | None = None, threads: int,
+    x: Host,
+    left: np.ndarray,
+    right: np.ndarray,
+    rule: RidgeRule,
+    *,
+    own: Any = None,
+    other: Any = None,
+    spread: float = 0.0,
+    gram: np.ndarray | None = None,
+    threads: int,
     **given: Any,
-) -> Evidence:  # fmt: skip
-    """One pass over the entries of x; see the head of this file. ``gram`` is V^T V where that is known already."""
+) -> Evidence:
+    """One pass over the entries of x; see the head of this file. ``gram`` is V^T V where that is
+    known already."""
     dtype = np.dtype(right.dtype)
     u, v = np.ascontiguousarray(left, dtype), np.ascontiguousarray(right, dtype)
     pull, row_sum = np.empty(u.shape, dtype), np.empty(len(u))
     e = entries_of(x, dtype, rule, bias=own, offset=other, **given)
-    shared = spread * (inner(v, v, None, threads) if gram is None else gram) if spread else np.empty((0, v.shape[1]))
+    shared = (
+        spread * (inner(v, v, None, threads) if gram is None else gram)
+        if spread
+        else np.empty((0, v.shape[1]))
+    )
     scale, implicit, (ridge, bias_ridge) = dtype.type(spread), bool(e.alpha > 0), ridges(x, rule)
     cuts = cuts_of(e.indptr, ranges(x.nnz))
     sums = np.zeros((max(1, len(cuts) - 1), len(EvidenceSums._fields)))
@@ -235,11 +271,16 @@ def _over_rows(kernel: Any, x: Host, e: Any, before: tuple, after: tuple, thread
         run_lanes(list(itertools.pairwise(cuts.tolist())), [None] * (len(cuts) - 1), step, threads)
         return
     known = known_room(x, e.data.dtype, threads)
-    codes = looking(e, ALL, known), address_of(kernel, (e.indptr, e.indices, known[0], *before, 0, 0, *after))
+    codes = (
+        looking(e, ALL, known),
+        address_of(kernel, (e.indptr, e.indices, known[0], *before, 0, 0, *after)),
+    )
     run_parts(rows_part, len(cuts) - 1, (cuts, codes, e, known, before, after), threads)
 
 
-def misfit_rows(x: Host, left: np.ndarray, right: np.ndarray, *, threads: int, **given: Any) -> np.ndarray:
+def misfit_rows(
+    x: Host, left: np.ndarray, right: np.ndarray, *, threads: int, **given: Any
+) -> np.ndarray:
     """sum_j w (y - s)^2 of every row, as one column."""
     dtype = np.dtype(right.dtype)
     e, out = entries_of(x, dtype, **given), np.empty((len(left), 1))
@@ -249,13 +290,22 @@ def misfit_rows(x: Host, left: np.ndarray, right: np.ndarray, *, threads: int, *
 
 
 def offset_times(
-    x: Host, v: np.ndarray, mean: float, own: Any, other: Any, row_scale: Any = None, column_scale: Any = None, *, threads: int
+    x: Host,
+    v: np.ndarray,
+    mean: float,
+    own: Any,
+    other: Any,
+    row_scale: Any = None,
+    column_scale: Any = None,
+    *,
+    threads: int,
 ) -> np.ndarray:
     """D (A - mean - b 1^T - 1 c^T) C V on the stored entries."""
     dtype = np.dtype(x.dtype)
     e, v = entries_of(x, dtype, mean=mean, bias=own, offset=other), np.ascontiguousarray(v, dtype)
     scales = [
-        np.empty(0, dtype) if s is None else np.ascontiguousarray(s, dtype).ravel() for s in (row_scale, column_scale)
+        np.empty(0, dtype) if s is None else np.ascontiguousarray(s, dtype).ravel()
+        for s in (row_scale, column_scale)
     ]
     out = np.empty((len(e.indptr) - 1, v.shape[1]), dtype)
     _over_rows(offset_times_range, x, e, (*scales, v), (out,), threads)

@@ -1,6 +1,8 @@
-"""A loss met at the stored entries on threads: natural parameters by a compiled kernel, formulas of the loss in NumPy on pieces that stay in cache.
+"""A loss met at the stored entries on threads: natural parameters by a compiled kernel, formulas of
+the loss in NumPy on pieces that stay in cache.
 
-NumPy lets go of the interpreter while it works on a piece, so threads help, and a new loss needs no kernel of its own.
+NumPy lets go of the interpreter while it works on a piece, so threads help, and a new loss needs no
+kernel of its own.
 """
 
 from __future__ import annotations
@@ -24,18 +26,31 @@ from eckart.scheduler import run_lanes
 from eckart.terms import Logistic
 
 PIECE = 2**13
-"""Entries whose formulas are worked out at once: some arrays of them fit into a second-level cache, and a call of NumPy costs little against them."""
+"""Entries whose formulas are worked out at once: some arrays of them fit into a second-level cache,
+and a call of NumPy costs little against them."""
 
 Work = Callable[[slice, np.ndarray, np.ndarray], None]
 
 
 def each_piece(
-    x: Host, left: np.ndarray, right: np.ndarray, out: np.ndarray, do: Work, threads: int, size: int, **at: Any
+    x: Host,
+    left: np.ndarray,
+    right: np.ndarray,
+    out: np.ndarray,
+    do: Work,
+    threads: int,
+    size: int,
+    **at: Any,
 ) -> np.ndarray:
-    """s of all entries into ``out``, and ``do(entries, s, sums)`` of each piece of them; returns the sums (``size`` numbers), added in a fixed order."""
+    """s of all entries into ``out``, and ``do(entries, s, sums)`` of each piece of them; returns
+    the sums (``size`` numbers), added in a fixed order."""
     m, dtype = x.matrix, out.dtype
     u, v = (np.ascontiguousarray(a, dtype) for a in (left, right))
-    mean, own, other = dtype.type(at.get("mean", 0.0)), _given(at.get("own"), dtype), _given(at.get("other"), dtype)
+    mean, own, other = (
+        dtype.type(at.get("mean", 0.0)),
+        _given(at.get("own"), dtype),
+        _given(at.get("other"), dtype),
+    )
     parts = balanced(m.indptr, ranges(x.nnz))
     sums = [np.zeros(size) for _ in parts]
 
@@ -51,7 +66,8 @@ def each_piece(
 
 
 def steep_losses(x: Host, loss: Any, at: dict[str, Any]) -> Callable[[slice], Any]:
-    """The loss of some entries: itself, or with the steepness of their rows and columns, which are taken out of ``at``."""
+    """The loss of some entries: itself, or with the steepness of their rows and columns, which are
+    taken out of ``at``."""
     rows, columns = at.pop("row_steep", None), at.pop("column_steep", None)
     if rows is None and columns is None:
         return lambda entries: loss
@@ -61,7 +77,9 @@ def steep_losses(x: Host, loss: Any, at: dict[str, Any]) -> Callable[[slice], An
     return lambda entries: loss.steeper(steep[entries])
 
 
-def linearised(x: Host, loss: Any, left: np.ndarray, right: np.ndarray, *, threads: int, **at: Any) -> tuple[Host, float]:
+def linearised(
+    x: Host, loss: Any, left: np.ndarray, right: np.ndarray, *, threads: int, **at: Any
+) -> tuple[Host, float]:
     each = steep_losses(x, loss, at)
     target, weights = np.empty(x.nnz, x.dtype), np.empty(x.nnz, x.dtype)
     data, heavy = x.matrix.data, x.entry_weights
@@ -85,7 +103,14 @@ def linearised(x: Host, loss: Any, left: np.ndarray, right: np.ndarray, *, threa
 
 
 def loss_sums(
-    x: Host, loss: Any, left: np.ndarray, right: np.ndarray, *, shrink: float | None = None, threads: int, **at: Any
+    x: Host,
+    loss: Any,
+    left: np.ndarray,
+    right: np.ndarray,
+    *,
+    shrink: float | None = None,
+    threads: int,
+    **at: Any,
 ) -> LossSums:
     data, heavy, each = x.matrix.data, x.entry_weights, steep_losses(x, loss, at)
 
@@ -96,11 +121,20 @@ def loss_sums(
         dual = 0.0 if shrink is None else w @ own.conjugate(a, shrink * g)
         total += w @ own.value(a, wide), w @ g, dual
 
-    return LossSums(*map(float, each_piece(x, left, right, np.empty(x.nnz, x.dtype), do, threads, 3, **at)))
+    return LossSums(
+        *map(float, each_piece(x, left, right, np.empty(x.nnz, x.dtype), do, threads, 3, **at))
+    )
 
 
-def threshold_sums(x: Host, loss: Any, left: np.ndarray, right: np.ndarray, *, threads: int, **at: Any) -> ThresholdSums:
-    data, heavy, t, each = x.matrix.data, x.entry_weights, len(loss.thresholds), steep_losses(x, loss, at)
+def threshold_sums(
+    x: Host, loss: Any, left: np.ndarray, right: np.ndarray, *, threads: int, **at: Any
+) -> ThresholdSums:
+    data, heavy, t, each = (
+        x.matrix.data,
+        x.entry_weights,
+        len(loss.thresholds),
+        steep_losses(x, loss, at),
+    )
 
     def do(entries: slice, s: np.ndarray, total: np.ndarray) -> None:
         a, w, wide, own = data[entries], _heavy(heavy, entries), s.astype(np.float64), each(entries)
@@ -112,12 +146,23 @@ def threshold_sums(x: Host, loss: Any, left: np.ndarray, right: np.ndarray, *, t
 
 
 def shortened_rows(
-    x: Host, loss: Any, right: np.ndarray, rule: RidgeRule, left: np.ndarray, new: np.ndarray, *, own: Any = None, new_own: Any = None,
-    threads: int, **at: Any,
-) -> RowSolution:  # fmt: skip
+    x: Host,
+    loss: Any,
+    right: np.ndarray,
+    rule: RidgeRule,
+    left: np.ndarray,
+    new: np.ndarray,
+    *,
+    own: Any = None,
+    new_own: Any = None,
+    threads: int,
+    **at: Any,
+) -> RowSolution:
     ridge, bias_ridge = ridges(x, rule)
     u, v = (np.ascontiguousarray(a, x.dtype) for a in (left, new))
-    b, d = (np.zeros(len(u), x.dtype) if a is None else np.asarray(a, x.dtype) for a in (own, new_own))
+    b, d = (
+        np.zeros(len(u), x.dtype) if a is None else np.asarray(a, x.dtype) for a in (own, new_own)
+    )
     before = _row_costs(x, loss, u, right, b, ridge, bias_ridge, threads, **at)
     share, went, beside = np.ones(len(u), x.dtype), v, d
     for _ in range(HALVES):
@@ -136,23 +181,51 @@ def shortened_rows(
 
 
 def augmented(
-    x: Host, loss: Any, left: np.ndarray, right: np.ndarray, noise: np.ndarray, *, threads: int, **at: Any
+    x: Host,
+    loss: Any,
+    left: np.ndarray,
+    right: np.ndarray,
+    noise: np.ndarray,
+    *,
+    threads: int,
+    **at: Any,
 ) -> Host:
-    latent, data, flat, each = np.empty(x.nnz, x.dtype), x.matrix.data, np.ravel(noise), steep_losses(x, loss, at)
+    latent, data, flat, each = (
+        np.empty(x.nnz, x.dtype),
+        x.matrix.data,
+        np.ravel(noise),
+        steep_losses(x, loss, at),
+    )
 
     def do(entries: slice, s: np.ndarray, total: np.ndarray) -> None:
-        latent[entries] = each(entries).latent(data[entries], s.astype(np.float64), ndtr(flat[entries]))
+        latent[entries] = each(entries).latent(
+            data[entries], s.astype(np.float64), ndtr(flat[entries])
+        )
 
     each_piece(x, left, right, latent, do, threads, 1, **at)
     return _beside(x, latent, x.entry_weights)
 
 
 def slice_rows(
-    x: Host, loss: Any, left: np.ndarray, right: np.ndarray, point: np.ndarray, centre: np.ndarray, drawn: np.ndarray, noise: np.ndarray,
-    *, threads: int, **at: Any,
-) -> np.ndarray:  # fmt: skip
+    x: Host,
+    loss: Any,
+    left: np.ndarray,
+    right: np.ndarray,
+    point: np.ndarray,
+    centre: np.ndarray,
+    drawn: np.ndarray,
+    noise: np.ndarray,
+    *,
+    threads: int,
+    **at: Any,
+) -> np.ndarray:
     bound, _ = linearised(x, loss, point, right, threads=threads, **at)
-    data, heavy, target, steep = x.matrix.data, x.entry_weights, bound.matrix.data, bound.entry_weights
+    data, heavy, target, steep = (
+        x.matrix.data,
+        x.entry_weights,
+        bound.matrix.data,
+        bound.entry_weights,
+    )
     assert steep is not None
 
     def advantage(codes: np.ndarray) -> np.ndarray:
@@ -187,7 +260,9 @@ def slice_rows(
 def _beside(x: Host, data: np.ndarray, weights: np.ndarray | None) -> Host:
     """The same entries with other numbers; what depends on where they stand alone is shared."""
     made = Host(replace(x.matrix, data=data), None, weights, checked=True, turn=x.turn)
-    made.kept |= {name: kept for name, kept in x.kept.items() if name.startswith(("pattern", "ridges"))}
+    made.kept |= {
+        name: kept for name, kept in x.kept.items() if name.startswith(("pattern", "ridges"))
+    }
     made.__dict__["counts"] = x.counts
     return made
 
@@ -200,16 +275,24 @@ def _row_sums(x: Host, values: np.ndarray) -> np.ndarray:
 
 
 def _row_costs(
-    x: Host, loss: Any, left: np.ndarray, right: np.ndarray, bias: np.ndarray, ridge: np.ndarray, bias_ridge: np.ndarray, threads: int, **at: Any
-) -> np.ndarray:  # fmt: skip
+    x: Host,
+    loss: Any,
+    left: np.ndarray,
+    right: np.ndarray,
+    bias: np.ndarray,
+    ridge: np.ndarray,
+    bias_ridge: np.ndarray,
+    threads: int,
+    **at: Any,
+) -> np.ndarray:
     """Loss and penalty of every row, in float64."""
     values, data, heavy = np.empty(x.nnz), x.matrix.data, x.entry_weights
 
     def do(entries: slice, s: np.ndarray, total: np.ndarray) -> None:
         with np.errstate(over="ignore"):  # a step too long is shortened
-            values[entries] = loss.value(data[entries].astype(np.float64), s.astype(np.float64)) * _heavy(
-                heavy, entries
-            )
+            values[entries] = loss.value(
+                data[entries].astype(np.float64), s.astype(np.float64)
+            ) * _heavy(heavy, entries)
 
     each_piece(x, left, right, np.empty(x.nnz, x.dtype), do, threads, 1, own=bias, **at)
     rows = _row_sums(x, values)
@@ -218,4 +301,8 @@ def _row_costs(
 
 
 def _heavy(weights: np.ndarray | None, entries: slice) -> np.ndarray:
-    return np.ones(entries.stop - entries.start) if weights is None else weights[entries].astype(np.float64)
+    return (
+        np.ones(entries.stop - entries.start)
+        if weights is None
+        else weights[entries].astype(np.float64)
+    )

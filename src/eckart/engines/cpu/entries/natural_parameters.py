@@ -10,7 +10,8 @@ from eckart.engines.cpu.entries.sampled import _dots
 
 @njit(**OUTSIDE)
 def parameters_range(indptr, indices, left, right, mean, own, other, first, last, out):
-    """out_p = s for the entries p of rows first..last; ``own`` and ``other`` of length 0 are absent."""
+    """out_p = s for the entries p of rows first..last; ``own`` and ``other`` of length 0 are
+    absent."""
     _dots(indptr, indices, left, right, first, last, out)
     for i in range(first, last):
         more = mean + own[i] if own.shape[0] > 0 else mean

@@ -1,8 +1,11 @@
-"""What a third side sees of pairs of two others: designs and offsets of a factorization machine on three ids, one row for each pair.
+"""What a third side sees of pairs of two others: designs and offsets of a factorization machine on
+three ids, one row for each pair.
 
-With x = (u, b) the row of one side and y = (w, d) that of the other, k numbers and a bias each, the pair is (u + w, 1) with the offset b + d + u.w. One pass
-reads both rows where they stand and writes the pair: in steps of NumPy each of these is a pass over all pairs. Pairs are written with zeros up to whole
-registers, as those who solve with them want them: a copy of them costs as much as half of the solving.
+With x = (u, b) the row of one side and y = (w, d) that of the other, k numbers and a bias each, the
+pair is (u + w, 1) with the offset b + d + u.w. One pass reads both rows where they stand and writes
+the pair: in steps of NumPy each of these is a pass over all pairs. Pairs are written with zeros up
+to whole registers, as those who solve with them want them: a copy of them costs as much as half of
+the solving.
 """
 
 from __future__ import annotations
@@ -42,7 +45,10 @@ def pair_rows(
     """Designs and offsets of the pairs (one[first[p]], two[second[p]])."""
     one, two = (np.ascontiguousarray(a, np.float64) for a in (one, two))
     pairs, d = len(first), one.shape[1]
-    design, offset = aligned_empty((pairs, -(-d // TILE) * TILE), np.dtype(np.float64)), np.empty((pairs, 1))
+    design, offset = (
+        aligned_empty((pairs, -(-d // TILE) * TILE), np.dtype(np.float64)),
+        np.empty((pairs, 1)),
+    )
     parts = parts_of(pairs, 2 * d, read=24 * d)
 
     def step(_: None, part: tuple[int, int], scratch: dict) -> None:

@@ -1,4 +1,5 @@
-"""Low rank met at the stored entries, losses there and rows of several kinds, as part of ``CpuEngine``."""
+"""Low rank met at the stored entries, losses there and rows of several kinds, as part of
+``CpuEngine``."""
 
 from __future__ import annotations
 
@@ -32,6 +33,8 @@ class EntryPrimitives:
     _augmented = later("entries.losses", "augmented")
     normal: Any
 
-    def augmented(self, x: Any, loss: Any, left: np.ndarray, right: np.ndarray, noise: Any, **at: Any) -> Host:
+    def augmented(
+        self, x: Any, loss: Any, left: np.ndarray, right: np.ndarray, noise: Any, **at: Any
+    ) -> Host:
         drawn = self.normal(noise, (x.nnz, 1), np.float64) if isinstance(noise, tuple) else noise
         return self._augmented(x, loss, left, right, drawn, **at)

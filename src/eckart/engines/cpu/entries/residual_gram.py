@@ -1,7 +1,9 @@
-"""M^T diag(q) M V for M = R - a0 U V^T, R the negative gradient of the data term on the stored entries, made anew in every pass.
+"""M^T diag(q) M V for M = R - a0 U V^T, R the negative gradient of the data term on the stored
+entries, made anew in every pass.
 
-With G = V^T Z for the block Z, row i has y_i = q_i (R_i Z - a0 u_i G); then M^T y = R^T y - a0 V (U^T y), U^T y being small. A pass costs a dot product of
-length k for every entry and keeps the residuals of one row at a time, in place of one number for every entry.
+With G = V^T Z for the block Z, row i has y_i = q_i (R_i Z - a0 u_i G); then M^T y = R^T y - a0 V
+(U^T y), U^T y being small. A pass costs a dot product of length k for every entry and keeps the
+residuals of one row at a time, in place of one number for every entry.
 """
 
 from __future__ import annotations
@@ -14,7 +16,16 @@ from numba import njit
 
 from eckart.compiling import OUTSIDE
 from eckart.engines.cpu.dense.thin import inner, outer, tree_sum
-from eckart.engines.cpu.entries.entry import AHEAD, ALL, FAST, entries_of, known_room, looked_at, looking, next_rows
+from eckart.engines.cpu.entries.entry import (
+    AHEAD,
+    ALL,
+    FAST,
+    entries_of,
+    known_room,
+    looked_at,
+    looking,
+    next_rows,
+)
 from eckart.engines.cpu.entries.sparse import cuts_of
 from eckart.engines.cpu.native.crew import FEW, address_of, run_parts
 from eckart.engines.cpu.native.memory_words import call_kernel
@@ -26,8 +37,9 @@ from eckart.scheduler import lanes_for, run_lanes
 
 
 class Sides(NamedTuple):
-    """The factors U and V, q, the block Z, a0 G (no row: none), whether feedback is implicit, and what ``kept`` of a kernel is: room for the longest row (0),
-    for all entries (1), or R itself (2)."""
+    """The factors U and V, q, the block Z, a0 G (no row: none), whether feedback is implicit, and
+    what ``kept`` of a kernel is: room for the longest row (0), for all entries (1), or R itself
+    (2)."""
 
     left: Any
     right: Any
@@ -40,7 +52,8 @@ class Sides(NamedTuple):
 
 @njit(**OUTSIDE, fastmath=FAST)
 def residual_gram_range(indptr, indices, known, sides, first, last, kept, total, back):
-    """total += sum over rows first..last, whose w, y and q are ``known``, of r_i y_i^T, back += u_i y_i^T."""
+    """total += sum over rows first..last, whose w, y and q are ``known``, of r_i y_i^T, back += u_i
+    y_i^T."""
     left, right, q, v, small, implicit, held = sides
     k, b, before = right.shape[1], v.shape[1], indptr[first]
     line = 64 // right.itemsize
@@ -91,20 +104,48 @@ def residual_gram_lane(lane, who, cuts, codes, chosen, e, known, sides, kept, to
             end = next_rows(e.indptr, chosen, first, last) if sides.held < 2 else last
             if sides.held < 2:
                 call_kernel(look, (e, chosen, first, end, known[who]))
-            call_kernel(kernel, (e.indptr, e.indices, known[who], sides, first, end, rows, totals[lane], backs[lane]))
+            call_kernel(
+                kernel,
+                (
+                    e.indptr,
+                    e.indices,
+                    known[who],
+                    sides,
+                    first,
+                    end,
+                    rows,
+                    totals[lane],
+                    backs[lane],
+                ),
+            )
             first = end
 
 
 def residual_gram(
-    x: Host, left: np.ndarray, right: np.ndarray, v: np.ndarray, q: np.ndarray, rule: RidgeRule, *, mean: float = 0.0, own: Any = None, other: Any = None,
-    spread: float = 0.0, threads: int,
-) -> np.ndarray:  # fmt: skip
-    """M^T diag(q) M V, columns x b; for implicit feedback R stays with the placed matrix while the factors are the same."""
+    x: Host,
+    left: np.ndarray,
+    right: np.ndarray,
+    v: np.ndarray,
+    q: np.ndarray,
+    rule: RidgeRule,
+    *,
+    mean: float = 0.0,
+    own: Any = None,
+    other: Any = None,
+    spread: float = 0.0,
+    threads: int,
+) -> np.ndarray:
+    """M^T diag(q) M V, columns x b; for implicit feedback R stays with the placed matrix while the
+    factors are the same."""
     dtype = np.dtype(right.dtype)
     e = entries_of(x, dtype, rule, bias=own, offset=other, mean=mean)
     u, w = np.ascontiguousarray(left, dtype), np.ascontiguousarray(right)
     block, scale = np.ascontiguousarray(v, dtype), np.ascontiguousarray(q, dtype).ravel()
-    small = (spread * inner(w, block, None, threads)).astype(dtype) if spread else np.empty((0, block.shape[1]), dtype)
+    small = (
+        (spread * inner(w, block, None, threads)).astype(dtype)
+        if spread
+        else np.empty((0, block.shape[1]), dtype)
+    )
     cuts = cuts_of(e.indptr, ranges(len(e.data)))
     lanes = lanes_for(len(cuts) - 1, block.nbytes)
     totals, backs = np.zeros((lanes, *block.shape), dtype), np.zeros((lanes, *small.shape))
@@ -126,15 +167,31 @@ def residual_gram(
             known_parts = looked_at(e, *part, scratch) if held < 2 else [(*part, nothing)]
             for first, last, known in known_parts:
                 residual_gram_range(
-                    e.indptr, e.indices, known, sides, first, last, scratch["residual"], totals[lane], backs[lane]
+                    e.indptr,
+                    e.indices,
+                    known,
+                    sides,
+                    first,
+                    last,
+                    scratch["residual"],
+                    totals[lane],
+                    backs[lane],
                 )
 
         run_lanes(list(itertools.pairwise(cuts.tolist())), list(range(lanes)), step, threads)
     else:
         kept = whole.reshape(1, -1) if held else np.empty((threads, longest), dtype)
         known = known_room(x, e.data.dtype, threads)
-        kernel = address_of(residual_gram_range, (e.indptr, e.indices, known[0], sides, 0, 0, kept[0], totals[0], backs[0]))  # fmt: skip
+        kernel = address_of(
+            residual_gram_range,
+            (e.indptr, e.indices, known[0], sides, 0, 0, kept[0], totals[0], backs[0]),
+        )
         codes = looking(e, ALL, known), kernel
-        run_parts(residual_gram_lane, lanes, (cuts, codes, ALL, e, known, sides, kept, totals, backs), threads)
+        run_parts(
+            residual_gram_lane,
+            lanes,
+            (cuts, codes, ALL, e, known, sides, kept, totals, backs),
+            threads,
+        )
     total, back = tree_sum(list(totals), threads), tree_sum(list(backs), 1)
     return outer(w, -spread * back, total, 1.0, threads) if spread else total

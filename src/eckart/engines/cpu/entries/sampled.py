@@ -1,13 +1,16 @@
-"""Low rank met at the observed entries: (U V^T)_ij on Omega, residuals there, and products of a sparse residual with thin blocks.
+"""Low rank met at the observed entries: (U V^T)_ij on Omega, residuals there, and products of a
+sparse residual with thin blocks.
 
-With Omega stored by rows (CSR) and, once, by columns (CSC with the position of every entry in the row order):
+With Omega stored by rows (CSR) and, once, by columns (CSC with the position of every entry in the
+row order):
 
     sampled    out_p = u_i . v_j                              for entry p = (i, j)
     residual   out_p = a_p - u_i . v_j,  and sum_p out_p^2 in float64
     times      R V   row by row,          times_t   R^T Y   column by column
 
-Both products gather and write one row of the result at a time: no two ranges touch the same output, so any number of threads gives the same
-bits. Dots are summed in the working precision over vector lanes (an error of about k/16 roundings), sums over entries in float64.
+Both products gather and write one row of the result at a time: no two ranges touch the same output,
+so any number of threads gives the same bits. Dots are summed in the working precision over vector
+lanes (an error of about k/16 roundings), sums over entries in float64.
 """
 
 from __future__ import annotations
@@ -46,7 +49,8 @@ class Pattern:
 
     @cached_property
     def columns(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Pointers, rows, and the row-order position of every entry in the order of columns; one counting sort."""
+        """Pointers, rows, and the row-order position of every entry in the order of columns; one
+        counting sort."""
         positions = np.arange(self.nnz, dtype=index_dtype(self.nnz))
         return by_columns_of(self.indptr, self.indices, positions, self.shape[1], self.threads)
 
@@ -75,10 +79,15 @@ def sampled(x: Host, left: np.ndarray, right: np.ndarray, threads: int) -> np.nd
     return out
 
 
-def residual(x: Host, data: np.ndarray, left: np.ndarray, right: np.ndarray, threads: int) -> tuple[np.ndarray, float]:
+def residual(
+    x: Host, data: np.ndarray, left: np.ndarray, right: np.ndarray, threads: int
+) -> tuple[np.ndarray, float]:
     """a - (U V^T) at the observed entries in row order, and its squared norm."""
     pattern = _pattern(x, threads)
-    left, right = _thin(left.astype(data.dtype, copy=False)), _thin(right.astype(data.dtype, copy=False))
+    left, right = (
+        _thin(left.astype(data.dtype, copy=False)),
+        _thin(right.astype(data.dtype, copy=False)),
+    )
     out, squares = np.empty_like(data), np.zeros(max(1, len(pattern.cuts) - 1))
     given = pattern.indptr, pattern.indices, data, left, right, out, squares
     _over(_residuals_part, pattern.cuts, given, out.size * left.shape[1], threads)
@@ -107,7 +116,8 @@ def entry_times_t(x: Host, t_data: np.ndarray, y: np.ndarray, threads: int) -> n
 
 
 def _over(kernel: Any, cuts: np.ndarray, given: tuple, work: int, threads: int) -> None:
-    """``kernel(part, who, cuts, *given)`` of every range of rows, on one thread where there are few multiply-adds in all."""
+    """``kernel(part, who, cuts, *given)`` of every range of rows, on one thread where there are few
+    multiply-adds in all."""
     run_parts(kernel, len(cuts) - 1, (cuts, *given), threads if work >= SMALL else 1)
 
 
@@ -179,7 +189,8 @@ def _residuals_part(part, who, cuts, indptr, indices, data, left, right, out, sq
 
 @njit(**OUTSIDE, fastmath=FAST)
 def _rows_part(part, who, cuts, indptr, indices, data, v, out):
-    """out[i] = sum_p data_p v[j_p] for a range of rows; four entries share one load and store of out[i]."""
+    """out[i] = sum_p data_p v[j_p] for a range of rows; four entries share one load and store of
+    out[i]."""
     first, last = cuts[part], cuts[part + 1]
     b = v.shape[1]
     for i in range(first, last):

@@ -1,8 +1,10 @@
-"""Products of compressed rows with tall thin matrices, as serial numba kernels over a range of rows.
+"""Products of compressed rows with tall thin matrices, as serial numba kernels over a range of
+rows.
 
-The fused kernel makes A^T diag(w) A V in one pass: y = a_i V is gathered, then a_i^T y is scattered, while row i is in cache.
-Neither A^T nor A V is ever stored. Per entry 2b multiply-adds meet one gathered and one scattered row of V: the loop over
-b vectorises, and the limit is the cache, not memory.
+The fused kernel makes A^T diag(w) A V in one pass: y = a_i V is gathered, then a_i^T y is
+scattered, while row i is in cache. Neither A^T nor A V is ever stored. Per entry 2b multiply-adds
+meet one gathered and one scattered row of V: the loop over b vectorises, and the limit is the
+cache, not memory.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ AHEAD = 12  # entries between a prefetch and its use
 
 @njit(**OUTSIDE, fastmath={"contract", "reassoc", "nsz"})
 def gram_times_rows(indptr, indices, data, v, weights, first, last, total):
-    """total += sum over rows first..last of w_i a_i (a_i^T V); ``weights`` of length 0 means all ones."""
+    """total += sum over rows first..last of w_i a_i (a_i^T V); ``weights`` of length 0 means all
+    ones."""
     b = v.shape[1]
     y = np.empty(b, v.dtype)
     weighted = weights.shape[0] > 0
@@ -108,7 +111,8 @@ def column_sums_rows(indptr, indices, data, weights, first, last, total, square)
 
 @njit(**OUTSIDE)
 def seen_sums_rows(indptr, indices, data, shift, first, last, count, total, square):
-    """count_j += 1, total_j += a_ij - shift_j and square_j += (a_ij - shift_j)^2 over stored entries, in float64."""
+    """count_j += 1, total_j += a_ij - shift_j and square_j += (a_ij - shift_j)^2 over stored
+    entries, in float64."""
     for p in range(indptr[first], indptr[last]):
         j = indices[p]
         a = data[p] - shift[j]
@@ -138,11 +142,13 @@ def place_rows(indptr, indices, data, first, last, out):
 
 
 FEW_ROWS = 2**17
-"""Rows up to which indptr[i] + i is written out to be searched: a tenth of the time of the bisection, and a megabyte."""
+"""Rows up to which indptr[i] + i is written out to be searched: a tenth of the time of the
+bisection, and a megabyte."""
 
 
 def cuts_of(indptr: np.ndarray, parts: int) -> np.ndarray:
-    """Where ``parts`` ranges of rows with about equal numbers of stored entries plus rows begin and end; ranges without rows are left out."""
+    """Where ``parts`` ranges of rows with about equal numbers of stored entries plus rows begin and
+    end; ranges without rows are left out."""
     rows = len(indptr) - 1
     targets = np.linspace(0, int(indptr[-1]) + rows, parts + 1)
     cuts, past = np.zeros(parts + 1, np.int64), np.full(parts + 1, rows)
@@ -151,7 +157,10 @@ def cuts_of(indptr: np.ndarray, parts: int) -> np.ndarray:
     while (cuts < past).any():  # bisection of indptr[i] + i, which is not written out
         middle = (cuts + past) // 2
         before = indptr[middle] + middle < targets
-        cuts, past = np.where(before, np.minimum(middle + 1, past), cuts), np.where(before, past, middle)
+        cuts, past = (
+            np.where(before, np.minimum(middle + 1, past), cuts),
+            np.where(before, past, middle),
+        )
     cuts[0], cuts[-1] = 0, rows
     return np.unique(cuts)
 

@@ -1,10 +1,13 @@
 """Sparse rows laid out for repeated block products: chunks of rows, each stored by columns.
 
-A^T A V needs, for every stored entry, a row of V and a row of the result. Row by row these are random accesses to arrays larger than the cache, bound
-by latency. In a chunk of rows stored by columns, V and the result are streamed and the random accesses go to the chunk's Y = A V, which stays in
-cache: first Y[i] += a_ij V[j], then total[j] += sum_i a_ij Y[i]. Totals of a few groups of chunks are added up. Few threads take a group each, chunk by
-chunk; more of them share the first step by chunks, and the second by groups and by a few ranges of columns, each of which owns its part of the result.
-The copy (a 16-bit row and a value an entry, and the column pointers of each chunk) costs one pass; it pays from the second product on.
+A^T A V needs, for every stored entry, a row of V and a row of the result. Row by row these are
+random accesses to arrays larger than the cache, bound by latency. In a chunk of rows stored by
+columns, V and the result are streamed and the random accesses go to the chunk's Y = A V, which
+stays in cache: first Y[i] += a_ij V[j], then total[j] += sum_i a_ij Y[i]. Totals of a few groups of
+chunks are added up. Few threads take a group each, chunk by chunk; more of them share the first
+step by chunks, and the second by groups and by a few ranges of columns, each of which owns its part
+of the result. The copy (a 16-bit row and a value an entry, and the column pointers of each chunk)
+costs one pass; it pays from the second product on.
 """
 
 from __future__ import annotations
@@ -37,7 +40,8 @@ RANGES = 4
 
 
 class Tiles(NamedTuple):
-    """A second copy of the entries by chunk and column: ``starts[c, j]`` to ``starts[c, j + 1]`` in chunk c."""
+    """A second copy of the entries by chunk and column: ``starts[c, j]`` to ``starts[c, j + 1]`` in
+    chunk c."""
 
     rows: int
     chunk: int
@@ -49,7 +53,8 @@ class Tiles(NamedTuple):
 
 
 def in_tiles(x: Counts, threads: int) -> Tiles | None:
-    """The tiled layout; None where the matrix is small, or so wide that the column pointers would outweigh the entries."""
+    """The tiled layout; None where the matrix is small, or so wide that the column pointers would
+    outweigh the entries."""
     rows, n = x.shape
     chunk = CHUNK
     while chunk < MOST_CHUNK and -(-rows // chunk) * (n + 1) > x.nnz // 4:
@@ -64,7 +69,16 @@ def in_tiles(x: Counts, threads: int) -> Tiles | None:
     local, values = np.empty(x.nnz, np.uint16), np.empty_like(x.data)
 
     def step(_: int, c: int, scratch: dict) -> None:
-        _tile(x.indptr, x.indices, x.data, c * chunk, min((c + 1) * chunk, rows), starts[c], local, values)
+        _tile(
+            x.indptr,
+            x.indices,
+            x.data,
+            c * chunk,
+            min((c + 1) * chunk, rows),
+            starts[c],
+            local,
+            values,
+        )
 
     run_lanes(range(chunks), list(range(chunks)), step, threads)
     return Tiles(rows, chunk, starts, local, values, _column_ranges(starts))
@@ -74,9 +88,14 @@ def gram_times(tiles: Tiles, v: np.ndarray, weights: np.ndarray, threads: int) -
     """A^T diag(w) A V; ``weights`` of length 0 means all ones."""
     chunks = len(tiles.starts)
     at_once = min(chunks, max(1, IMAGE_BYTES // (tiles.chunk * v.shape[1] * v.itemsize)))
-    totals = [aligned_empty(v.shape, v.dtype) for _ in range(lanes_for(at_once, v.nbytes, TOTAL_BYTES, GROUPS))]
+    totals = [
+        aligned_empty(v.shape, v.dtype)
+        for _ in range(lanes_for(at_once, v.nbytes, TOTAL_BYTES, GROUPS))
+    ]
     ends = [min(begin + at_once, chunks) for begin in range(0, chunks, at_once)]
-    rounds = [np.linspace(begin, end, len(totals) + 1).astype(int) for begin, end in zip([0, *ends], ends)]
+    rounds = [
+        np.linspace(begin, end, len(totals) + 1).astype(int) for begin, end in zip([0, *ends], ends)
+    ]
 
     def times(c: int, y: np.ndarray) -> np.ndarray:
         first = c * tiles.chunk
@@ -85,12 +104,22 @@ def gram_times(tiles: Tiles, v: np.ndarray, weights: np.ndarray, threads: int) -
         return y
 
     def group(total: np.ndarray, g: int, scratch: dict) -> None:
-        """All of a group's chunks by one thread: Y is used while it is in the cache. The same sums in the same order as by ranges of columns."""
+        """All of a group's chunks by one thread: Y is used while it is in the cache. The same sums
+        in the same order as by ranges of columns."""
         total[:] = 0
         y = aligned_empty((tiles.chunk, v.shape[1]), v.dtype)
         for cuts in rounds:
             for c in range(cuts[g], cuts[g + 1]):
-                _tiles_times_t(tiles.starts[c : c + 1], tiles.local, tiles.values, times(c, y), tiles.chunk, 0, len(total), total)
+                _tiles_times_t(
+                    tiles.starts[c : c + 1],
+                    tiles.local,
+                    tiles.values,
+                    times(c, y),
+                    tiles.chunk,
+                    0,
+                    len(total),
+                    total,
+                )
 
     if len(totals) % threads == 0:  # else some threads would wait for the others' last group
         run_lanes(range(len(totals)), totals, group, threads)
@@ -104,12 +133,28 @@ def gram_times(tiles: Tiles, v: np.ndarray, weights: np.ndarray, threads: int) -
             if begin == 0:
                 total[slice(*columns)] = 0
             y = image[(group[0] - begin) * tiles.chunk :]
-            _tiles_times_t(tiles.starts[slice(*group)], tiles.local, tiles.values, y, tiles.chunk, *columns, total)
+            _tiles_times_t(
+                tiles.starts[slice(*group)],
+                tiles.local,
+                tiles.values,
+                y,
+                tiles.chunk,
+                *columns,
+                total,
+            )
 
         run_lanes(
-            range(begin, end), [None] * (end - begin), lambda _, c, scratch, begin=begin: times(c, image[(c - begin) * tiles.chunk :]), threads
+            range(begin, end),
+            [None] * (end - begin),
+            lambda _, c, scratch, begin=begin: times(c, image[(c - begin) * tiles.chunk :]),
+            threads,
         )
-        parts = [(*one, columns) for one, columns in itertools.product(zip(totals, itertools.pairwise(cuts.tolist())), tiles.column_ranges)]
+        parts = [
+            (*one, columns)
+            for one, columns in itertools.product(
+                zip(totals, itertools.pairwise(cuts.tolist())), tiles.column_ranges
+            )
+        ]
         run_lanes(parts, [None] * len(parts), times_t, threads)
     return tree_sum(totals, threads)
 
@@ -171,7 +216,8 @@ def _tiles_times_t(starts, local, values, image, chunk, first, last, total):
             tj = total[j]
             p = starts[c, j]
             end = starts[c, j + 1]
-            while p + 3 < end:  # four entries at a time: total[j] is loaded and stored once for them
+            # four entries at a time: total[j] is loaded and stored once for them
+            while p + 3 < end:
                 a0, a1, a2, a3 = values[p], values[p + 1], values[p + 2], values[p + 3]
                 i0, i1, i2, i3 = local[p], local[p + 1], local[p + 2], local[p + 3]
                 for r in range(b):

@@ -1,8 +1,9 @@
 """The n best columns of each row of U V^T + c, by tiles of scores that never leave the cache.
 
-A tile is a product of a few hundred rows with a few thousand columns. Scores of excluded columns are set to -inf, then each row is scanned against the
-worst of its n best so far: sixteen scores at a time are compared through their maximum, so that almost all are dismissed without a look.
-Ties go to the lower column.
+A tile is a product of a few hundred rows with a few thousand columns. Scores of excluded columns
+are set to -inf, then each row is scanned against the worst of its n best so far: sixteen scores at
+a time are compared through their maximum, so that almost all are dismissed without a look. Ties go
+to the lower column.
 """
 
 from __future__ import annotations
@@ -15,13 +16,15 @@ from eckart.scheduler import run_lanes
 
 ROWS, COLUMNS, GROUP = 256, 2048, 16
 LEAST_ITEMS, ITEMS_OF_ONE = 16, 4
-"""Pieces of work wanted, so that threads have some to share: of many rows, and of a single one, for which handing out a piece takes as long as its work."""
+"""Pieces of work wanted, so that threads have some to share: of many rows, and of a single one, for
+which handing out a piece takes as long as its work."""
 
 
 @njit(**OUTSIDE, fastmath=False)
 def _mask(indptr, indices, rows, first, last, begin, tile, ascend):
-    """Excluded columns of the given rows become -inf in the tile of columns begin... The indices of a row may stand in any order; ``ascend`` says where they
-    are known to ascend (1) or not (0): there all are looked through, and where nothing is known (-1) that is found out."""
+    """Excluded columns of the given rows become -inf in the tile of columns begin... The indices of
+    a row may stand in any order; ``ascend`` says where they are known to ascend (1) or not (0):
+    there all are looked through, and where nothing is known (-1) that is found out."""
     width = tile.shape[1]
     for q in range(first, last):
         a, b = indptr[rows[q]], indptr[rows[q] + 1]
@@ -90,9 +93,11 @@ def top_columns(
     *,
     threads: int,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Positions (-1 where there are fewer than n) and scores of the n best columns; ``excluded`` is (indptr, indices, row of each row of U).
+    """Positions (-1 where there are fewer than n) and scores of the n best columns; ``excluded`` is
+    (indptr, indices, row of each row of U).
 
-    Few rows are shared out by ranges of columns (as the shapes alone say), each with its own n best; these are merged in the order of the ranges.
+    Few rows are shared out by ranges of columns (as the shapes alone say), each with its own n
+    best; these are merged in the order of the ranges.
     """
     rows, m = len(left), len(right)
     n = min(n, m)
@@ -112,7 +117,9 @@ def top_columns(
         stop, ascend = min(width * (part + 1), m), np.full(last - first, -1, np.int8)
         for begin in range(width * part, stop, wide):
             end = min(begin + wide, stop)
-            tile = scratch["tile"][: (last - first) * (end - begin)].reshape(last - first, end - begin)
+            tile = scratch["tile"][: (last - first) * (end - begin)].reshape(
+                last - first, end - begin
+            )
             if rows == 1:
                 np.dot(columns.T[begin:end], left[0], out=tile[0])
             else:

@@ -1,7 +1,9 @@
-"""The columns' view of compressed rows on threads: a counting sort whose ranges of rows count apart and write apart.
+"""The columns' view of compressed rows on threads: a counting sort whose ranges of rows count apart
+and write apart.
 
-Every lane counts the columns of its rows; sums of these counts over the lanes before it say where each lane puts its entries of a column. The result has the
-bits of the serial sort: inside a column, rows ascend.
+Every lane counts the columns of its rows; sums of these counts over the lanes before it say where
+each lane puts its entries of a column. The result has the bits of the serial sort: inside a column,
+rows ascend.
 """
 
 from __future__ import annotations
@@ -47,13 +49,18 @@ def transposed(x: Observed | Counts, threads: int) -> Any:
     return (Observed if isinstance(x, Observed) else Counts)(*found, x.shape[0], x.columns, x.rows)
 
 
-def by_columns(indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, n: int, threads: int) -> Compressed:
+def by_columns(
+    indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, n: int, threads: int
+) -> Compressed:
     """Pointers of the n columns, rows, and ``data`` in the order of columns."""
     parts = balanced(indptr, lanes_for(len(indices) // LEAST, 8 * n))
     at = np.zeros((len(parts), n), np.int64)
     lanes = list(range(len(parts)))
     run_lanes(
-        lanes, lanes, lambda _, t, scratch: _count(indices, indptr[parts[t][0]], indptr[parts[t][1]], at[t]), threads
+        lanes,
+        lanes,
+        lambda _, t, scratch: _count(indices, indptr[parts[t][0]], indptr[parts[t][1]], at[t]),
+        threads,
     )
     pointers = np.concatenate([[0], np.cumsum(at.sum(axis=0))])
     before = np.cumsum(at, axis=0)
@@ -61,5 +68,10 @@ def by_columns(indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, n: int
     before += pointers[:-1]
     out = np.empty(len(indices), index_dtype(len(indptr) - 1)), np.empty_like(data)
     move: Any = _move
-    run_lanes(lanes, lanes, lambda _, t, scratch: move(indptr, indices, data, *parts[t], before[t], *out), threads)
+    run_lanes(
+        lanes,
+        lanes,
+        lambda _, t, scratch: move(indptr, indices, data, *parts[t], before[t], *out),
+        threads,
+    )
     return pointers, *out

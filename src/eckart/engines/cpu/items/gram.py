@@ -1,4 +1,5 @@
-"""X^T X of sparse rows, dense or sparse, and products of sparse rows with weights between columns. Kernels are serial, over ranges of rows."""
+"""X^T X of sparse rows, dense or sparse, and products of sparse rows with weights between columns.
+Kernels are serial, over ranges of rows."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from eckart.engines.protocol.items import SparseRows
 from eckart.scheduler import run_lanes
 
 ROWS = 16
-"""Rows of a tile of scores: of 40,000 columns in single precision it takes 2.5 MB, the share of a thread in the last cache."""
+"""Rows of a tile of scores: of 40,000 columns in single precision it takes 2.5 MB, the share of a
+thread in the last cache."""
 
 
 @njit(**OUTSIDE)
@@ -79,17 +81,23 @@ def sparse_gram(x: Host, threads: int) -> SparseRows:
     return SparseRows(found.indptr, found.indices, found.data)
 
 
-def _fill(x: SparseRows, rows: np.ndarray, first: int, last: int, weights: Any, out: np.ndarray) -> None:
+def _fill(
+    x: SparseRows, rows: np.ndarray, first: int, last: int, weights: Any, out: np.ndarray
+) -> None:
     if isinstance(weights, SparseRows):
         _sparse_products(*x, rows, first, last, *weights, out)
     else:
         _dense_products(*x, rows, first, last, weights, out)
 
 
-def row_products(x: SparseRows, rows: np.ndarray, weights: Any, columns: int, threads: int) -> np.ndarray:
+def row_products(
+    x: SparseRows, rows: np.ndarray, weights: Any, columns: int, threads: int
+) -> np.ndarray:
     """X[rows] W."""
     rows = np.asarray(rows, np.int64)
-    out = np.empty((len(rows), columns), (weights.data if isinstance(weights, SparseRows) else weights).dtype)
+    out = np.empty(
+        (len(rows), columns), (weights.data if isinstance(weights, SparseRows) else weights).dtype
+    )
 
     def step(_: None, first: int, scratch: dict) -> None:
         last = min(first + ROWS, len(rows))
@@ -111,7 +119,8 @@ def best_products(
     *,
     threads: int,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The n best columns of each row of X[rows] W + L R^T; a tile of scores never leaves the cache."""
+    """The n best columns of each row of X[rows] W + L R^T; a tile of scores never leaves the
+    cache."""
     rows = np.asarray(rows, np.int64)
     dtype = (weights.data if isinstance(weights, SparseRows) else weights).dtype
     n = min(n, columns)

@@ -1,10 +1,12 @@
-"""Non-negative elastic net of every column on all others, by coordinate descent on the Gram matrix G.
+"""Non-negative elastic net of every column on all others, by coordinate descent on the Gram matrix
+G.
 
     min over w >= 0, w_j = 0 of  1/2 w^T G w - w^T G_j + l1 sum w + l2/2 ||w||^2      (+ G_jj / 2)
 
-A column keeps the set of weights that may be positive. Rounds: weights outside it whose gradient is below zero by at least half as much as the worst one
-join the set; coordinate descent inside the set, where a step costs the size of the set; then the gradient of all weights, g = G w - G_j + l1 + l2 w.
-The problem is strongly convex with constant l2, so
+A column keeps the set of weights that may be positive. Rounds: weights outside it whose gradient is
+below zero by at least half as much as the worst one join the set; coordinate descent inside the
+set, where a step costs the size of the set; then the gradient of all weights, g = G w - G_j + l1 +
+l2 w. The problem is strongly convex with constant l2, so
 
     F(w) - min F <= sum_i max over t >= -w_i of (-g_i t - l2 t^2 / 2)
 
@@ -21,7 +23,8 @@ from eckart.engines.protocol.items import SparseColumns
 from eckart.scheduler import run_lanes
 
 INNER = 100
-"""Sweeps over the set within a round, at most: after them the gradient of all weights is looked at again."""
+"""Sweeps over the set within a round, at most: after them the gradient of all weights is looked at
+again."""
 SHARE = 0.25
 """Share of the allowed gap that the set itself may leave."""
 
@@ -35,7 +38,8 @@ def _fall(g, w, l2):
 
 @njit(**INSIDE)
 def _column(gram, j, l1, l2, tol, max_iter, w, grad, members, inside, start):
-    """Solves column j; w comes and leaves zero outside the set. Gives the size of the set, the gap and the sweeps."""
+    """Solves column j; w comes and leaves zero outside the set. Gives the size of the set, the gap
+    and the sweeps."""
     n = gram.shape[0]
     allowed = 0.5 * tol * gram[j, j]
     for i in range(n):
@@ -112,7 +116,14 @@ def _columns(gram, first, last, l1, l2, tol, max_iter, counts, gaps, sweeps):
 
 
 def nonnegative_columns(
-    gram: np.ndarray, l1: float, l2: float, tol: float, max_iter: int, span: tuple[int, int] | None = None, *, threads: int
+    gram: np.ndarray,
+    l1: float,
+    l2: float,
+    tol: float,
+    max_iter: int,
+    span: tuple[int, int] | None = None,
+    *,
+    threads: int,
 ) -> SparseColumns:
     """The columns of a span, or all, shared out in ranges that depend on their number alone."""
     n, (first, last) = len(gram), span or (0, len(gram))
@@ -121,9 +132,22 @@ def nonnegative_columns(
     found: list = [None] * (len(cuts) - 1)
 
     def step(_: None, part: int, scratch: dict) -> None:
-        found[part] = _columns(gram, cuts[part], cuts[part + 1], float(l1), float(l2), float(tol), int(max_iter), counts, gaps, sweeps)
+        found[part] = _columns(
+            gram,
+            cuts[part],
+            cuts[part + 1],
+            float(l1),
+            float(l2),
+            float(tol),
+            int(max_iter),
+            counts,
+            gaps,
+            sweeps,
+        )
 
     run_lanes(range(len(found)), [None] * 64, step, threads)
     indptr = np.concatenate([[0], np.cumsum(counts[first:last])])
     rows, values = (np.concatenate([part[side] for part in found]) for side in (0, 1))
-    return SparseColumns(indptr, rows, values.astype(gram.dtype), gaps[first:last], sweeps[first:last])
+    return SparseColumns(
+        indptr, rows, values.astype(gram.dtype), gaps[first:last], sweeps[first:last]
+    )

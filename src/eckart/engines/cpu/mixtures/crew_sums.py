@@ -1,4 +1,5 @@
-"""Sums of Gaussian mixtures by the crew: every lane runs through its blocks of rows in compiled code, so that no thread asks for the interpreter."""
+"""Sums of Gaussian mixtures by the crew: every lane runs through its blocks of rows in compiled
+code, so that no thread asks for the interpreter."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ from eckart.engines.cpu.native.products import added_up
 from eckart.engines.host import Host
 
 WORTH = 2**23
-"""Rows times columns times components, about 2 ms a step of the cheapest kind: below, threads of Python lose little, and nothing more has to be compiled."""
+"""Rows times columns times components, about 2 ms a step of the cheapest kind: below, threads of
+Python lose little, and nothing more has to be compiled."""
 
 
 GAPS = "gaps found by the crew"
@@ -25,12 +27,18 @@ GAPS = "gaps found by the crew"
 
 @njit(**OUTSIDE)
 def add_lane(lane, who, height, code, x, weights, empty, c, room, chunks, sums, bounds):
-    """Blocks lane, lane + lanes, ... of ``height`` rows into the lane's own sums, which need not be zero before. Rows come to the kernel in float64, some at a
-    time."""
+    """Blocks lane, lane + lanes, ... of ``height`` rows into the lane's own sums, which need not be
+    zero before. Rows come to the kernel in float64, some at a time."""
     lanes, own = bounds.shape[0], Targets(sums.counts[lane], sums.shift[lane], sums.scatter[lane])
     own.counts[:], own.shift[:], own.scatter[:] = 0.0, 0.0, 0.0
     here = Room(
-        room.xc[who], room.xt[who], room.logp[who], room.spare[who], room.rows[who], room.packed[who], room.pair[who]
+        room.xc[who],
+        room.xt[who],
+        room.logp[who],
+        room.spare[who],
+        room.rows[who],
+        room.packed[who],
+        room.pair[who],
     )
     size, total = chunks.shape[1], 0.0
     for start in range(lane * height, x.shape[0], lanes * height):
@@ -48,7 +56,8 @@ def add_lane(lane, who, height, code, x, weights, empty, c, room, chunks, sums, 
 
 
 def suits(x: Host, layout: Layout, threads: int) -> bool:
-    """Whether rows lie in memory, none has a gap, and there are threads enough to repay what is compiled for it."""
+    """Whether rows lie in memory, none has a gap, and there are threads enough to repay what is
+    compiled for it."""
     return (
         threads > FEW
         and layout.theta.k * layout.theta.n * (x.shape[0] or 0) >= WORTH
@@ -63,7 +72,8 @@ def suits(x: Host, layout: Layout, threads: int) -> bool:
 
 
 def _complete(x: Host, threads: int) -> bool:
-    """Whether all entries are finite: a look by the crew, before the first pass, costs less than a pass that looks by itself on threads of Python loses."""
+    """Whether all entries are finite: a look by the crew, before the first pass, costs less than a
+    pass that looks by itself on threads of Python loses."""
     if GAPS not in x.kept:
         x.kept[GAPS] = not np.isfinite(largest(x.matrix.values, threads))
         x.checked = not x.kept[GAPS]
@@ -71,25 +81,47 @@ def _complete(x: Host, threads: int) -> bool:
 
 
 def sums_by_crew(x: Host, layout: Layout, height: int, lanes: int, threads: int) -> Sums:
-    """What ``_sums`` of the primitives adds up over blocks of ``height`` rows, to the same bits; the room for it stays with the matrix between two steps."""
+    """What ``_sums`` of the primitives adds up over blocks of ``height`` rows, to the same bits;
+    the room for it stays with the matrix between two steps."""
     k, p = layout.theta.k, layout.p
     shapes = {"counts": (k,), "shift": (k, p), "scatter": layout.scatter_shape}
     key = f"sums of mixtures {threads} {lanes} {layout.shapes} {shapes}"
     if key not in x.kept:
         room = [
-            np.zeros((threads, *s), np.int64 if name == "rows" else np.float64) for name, s in layout.shapes.items()
+            np.zeros((threads, *s), np.int64 if name == "rows" else np.float64)
+            for name, s in layout.shapes.items()
         ]
         sums = Targets(*(np.empty((lanes, *shape)) for shape in shapes.values()))
-        x.kept[key] = Room(*room), np.empty((threads, layout.rows, layout.theta.n)), sums, np.empty(lanes)
+        x.kept[key] = (
+            Room(*room),
+            np.empty((threads, layout.rows, layout.theta.n)),
+            sums,
+            np.empty(lanes),
+        )
     room, chunks, sums, bounds = x.kept[key]
     values, w = x.matrix.values, NONE if x.weights is None else x.weights
-    code = address_of(OVER_CHUNKS[layout.kind], (
-        chunks[0], NO_ROWS, NO_ROWS, w, layout.components, Room(*(each[0] for each in room)), Targets(*(each[0] for each in sums)), NO_ROWS
-    ))  # fmt: skip
-    run_parts(
-        add_lane, lanes, (height, code, values, w, NO_ROWS, layout.components, room, chunks, sums, bounds), threads
+    code = address_of(
+        OVER_CHUNKS[layout.kind],
+        (
+            chunks[0],
+            NO_ROWS,
+            NO_ROWS,
+            w,
+            layout.components,
+            Room(*(each[0] for each in room)),
+            Targets(*(each[0] for each in sums)),
+            NO_ROWS,
+        ),
     )
-    counts, shift, scatter = (added_up(each.reshape(lanes, -1), threads).reshape(each.shape[1:]) for each in sums)
+    run_parts(
+        add_lane,
+        lanes,
+        (height, code, values, w, NO_ROWS, layout.components, room, chunks, sums, bounds),
+        threads,
+    )
+    counts, shift, scatter = (
+        added_up(each.reshape(lanes, -1), threads).reshape(each.shape[1:]) for each in sums
+    )
     return Sums(counts, None, shift, scatter, _weight(x, height, lanes), sum(bounds.tolist()))
 
 

@@ -1,11 +1,13 @@
-"""The E step of a mixture of factor analysers, S_z = W_z W_z^T + diag(s_z), on a block of wide rows; no n x n matrix is formed.
+"""The E step of a mixture of factor analysers, S_z = W_z W_z^T + diag(s_z), on a block of wide
+rows; no n x n matrix is formed.
 
-With P = diag(1/s) W, M = I + W^T P and d = x - m, the code of a row is z = M^-1 P^T d with covariance M^-1, and by the matrix inversion lemma
+With P = diag(1/s) W, M = I + W^T P and d = x - m, the code of a row is z = M^-1 P^T d with
+covariance M^-1, and by the matrix inversion lemma
 
     d^T S^-1 d = sum d^2 / s - (P^T d)^T M^-1 (P^T d),     log |S| = sum log s + log |M|.
 
-Rows that miss the same entries are taken together, with the rows of W and s that they see. What is missing is expected to be W z + m, so that the
-sums have the same shape as for complete rows.
+Rows that miss the same entries are taken together, with the rows of W and s that they see. What is
+missing is expected to be W z + m, so that the sums have the same shape as for complete rows.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ class FactorSums:
     def of(cls, theta: Gaussians) -> FactorSums:
         assert theta.loadings is not None
         k, n, r = theta.loadings.shape
-        return cls(np.zeros(k), np.zeros((k, r + 1, r + 1)), np.zeros((k, n, r + 1)), np.zeros((k, n)))
+        return cls(
+            np.zeros(k), np.zeros((k, r + 1, r + 1)), np.zeros((k, n, r + 1)), np.zeros((k, n))
+        )
 
     def add(self, other: FactorSums) -> FactorSums:
         """Both together; the arrays of the first are used again."""
@@ -69,7 +73,8 @@ class _Seen:
         return cls(at, w, s, shifts, lifted, inverse, theta.log_weights - 0.5 * logs)
 
     def posterior(self, y: np.ndarray, z: int) -> tuple[np.ndarray, np.ndarray]:
-        """log weight + log density, and codes, of rows y (counted from the origin) under component z."""
+        """log weight + log density, and codes, of rows y (counted from the origin) under component
+        z."""
         d = y - self.shifts[z]
         g = d @ self.lifted[z]
         codes = g @ self.inverse[z]
@@ -112,7 +117,11 @@ def add_rows(block: np.ndarray, shares: np.ndarray, theta: Gaussians, sums: Fact
             sums.cross[z, part.columns] += mine.T @ scaled
             sums.square[z, part.columns] += s @ mine**2
             if len(gone):
-                b = np.column_stack([theta.loadings[z, gone], theta.means[z, gone] - theta.origin[gone]])
+                b = np.column_stack(
+                    [theta.loadings[z, gone], theta.means[z, gone] - theta.origin[gone]]
+                )
                 cross = b @ second
                 sums.cross[z, gone] += cross
-                sums.square[z, gone] += s.sum() * theta.spread[z, gone] + np.einsum("ij,ij->i", cross, b)
+                sums.square[z, gone] += s.sum() * theta.spread[z, gone] + np.einsum(
+                    "ij,ij->i", cross, b
+                )

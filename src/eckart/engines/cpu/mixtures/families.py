@@ -1,4 +1,5 @@
-"""Mixtures of any family, as part of ``CpuEngine``: blocks of rows are handed to the family, what it makes of them is merged in a fixed order."""
+"""Mixtures of any family, as part of ``CpuEngine``: blocks of rows are handed to the family, what
+it makes of them is merged in a fixed order."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ from eckart.errors import EckartError
 from eckart.scheduler import MOST_LANES, lanes_for, run_lanes
 
 BLOCK = 2**18
-"""Bytes in a block of rows: some arrays of this size stay in the second cache together, and few rows make enough blocks for many threads."""
+"""Bytes in a block of rows: some arrays of this size stay in the second cache together, and few
+rows make enough blocks for many threads."""
 
 
 class FamilyPrimitives:
@@ -64,7 +66,12 @@ class FamilyPrimitives:
             if x.weights is not None:
                 w = x.weights[start : start + rows]
                 q *= w[:, None]
-            lane.add(float(w.sum()), float(np.where(w > 0, w * loglik, 0.0).sum()), q, family.statistics(block, q))
+            lane.add(
+                float(w.sum()),
+                float(np.where(w > 0, w * loglik, 0.0).sum()),
+                q,
+                family.statistics(block, q),
+            )
 
         run_lanes(jobs(x.matrix, BLOCK), lanes, step, self.threads)
         used = [lane for lane in lanes if lane.statistics is not None]
@@ -74,7 +81,9 @@ class FamilyPrimitives:
         counts = np.sum([lane.counts for lane in used], axis=0)
         return sum(lane.weight for lane in used), sum(lane.bound for lane in used), counts, whole
 
-    def family_posteriors(self, x: Any, family: Any, weights: np.ndarray, parameters: Any) -> Posteriors:
+    def family_posteriors(
+        self, x: Any, family: Any, weights: np.ndarray, parameters: Any
+    ) -> Posteriors:
         logs = np.log(np.maximum(weights, TINY))
 
         def work(block: np.ndarray, *_: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -84,7 +93,11 @@ class FamilyPrimitives:
 
     def _family_lanes(self, x: Host, parameters: Any) -> int:
         """By the shape: the statistics of a family are about as large as its parameters."""
-        size = sum(np.asarray(a).nbytes for a in parameters.values()) if isinstance(parameters, dict) else 0
+        size = (
+            sum(np.asarray(a).nbytes for a in parameters.values())
+            if isinstance(parameters, dict)
+            else 0
+        )
         rows = MOST_LANES * 128 if x.shape[0] is None else x.shape[0]
         return lanes_for(-(-rows // block_rows(x.shape[1], x.dtype.itemsize, BLOCK)), size)
 

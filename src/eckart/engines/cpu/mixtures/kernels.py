@@ -1,14 +1,20 @@
-"""The E step of Gaussian mixtures on a block of rows: log densities, shares, and sums about the present means, chunk by chunk in cache.
+"""The E step of Gaussian mixtures on a block of rows: log densities, shares, and sums about the
+present means, chunk by chunk in cache.
 
-A chunk of rows is turned over into xt (columns x rows), so that the rows are the lanes of vector registers. For every component
+A chunk of rows is turned over into xt (columns x rows), so that the rows are the lanes of vector
+registers. For every component
 
-    diagonal    log density = c_z - sum_j (a_zj x_j - b_zj)^2, a = sqrt(1 / (2 variance)), b = a m: four components for 2 B rows, in registers
-    triangular  log density = c_z - 1/2 ||(x - m_z) C_z||^2 with C_z upper triangular: B columns of C_z at a time for 2 B rows, in registers (``add_squares``)
+    diagonal    log density = c_z - sum_j (a_zj x_j - b_zj)^2, a = sqrt(1 / (2 variance)), b = a m:
+    four components for 2 B rows, in registers
+    triangular  log density = c_z - 1/2 ||(x - m_z) C_z||^2 with C_z upper triangular: B columns of
+    C_z at a time for 2 B rows, in registers (``add_squares``)
 
-Differences are taken before anything is squared (x is counted from an origin amid the data), so little cancels, whatever the condition of the
-covariance. Shares below e^-46 are exactly zero and cost nothing more: the sums of w q (x - m) and w q (x - m)(x - m)^T run over the other rows only.
+Differences are taken before anything is squared (x is counted from an origin amid the data), so
+little cancels, whatever the condition of the covariance. Shares below e^-46 are exactly zero and
+cost nothing more: the sums of w q (x - m) and w q (x - m)(x - m)^T run over the other rows only.
 
-Arrays over columns are padded to p, whole tiles of B; ``panels`` holds the roots C_z as ``pack_panels`` lays them out.
+Arrays over columns are padded to p, whole tiles of B; ``panels`` holds the roots C_z as
+``pack_panels`` lays them out.
 """
 
 from __future__ import annotations
@@ -27,14 +33,16 @@ DIAGONAL, TIED, FULL = 0, 1, 2
 CHUNK = 256
 """Rows in a chunk at the most: what one chunk works on stays in the second cache."""
 BEYOND = -46.0
-"""Logarithm of a share, beside the largest of its row, below which it is lost in the rounding of a sum of float64."""
+"""Logarithm of a share, beside the largest of its row, below which it is lost in the rounding of a
+sum of float64."""
 FAST = {"contract", "reassoc", "nsz"}
 MAGIC = 1.5 * 2.0**52
 LN2_HIGH, LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
 
 
 class Components(NamedTuple):
-    """The components as the kernels want them; ``centres`` are the means less the origin, constants c_z, scales a_z, offsets b_z."""
+    """The components as the kernels want them; ``centres`` are the means less the origin, constants
+    c_z, scales a_z, offsets b_z."""
 
     origin: np.ndarray
     centres: np.ndarray
@@ -58,7 +66,8 @@ class Room(NamedTuple):
 
 
 class Targets(NamedTuple):
-    """What rows are added to: sums of shares (k), of s (x - m) (k x p) and of their squares, k x 1 x p for diagonal components, else k (or 1) x p x p."""
+    """What rows are added to: sums of shares (k), of s (x - m) (k x p) and of their squares, k x 1
+    x p for diagonal components, else k (or 1) x p x p."""
 
     counts: np.ndarray
     shift: np.ndarray
@@ -66,7 +75,8 @@ class Targets(NamedTuple):
 
 
 def chunk_rows(n: int) -> int:
-    """Rows in a chunk: xt stays in the second cache; an odd number of pairs of vectors, so that the rows of xt do not compete for the same cache lines."""
+    """Rows in a chunk: xt stays in the second cache; an odd number of pairs of vectors, so that the
+    rows of xt do not compete for the same cache lines."""
     return 16 * (int(np.clip(2**17 // max(n, 1) // 16, 1, CHUNK // 16)) - 1 | 1)
 
 
@@ -93,7 +103,8 @@ def turn(xc, count, n, xt):
 
 @njit(**INSIDE)
 def diagonal_chunk(xt, n, scales, offsets, constants, logp):
-    """logp[z, i] = c_z - sum_j (a_zj xt_ji - b_zj)^2; scales, offsets and logp have rows for whole fours of components."""
+    """logp[z, i] = c_z - sum_j (a_zj xt_ji - b_zj)^2; scales, offsets and logp have rows for whole
+    fours of components."""
     for z in range(0, len(constants), 4):
         for i in range(0, xt.shape[1], 2 * TILE):
             scaled_squares(xt, i, n, scales, offsets, z, logp)
@@ -120,7 +131,8 @@ def triangular_chunk(xt, n, means, panels, constants, logp):
 
 @njit(**OUTSIDE, fastmath={"contract"})
 def exp_below(a, top, powers, parts, bits, power_bits):
-    """a[i] = exp(a[i] - top[i]), zero below e^-46: 2^q times a polynomial, q taken from the last bits of a rounded sum.
+    """a[i] = exp(a[i] - top[i]), zero below e^-46: 2^q times a polynomial, q taken from the last
+    bits of a rounded sum.
 
     ``bits`` and ``power_bits`` are integer views of ``parts`` and ``powers``.
     """
@@ -151,7 +163,8 @@ def exp_below(a, top, powers, parts, bits, power_bits):
 
 @njit(**INSIDE, fastmath=FAST)
 def share_chunk(logp, k, count, weights, counts, spare):
-    """logp becomes w q, its sums go to ``counts``; returns sum w log p of the chunk. ``spare`` is 4 x rows of working space."""
+    """logp becomes w q, its sums go to ``counts``; returns sum w log p of the chunk. ``spare`` is 4
+    x rows of working space."""
     top, total, powers, parts = spare[0], spare[1], spare[2], spare[3]
     bits, power_bits = parts.view(np.int64), powers.view(np.int64)
     rows = len(top)
@@ -187,8 +200,9 @@ def share_chunk(logp, k, count, weights, counts, spare):
 def add_diagonal(xc, count, n, k, shares, c, sums, room):
     """shift[z] += sum_i s_i (x - m), scatter[z] += sum_i s_i (x - m)^2.
 
-    Where most rows have a share, four components at once by moments about the origin, if these are ``near`` enough to it for that to be exact; else
-    over the rows with a share only, four at a time.
+    Where most rows have a share, four components at once by moments about the origin, if these are
+    ``near`` enough to it for that to be exact; else over the rows with a share only, four at a
+    time.
     """
     shift, square, one, two = sums.shift, sums.scatter, room.pair[0], room.pair[1]
     for first in range(0, k, 4):
@@ -205,13 +219,29 @@ def add_diagonal(xc, count, n, k, shares, c, sums, room):
                 mass = 0.0
                 for i in range(count):
                     mass += shares[z, i]
-                a, b, m, to, square_to = one[z - first], two[z - first], c.centres[z], shift[z], square[z, 0]
+                a, b, m, to, square_to = (
+                    one[z - first],
+                    two[z - first],
+                    c.centres[z],
+                    shift[z],
+                    square[z, 0],
+                )
                 for j in range(n):
                     to[j] += a[j] - mass * m[j]
                     square_to[j] += b[j] - 2.0 * m[j] * a[j] + mass * m[j] * m[j]
         elif used > 0:
             for z in range(first, last):
-                add_some(xc, count, n, shares[z], c.centres[z], shift[z], square[z, 0], room.rows, room.spare[0])
+                add_some(
+                    xc,
+                    count,
+                    n,
+                    shares[z],
+                    c.centres[z],
+                    shift[z],
+                    square[z, 0],
+                    room.rows,
+                    room.spare[0],
+                )
 
 
 @njit(**INSIDE, fastmath=FAST)
@@ -236,9 +266,11 @@ def add_some(x, count, n, shares, m, one, two, rows, parts):
 
 @njit(**INSIDE)
 def add_full(xc, count, n, k, shares, centres, sums, packed, roots):
-    """scatter[z] += sum_i s_i (x - m)(x - m)^T over rows with a share, upper tiles; one scatter for all where there is one only."""
+    """scatter[z] += sum_i s_i (x - m)(x - m)^T over rows with a share, upper tiles; one scatter for
+    all where there is one only."""
     for z in range(k):
-        used = np.int64(0)  # a plain 0 would compile what it is passed to twice: for the constant, then for integers
+        # a plain 0 would compile what it is passed to twice: for the constant, then for integers
+        used = np.int64(0)
         for i in range(count):
             if shares[z, i] > 0.0:
                 root = np.sqrt(shares[z, i])
@@ -259,7 +291,8 @@ def add_upper(packed, used, target):
 
 @njit(**INSIDE, fastmath=FAST)
 def add_tied(xc, count, n, k, shares, weights, c, sums, room):
-    """The same sums for one covariance near the origin: sum_z s (x - m)(x - m)^T = w x x^T - sum_z [m o^T + o m^T - mass m m^T] with o = sum_i s x."""
+    """The same sums for one covariance near the origin: sum_z s (x - m)(x - m)^T = w x x^T - sum_z
+    [m o^T + o m^T - mass m m^T] with o = sum_i s x."""
     packed, one, two, target = room.packed, room.pair[0], room.pair[1], sums.scatter[0]
     for i in range(count):
         root = np.sqrt(weights[i]) if len(weights) else 1.0
@@ -295,14 +328,17 @@ def given_chunk(shares, a, count, k, weights, logp, counts):
 
 
 def _over_chunks(kind):
-    """``over_chunks`` for one kind of components: the others are not compiled with it, which takes longer than most fits."""
+    """``over_chunks`` for one kind of components: the others are not compiled with it, which takes
+    longer than most fits."""
 
     @njit(**OUTSIDE)
     def over_chunks(x, white, shares, weights, c, room, sums, out):
         """The one loop over chunks of rows: density, then what is asked for. Returns the bound.
 
-        Rows are added to ``sums``; where ``out`` has rows, log weight + log density is written there instead; where ``shares`` (rows x k) has rows, it
-        takes the place of the density. For kind TIED, ``white`` holds the rows (and ``c.offsets`` the means) less the origin, times the root.
+        Rows are added to ``sums``; where ``out`` has rows, log weight + log density is written
+        there instead; where ``shares`` (rows x k) has rows, it takes the place of the density. For
+        kind TIED, ``white`` holds the rows (and ``c.offsets`` the means) less the origin, times the
+        root.
         """
         n, k, size, bound = x.shape[1], len(c.constants), room.xt.shape[1], 0.0
         xc, xt, logp, spare = room.xc, room.xt, room.logp, room.spare

@@ -13,13 +13,15 @@ from eckart.engines.protocol.mixtures import DIAGONAL, Gaussians
 NEAR = 1e6
 """Squared distance from the origin, in variances, up to which moments about it keep ten digits."""
 WIDE = 192
-"""Columns from which on a root no longer stays in the first cache, so that BLAS on whole blocks is faster than chunks."""
+"""Columns from which on a root no longer stays in the first cache, so that BLAS on whole blocks is
+faster than chunks."""
 NONE, NO_ROWS = np.empty(0), np.empty((0, 0))
 
 
 @dataclass(eq=False)
 class Sums:
-    """Sums about the means of theta, in float64, padded to whole tiles; ``seen`` only where entries are missing."""
+    """Sums about the means of theta, in float64, padded to whole tiles; ``seen`` only where entries
+    are missing."""
 
     counts: np.ndarray
     seen: np.ndarray | None
@@ -44,9 +46,16 @@ class Sums:
             every = [lane.counts[:, None] if lane.seen is None else lane.seen for lane in lanes]
             seen = np.add.reduce([np.broadcast_to(part, shape) for part in every])
         names = ("counts", "shift", "scatter")
-        counts, shift, scatter = (np.add.reduce(getattr(lanes[0], name).base, axis=0) for name in names)
+        counts, shift, scatter = (
+            np.add.reduce(getattr(lanes[0], name).base, axis=0) for name in names
+        )
         return cls(
-            counts, seen, shift, scatter, sum([lane.weight for lane in lanes]), sum([lane.bound for lane in lanes])
+            counts,
+            seen,
+            shift,
+            scatter,
+            sum([lane.weight for lane in lanes]),
+            sum([lane.bound for lane in lanes]),
         )
 
     def add(self, other: Sums) -> Sums:
@@ -69,7 +78,8 @@ class Sums:
 
 
 class Layout:
-    """The components as the kernels want them, made once for each E step. Without ``density``, for sums with shares that are given."""
+    """The components as the kernels want them, made once for each E step. Without ``density``, for
+    sums with shares that are given."""
 
     def __init__(self, theta: Gaussians, density: bool = True):
         from eckart.engines.cpu.mixtures import kernels
@@ -81,7 +91,12 @@ class Layout:
         self.wide = n >= WIDE and kind in ("tied", "full")
         self.kind = {"tied": kernels.TIED, "full": kernels.FULL}.get(kind, kernels.DIAGONAL)
         self.origin = theta.weights @ theta.means
-        centres, scales, offsets, panels = np.zeros((k, p)), np.zeros((four, p)), np.zeros((four, p)), NO_ROWS
+        centres, scales, offsets, panels = (
+            np.zeros((k, p)),
+            np.zeros((four, p)),
+            np.zeros((four, p)),
+            NO_ROWS,
+        )
         centres[:, :n] = theta.means - self.origin
         near: Any = np.zeros(k, bool)
         if kind in DIAGONAL:
@@ -98,11 +113,18 @@ class Layout:
         elif density:
             panels = pack_panels(theta.roots)
         constants = theta.constants if density else np.zeros(k)
-        self.components = kernels.Components(self.origin, centres, constants, scales, offsets, panels, near)
+        self.components = kernels.Components(
+            self.origin, centres, constants, scales, offsets, panels, near
+        )
         self.shapes = {
-            "xc": (self.rows, p), "xt": (n, self.rows), "logp": (four, self.rows), "spare": (4, self.rows), "rows": (self.rows + 4,),
-            "packed": (self.rows, p), "pair": (2, 4, p),
-        }  # fmt: skip
+            "xc": (self.rows, p),
+            "xt": (n, self.rows),
+            "logp": (four, self.rows),
+            "spare": (4, self.rows),
+            "rows": (self.rows + 4,),
+            "packed": (self.rows, p),
+            "pair": (2, 4, p),
+        }
 
     @property
     def scatter_shape(self) -> tuple[int, int, int]:
@@ -113,14 +135,19 @@ class Layout:
         """Working space of a thread; padded columns are zero and stay so."""
         if "room" not in scratch:
             scratch["room"] = self.kernels.Room(
-                *(np.zeros(shape, np.int64 if name == "rows" else np.float64) for name, shape in self.shapes.items())
+                *(
+                    np.zeros(shape, np.int64 if name == "rows" else np.float64)
+                    for name, shape in self.shapes.items()
+                )
             )
         return scratch["room"]
 
     def white(self, block: np.ndarray) -> np.ndarray:
         return (block - self.origin) @ self.root if self.kind == self.kernels.TIED else NO_ROWS
 
-    def add(self, block: np.ndarray, shares: np.ndarray, w: np.ndarray, t: Sums, scratch: dict) -> float:
+    def add(
+        self, block: np.ndarray, shares: np.ndarray, w: np.ndarray, t: Sums, scratch: dict
+    ) -> float:
         """Add complete rows to the sums; returns sum w log p."""
         if self.theta.k == 1 and self.theta.kind in DIAGONAL:
             return self._add_to_one(block, shares, w, t)
@@ -131,7 +158,8 @@ class Layout:
         )
 
     def _add_to_one(self, block: np.ndarray, shares: np.ndarray, w: np.ndarray, t: Sums) -> float:
-        """The same for a single diagonal component, whose rows have no other to share with: the scale of every fit is found so, before anything is compiled."""
+        """The same for a single diagonal component, whose rows have no other to share with: the
+        scale of every fit is found so, before anything is compiled."""
         n, mass = self.theta.n, w if len(w) else np.ones(len(block))
         mass = mass * shares[:, 0] if len(shares) else mass
         apart = block - self.theta.means[0]

@@ -1,7 +1,9 @@
-"""Rows with missing entries: diagonal components by masks, and what is expected of the missing entries for every kind.
+"""Rows with missing entries: diagonal components by masks, and what is expected of the missing
+entries for every kind.
 
-Columns of a diagonal component are independent given the component, so a missing entry is left out of every sum: log densities and moments run over what
-was seen, and each mean is taken over the rows that see its column.
+Columns of a diagonal component are independent given the component, so a missing entry is left out
+of every sum: log densities and moments run over what was seen, and each mean is taken over the rows
+that see its column.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ def patterns(block: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     if seen.all():
         yield np.arange(len(block)), seen[0]
         return
-    _, first, which = np.unique(np.packbits(seen, axis=1), axis=0, return_index=True, return_inverse=True)
+    _, first, which = np.unique(
+        np.packbits(seen, axis=1), axis=0, return_index=True, return_inverse=True
+    )
     order = np.argsort(which.ravel(), kind="stable")
     ends = np.cumsum(np.bincount(which.ravel()))
     for g, rows in enumerate(np.split(order, ends[:-1])):
@@ -50,8 +54,11 @@ def add_diagonal(block: np.ndarray, shares: np.ndarray, theta: Gaussians, sums) 
         sums.scatter[z, 0, :n] += shares[:, z] @ d**2
 
 
-def expected(block: np.ndarray, shares: np.ndarray, theta: Gaussians) -> tuple[np.ndarray, np.ndarray]:
-    """E[x | what is there] and its variances (zero where an entry is there), under the mixture of the components' conditional Gaussians."""
+def expected(
+    block: np.ndarray, shares: np.ndarray, theta: Gaussians
+) -> tuple[np.ndarray, np.ndarray]:
+    """E[x | what is there] and its variances (zero where an entry is there), under the mixture of
+    the components' conditional Gaussians."""
     mean, square = np.zeros(block.shape), np.zeros(block.shape)
     for rows, seen in patterns(block):
         gone = ~seen
@@ -68,12 +75,17 @@ def expected(block: np.ndarray, shares: np.ndarray, theta: Gaussians) -> tuple[n
     return np.where(there, block, mean), variance
 
 
-def conditional(theta: Gaussians, z: int, seen: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Means (rows x missing) and variances (missing) of the missing columns under component z, given the seen ones."""
+def conditional(
+    theta: Gaussians, z: int, seen: np.ndarray, values: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Means (rows x missing) and variances (missing) of the missing columns under component z,
+    given the seen ones."""
     gone = ~seen
     d = values - theta.means[z, seen]
     if theta.kind in DIAGONAL:
-        return np.broadcast_to(theta.means[z, gone], (len(d), int(gone.sum()))), theta.variances[z, gone]
+        return np.broadcast_to(theta.means[z, gone], (len(d), int(gone.sum()))), theta.variances[
+            z, gone
+        ]
     if theta.kind == "factor":
         assert theta.loadings is not None
         w, psi = theta.loadings[z], theta.spread[z]
@@ -90,8 +102,8 @@ def conditional(theta: Gaussians, z: int, seen: np.ndarray, values: np.ndarray) 
 def inverse_above_one(m: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """M^-1 and log |M| of M = I + W^T diag(1/s) W, or of a stack of them.
 
-    M has no eigenvalue below 1. Where the loadings are so large against s that rounding hides the I, M looks singular, and eigenvalues that came out
-    below 1 are set to 1.
+    M has no eigenvalue below 1. Where the loadings are so large against s that rounding hides the
+    I, M looks singular, and eigenvalues that came out below 1 are set to 1.
     """
     try:
         np.linalg.cholesky(m)
@@ -99,4 +111,6 @@ def inverse_above_one(m: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     except np.linalg.LinAlgError:
         values, vectors = eigh(m)
         values = np.maximum(values, 1.0)
-        return (vectors / values[..., None, :]) @ np.swapaxes(vectors, -1, -2), np.log(values).sum(axis=-1)
+        return (vectors / values[..., None, :]) @ np.swapaxes(vectors, -1, -2), np.log(values).sum(
+            axis=-1
+        )

@@ -1,11 +1,14 @@
 """The E step of full and tied Gaussian mixtures on rows with missing entries.
 
-A row sees the columns O and misses M. With S the covariance of a component, P = S^-1 and d = x - m its deviation on O, the missing part has mean
-d_M = S_MO S_OO^-1 d_O = -P_MM^-1 P_MO d_O and covariance S_MM - S_MO S_OO^-1 S_OM = P_MM^-1. The shorter way is taken: the inverse of P_MM where few
-entries are missing, of S_OO where few are there. Then log |S_OO| = log |S| + log |P_MM| and d_O^T S_OO^-1 d_O = d^T P d at the d just completed.
+A row sees the columns O and misses M. With S the covariance of a component, P = S^-1 and d = x - m
+its deviation on O, the missing part has mean d_M = S_MO S_OO^-1 d_O = -P_MM^-1 P_MO d_O and
+covariance S_MM - S_MO S_OO^-1 S_OM = P_MM^-1. The shorter way is taken: the inverse of P_MM where
+few entries are missing, of S_OO where few are there. Then log |S_OO| = log |S| + log |P_MM| and
+d_O^T S_OO^-1 d_O = d^T P d at the d just completed.
 
-B components are worked on at once, one in each lane of a register (``registers.lanes``): they see and miss the same columns of a row. Rows with the same
-pattern of gaps that follow one another share the inverses.
+B components are worked on at once, one in each lane of a register (``registers.lanes``): they see
+and miss the same columns of a row. Rows with the same pattern of gaps that follow one another share
+the inverses.
 """
 
 from __future__ import annotations
@@ -25,9 +28,11 @@ LOG_2PI = np.log(2 * np.pi)
 
 
 class Stack(NamedTuple):
-    """Components, for rows with gaps, B in a group: number (r, c) of a matrix of group g is row (g n + r) n + c, number j of a mean row g n + j.
+    """Components, for rows with gaps, B in a group: number (r, c) of a matrix of group g is row (g
+    n + r) n + c, number j of a mean row g n + j.
 
-    ``roots`` are lower triangular, L with P = L^T L; a group that is not full is filled up with components of no weight.
+    ``roots`` are lower triangular, L with P = L^T L; a group that is not full is filled up with
+    components of no weight.
     """
 
     means: np.ndarray
@@ -38,7 +43,8 @@ class Stack(NamedTuple):
 
 
 class Room(NamedTuple):
-    """What is worked on: inverses of a pattern, a full-length vector, two short ones (groups in one), deviations, lanes of numbers, shares of a pattern."""
+    """What is worked on: inverses of a pattern, a full-length vector, two short ones (groups in
+    one), deviations, lanes of numbers, shares of a pattern."""
 
     inverse: np.ndarray
     full: np.ndarray
@@ -56,21 +62,27 @@ def stacked(theta: Gaussians) -> Stack:
     def lanes(stack: np.ndarray, rest: np.ndarray) -> np.ndarray:
         wide = np.empty((groups * TILE, *rest.shape))
         wide[:k], wide[k:] = stack, rest
-        return np.ascontiguousarray(np.moveaxis(wide.reshape(groups, TILE, -1), 1, 2)).reshape(-1, TILE)
+        return np.ascontiguousarray(np.moveaxis(wide.reshape(groups, TILE, -1), 1, 2)).reshape(
+            -1, TILE
+        )
 
     roots, one = theta.roots, np.eye(n)
     precision = roots @ np.swapaxes(roots, -1, -2)
     constants = np.full(groups * TILE, -np.inf)
     constants[:k] = theta.constants
     return Stack(
-        lanes(theta.means, np.zeros(n)), lanes(theta.spread, one), lanes(precision, one), lanes(np.swapaxes(roots, -1, -2), one), constants.reshape(-1, TILE)
-    )  # fmt: skip
+        lanes(theta.means, np.zeros(n)),
+        lanes(theta.spread, one),
+        lanes(precision, one),
+        lanes(np.swapaxes(roots, -1, -2), one),
+        constants.reshape(-1, TILE),
+    )
 
 
 @njit(**INSIDE)
 def invert(a, first, size, few, logs):
-    """The positive definite matrices at a[first:], size x size, become their inverses (Gauss and Jordan); the logarithms of half their determinants are
-    added to few[logs]."""
+    """The positive definite matrices at a[first:], size x size, become their inverses (Gauss and
+    Jordan); the logarithms of half their determinants are added to few[logs]."""
     for p in range(size):
         own = first + p * size
         for z in range(TILE):
@@ -89,8 +101,9 @@ def invert(a, first, size, few, logs):
 
 @njit(**INSIDE)
 def learn_pattern(row, seen, missing, stack, room):
-    """What rows that see and miss the same columns share: these columns, the inverses of the shorter way, and in ``few`` (from 2 on, one for each group)
-    what is to be taken off log |S|^(-1/2). Returns how many columns are seen."""
+    """What rows that see and miss the same columns share: these columns, the inverses of the
+    shorter way, and in ``few`` (from 2 on, one for each group) what is to be taken off log
+    |S|^(-1/2). Returns how many columns are seen."""
     n, o, m = len(row), 0, 0
     for j in range(n):
         if np.isnan(row[j]):
@@ -104,7 +117,9 @@ def learn_pattern(row, seen, missing, stack, room):
         for r in range(size):
             for c in range(size):
                 for z in range(TILE):
-                    room.inverse[g * n * n + r * size + c, z] = of[(g * n + short[r]) * n + short[c], z]
+                    room.inverse[g * n * n + r * size + c, z] = of[
+                        (g * n + short[r]) * n + short[c], z
+                    ]
         for z in range(TILE):
             room.few[2 + g, z] = 0.0
         invert(room.inverse, g * n * n, size, room.few, 2 + g)
@@ -117,7 +132,8 @@ def learn_pattern(row, seen, missing, stack, room):
 
 @njit(**INSIDE)
 def complete_row(g, n, seen, o, missing, m, stack, room):
-    """d of a group, which is zero at the missing columns, is completed there; few[1] becomes d_O^T S_OO^-1 d_O."""
+    """d of a group, which is zero at the missing columns, is completed there; few[1] becomes d_O^T
+    S_OO^-1 d_O."""
     at, matrix, short, d, few = g * n, g * n * n, room.short, room.d, room.few
     if m <= o:
         for r in range(m):
@@ -142,7 +158,8 @@ def complete_row(g, n, seen, o, missing, m, stack, room):
 
 @njit(**INSIDE)
 def add_missing_covariances(n, seen, o, missing, m, stack, room, scatter):
-    """scatter[M, M] of each group += the shares of a pattern times the covariances of the missing entries, upper triangles."""
+    """scatter[M, M] of each group += the shares of a pattern times the covariances of the missing
+    entries, upper triangles."""
     for g in range(len(stack.constants)):
         matrix = g * n * n
         for c in range(m):
@@ -160,7 +177,9 @@ def add_missing_covariances(n, seen, o, missing, m, stack, room, scatter):
                 else:
                     lanes_sum(room.few, 0, stack.spread, matrix + missing[r] * n, room.full, 0, n)
                     for z in range(TILE):
-                        scatter[place, z] += room.group[g, z] * (stack.spread[place, z] - room.few[0, z])
+                        scatter[place, z] += room.group[g, z] * (
+                            stack.spread[place, z] - room.few[0, z]
+                        )
         for z in range(TILE):
             room.group[g, z] = 0.0
 
@@ -176,12 +195,17 @@ def differ(a, b):
 
 @njit(**OUTSIDE)
 def gap_rows(x, weights, stack, loglik, shares, counts, shift, scatter):
-    """log p of each row and shares; where ``counts`` has entries, sums about the means are added too: numbers of the components, the others in lanes."""
+    """log p of each row and shares; where ``counts`` has entries, sums about the means are added
+    too: numbers of the components, the others in lanes."""
     n, k, groups = x.shape[1], shares.shape[1], len(stack.constants)
     room = Room(
-        np.empty((groups * n * n, TILE)), np.empty((n, TILE)), np.empty((n, TILE)), np.empty((groups * n, TILE)),
-        np.zeros((2 + groups, TILE)), np.zeros((groups, TILE)),
-    )  # fmt: skip
+        np.empty((groups * n * n, TILE)),
+        np.empty((n, TILE)),
+        np.empty((n, TILE)),
+        np.empty((groups * n, TILE)),
+        np.zeros((2 + groups, TILE)),
+        np.zeros((groups, TILE)),
+    )
     seen, missing = np.empty(n, np.int64), np.empty(n, np.int64)
     logp, share = np.empty((groups, TILE)), np.zeros((groups, TILE))
     o = 0
@@ -198,7 +222,9 @@ def gap_rows(x, weights, stack, loglik, shares, counts, shift, scatter):
             complete_row(g, n, seen, o, missing, m, stack, room)
             for z in range(TILE):
                 square = min(room.few[1, z], 1e300)
-                logp[g, z] = stack.constants[g, z] + 0.5 * m * LOG_2PI - room.few[2 + g, z] - 0.5 * square
+                logp[g, z] = (
+                    stack.constants[g, z] + 0.5 * m * LOG_2PI - room.few[2 + g, z] - 0.5 * square
+                )
                 top = max(top, logp[g, z])
         total = 0.0
         for z in range(k):

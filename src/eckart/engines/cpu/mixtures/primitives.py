@@ -1,4 +1,5 @@
-"""Gaussian mixtures, as part of ``CpuEngine``: blocks of rows on lanes, sums about the present means, merged in a fixed order."""
+"""Gaussian mixtures, as part of ``CpuEngine``: blocks of rows on lanes, sums about the present
+means, merged in a fixed order."""
 
 from __future__ import annotations
 
@@ -36,32 +37,44 @@ wide_rows = lazy("eckart.engines.cpu.mixtures.wide")
 BLOCK = 2**20
 """Bytes in a block of rows at the most: a few chunks of the kernels, little beside the sums."""
 WORK = 2**28
-"""Multiplications in a block at the most, some tens of milliseconds: about one block a lane, since handing out many short ones kept threads waiting for
-Python's lock (in a profile at 16 threads)."""
+"""Multiplications in a block at the most, some tens of milliseconds: about one block a lane, since
+handing out many short ones kept threads waiting for Python's lock (in a profile at 16 threads)."""
 LEAST = 2**20
-"""The same at the least, some tenths of a millisecond: much more than handing the block to a thread costs."""
+"""The same at the least, some tenths of a millisecond: much more than handing the block to a thread
+costs."""
 PANEL = 16
-"""Blocks whose shares are held at a time, where sums are cut by components: as many threads can work on them."""
+"""Blocks whose shares are held at a time, where sums are cut by components: as many threads can
+work on them."""
 SOME = 256
 """Rows in a block at the least: a chunk of the kernels, and enough for BLAS."""
 
 
 class MixturePrimitives(FamilyPrimitives, SamplePrimitives):
-    """Statistics and posteriors of Gaussians on ``threads`` threads, beside those of families and samples; numba is loaded when first needed."""
+    """Statistics and posteriors of Gaussians on ``threads`` threads, beside those of families and
+    samples; numba is loaded when first needed."""
 
     def gaussian_statistics(self, x: Any, theta: Gaussians, watch: Watcher = silent) -> Any:
         x = place(x)
         if theta.kind == "factor":
             sums = self._factor_sums(x, theta, watch)
             return FactorStatistics(
-                theta.kind, sums.weight, sums.bound, sums.counts, sums.second, sums.cross, sums.square
+                theta.kind,
+                sums.weight,
+                sums.bound,
+                sums.counts,
+                sums.second,
+                sums.cross,
+                sums.square,
             )
         layout = Layout(theta)
         if layout.wide and theta.kind == "full" and theta.k > _lanes(layout, MOST_LANES):
             total = self._sums_by_component(x, layout, watch)
         else:
             total = self._by_crew(x, layout, watch) or self._sums(
-                x, layout, watch, lambda block, start, w, t, scratch: _add(layout, block, w, t, scratch)
+                x,
+                layout,
+                watch,
+                lambda block, start, w, t, scratch: _add(layout, block, w, t, scratch),
             )
         return raw_to_statistics(theta, total.unpadded(layout))
 
@@ -73,9 +86,13 @@ class MixturePrimitives(FamilyPrimitives, SamplePrimitives):
         counts = sums.counts
         means = sums.sums / np.where(counts > 0, counts, 1.0)[:, None]
         # sums about the means alone are asked of the layout, so any variances do
-        spread = {"full": np.empty((len(counts), 0, 0)), "tied": NO_ROWS}.get(kind, np.ones_like(means))
+        spread = {"full": np.empty((len(counts), 0, 0)), "tied": NO_ROWS}.get(
+            kind, np.ones_like(means)
+        )
         even = np.full(len(counts), 1.0 / len(counts))
-        layout = Layout(Gaussians("diag" if kind in DIAGONAL else kind, even, means, spread), density=False)
+        layout = Layout(
+            Gaussians("diag" if kind in DIAGONAL else kind, even, means, spread), density=False
+        )
 
         def add(block: np.ndarray, start: int, w: np.ndarray, t: Sums, scratch: dict) -> None:
             q = np.ascontiguousarray(shares[start : start + len(block)], np.float64)
@@ -83,9 +100,13 @@ class MixturePrimitives(FamilyPrimitives, SamplePrimitives):
 
         total = self._sums(x, layout, silent, add)
         found = raw_to_statistics(layout.theta, total.unpadded(layout))
-        return GaussianStatistics(kind, found.weight, 0.0, found.counts, found.seen, found.mean, found.scatter)
+        return GaussianStatistics(
+            kind, found.weight, 0.0, found.counts, found.seen, found.mean, found.scatter
+        )
 
-    def gaussian_posteriors(self, x: Any, theta: Gaussians, *, shares: bool = False, fill: bool = False) -> Posteriors:
+    def gaussian_posteriors(
+        self, x: Any, theta: Gaussians, *, shares: bool = False, fill: bool = False
+    ) -> Posteriors:
         x = place(x)
         layout = None if theta.kind == "factor" else Layout(theta)
         complete = x.checked and x.kind != "observed"
@@ -103,8 +124,13 @@ class MixturePrimitives(FamilyPrimitives, SamplePrimitives):
         """The sums in compiled code alone, to the same bits, where the rows allow it."""
         if not crew.suits(x, layout, self.threads):
             return None
-        height, rows = block_rows(x.shape[1], x.dtype.itemsize, _block_bytes(x, layout.theta)), len(x.matrix.values)
-        found = crew.sums_by_crew(x, layout, height, _lanes(layout, _blocks(x, layout.theta)), self.threads)
+        height, rows = (
+            block_rows(x.shape[1], x.dtype.itemsize, _block_bytes(x, layout.theta)),
+            len(x.matrix.values),
+        )
+        found = crew.sums_by_crew(
+            x, layout, height, _lanes(layout, _blocks(x, layout.theta)), self.threads
+        )
         watch("reading rows", rows, rows)
         return found
 
@@ -140,7 +166,8 @@ class MixturePrimitives(FamilyPrimitives, SamplePrimitives):
         return Sums.total(lanes)
 
     def _sums_by_component(self, x: Host, layout: Layout, watch: Watcher) -> Sums:
-        """The same where sums of all components are too large to repeat: shares by blocks of rows, some blocks at a time, then sums by components."""
+        """The same where sums of all components are too large to repeat: shares by blocks of rows,
+        some blocks at a time, then sums by components."""
         theta = layout.theta
         work = iter(_cut(x, theta, watch)[0])
         (total,), gaps, parts = Sums.lanes(layout, 1), list[Sums](), list[list[Any]]()
@@ -151,7 +178,9 @@ class MixturePrimitives(FamilyPrimitives, SamplePrimitives):
             w = np.ones(rows) if x.weights is None else x.weights[start : start + rows]
             missing = rows_with_gaps(block, start)
             whole = slice(None) if missing is None else ~missing
-            loglik, q = normalised(_complete_log_probs(np.ascontiguousarray(block[whole]), layout, scratch))
+            loglik, q = normalised(
+                _complete_log_probs(np.ascontiguousarray(block[whole]), layout, scratch)
+            )
             bound = float(np.where(w[whole] > 0, w[whole] * loglik, 0.0).sum())
             part += [block[whole], q * w[whole, None], float(w.sum()), bound]
             part += [] if missing is None else [block[missing], w[missing]]
@@ -169,14 +198,21 @@ class MixturePrimitives(FamilyPrimitives, SamplePrimitives):
             total.bound += sum([part[3] for part in parts])
             if rest := [part[4:] for part in parts if len(part) > 4]:
                 gaps = gaps or Sums.lanes(layout, _lanes(layout, PANEL))
-                run_lanes(rest, gaps, lambda lane, part, _: _add_gaps(layout, part[0], part[1], lane), self.threads)
+                run_lanes(
+                    rest,
+                    gaps,
+                    lambda lane, part, _: _add_gaps(layout, part[0], part[1], lane),
+                    self.threads,
+                )
         return total.add(Sums.total(gaps)) if gaps else total
 
     def _factor_sums(self, x: Host, theta: Gaussians, watch: Watcher) -> Any:
         assert theta.loadings is not None
 
         work, count = _cut(x, theta, watch)
-        lanes = [factors.FactorSums.of(theta) for _ in range(lanes_for(count, 16 * theta.loadings.size))]
+        lanes = [
+            factors.FactorSums.of(theta) for _ in range(lanes_for(count, 16 * theta.loadings.size))
+        ]
 
         def step(sums: Any, job: Job, scratch: dict[str, Any]) -> None:
             start, rows, fetch = job
@@ -194,7 +230,9 @@ class MixturePrimitives(FamilyPrimitives, SamplePrimitives):
         return reduce(factors.FactorSums.add, lanes)
 
 
-def _add(layout: Layout, block: np.ndarray, w: np.ndarray, t: Sums, scratch: dict[str, Any]) -> None:
+def _add(
+    layout: Layout, block: np.ndarray, w: np.ndarray, t: Sums, scratch: dict[str, Any]
+) -> None:
     """Rows without gaps, with their shares under the components."""
     if not layout.wide:
         t.bound += layout.add(block, NO_ROWS, w, t, scratch)
@@ -205,7 +243,12 @@ def _add(layout: Layout, block: np.ndarray, w: np.ndarray, t: Sums, scratch: dic
 
 
 def _add_complete(
-    layout: Layout, block: np.ndarray, q: np.ndarray, w: np.ndarray, t: Sums, scratch: dict[str, Any]
+    layout: Layout,
+    block: np.ndarray,
+    q: np.ndarray,
+    w: np.ndarray,
+    t: Sums,
+    scratch: dict[str, Any],
 ) -> None:
     """Rows without gaps, with shares that are given."""
     if layout.wide:
@@ -227,18 +270,31 @@ def _add_gaps(layout: Layout, block: np.ndarray, w: np.ndarray, t: Sums) -> None
     t.bound += float(np.where(w > 0, w * loglik, 0.0).sum()) if len(w) else float(loglik.sum())
 
 
-def _gap_rows(layout: Layout, block: np.ndarray, w: np.ndarray, t: Sums | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """log p and shares of rows with missing entries, under full or tied covariances; the rows are added to the sums."""
+def _gap_rows(
+    layout: Layout, block: np.ndarray, w: np.ndarray, t: Sums | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """log p and shares of rows with missing entries, under full or tied covariances; the rows are
+    added to the sums."""
     kernels, theta = missing_kernels, layout.theta
     k, n = theta.k, theta.n
     gone = np.packbits(np.isnan(block), axis=1)
     order = np.lexsort(gone.T)  # rows with the same gaps side by side: they share their inverses
     loglik, q, stack = np.empty(len(block)), np.empty((len(block), k)), layout.gap_stack
     lanes = stack.constants.shape[1]
-    shift, scatter = (np.zeros((0 if t is None else len(like), lanes)) for like in (stack.means, stack.spread))
+    shift, scatter = (
+        np.zeros((0 if t is None else len(like), lanes)) for like in (stack.means, stack.spread)
+    )
     rows: Any = kernels.gap_rows
     found = (np.empty_like(loglik), np.empty_like(q))
-    rows(block[order], w[order] if len(w) else w, stack, *found, NONE if t is None else t.counts, shift, scatter)
+    rows(
+        block[order],
+        w[order] if len(w) else w,
+        stack,
+        *found,
+        NONE if t is None else t.counts,
+        shift,
+        scatter,
+    )
     loglik[order], q[order] = found
     if t is not None:
         t.shift[:, :n] += np.moveaxis(shift.reshape(-1, n, lanes), 2, 1).reshape(-1, n)[:k]
@@ -248,7 +304,12 @@ def _gap_rows(layout: Layout, block: np.ndarray, w: np.ndarray, t: Sums | None =
 
 
 def _log_probs(
-    block: np.ndarray, start: int, theta: Gaussians, layout: Any, scratch: dict[str, Any], complete: bool
+    block: np.ndarray,
+    start: int,
+    theta: Gaussians,
+    layout: Any,
+    scratch: dict[str, Any],
+    complete: bool,
 ) -> np.ndarray:
     """rows x k: log weight + log density of what is there."""
     gaps = None if complete else rows_with_gaps(block, start)
@@ -291,14 +352,16 @@ def _lanes(layout: Layout, blocks: int) -> int:
 
 
 def _block_bytes(x: Host, theta: Gaussians) -> int:
-    """Bytes in a block: as many blocks as there may be lanes (or twice, three times as many), none too large or too small; by the shape only."""
+    """Bytes in a block: as many blocks as there may be lanes (or twice, three times as many), none
+    too large or too small; by the shape only."""
     n, wide = theta.n, theta.n >= WIDE or theta.kind == "factor"
     row = n * x.dtype.itemsize
     most = THIN if wide else BLOCK  # larger blocks where BLAS works on them
     rows = x.shape[0]
     if rows is None:
         return most
-    each = theta.k * n * (2 * n if theta.kind in ("tied", "full") else 8)  # multiplications for a row
+    # multiplications for a row
+    each = theta.k * n * (2 * n if theta.kind in ("tied", "full") else 8)
     least = max(SOME, LEAST // each)
     blocks = max(rows * row / most, rows * each / WORK if not wide else 0, MOST_LANES)
     blocks = MOST_LANES * int(np.ceil(blocks / MOST_LANES))
@@ -308,9 +371,13 @@ def _block_bytes(x: Host, theta: Gaussians) -> int:
 def _cut(x: Host, theta: Gaussians, watch: Watcher) -> tuple[Any, int]:
     """The blocks of x, and how many there are."""
     size = _block_bytes(x, theta)
-    return jobs(x.matrix, size) if watch is silent else told_jobs(x.matrix, watch, size), _blocks(x, theta)
+    return jobs(x.matrix, size) if watch is silent else told_jobs(x.matrix, watch, size), _blocks(
+        x, theta
+    )
 
 
 def _blocks(x: Host, theta: Gaussians) -> int:
     """How many blocks x has; many, where that is unknown."""
-    return block_count(x.shape[0], max(1, _block_bytes(x, theta) // (theta.n * x.dtype.itemsize)), MOST_LANES)
+    return block_count(
+        x.shape[0], max(1, _block_bytes(x, theta) // (theta.n * x.dtype.itemsize)), MOST_LANES
+    )

@@ -23,7 +23,8 @@ def squared_distances(x, centres, out):
 
 @njit(**OUTSIDE)
 def group_rows(x, products, half, weights, counts, sums):
-    """Adds each row, with its weight, to the group of the centre with the least |c|^2 / 2 - x c; ``products`` holds x c, ``half`` the other term."""
+    """Adds each row, with its weight, to the group of the centre with the least |c|^2 / 2 - x c;
+    ``products`` holds x c, ``half`` the other term."""
     for i in range(len(x)):
         best, least = 0, half[0] - products[i, 0]
         for c in range(1, len(half)):

@@ -1,4 +1,5 @@
-"""Samples of rows and their groups, as part of ``CpuEngine``: what the starts of mixtures are made of."""
+"""Samples of rows and their groups, as part of ``CpuEngine``: what the starts of mixtures are made
+of."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ missing = lazy("eckart.engines.cpu.mixtures.missing")
 sample_kernels = lazy("eckart.engines.cpu.mixtures.sample_kernels")
 
 WORK = 2**20
-"""Multiplications in a block of rows at the least, some tenths of a millisecond: much more than handing it to a thread costs."""
+"""Multiplications in a block of rows at the least, some tenths of a millisecond: much more than
+handing it to a thread costs."""
 
 
 ROWS = 2**21
@@ -34,7 +36,11 @@ class SamplePrimitives:
 
     def rows_at(self, x: Any, rows: np.ndarray | None = None) -> np.ndarray:
         x, found = place(x), dict[int, Any]()
-        rows = rows if rows is None or x.shape[0] is None else rows[: np.searchsorted(rows, x.shape[0])]
+        rows = (
+            rows
+            if rows is None or x.shape[0] is None
+            else rows[: np.searchsorted(rows, x.shape[0])]
+        )
         out = None if rows is None else np.empty((len(rows), x.shape[1]), x.dtype)
 
         def step(_: Any, job: Job, scratch: dict) -> None:
@@ -58,7 +64,10 @@ class SamplePrimitives:
         x, found = place(x), dict[int, Any]()
 
         def step(_: Any, job: Job, scratch: dict) -> None:
-            found[job[0]] = [(rows + job[0], seen) for rows, seen in missing.patterns(np.asarray(job[2](scratch)))]
+            found[job[0]] = [
+                (rows + job[0], seen)
+                for rows, seen in missing.patterns(np.asarray(job[2](scratch)))
+            ]
 
         run_lanes(jobs(x.matrix, ROWS), list(range(MOST_LANES)), step, self.threads)
         groups: dict[bytes, list[np.ndarray]] = {}
@@ -74,7 +83,9 @@ class SamplePrimitives:
         out: Any = np.empty((len(c), x.shape[0]))  # the columns of the result lie together
 
         def step(_: Any, job: Job, scratch: dict) -> None:
-            sample_kernels.squared_distances(block_of(job[2], scratch), c, out[:, job[0] : job[0] + job[1]])
+            sample_kernels.squared_distances(
+                block_of(job[2], scratch), c, out[:, job[0] : job[0] + job[1]]
+            )
 
         self._groups(x, len(c), step)
         return out.T
@@ -84,7 +95,11 @@ class SamplePrimitives:
 
         def step(sums: GroupSums, job: Job, scratch: dict) -> None:
             block = block_of(job[2], scratch)
-            products = np.dot(block, centres.T, out=scratch_array(scratch, "products", (len(block), len(half)), float))
+            products = np.dot(
+                block,
+                centres.T,
+                out=scratch_array(scratch, "products", (len(block), len(half)), float),
+            )
             sample_kernels.group_rows(block, products, half, _weights(x, job), *sums)
 
         return self._groups(x, len(half), step)
@@ -95,7 +110,11 @@ class SamplePrimitives:
 
         def step(_: Any, job: Job, scratch: dict) -> None:
             products = block_of(job[2], scratch) @ centres.T
-            np.argmin(np.subtract(half, products, out=products), axis=1, out=labels[job[0] : job[0] + job[1]])
+            np.argmin(
+                np.subtract(half, products, out=products),
+                axis=1,
+                out=labels[job[0] : job[0] + job[1]],
+            )
 
         self._groups(x, len(half), step)
         return labels
@@ -112,13 +131,16 @@ class SamplePrimitives:
         return self._groups(x, shares.shape[1], step)
 
     def _groups(self, x: Host, k: int, step: Callable[[GroupSums, Job, dict], None]) -> GroupSums:
-        """Blocks of rows on as many lanes as have enough to do, by the shape only; their sums together."""
+        """Blocks of rows on as many lanes as have enough to do, by the shape only; their sums
+        together."""
         rows, n = x.shape
         assert rows is not None
         count = lanes_for(rows * k * n // WORK, 8 * k * n)
         counts, sums = np.zeros((count, k)), np.zeros((count, k, n))
         lanes = [GroupSums(*part) for part in zip(counts, sums)]
-        run_lanes(jobs(x.matrix, -(-rows // count) * n * x.dtype.itemsize), lanes, step, self.threads)
+        run_lanes(
+            jobs(x.matrix, -(-rows // count) * n * x.dtype.itemsize), lanes, step, self.threads
+        )
         return GroupSums(np.add.reduce(counts), np.add.reduce(sums))
 
 

@@ -1,7 +1,9 @@
-"""The E step of full and tied Gaussian mixtures on a block of wide rows: triangular and symmetric products of BLAS, one component after another.
+"""The E step of full and tied Gaussian mixtures on a block of wide rows: triangular and symmetric
+products of BLAS, one component after another.
 
-From about two hundred columns on, a component's root no longer stays in the first cache, and level-3 BLAS on a whole block is faster than the kernels
-that work on chunks: y = (x - m) C by ``trmm``, sums of s (x - m)(x - m)^T by ``syrk`` over the rows with a share.
+From about two hundred columns on, a component's root no longer stays in the first cache, and
+level-3 BLAS on a whole block is faster than the kernels that work on chunks: y = (x - m) C by
+``trmm``, sums of s (x - m)(x - m)^T by ``syrk`` over the rows with a share.
 """
 
 from __future__ import annotations
@@ -26,12 +28,17 @@ def log_probs(block: np.ndarray, layout: Layout) -> np.ndarray:
     for z in range(theta.k):
         d = block - theta.means[z]
         y = dtrmm(1.0, layout.wide_roots[z], d.T, side=0, lower=0, trans_a=1, overwrite_b=1)
-        out[:, z] = layout.components.constants[z] - 0.5 * np.minimum(np.einsum("ij,ij->j", y, y), 1e300)
+        out[:, z] = layout.components.constants[z] - 0.5 * np.minimum(
+            np.einsum("ij,ij->j", y, y), 1e300
+        )
     return out
 
 
-def add_rows(block: np.ndarray, shares: np.ndarray, w: np.ndarray, layout: Layout, sums: Any) -> None:
-    """Add rows with shares w q to the sums; one covariance for all by its total and means, where they are near the origin."""
+def add_rows(
+    block: np.ndarray, shares: np.ndarray, w: np.ndarray, layout: Layout, sums: Any
+) -> None:
+    """Add rows with shares w q to the sums; one covariance for all by its total and means, where
+    they are near the origin."""
     theta, n = layout.theta, layout.theta.n
     sums.counts += shares.sum(axis=0)
     if theta.kind == "tied" and layout.components.near[0]:
@@ -47,7 +54,9 @@ def add_rows(block: np.ndarray, shares: np.ndarray, w: np.ndarray, layout: Layou
         add_component(block, shares[:, z], z, theta, sums)
 
 
-def add_component(block: np.ndarray, shares: np.ndarray, z: int, theta: Gaussians, sums: Any) -> None:
+def add_component(
+    block: np.ndarray, shares: np.ndarray, z: int, theta: Gaussians, sums: Any
+) -> None:
     """Add rows with shares w q of one component."""
     n, used = theta.n, shares > NEGLIGIBLE
     if not used.any():

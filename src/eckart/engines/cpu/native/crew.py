@@ -1,10 +1,13 @@
 """A crew of threads that take parts of a kernel's work without the interpreter.
 
-A thread of Python that is woken for a piece of work waits twice: for its wake, and for the interpreter's lock, which sixteen threads want one after another; on
-16 cores a piece of work cost 1 to 2 ms so. The threads of this crew stay inside one compiled loop. They find the kernel's address and its arguments on a
-board, take parts by counters, and wait for the next board: awake for a moment, since the next one mostly comes soon, then asleep at a semaphore.
+A thread of Python that is woken for a piece of work waits twice: for its wake, and for the
+interpreter's lock, which sixteen threads want one after another; on 16 cores a piece of work cost 1
+to 2 ms so. The threads of this crew stay inside one compiled loop. They find the kernel's address
+and its arguments on a board, take parts by counters, and wait for the next board: awake for a
+moment, since the next one mostly comes soon, then asleep at a semaphore.
 
-Which thread does which part is open; a part writes what belongs to it alone, and the caller adds parts up in their order: bits never depend on it.
+Which thread does which part is open; a part writes what belongs to it alone, and the caller adds
+parts up in their order: bits never depend on it.
 """
 
 from __future__ import annotations
@@ -36,23 +39,28 @@ LINE = 64  # bytes of a cache line: what one thread writes shares none with what
 COUNT, CALLED_UP, FUNCTION, GIVEN, CALLER_ASLEEP = 0, 8, 16, 24, LINE
 OWN = (
     2 * LINE
-)  # from here on a line for each thread, the caller's first: its state, whether it sleeps, and the next part of its share
+    # from here on a line for each thread, the caller's first: its state, whether it sleeps, and the
+    # next part of its share
+)
 SLEEPS, NEXT = 8, 16
 IDLE, CALLED, WORKING = 0, 1, 2
 FEW = 4
-"""Threads up to which the interpreter's lock costs less than it takes to compile what calls a kernel without it, where the kernel can be called from Python
-with the same bits."""
+"""Threads up to which the interpreter's lock costs less than it takes to compile what calls a
+kernel without it, where the kernel can be called from Python with the same bits."""
 SIDE_BY_SIDE = 4
-"""Crews at the most: callers at the same time, such as the chains of a sampler, have one each, and each its share of the threads."""
+"""Crews at the most: callers at the same time, such as the chains of a sampler, have one each, and
+each its share of the threads."""
 MOST = 255
 """Threads of a crew at the most."""
 SEMAPHORE = 64  # bytes; glibc's takes 32
 PAUSES = 500
-"""Looks at the own word with a pause of some 40 to 140 cycles between them: about 20 microseconds, what a wake by the system would cost at the least."""
+"""Looks at the own word with a pause of some 40 to 140 cycles between them: about 20 microseconds,
+what a wake by the system would cost at the least."""
 YIELDS, MORE_YIELDS = 300, 1500
-"""Looks after that which give the core away if another program wants it: about 0.2 ms, longer than what most solvers do between two pieces of work. Where more
-than ``FEW`` threads were called, 1 ms: waking sixteen one after another takes a tenth of a millisecond, as long as many pieces of work, and two cores are not
-kept from other programs by it."""
+"""Looks after that which give the core away if another program wants it: about 0.2 ms, longer than
+what most solvers do between two pieces of work. Where more than ``FEW`` threads were called, 1 ms:
+waking sixteen one after another takes a tenth of a millisecond, as long as many pieces of work, and
+two cores are not kept from other programs by it."""
 
 
 @njit(**INSIDE)
@@ -65,7 +73,8 @@ def wake(board, semaphores, post, who):
 
 @njit(**INSIDE)
 def keep_looking(looks, give_way, called):
-    """Wait a moment before the next look; False where there were so many that it is time to sleep. ``called`` threads were called last."""
+    """Wait a moment before the next look; False where there were so many that it is time to sleep.
+    ``called`` threads were called last."""
     most = PAUSES + (MORE_YIELDS if called >= FEW else YIELDS)
     if looks < PAUSES:
         pause()
@@ -76,8 +85,9 @@ def keep_looking(looks, give_way, called):
 
 @njit(**INSIDE)
 def next_part(board, who):
-    """The next part of one's own share, or of another's where that is done; -1 where all are. The same rows mostly come to the same thread in one piece of work
-    after another, so that they are still in its core's cache."""
+    """The next part of one's own share, or of another's where that is done; -1 where all are. The
+    same rows mostly come to the same thread in one piece of work after another, so that they are
+    still in its core's cache."""
     count, threads = load(board + COUNT), load(board + CALLED_UP) + 1
     for step in range(threads):
         other = who + step if who + step < threads else who + step - threads
@@ -124,7 +134,8 @@ def publish(given, kernel, arguments):
 
 @njit(**OUTSIDE)
 def call_up(board, semaphores, post, function, given, count, called):
-    """Put the work on the board and call threads 1 .. ``called``. Each that starts wakes two others, and the caller, who is thread 0, the first two."""
+    """Put the work on the board and call threads 1 .. ``called``. Each that starts wakes two
+    others, and the caller, who is thread 0, the first two."""
     exchange(board + FUNCTION, function)
     exchange(board + GIVEN, given)
     exchange(board + COUNT, count)
@@ -150,7 +161,8 @@ def work(board, semaphores, wait, give_way):
 
 @njit(**OUTSIDE)
 def finish(board, semaphores, wait, give_way):
-    """No part is begun from now on; those who have not started are called back, the others are waited for."""
+    """No part is begun from now on; those who have not started are called back, the others are
+    waited for."""
     called, count = load(board + CALLED_UP), load(board + COUNT)
     for who in range(called + 1):
         exchange(board + OWN + who * LINE + NEXT, count)
@@ -179,8 +191,12 @@ class _Crew:
 
     def __init__(self, library: Any):
         self.lock, self.size = threading.Lock(), 0
-        self.memory = np.zeros(OWN + (MOST + 1) * LINE + (MOST + 1) * SEMAPHORE + ROOM + LINE, np.uint8)
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.memory))  # for ever: threads look at it until the process is gone
+        self.memory = np.zeros(
+            OWN + (MOST + 1) * LINE + (MOST + 1) * SEMAPHORE + ROOM + LINE, np.uint8
+        )
+        ctypes.pythonapi.Py_IncRef(
+            ctypes.py_object(self.memory)
+        )  # for ever: threads look at it until the process is gone
         self.board = int(self.memory.ctypes.data) // LINE * LINE + LINE
         self.semaphores = self.board + OWN + (MOST + 1) * LINE
         self.given = self.semaphores + (MOST + 1) * SEMAPHORE
@@ -192,7 +208,8 @@ class _Crew:
         for i in range(MOST + 1):
             if library.sem_init(ctypes.c_void_p(self.semaphores + i * SEMAPHORE), 0, 0):
                 raise OSError("no semaphore")
-        work(self.board, self.semaphores, self.wait, self.give_way)  # compiled here, not while threads wait
+        # compiled here, not while threads wait
+        work(self.board, self.semaphores, self.wait, self.give_way)
 
     def grow(self, size: int) -> None:
         while self.size < min(size, MOST):
@@ -202,10 +219,19 @@ class _Crew:
 
     def run(self, kernel: int, count: int, arguments: tuple, threads: int) -> None:
         self.grow(threads - 1)
-        self.held = arguments  # alive until the next work, should an interrupt leave a thread behind
+        # alive until the next work, should an interrupt leave a thread behind
+        self.held = arguments
         try:
             function = publish(self.given, kernel, arguments)
-            call_up(self.board, self.semaphores, self.post, function, self.given, count, min(threads - 1, self.size))
+            call_up(
+                self.board,
+                self.semaphores,
+                self.post,
+                function,
+                self.given,
+                count,
+                min(threads - 1, self.size),
+            )
             while work(self.board, self.semaphores, self.wait, self.give_way):
                 pass  # back in Python after each part: an interrupt is heard
         except BaseException:
@@ -224,8 +250,9 @@ _addresses: dict[Any, int] = {}
 
 
 def crew(free: bool = False) -> _Crew | None:
-    """A crew of this process (a forked one gets its own): the first, or one that is ``free``, whose lock is taken then. None where the system has no semaphores
-    of this kind, or all crews are at work."""
+    """A crew of this process (a forked one gets its own): the first, or one that is ``free``, whose
+    lock is taken then. None where the system has no semaphores of this kind, or all crews are at
+    work."""
     found = _crews.setdefault(os.getpid(), [])
     for team in tuple(found):
         if not free or team.lock.acquire(blocking=False):
@@ -268,10 +295,12 @@ def address_of(kernel: Any, arguments: tuple) -> int:
 
 
 def run_parts(kernel: Any, count: int, arguments: tuple, threads: int) -> None:
-    """``kernel(part, who, *arguments)`` for every part below ``count`` on up to ``threads`` threads; ``who`` < threads tells them apart, for their scratch
-    space. A kernel may not raise, and writes only what belongs to its part or to ``who``.
+    """``kernel(part, who, *arguments)`` for every part below ``count`` on up to ``threads``
+    threads; ``who`` < threads tells them apart, for their scratch space. A kernel may not raise,
+    and writes only what belongs to its part or to ``who``.
 
-    An interrupt ends it after the parts in flight. Where other threads of this process have all the crews, threads of Python do the same work.
+    An interrupt ends it after the parts in flight. Where other threads of this process have all the
+    crews, threads of Python do the same work.
     """
     threads = min(threads, count)
     with single_threaded_blas():

@@ -1,7 +1,9 @@
-"""Words of memory that threads share, and calls by address, for kernels: no thread that uses them needs the interpreter.
+"""Words of memory that threads share, and calls by address, for kernels: no thread that uses them
+needs the interpreter.
 
-Every reading and writing here is sequentially consistent: two threads that each write one word and then read the other's cannot both see the old one, which
-is what falling asleep and being woken rests on.
+Every reading and writing here is sequentially consistent: two threads that each write one word and
+then read the other's cannot both see the old one, which is what falling asleep and being woken
+rests on.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ from numba.extending import intrinsic
 
 WORD = ir.IntType(64)
 PAUSE = "llvm.x86.sse2.pause" if platform.machine() in ("x86_64", "AMD64") else ""
-"""The instruction that tells a core that it only waits, so that a thread beside it on the same core gets its turn."""
+"""The instruction that tells a core that it only waits, so that a thread beside it on the same core
+gets its turn."""
 
 
 def _at(builder, address):
@@ -102,7 +105,8 @@ def call_part(typingctx, function, given, part, who):
 
 
 def _called(context, builder, answer, kinds, address, values):
-    """``kernel(*values)`` by the address of its code, with numba's own convention for arguments of these types."""
+    """``kernel(*values)`` by the address of its code, with numba's own convention for arguments of
+    these types."""
     kind = context.call_conv.get_function_type(answer, kinds)
     pointer = builder.inttoptr(address, kind.as_pointer())
     return context.call_conv.call_function(builder, pointer, answer, kinds, values)[1]
@@ -110,8 +114,9 @@ def _called(context, builder, answer, kinds, address, values):
 
 @intrinsic
 def call_kernel(typingctx, kernel, arguments):
-    """``kernel(*arguments)``, whose address was found for exactly these types (``crew.address_of``). Called by its name its code would be compiled once more
-    inside the caller."""
+    """``kernel(*arguments)``, whose address was found for exactly these types
+    (``crew.address_of``). Called by its name its code would be compiled once more inside the
+    caller."""
 
     def codegen(context, builder, signature, args):
         values = cgutils.unpack_tuple(builder, args[1])
@@ -127,13 +132,16 @@ def call_for_number(typingctx, kernel, arguments):
 
     def codegen(context, builder, signature, args):
         values = cgutils.unpack_tuple(builder, args[1])
-        return _called(context, builder, types.float64, tuple(signature.args[1].types), args[0], values)
+        return _called(
+            context, builder, types.float64, tuple(signature.args[1].types), args[0], values
+        )
 
     return types.float64(types.int64, arguments), codegen
 
 
 def _lent(context, builder, kind, value):
-    """The same value with arrays that own nothing: what counts their references lives only as long as the call from Python that brought them."""
+    """The same value with arrays that own nothing: what counts their references lives only as long
+    as the call from Python that brought them."""
     if isinstance(kind, types.Array):
         view = context.make_array(kind)(context, builder, value)
         view.meminfo = cgutils.get_null_value(view.meminfo.type)
@@ -141,7 +149,9 @@ def _lent(context, builder, kind, value):
     if isinstance(kind, types.BaseTuple):
         values = cgutils.unpack_tuple(builder, value)
         kinds: Any = kind
-        return context.make_tuple(builder, kind, [_lent(context, builder, k, v) for k, v in zip(kinds, values)])
+        return context.make_tuple(
+            builder, kind, [_lent(context, builder, k, v) for k, v in zip(kinds, values)]
+        )
     return value
 
 
@@ -151,10 +161,12 @@ ROOM = 4096
 
 @intrinsic
 def published(typingctx, board, kernel, arguments):
-    """Write the address of a kernel and its arguments into the memory at ``board``; returns the address of a function ``(board, part, who)`` that reads
-    them from there and calls ``kernel(part, who, *arguments)``.
+    """Write the address of a kernel and its arguments into the memory at ``board``; returns the
+    address of a function ``(board, part, who)`` that reads them from there and calls ``kernel(part,
+    who, *arguments)``.
 
-    The kernel is called by its address, so that its code is compiled once, however it is called. The caller keeps the arguments alive.
+    The kernel is called by its address, so that its code is compiled once, however it is called.
+    The caller keeps the arguments alive.
     """
     kinds = (types.int64, types.int64, *arguments.types)
 
@@ -173,7 +185,10 @@ def published(typingctx, board, kernel, arguments):
         entry.linkage = "internal"
         inside = ir.IRBuilder(entry.append_basic_block())
         place = inside.inttoptr(entry.args[0], layout.as_pointer())
-        address, *rest = (inside.load(cgutils.gep_inbounds(inside, place, 0, i)) for i in range(len(layout.elements)))
+        address, *rest = (
+            inside.load(cgutils.gep_inbounds(inside, place, 0, i))
+            for i in range(len(layout.elements))
+        )
         _called(context, inside, types.none, kinds, address, [*entry.args[1:], *rest])
         inside.ret_void()
         return builder.ptrtoint(entry, WORD)

@@ -1,6 +1,8 @@
-"""Products of tall thin matrices by BLAS inside the threads of the crew: no thread asks for the interpreter.
+"""Products of tall thin matrices by BLAS inside the threads of the crew: no thread asks for the
+interpreter.
 
-Matrices come as addresses and leading dimensions, so that one compiled kernel serves both precisions and every layout with contiguous rows.
+Matrices come as addresses and leading dimensions, so that one compiled kernel serves both
+precisions and every layout with contiguous rows.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ from eckart.engines.cpu.native.crew import run_parts
 from eckart.engines.cpu.native.memory_words import WORD
 
 SUMS = 2**15
-"""Entries of sums below which one thread adds them up: 64 sums of so many take about a millisecond."""
+"""Entries of sums below which one thread adds them up: 64 sums of so many take about a
+millisecond."""
 
 TREE = 2**14
 """Entries in a range of a pairwise sum: some 10 microseconds for each of the arrays."""
@@ -27,8 +30,9 @@ TREE = 2**14
 
 @intrinsic
 def gemm(typingctx, function, turned, m, n, k, numbers, a, lda, b, ldb, c, ldc):
-    """C (n x m by rows) = alpha B A + beta C, or alpha B^T A + beta C where ``turned``, with A k x m, by BLAS's gemm at an address; alpha and beta of the
-    matrices' type lie at ``numbers`` eight bytes apart. BLAS counts by columns: what is a matrix by rows here is its transpose there."""
+    """C (n x m by rows) = alpha B A + beta C, or alpha B^T A + beta C where ``turned``, with A k x
+    m, by BLAS's gemm at an address; alpha and beta of the matrices' type lie at ``numbers`` eight
+    bytes apart. BLAS counts by columns: what is a matrix by rows here is its transpose there."""
 
     def codegen(context, builder, signature, args):
         function, turned, *sizes = args
@@ -36,7 +40,8 @@ def gemm(typingctx, function, turned, m, n, k, numbers, a, lda, b, ldb, c, ldc):
         letter, whole = ir.IntType(8), ir.IntType(32)
 
         def lies(value):
-            place = cgutils.alloca_once(builder, value.type)  # once a call of the kernel, not at each product
+            # once a call of the kernel, not at each product
+            place = cgutils.alloca_once(builder, value.type)
             builder.store(value, place)
             return builder.ptrtoint(place, WORD)
 
@@ -46,9 +51,18 @@ def gemm(typingctx, function, turned, m, n, k, numbers, a, lda, b, ldb, c, ldc):
         plain = lies(letter(ord("N")))
         second = lies(builder.select(turned, letter(ord("T")), letter(ord("N"))))
         given = [
-            plain, second, *(whole_number(size) for size in (m, n, k)), numbers, a, whole_number(lda), b, whole_number(ldb),
-            builder.add(numbers, WORD(8)), c, whole_number(ldc),
-        ]  # fmt: skip
+            plain,
+            second,
+            *(whole_number(size) for size in (m, n, k)),
+            numbers,
+            a,
+            whole_number(lda),
+            b,
+            whole_number(ldb),
+            builder.add(numbers, WORD(8)),
+            c,
+            whole_number(ldc),
+        ]
         kind = ir.FunctionType(ir.VoidType(), [WORD] * 13)
         builder.call(builder.inttoptr(function, kind.as_pointer()), given)
         return context.get_dummy_value()
@@ -88,9 +102,18 @@ def _rows(out, out_ld, given, given_ld, rows, width, by, size):
 
 @njit(**OUTSIDE)
 def thin_part(part, who, cuts, plan, scale):
-    """Rows cuts[part] .. cuts[part + 1]: Out = alpha Left S + beta Out (or Out = scale Plus before it), and Sums[part] = Other^T Out; an address of zero leaves
-    its step out. Where Left is Out its rows are copied first, each thread to its own place."""
-    function, size, width, out, out_ld, plus, plus_ld = plan[0], plan[1], plan[2], plan[3], plan[4], plan[5], plan[6]
+    """Rows cuts[part] .. cuts[part + 1]: Out = alpha Left S + beta Out (or Out = scale Plus before
+    it), and Sums[part] = Other^T Out; an address of zero leaves its step out. Where Left is Out its
+    rows are copied first, each thread to its own place."""
+    function, size, width, out, out_ld, plus, plus_ld = (
+        plan[0],
+        plan[1],
+        plan[2],
+        plan[3],
+        plan[4],
+        plan[5],
+        plan[6],
+    )
     left, left_ld, inner, s, s_ld, numbers = plan[7], plan[8], plan[9], plan[10], plan[11], plan[12]
     other, other_ld, columns, sums = plan[13], plan[14], plan[15], plan[16]
     first, rows = cuts[part], cuts[part + 1] - cuts[part]
@@ -107,7 +130,20 @@ def thin_part(part, who, cuts, plan, scale):
     if other:
         total = sums + part * columns * width * size
         theirs = other + first * other_ld * size
-        gemm(function, True, width, columns, rows, plan[17], here, out_ld, theirs, other_ld, total, width)
+        gemm(
+            function,
+            True,
+            width,
+            columns,
+            rows,
+            plan[17],
+            here,
+            out_ld,
+            theirs,
+            other_ld,
+            total,
+            width,
+        )
 
 
 @njit(**OUTSIDE)
@@ -123,7 +159,11 @@ def added_part(part, who, cuts, sums, total):
 @cache
 def blas(dtype: Any) -> int:
     """The address of gemm for a type."""
-    return int(get_cython_function_address("scipy.linalg.cython_blas", f"{'s' if dtype == np.float32 else 'd'}gemm"))
+    return int(
+        get_cython_function_address(
+            "scipy.linalg.cython_blas", f"{'s' if dtype == np.float32 else 'd'}gemm"
+        )
+    )
 
 
 @cache
@@ -135,7 +175,8 @@ def scalars(dtype: Any, alpha: float, beta: float) -> np.ndarray:
 
 
 def _lies(a: np.ndarray | None) -> tuple[int, int]:
-    """Where a matrix with contiguous rows lies, and the numbers from one row to the next (at least one, as BLAS wants it)."""
+    """Where a matrix with contiguous rows lies, and the numbers from one row to the next (at least
+    one, as BLAS wants it)."""
     if a is None:
         return 0, 1
     step = max(1, a.shape[1], a.strides[0] // a.itemsize if len(a) > 1 else 1)
@@ -143,19 +184,42 @@ def _lies(a: np.ndarray | None) -> tuple[int, int]:
 
 
 def products(
-    cuts: np.ndarray, out: np.ndarray, product: tuple[Any, Any, float], start: tuple[float, Any, float], other: np.ndarray | None, threads: int
-) -> np.ndarray | None:  # fmt: skip
+    cuts: np.ndarray,
+    out: np.ndarray,
+    product: tuple[Any, Any, float],
+    start: tuple[float, Any, float],
+    other: np.ndarray | None,
+    threads: int,
+) -> np.ndarray | None:
     """``thin`` of ``dense.thin`` with (left, s, alpha) and (beta, plus, scale), by the crew."""
     (left, s, alpha), (beta, plus, scale) = product, start
     dtype, width = out.dtype, out.shape[1]
     sums = None if other is None else np.empty((len(cuts) - 1, other.shape[1] * width), dtype)
-    room = None if left is not out else np.empty((threads, int(np.diff(cuts).max()) * _lies(left)[1]), dtype)
+    room = (
+        None
+        if left is not out
+        else np.empty((threads, int(np.diff(cuts).max()) * _lies(left)[1]), dtype)
+    )
     kept = scalars(dtype, alpha, 1.0 if plus is not None else beta), scalars(dtype, 1.0, 0.0)
-    plan = np.array([
-        blas(dtype), dtype.itemsize, width, *_lies(out), *_lies(plus), *_lies(left), 0 if left is None else left.shape[1], *_lies(s), kept[0].ctypes.data,
-        *_lies(other), 0 if other is None else other.shape[1], 0 if sums is None else sums.ctypes.data, kept[1].ctypes.data,
-        0 if room is None else room.ctypes.data, 0 if room is None else room.strides[0],
-    ])  # fmt: skip
+    plan = np.array(
+        [
+            blas(dtype),
+            dtype.itemsize,
+            width,
+            *_lies(out),
+            *_lies(plus),
+            *_lies(left),
+            0 if left is None else left.shape[1],
+            *_lies(s),
+            kept[0].ctypes.data,
+            *_lies(other),
+            0 if other is None else other.shape[1],
+            0 if sums is None else sums.ctypes.data,
+            kept[1].ctypes.data,
+            0 if room is None else room.ctypes.data,
+            0 if room is None else room.strides[0],
+        ]
+    )
     if width and len(out):
         run_parts(thin_part, len(cuts) - 1, (cuts, plan, float(scale)), threads)
     if sums is None:
@@ -208,7 +272,8 @@ def _added(to, of, size, like):
 
 @njit(**OUTSIDE)
 def tree_part(part, who, cuts, arrays, size):
-    """The pairwise sum of arrays at these addresses over a range of entries of ``size`` bytes, in place: 1 into 0, 3 into 2, ..., then 2 into 0, ..."""
+    """The pairwise sum of arrays at these addresses over a range of entries of ``size`` bytes, in
+    place: 1 into 0, 3 into 2, ..., then 2 into 0, ..."""
     first, count, apart = cuts[part] * size, cuts[part + 1] - cuts[part], 1
     while apart < len(arrays):
         for p in range(0, len(arrays) - apart, 2 * apart):

@@ -1,7 +1,8 @@
-"""Multiplicative steps under beta-divergences, as part of ``CpuEngine``: blocks of rows by products with the other factor, powers entry by entry.
+"""Multiplicative steps under beta-divergences, as part of ``CpuEngine``: blocks of rows by products
+with the other factor, powers entry by entry.
 
-Zeros of sparse data matter to every divergence but Kullback-Leibler's and least squares, so rows are filled block by block; memory does not grow with
-their number.
+Zeros of sparse data matter to every divergence but Kullback-Leibler's and least squares, so rows
+are filled block by block; memory does not grow with their number.
 """
 
 from __future__ import annotations
@@ -84,12 +85,18 @@ class DivergencePrimitives:
         run_lanes(self._beta_jobs(x, steps * h.shape[1]), [None] * PARTS, step, self.threads)
         return Descent(out, *weighted(level, x.weights))
 
-    def beta_sums(self, x: Host | Matrix, left: np.ndarray, right: np.ndarray, beta: float) -> BetaSums:
+    def beta_sums(
+        self, x: Host | Matrix, left: np.ndarray, right: np.ndarray, beta: float
+    ) -> BetaSums:
         x, w, h = place(x), np.asarray(left, np.float64), np.asarray(right, np.float64)
         n, k = h.shape
         blocks = self._beta_jobs(x, k)
-        count = lanes_for(len(blocks) if isinstance(blocks, list) else PARTS, 16 * n * (k + 1), 2**26)
-        lanes = [[BetaSums(np.zeros((n, k)), np.zeros((n, k)), np.zeros(n), 0.0)] for _ in range(count)]
+        count = lanes_for(
+            len(blocks) if isinstance(blocks, list) else PARTS, 16 * n * (k + 1), 2**26
+        )
+        lanes = [
+            [BetaSums(np.zeros((n, k)), np.zeros((n, k)), np.zeros(n), 0.0)] for _ in range(count)
+        ]
 
         def step(lane: list[BetaSums], job: Job, scratch: dict[str, Any]) -> None:
             part = slice(job[0], job[0] + job[1])
@@ -104,19 +111,36 @@ class DivergencePrimitives:
             found = found.merge(lane[0])
         return found
 
-    def beta_step(self, right: np.ndarray, sums: BetaSums, mass: np.ndarray, rule: BetaRule) -> Descent:
+    def beta_step(
+        self, right: np.ndarray, sums: BetaSums, mass: np.ndarray, rule: BetaRule
+    ) -> Descent:
         u = np.asarray(right, np.float64)
         own, kkt = _judged(u, sums.up, sums.down, rule)
         new = _stepped(u, sums.up, sums.down, _least(mass, sums.totals), rule)
         return Descent(new.astype(right.dtype), sums.value + float(own.sum()), float(kkt.sum()))
 
-    def multiplied_rows(self, gram: np.ndarray, pull: np.ndarray, start: np.ndarray, l1: float = 0.0) -> Descent:
-        out, level, step = np.empty_like(start, order="C"), np.empty((len(start), 2)), _multiply(gram, l1)
-        self._each(len(start), 2 * gram.size, lambda a, b: step(pull[a:b], start[a:b], out[a:b], level[a:b]))
+    def multiplied_rows(
+        self, gram: np.ndarray, pull: np.ndarray, start: np.ndarray, l1: float = 0.0
+    ) -> Descent:
+        out, level, step = (
+            np.empty_like(start, order="C"),
+            np.empty((len(start), 2)),
+            _multiply(gram, l1),
+        )
+        self._each(
+            len(start),
+            2 * gram.size,
+            lambda a, b: step(pull[a:b], start[a:b], out[a:b], level[a:b]),
+        )
         return Descent(out, *weighted(level, None))
 
     def multiplied_pass(
-        self, x: Host | Matrix, right: np.ndarray, left: np.ndarray, gram: np.ndarray, l1: float = 0.0
+        self,
+        x: Host | Matrix,
+        right: np.ndarray,
+        left: np.ndarray,
+        gram: np.ndarray,
+        l1: float = 0.0,
     ) -> Pass:
         return self._swept_pass(place(x), right, left, _multiply(gram, l1), 2 * gram.size)
 
@@ -126,7 +150,8 @@ class DivergencePrimitives:
 
 
 def _cells(x: Host, job: Job, scratch: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
-    """A block in float64, zeros where nothing is known, and the weights of its cells (without those of the rows)."""
+    """A block in float64, zeros where nothing is known, and the weights of its cells (without those
+    of the rows)."""
     first, rows, fetch = job
     a = np.asarray(fetch(scratch), np.float64)
     if x.kind != "observed" and x.entry_weights is None:
@@ -150,18 +175,28 @@ def _least(mass: np.ndarray, totals: np.ndarray) -> np.ndarray:
 
 def _begun(u: np.ndarray, least: np.ndarray) -> np.ndarray:
     """At least that; equal shares where there is nothing."""
-    return np.where(u.any(axis=1, keepdims=True), np.maximum(u, least), least / (LEAST * u.shape[1]))
+    return np.where(
+        u.any(axis=1, keepdims=True), np.maximum(u, least), least / (LEAST * u.shape[1])
+    )
 
 
 def _floor(a: np.ndarray, v: np.ndarray) -> np.ndarray:
     """What s = u.h is at the least in each row."""
     known = v > 0
-    mean = np.where(known, a, 0.0).sum(axis=1, keepdims=True) / np.maximum(known.sum(axis=1, keepdims=True), 1)
+    mean = np.where(known, a, 0.0).sum(axis=1, keepdims=True) / np.maximum(
+        known.sum(axis=1, keepdims=True), 1
+    )
     return np.maximum(LOWEST * mean, 1e-150)
 
 
 def _sums(
-    a: np.ndarray, v: np.ndarray, u: np.ndarray, h: np.ndarray, b: float, floor: np.ndarray, valued: bool
+    a: np.ndarray,
+    v: np.ndarray,
+    u: np.ndarray,
+    h: np.ndarray,
+    b: float,
+    floor: np.ndarray,
+    valued: bool,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """num and den of some rows, and the divergence of each (zeros unless ``valued``)."""
     s = np.maximum(u @ h.T, floor)
@@ -179,7 +214,9 @@ def _sums(
     return (rest * a) @ h, (rest * s) @ h, values
 
 
-def _judged(u: np.ndarray, up: np.ndarray, down: np.ndarray, rule: BetaRule) -> tuple[np.ndarray, np.ndarray]:
+def _judged(
+    u: np.ndarray, up: np.ndarray, down: np.ndarray, rule: BetaRule
+) -> tuple[np.ndarray, np.ndarray]:
     """The penalties of some rows, and their violations."""
     slope = down + rule.l1 + rule.l2 * u
     own = rule.l1 * u.sum(axis=1) + 0.5 * rule.l2 * np.einsum("ij,ij->i", u, u)
@@ -189,7 +226,9 @@ def _judged(u: np.ndarray, up: np.ndarray, down: np.ndarray, rule: BetaRule) -> 
     return own, size[:, 0] * (np.maximum(np.minimum(share, rest), -1) ** 2).sum(axis=1)
 
 
-def _stepped(u: np.ndarray, up: np.ndarray, down: np.ndarray, least: np.ndarray, rule: BetaRule) -> np.ndarray:
+def _stepped(
+    u: np.ndarray, up: np.ndarray, down: np.ndarray, least: np.ndarray, rule: BetaRule
+) -> np.ndarray:
     """Rows after a step."""
     first = down + rule.l1
     bend = first + np.sqrt(first**2 + 4 * rule.l2 * u * up) if rule.l2 else 2 * first

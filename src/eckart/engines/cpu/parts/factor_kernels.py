@@ -1,4 +1,5 @@
-"""Arithmetic on tall non-negative factors for the threads of the crew: each kernel does one range of rows, or one lane of blocks."""
+"""Arithmetic on tall non-negative factors for the threads of the crew: each kernel does one range
+of rows, or one lane of blocks."""
 
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ AT_ONCE = 256
 
 @njit(**OUTSIDE)
 def sums_part(part, who, cuts, f, weights, function, ones, squares, mass, ends):
-    """F^T D F, the sums of D F, and the least and the largest entries of F over a range of rows; weights of length 0 are all one. ``ones`` holds alpha and
-    beta of the product ``function``."""
+    """F^T D F, the sums of D F, and the least and the largest entries of F over a range of rows;
+    weights of length 0 are all one. ``ones`` holds alpha and beta of the product ``function``."""
     k, first, last = f.shape[1], cuts[part], cuts[part + 1]
     heavy = np.empty((AT_ONCE, k), f.dtype)
     size, step = f.itemsize, f.strides[0]
@@ -31,7 +32,20 @@ def sums_part(part, who, cuts, f, weights, function, ones, squares, mass, ends):
                 heavy[r, c] = value * f.dtype.type(by)
                 mass[part, c] += heavy[r, c]
         where = f.ctypes.data + a * step
-        gemm(function, True, k, k, rows, ones, heavy.ctypes.data, k, where, step // size, squares[part].ctypes.data, k)
+        gemm(
+            function,
+            True,
+            k,
+            k,
+            rows,
+            ones,
+            heavy.ctypes.data,
+            k,
+            where,
+            step // size,
+            squares[part].ctypes.data,
+            k,
+        )
 
 
 @njit(**OUTSIDE)
@@ -45,7 +59,8 @@ def leap_part(part, who, cuts, new, old, stride, out):
 
 @njit(**OUTSIDE)
 def descent_part(part, who, cuts, code, gram, pull, l1, start, out, how, level):
-    """``hals_range``, whose address is ``code``, of a range of rows; ``how`` are sweeps, shrink and the rows of a tile."""
+    """``hals_range``, whose address is ``code``, of a range of rows; ``how`` are sweeps, shrink and
+    the rows of a tile."""
     a, b = cuts[part], cuts[part + 1]
     given = gram, pull[a:b], l1, start[a:b], out[a:b], how[0], how[1], how[2], level[a:b]
     call_kernel(code, given)
@@ -53,7 +68,8 @@ def descent_part(part, who, cuts, code, gram, pull, l1, start, out, how, level):
 
 @njit(**OUTSIDE)
 def lane_part(part, who, code, rows, x, other, weights, rule, codes, how, room, sums):
-    """``hals_block``, whose address is ``code``, of every block of ``rows`` rows that belongs to a lane; ``codes`` are those before and after."""
+    """``hals_block``, whose address is ``code``, of every block of ``rows`` rows that belongs to a
+    lane; ``codes`` are those before and after."""
     lanes, (start, out) = sums[0].shape[0], codes
     (gram, l1), (sweeps, shrink, size) = rule, how
     pull, levels, heavy, cross, square = room
@@ -64,9 +80,37 @@ def lane_part(part, who, code, rows, x, other, weights, rule, codes, how, room, 
         b = min(a + rows, x.shape[0])
         if weights.shape[0] > 0:
             call_kernel(
-                code, (x[a:b], other, weights[a:b], gram, l1, start[a:b], out[a:b], sweeps, shrink, size, own, totals)
+                code,
+                (
+                    x[a:b],
+                    other,
+                    weights[a:b],
+                    gram,
+                    l1,
+                    start[a:b],
+                    out[a:b],
+                    sweeps,
+                    shrink,
+                    size,
+                    own,
+                    totals,
+                ),
             )
         else:
             call_kernel(
-                code, (x[a:b], other, weights, gram, l1, start[a:b], out[a:b], sweeps, shrink, size, own, totals)
+                code,
+                (
+                    x[a:b],
+                    other,
+                    weights,
+                    gram,
+                    l1,
+                    start[a:b],
+                    out[a:b],
+                    sweeps,
+                    shrink,
+                    size,
+                    own,
+                    totals,
+                ),
             )

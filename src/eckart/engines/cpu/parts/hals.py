@@ -1,4 +1,5 @@
-"""Coordinate descent by rows (HALS) of non-negative factorization: of dense, stored and gappy data."""
+"""Coordinate descent by rows (HALS) of non-negative factorization: of dense, stored and gappy
+data."""
 
 from __future__ import annotations
 
@@ -54,10 +55,19 @@ class HalsPrimitives(FactorPrimitives):
         if p.shape != u.shape:  # the kernel reads both by the rows of one
             raise ValueError(f"pull is {p.shape}, start {u.shape}")
         g, low = np.ascontiguousarray(gram, dtype), dtype.type(l1)
-        out, level, how = np.empty_like(u), np.empty((len(u), 2)), (sweeps, float(shrink), vectors.tile_size(dtype))
+        out, level, how = (
+            np.empty_like(u),
+            np.empty((len(u), 2)),
+            (sweeps, float(shrink), vectors.tile_size(dtype)),
+        )
         cuts = self._cuts(len(u), gram.size * (min(sweeps, 8) + 1), CREW_GRAIN)
         code = crew.address_of(kernels.hals_range, (g, p[:1], low, u[:1], out[:1], *how, level[:1]))
-        crew.run_parts(factor_kernels.descent_part, len(cuts) - 1, (cuts, code, g, p, low, u, out, how, level), self.threads)
+        crew.run_parts(
+            factor_kernels.descent_part,
+            len(cuts) - 1,
+            (cuts, code, g, p, low, u, out, how, level),
+            self.threads,
+        )
         return Descent(out, *weighted(level, None))
 
     def hals_pass(
@@ -88,7 +98,8 @@ class HalsPrimitives(FactorPrimitives):
 
         def room(threads: int) -> tuple[np.ndarray, ...]:
             pull, heavy, pulled, square = (
-                np.empty((threads, *shape), kind) for shape in ((at_once, k), (at_once, k), (n, k), (k, k))
+                np.empty((threads, *shape), kind)
+                for shape in ((at_once, k), (at_once, k), (n, k), (k, k))
             )
             return pull, np.empty((threads, at_once, 2)), heavy, pulled, square
 
@@ -96,17 +107,28 @@ class HalsPrimitives(FactorPrimitives):
             return np.zeros((count, n, k), kind), np.zeros((count, k, k)), np.zeros((count, 2))
 
         values = x.matrix.values if x.checked and self.threads > crew.FEW else None
-        if type(values) is np.ndarray and values.dtype == kind and values.flags.c_contiguous and len(old):
-            # kept between two passes: the system's pages would be asked for, and filled with zeros, by all threads at once in each of them
+        if (
+            type(values) is np.ndarray
+            and values.dtype == kind
+            and values.flags.c_contiguous
+            and len(old)
+        ):
+            # kept between two passes: the system's pages would be asked for, and filled with zeros,
+            # by all threads at once in each of them
             key = f"room of passes {count} {n} {k} {at_once} {self.threads} {kind}"
             if key not in x.kept:
                 x.kept[key] = room(self.threads), partial()
             (own, sums), given = x.kept[key], (v, weights, *rule)
             like = tuple(a[0] for a in own), tuple(a[0] for a in sums)
-            code = crew.address_of(kernels.hals_block, (values[:1], *given, old[:1], out[:1], *how, *like))
+            code = crew.address_of(
+                kernels.hals_block, (values[:1], *given, old[:1], out[:1], *how, *like)
+            )
             rows = block_rows(n, x.dtype.itemsize, size)
             crew.run_parts(
-                factor_kernels.lane_part, count, (code, rows, values, v, weights, rule, (old, out), how, own, sums), self.threads
+                factor_kernels.lane_part,
+                count,
+                (code, rows, values, v, weights, rule, (old, out), how, own, sums),
+                self.threads,
             )
         else:
             sums = partial()
@@ -116,16 +138,23 @@ class HalsPrimitives(FactorPrimitives):
                 block, part = np.ascontiguousarray(fetch(scratch), kind), slice(start, start + rows)
                 if "room" not in scratch:
                     scratch["room"] = tuple(a[0] for a in room(1))
-                sweep(block, v, weights[part], *rule, old[part], out[part], *how, scratch["room"], own)
+                sweep(
+                    block, v, weights[part], *rule, old[part], out[part], *how, scratch["room"], own
+                )
 
             run_lanes(jobs(x.matrix, size), list(zip(*sums)), step, self.threads)
         cross, squares, levels = sums
         level = levels.sum(axis=0)
-        pulled = products.added_up(cross.reshape(count, -1), self.threads).reshape(n, k).astype(kind)
+        pulled = (
+            products.added_up(cross.reshape(count, -1), self.threads).reshape(n, k).astype(kind)
+        )
         return Pass(out, CrossSums(float(level[0]), float(level[1]), pulled, squares.sum(axis=0)))
 
-    def _swept_pass(self, x: Host, right: np.ndarray, left: np.ndarray, sweep: Any, inner: int) -> Pass:
-        """``sweep(X V, left, out, level)`` of every block of rows, and the sums that the columns need; ``inner`` multiply-adds a row."""
+    def _swept_pass(
+        self, x: Host, right: np.ndarray, left: np.ndarray, sweep: Any, inner: int
+    ) -> Pass:
+        """``sweep(X V, left, out, level)`` of every block of rows, and the sums that the columns
+        need; ``inner`` multiply-adds a row."""
         old, n, k, weights = np.ascontiguousarray(left), x.shape[1], left.shape[1], x.weights
         out, level = np.empty_like(old), np.empty((len(old), 2))
         if x.kind == "counts":
@@ -144,13 +173,19 @@ class HalsPrimitives(FactorPrimitives):
         run_lanes(jobs(x.matrix, self._block(x, work, len(old))), lanes, step, self.threads)
         square = self.factor_sums(out, x).square
         return Pass(
-            out, CrossSums(*weighted(level, weights), self._tree([lane.total for lane in lanes]).copy(), square)
+            out,
+            CrossSums(
+                *weighted(level, weights), self._tree([lane.total for lane in lanes]).copy(), square
+            ),
         )
 
     def _stored_pass(self, x: Host, right: np.ndarray, rows: Any, sweep: Any, inner: int) -> Pass:
         """hals_pass where zeros are not stored: products by rows, then by columns."""
         (old, out, level), m, k = rows, x.matrix, rows[0].shape[1]
-        v, heavy = prefetch.aligned_zeros(right.shape, old.dtype), prefetch.aligned_zeros(old.shape, old.dtype)
+        v, heavy = (
+            prefetch.aligned_zeros(right.shape, old.dtype),
+            prefetch.aligned_zeros(old.shape, old.dtype),
+        )
         v[:] = right
         parts = parts_of_entries(x, GATHER * k, inner)
         squares = np.zeros((len(parts), k, k))
@@ -160,14 +195,19 @@ class HalsPrimitives(FactorPrimitives):
             pull = scratch_array(scratch, "pull", (b - a, k), old.dtype)
             sparse.times_rows(m.indptr[a:], m.indices, m.data, v, 0, b - a, pull)
             sweep(pull, old[a:b], out[a:b], level[a:b])
-            np.multiply(out[a:b], 1 if x.weights is None else x.weights[a:b, None].astype(old.dtype), out=heavy[a:b])
+            np.multiply(
+                out[a:b],
+                1 if x.weights is None else x.weights[a:b, None].astype(old.dtype),
+                out=heavy[a:b],
+            )
             square += out[a:b].T @ heavy[a:b]
 
         run_lanes(parts, list(squares), by_rows, self.threads)
         t = x.T.matrix
         cross = np.empty((t.shape[0], k), old.dtype)
         self._over_ranges(
-            parts_of_entries(x.T, GATHER * k), lambda a, b: sparse.times_rows(t.indptr, t.indices, t.data, heavy, a, b, cross)
+            parts_of_entries(x.T, GATHER * k),
+            lambda a, b: sparse.times_rows(t.indptr, t.indices, t.data, heavy, a, b, cross),
         )
         return Pass(out, CrossSums(*weighted(level, x.weights), cross, squares.sum(axis=0)))
 
@@ -184,8 +224,15 @@ class HalsPrimitives(FactorPrimitives):
     ) -> Descent:
         x, dtype, k = place(x), start.dtype, start.shape[1]
         h, given, out = padded(other, dtype), np.asarray(start), new_factor(len(start), k, dtype)
-        entries, level, sweep_rows = entries_of(x, dtype), np.zeros((len(out), 2)), cast(Any, kernels.seen_range)
-        rule, size = (dtype.type(l1), dtype.type(l2), sweeps, float(shrink)), vectors.tile_size(dtype)
+        entries, level, sweep_rows = (
+            entries_of(x, dtype),
+            np.zeros((len(out), 2)),
+            cast(Any, kernels.seen_range),
+        )
+        rule, size = (
+            (dtype.type(l1), dtype.type(l2), sweeps, float(shrink)),
+            vectors.tile_size(dtype),
+        )
 
         def step(_: Any, part: tuple[int, int], scratch: dict[str, Any]) -> None:
             if "room" not in scratch:
@@ -197,7 +244,11 @@ class HalsPrimitives(FactorPrimitives):
         return Descent(real_columns(out, k), *weighted(level, x.weights))
 
 
-def _hals(gram: np.ndarray, dtype: np.dtype, l1: float, sweeps: int, shrink: float) -> Callable[..., None]:
+def _hals(
+    gram: np.ndarray, dtype: np.dtype, l1: float, sweeps: int, shrink: float
+) -> Callable[..., None]:
     """hals_range of some rows: sweep(pull, start, out, level)."""
     g, size, low = np.ascontiguousarray(gram, dtype), vectors.tile_size(dtype), dtype.type(l1)
-    return lambda pull, start, out, level: kernels.hals_range(g, pull, low, start, out, sweeps, float(shrink), size, level)
+    return lambda pull, start, out, level: kernels.hals_range(
+        g, pull, low, start, out, sweeps, float(shrink), size, level
+    )

@@ -1,12 +1,16 @@
 """Sweeps of non-negative factors by least squares, as serial kernels over a range of rows.
 
-``hals_range``   min 1/2 u^T G u - p_i.u over u >= 0 for every row, G common to all: coordinate descent, u_c <- max(0, u_c - (G u - p)_c / G_cc). Rows are
-                 turned into tiles of 4B columns (B lanes of a vector register), so that one coordinate of 4B rows moves at once.
-``seen_range``   the same where every row has its own G_i = sum_j w_ij h_j h_j^T over its observed entries, assembled in cache (``ridge.assemble``).
+``hals_range``   min 1/2 u^T G u - p_i.u over u >= 0 for every row, G common to all: coordinate
+descent, u_c <- max(0, u_c - (G u - p)_c / G_cc). Rows are
+                 turned into tiles of 4B columns (B lanes of a vector register), so that one
+                 coordinate of 4B rows moves at once.
+``seen_range``   the same where every row has its own G_i = sum_j w_ij h_j h_j^T over its observed
+entries, assembled in cache (``ridge.assemble``).
 ``error_range``  squared errors at the stored entries; ``stored_rows``  dense rows as entries > 0.
 
-Sweeps return, for every row, the objective and the squared violation of the optimality conditions at the row they were given, before the sweep:
-sum_c G_cc min(u_c, g_c / G_cc)^2, g the gradient, in units of the objective. Those of the Kullback-Leibler divergence are in ``kl_kernels``.
+Sweeps return, for every row, the objective and the squared violation of the optimality conditions
+at the row they were given, before the sweep: sum_c G_cc min(u_c, g_c / G_cc)^2, g the gradient, in
+units of the objective. Those of the Kullback-Leibler divergence are in ``kl_kernels``.
 
 Factors are padded with zero columns to whole registers (``ranges.padded``); zeros stay zero.
 """
@@ -37,7 +41,9 @@ def _slopes(tile, gram, c, pull, w):
             for i, s in enumerate(sums)
         ]
 
-    start = [builder.fneg(tile.load(tile.at(pull, c, tile.const(i * tile.lanes)))) for i in range(WIDE)]
+    start = [
+        builder.fneg(tile.load(tile.at(pull, c, tile.const(i * tile.lanes)))) for i in range(WIDE)
+    ]
     return tile.loop(tile.const(0), gram[1], 1, start)(step)
 
 
@@ -64,11 +70,15 @@ def move(typingctx, gram, c, inverse, pull, w, moved):
 
 @intrinsic
 def measure(typingctx, gram, c, inverse, pull, w, out):
-    """out[0] += G_cc min(w_c, g_c / G_cc)^2 and out[1] += 1/2 w_c (g - p)_c for 4B rows, g = G w - p."""
+    """out[0] += G_cc min(w_c, g_c / G_cc)^2 and out[1] += 1/2 w_c (g - p)_c for 4B rows, g = G w -
+    p."""
 
     def write(tile, gram, c, inverse, pull, w, out):
         builder, inverse = tile.builder, tile.splat(inverse)
-        top, half = tile.splat(builder.load(tile.at(gram, c, c), align=tile.bytes)), tile.splat(tile.scalar(0.5))
+        top, half = (
+            tile.splat(builder.load(tile.at(gram, c, c), align=tile.bytes)),
+            tile.splat(tile.scalar(0.5)),
+        )
         for i, slope in enumerate(_slopes(tile, gram, c, pull, w)):
             column = tile.const(i * tile.lanes)
             old, given = tile.load(tile.at(w, c, column)), tile.load(tile.at(pull, c, column))
@@ -86,8 +96,9 @@ def measure(typingctx, gram, c, inverse, pull, w, out):
 
 @njit(**OUTSIDE, fastmath=FAST)
 def hals_range(gram, pull, l1, start, w, sweeps, shrink, size, level):
-    """Sweep the rows of ``start`` into w, at most ``sweeps`` times; a tile stops when its squared change is under ``shrink`` of its first. level[i] is the
-    objective and the violation of row i before."""
+    """Sweep the rows of ``start`` into w, at most ``sweeps`` times; a tile stops when its squared
+    change is under ``shrink`` of its first. level[i] is the objective and the violation of row i
+    before."""
     k, tile, rows = gram.shape[0], WIDE * size, w.shape[0]
     wt, pt = np.zeros((k, tile), w.dtype), np.zeros((k, tile), w.dtype)
     moved, seen = np.zeros((1, size), w.dtype), np.zeros((2, tile), w.dtype)
@@ -130,9 +141,10 @@ def hals_range(gram, pull, l1, start, w, sweeps, shrink, size, level):
 
 @njit(**OUTSIDE)
 def hals_block(block, other, weights, gram, l1, start, w, sweeps, shrink, size, room, sums):
-    """hals_range of the rows of a dense block, whose products with the other factor and with the result are made here: a thread is away from Python for
-    all of it. ``room`` holds the pull of some rows, which are worked at a time, their levels and products; ``sums`` A^T D W, W^T D W and the levels, to which
-    this block adds."""
+    """hals_range of the rows of a dense block, whose products with the other factor and with the
+    result are made here: a thread is away from Python for all of it. ``room`` holds the pull of
+    some rows, which are worked at a time, their levels and products; ``sums`` A^T D W, W^T D W and
+    the levels, to which this block adds."""
     height, square, cross = room[0].shape[0], room[4], room[3]
     for first in range(0, block.shape[0], height):
         last = min(first + height, block.shape[0])
@@ -147,7 +159,8 @@ def hals_block(block, other, weights, gram, l1, start, w, sweeps, shrink, size, 
                 sums[2][0] += weights[first + i] * level[i, 0]
                 sums[2][1] += weights[first + i] * level[i, 1]
         else:
-            # an assignment of arrays would compile its error message too, for longer than all the rest
+            # an assignment of arrays would compile its error message too, for longer than all the
+            # rest
             for i in range(rows):
                 for c in range(w.shape[1]):
                     heavy[i, c] = own[i, c]
@@ -165,8 +178,9 @@ def hals_block(block, other, weights, gram, l1, start, w, sweeps, shrink, size, 
 
 @njit(**OUTSIDE, fastmath=FAST)
 def seen_range(entries, other, start, w, k, rule, size, first, last, chunk, gram, level):
-    """The same for rows first..last whose observed entries give each its own matrix. ``entries`` are indptr, indices, data and weights (none: all 1), ``rule``
-    l1, l2, sweeps and shrink; k columns are real, and the rows of w are those of the range."""
+    """The same for rows first..last whose observed entries give each its own matrix. ``entries``
+    are indptr, indices, data and weights (none: all 1), ``rule`` l1, l2, sweeps and shrink; k
+    columns are real, and the rows of w are those of the range."""
     indptr, indices, data, weights = entries
     l1, l2, sweeps, shrink = rule
     width = other.shape[1]
@@ -186,7 +200,9 @@ def seen_range(entries, other, start, w, k, rule, size, first, last, chunk, gram
                 known[0, t] = weights[a + t]
             known[1, t] = data[a + t]
             known[2, t] = known[0, t] * known[1, t]
-        square, _, _ = assemble(indices, other, a, count, known, np.int64(0), chunk, scaled, gram, rhs, side, size)
+        square, _, _ = assemble(
+            indices, other, a, count, known, np.int64(0), chunk, scaled, gram, rhs, side, size
+        )
         for c in range(k):
             for d in range(c):
                 gram[c, d] = gram[d, c]
@@ -222,8 +238,8 @@ def seen_range(entries, other, start, w, k, rule, size, first, last, chunk, gram
 
 @njit(**OUTSIDE, fastmath=FAST)
 def error_range(entries, left, right, rows, absent, first, last):
-    """sum v (a - s)^2, s = u.h, over the stored entries of rows first..last, rows weighted (none: all 1); with ``absent`` less s^2, which is then
-    counted for all columns elsewhere."""
+    """sum v (a - s)^2, s = u.h, over the stored entries of rows first..last, rows weighted (none:
+    all 1); with ``absent`` less s^2, which is then counted for all columns elsewhere."""
     indptr, indices, data, weights = entries
     k, weighted, total = left.shape[1], weights.shape[0] > 0, 0.0
     zero = left.dtype.type(0)

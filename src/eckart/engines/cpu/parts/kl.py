@@ -1,4 +1,5 @@
-"""Steps of the Kullback-Leibler divergence of non-negative factorization: multiplicative for dense blocks, by row kernels for stored entries."""
+"""Steps of the Kullback-Leibler divergence of non-negative factorization: multiplicative for dense
+blocks, by row kernels for stored entries."""
 
 from __future__ import annotations
 
@@ -48,19 +49,33 @@ class KlPrimitives(Ranges):
             return self._dense_kl(x, other, start, rule, mass, steps)
         h, given, out = padded(other, dtype), np.asarray(start), new_factor(len(start), k, dtype)
         level, work = np.zeros((len(out), 2)), 2 * k * (min(steps, 8) + 1)
-        step_rows = _kl(h, np.zeros(0, dtype) if x.kind == "observed" else mass.astype(dtype), k, rule, steps)
+        step_rows = _kl(
+            h, np.zeros(0, dtype) if x.kind == "observed" else mass.astype(dtype), k, rule, steps
+        )
         if x.kind == "dense":  # each row stops on its own, so it goes by its entries > 0
             rows = _stored_blocks(step_rows, given, out, level)
-            run_lanes(jobs(x.matrix, self._block(x, work * x.shape[1], len(out))), [None] * PARTS, rows, self.threads)
+            run_lanes(
+                jobs(x.matrix, self._block(x, work * x.shape[1], len(out))),
+                [None] * PARTS,
+                rows,
+                self.threads,
+            )
         else:
             entries = entries_of(x, dtype)
             self._over_ranges(
-                parts_of_entries(x, GATHER * work), lambda a, b: step_rows(entries, given, out, a, b, level)
+                parts_of_entries(x, GATHER * work),
+                lambda a, b: step_rows(entries, given, out, a, b, level),
             )
         return Descent(real_columns(out, k), *weighted(level, x.weights))
 
     def _dense_kl(
-        self, x: Host, right: np.ndarray, left: np.ndarray, rule: KlRule, mass: np.ndarray, steps: int
+        self,
+        x: Host,
+        right: np.ndarray,
+        left: np.ndarray,
+        rule: KlRule,
+        mass: np.ndarray,
+        steps: int,
     ) -> Descent:
         """kl_rows where every entry is there: blocks of rows by products with the other factor."""
         out, level, v = np.array(left, order="C"), np.empty((len(left), 2)), np.asarray(right)
@@ -77,10 +92,14 @@ class KlPrimitives(Ranges):
                     level[part, 0], level[part, 1] = values + own, gap
 
         work = 2 * steps * x.shape[1] * (v.shape[1] + 16)
-        run_lanes(jobs(x.matrix, self._block(x, work, len(out))), [None] * PARTS, step, self.threads)
+        run_lanes(
+            jobs(x.matrix, self._block(x, work, len(out))), [None] * PARTS, step, self.threads
+        )
         return Descent(out, *weighted(level, x.weights))
 
-    def kl_sums(self, x: Host | Matrix, left: np.ndarray, right: np.ndarray, valued: bool = True) -> KlSums:
+    def kl_sums(
+        self, x: Host | Matrix, left: np.ndarray, right: np.ndarray, valued: bool = True
+    ) -> KlSums:
         x = place(x)
         u, v, k = np.asarray(left), np.asarray(right), left.shape[1]
 
@@ -95,26 +114,37 @@ class KlPrimitives(Ranges):
         work = 2 * x.shape[1] * (k + 16)
         lanes = CrossLane.several(self._cross_lanes(x, k, work), x.shape[1], k, x.dtype)
         run_lanes(jobs(x.matrix, self._block(x, work, len(u))), lanes, step, self.threads)
-        return KlSums(self._tree([lane.total for lane in lanes]).copy(), float(sum(lane.value for lane in lanes)))
+        return KlSums(
+            self._tree([lane.total for lane in lanes]).copy(),
+            float(sum(lane.value for lane in lanes)),
+        )
 
-    def kl_step(self, right: np.ndarray, sums: KlSums, mass: np.ndarray, totals: np.ndarray, rule: KlRule) -> Descent:
+    def kl_step(
+        self, right: np.ndarray, sums: KlSums, mass: np.ndarray, totals: np.ndarray, rule: KlRule
+    ) -> Descent:
         out, level = np.empty_like(right), np.empty((len(right), 2))
 
         def rows(a: int, b: int) -> None:
-            out[a:b], level[a:b, 0], level[a:b, 1] = _multiplied(right[a:b], sums.up[a:b], mass, totals[a:b], rule)
+            out[a:b], level[a:b, 0], level[a:b, 1] = _multiplied(
+                right[a:b], sums.up[a:b], mass, totals[a:b], rule
+            )
 
         self._each(len(right), 32 * right.shape[1], rows)
         value, kkt = weighted(level, None)
         return Descent(out, sums.value + value, kkt)
 
 
-def _kl(other: np.ndarray, mass: np.ndarray, k: int, rule: KlRule, steps: int) -> Callable[..., None]:
+def _kl(
+    other: np.ndarray, mass: np.ndarray, k: int, rule: KlRule, steps: int
+) -> Callable[..., None]:
     """kl_range of some rows: step(entries, start, out, first, last, level)."""
     from eckart.engines.cpu.parts.kl_kernels import kl_range
 
     kind = other.dtype.type
     how = kind(rule.l1), kind(rule.l2), steps, rule.fast, kind(rule.tol), rule.valued
-    return lambda entries, start, out, a, b, level: kl_range(entries, other, mass, start, out, k, how, a, b, level)
+    return lambda entries, start, out, a, b, level: kl_range(
+        entries, other, mass, start, out, k, how, a, b, level
+    )
 
 
 def _stored_blocks(step_rows: Any, given: Any, out: Any, level: Any) -> Step:
@@ -124,7 +154,10 @@ def _stored_blocks(step_rows: Any, given: Any, out: Any, level: Any) -> Step:
     def step(_: Any, job: Job, scratch: dict[str, Any]) -> None:
         start, rows, fetch = job
         block, part = fetch(scratch), slice(start, start + rows)
-        indptr, indices = np.empty(rows + 1, np.int64), scratch_array(scratch, "j", (block.size,), np.int32)
+        indptr, indices = (
+            np.empty(rows + 1, np.int64),
+            scratch_array(scratch, "j", (block.size,), np.int32),
+        )
         data = scratch_array(scratch, "a", (block.size,), block.dtype)
         stored_rows(block, indptr, indices, data)
         entries = indptr, indices, data, np.empty(0, block.dtype)
@@ -136,14 +169,17 @@ def _stored_blocks(step_rows: Any, given: Any, out: Any, level: Any) -> Step:
 def _ratios(
     block: np.ndarray, left: np.ndarray, right: np.ndarray, scratch: dict[str, Any], valued: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """A / (W V^T) of a block of rows, 0 where A is, and sum_j a log(a / s) - a of each row (zeros unless ``valued``)."""
+    """A / (W V^T) of a block of rows, 0 where A is, and sum_j a log(a / s) - a of each row (zeros
+    unless ``valued``)."""
     s = np.matmul(left, right.T, out=scratch_array(scratch, "s", block.shape, block.dtype))
     least = np.maximum(1e-30 * block.sum(axis=1, keepdims=True), TINY)
     np.maximum(s, least.astype(s.dtype), out=s)
     np.divide(block, s, out=s)
     values = np.zeros(len(block))
     if valued:
-        log = np.maximum(s, s.dtype.type(1e-30), out=scratch_array(scratch, "log", block.shape, block.dtype))
+        log = np.maximum(
+            s, s.dtype.type(1e-30), out=scratch_array(scratch, "log", block.shape, block.dtype)
+        )
         np.log(log, out=log)
         log -= 1
         values = np.einsum("ij,ij->i", block, log).astype(np.float64)
@@ -153,8 +189,8 @@ def _ratios(
 def _multiplied(
     u: np.ndarray, up: np.ndarray, mass: np.ndarray, totals: np.ndarray, rule: KlRule
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The multiplicative step of rows u whose numerators are known; the part of their objective that is not a sum over entries > 0, and their violations,
-    before it."""
+    """The multiplicative step of rows u whose numerators are known; the part of their objective
+    that is not a sum over entries > 0, and their violations, before it."""
     old, top = u.astype(np.float64), up.astype(np.float64)
     down = mass + rule.l1
     slope = down + rule.l2 * old

@@ -1,10 +1,14 @@
-"""Multiplicative steps of non-negative factors by the Kullback-Leibler divergence, as a serial kernel over a range of rows.
+"""Multiplicative steps of non-negative factors by the Kullback-Leibler divergence, as a serial
+kernel over a range of rows.
 
-``kl_range``     min sum_j w_ij (a log(a / u.h_j) - a + u.h_j) + l1 sum u + l2/2 ||u||^2 over u >= 0: steps u_c <- u_c r_c with
-                 r_c = sum_j w a/(u.h_j) h_jc / (sum_j w h_jc + l1), which never raise it, or r_c^1.75, which is faster and may.
+``kl_range``     min sum_j w_ij (a log(a / u.h_j) - a + u.h_j) + l1 sum u + l2/2 ||u||^2 over u >=
+0: steps u_c <- u_c r_c with
+                 r_c = sum_j w a/(u.h_j) h_jc / (sum_j w h_jc + l1), which never raise it, or
+                 r_c^1.75, which is faster and may.
 
-It returns, for every row, the objective and the squared violation of the optimality conditions at the row it was given, before the steps:
-m sum_c min(u_c d_c / m, 1 - r_c)^2, d_c the denominator, m = max(sum_j w a, sum_c u_c d_c).
+It returns, for every row, the objective and the squared violation of the optimality conditions at
+the row it was given, before the steps: m sum_c min(u_c d_c / m, 1 - r_c)^2, d_c the denominator, m
+= max(sum_j w a, sum_c u_c d_c).
 
 Factors are padded with zero columns to whole registers (``ranges.padded``); zeros stay zero.
 """
@@ -40,12 +44,19 @@ def four_dots(typingctx, x, index, t, y, f):
     """f[0, t:t+4] = x[index[t:t+4]] . y[0]; the indices are 64-bit."""
 
     def write(tile, x, index, t, y, f):
-        builder, zero, empty = tile.builder, tile.const(0), ir.Constant(tile.vector, [0.0] * tile.lanes)
+        builder, zero, empty = (
+            tile.builder,
+            tile.const(0),
+            ir.Constant(tile.vector, [0.0] * tile.lanes),
+        )
         rows = _four_rows(tile, x, index, t)
 
         def step(c, sums):
             across = tile.load(tile.at(y, zero, c))
-            return [tile.multiply_add(tile.load(builder.gep(r, [c])), across, s) for r, s in zip(rows, sums)]
+            return [
+                tile.multiply_add(tile.load(builder.gep(r, [c])), across, s)
+                for r, s in zip(rows, sums)
+            ]
 
         for i, total in enumerate(tile.loop(zero, x[1], tile.lanes, [empty] * 4)(step)):
             place = tile.at(f, zero, builder.add(t, tile.const(i)))
@@ -69,7 +80,10 @@ def four_adds(typingctx, x, index, t, f, y):
             parts = [tile.load(builder.gep(r, [c])) for r in rows]
             even = tile.multiply_add(factors[0], parts[0], tile.load(place))
             odd = builder.fmul(factors[1], parts[1])
-            even, odd = tile.multiply_add(factors[2], parts[2], even), tile.multiply_add(factors[3], parts[3], odd)
+            even, odd = (
+                tile.multiply_add(factors[2], parts[2], even),
+                tile.multiply_add(factors[3], parts[3], odd),
+            )
             tile.store(builder.fadd(even, odd), place)
             return []
 
@@ -80,7 +94,8 @@ def four_adds(typingctx, x, index, t, f, y):
 
 @njit(**OUTSIDE)
 def _take(indices, begin, m, x, at, ask):
-    """at[:m] = the next columns, filled up to a multiple of four; with ``ask`` the rows of x that come after them are asked for."""
+    """at[:m] = the next columns, filled up to a multiple of four; with ``ask`` the rows of x that
+    come after them are asked for."""
     line, end = 64 // x.itemsize, indices.shape[0] - 1
     for t in range(m):
         at[t] = indices[begin + t]
@@ -95,14 +110,19 @@ def _take(indices, begin, m, x, at, ask):
 
 @njit(**OUTSIDE, fastmath=FAST)
 def kl_range(entries, other, mass, start, w, k, rule, first, last, level):
-    """Multiplicative steps of rows first..last of ``start`` into w; ``mass`` (length 0: of the observed entries) is sum_j h_j. ``entries`` as above, ``rule``
-    l1, l2, steps, fast, tol and valued; k columns are real."""
+    """Multiplicative steps of rows first..last of ``start`` into w; ``mass`` (length 0: of the
+    observed entries) is sum_j h_j. ``entries`` as above, ``rule`` l1, l2, steps, fast, tol and
+    valued; k columns are real."""
     indptr, indices, data, weights = entries
     l1, l2, steps, fast, tol, valued = rule
     width = other.shape[1]
     one, zero = w.dtype.type(1), w.dtype.type(0)
     low, least = w.dtype.type(1e-37), np.zeros(k, w.dtype)
-    u, up, down = np.zeros((1, width), w.dtype), np.zeros((1, width), w.dtype), np.zeros((1, width), w.dtype)
+    u, up, down = (
+        np.zeros((1, width), w.dtype),
+        np.zeros((1, width), w.dtype),
+        np.zeros((1, width), w.dtype),
+    )
     f, at = np.zeros((1, ROOM), w.dtype), np.zeros(ROOM, np.int64)
     weighted = weights.shape[0] > 0
     if mass.shape[0] > 0:
@@ -172,7 +192,11 @@ def kl_range(entries, other, mass, start, w, k, rule, first, last, level):
                 d = max(down[0, c] + l1, low)
                 r = up[0, c] / d
                 if l2 > zero:  # the positive root of l2 x^2 + d x = u up
-                    r = w.dtype.type(2) * up[0, c] / (d + np.sqrt(d * d + w.dtype.type(4) * l2 * u[0, c] * up[0, c]))
+                    r = (
+                        w.dtype.type(2)
+                        * up[0, c]
+                        / (d + np.sqrt(d * d + w.dtype.type(4) * l2 * u[0, c] * up[0, c]))
+                    )
                 root = np.sqrt(r)
                 r = r * root * np.sqrt(root) if fast else r
                 new = max(u[0, c] * r, least[c])

@@ -1,4 +1,5 @@
-"""The primitives of non-negative factorization, as part of ``CpuEngine``: ranges of rows on lanes, sums over rows merged in a fixed order."""
+"""The primitives of non-negative factorization, as part of ``CpuEngine``: ranges of rows on lanes,
+sums over rows merged in a fixed order."""
 
 from __future__ import annotations
 
@@ -10,7 +11,14 @@ import numpy as np
 
 from eckart.engines.cpu.parts.hals import HalsPrimitives
 from eckart.engines.cpu.parts.kl import KlPrimitives
-from eckart.engines.cpu.parts.ranges import GATHER, PARTS, Step, entries_of, lanes_of, parts_of_entries
+from eckart.engines.cpu.parts.ranges import (
+    GATHER,
+    PARTS,
+    Step,
+    entries_of,
+    lanes_of,
+    parts_of_entries,
+)
 from eckart.engines.cpu.row_blocks import Job, jobs, scratch_array
 from eckart.engines.host import Host, place
 from eckart.engines.protocol import Totals, refuse_bad
@@ -20,13 +28,22 @@ from eckart.scheduler import run_lanes
 
 
 class NonnegativePrimitives(HalsPrimitives, KlPrimitives):
-    """The family ``parts`` on ``threads`` threads; numba is loaded when the first kernel is called."""
+    """The family ``parts`` on ``threads`` threads; numba is loaded when the first kernel is
+    called."""
 
     def totals(self, x: Host | Matrix) -> Totals:
         x = place(x)
-        lanes = lanes_of(Totals(0, 0.0, 0.0, 0.0, 0.0, np.zeros(x.shape[1]) if x.kind == "dense" else None), PARTS)
+        lanes = lanes_of(
+            Totals(0, 0.0, 0.0, 0.0, 0.0, np.zeros(x.shape[1]) if x.kind == "dense" else None),
+            PARTS,
+        )
         if x.kind == "dense":
-            run_lanes(jobs(x.matrix, self._block(x, 8 * x.shape[1])), lanes, self._dense_totals(x), self.threads)
+            run_lanes(
+                jobs(x.matrix, self._block(x, 8 * x.shape[1])),
+                lanes,
+                self._dense_totals(x),
+                self.threads,
+            )
         else:
             run_lanes(parts_of_entries(x, 32), lanes, self._stored_totals(x), self.threads)
         x.checked = True
@@ -42,7 +59,9 @@ class NonnegativePrimitives(HalsPrimitives, KlPrimitives):
             square = float(w @ np.einsum("ij,ij->i", block, block))
             columns = (w.astype(block.dtype) @ block).astype(np.float64)
             weight = float(w.sum())
-            lane[0] = lane[0].merge(Totals(rows, weight, weight * block.shape[1], float(w @ total), square, columns))
+            lane[0] = lane[0].merge(
+                Totals(rows, weight, weight * block.shape[1], float(w @ total), square, columns)
+            )
 
         return step
 
@@ -54,14 +73,28 @@ class NonnegativePrimitives(HalsPrimitives, KlPrimitives):
             a = m.data[ends].astype(np.float64)
             if len(a) and a.min() < 0:
                 at = int(ends.start + np.argmax(a < 0))
-                raise _negative(m.data[at], int(np.searchsorted(m.indptr, at, side="right")) - 1, int(m.indices[at]))
+                raise _negative(
+                    m.data[at],
+                    int(np.searchsorted(m.indptr, at, side="right")) - 1,
+                    int(m.indices[at]),
+                )
             heavy = a if x.entry_weights is None else a * x.entry_weights[ends]
-            counts, weight, cells = np.diff(m.indptr[first : last + 1]), float(last - first), float(len(a))
+            counts, weight, cells = (
+                np.diff(m.indptr[first : last + 1]),
+                float(last - first),
+                float(len(a)),
+            )
             if x.weights is not None:
                 w = x.weights[first:last]
-                weight, cells, heavy = float(w.sum()), float(w @ counts), heavy * np.repeat(w, counts)
+                weight, cells, heavy = (
+                    float(w.sum()),
+                    float(w @ counts),
+                    heavy * np.repeat(w, counts),
+                )
             cells = cells if x.kind == "observed" else weight * x.shape[1]
-            lane[0] = lane[0].merge(Totals(last - first, weight, cells, float(heavy.sum()), float(heavy @ a)))
+            lane[0] = lane[0].merge(
+                Totals(last - first, weight, cells, float(heavy.sum()), float(heavy @ a))
+            )
 
         return step
 
@@ -85,7 +118,9 @@ class NonnegativePrimitives(HalsPrimitives, KlPrimitives):
         def step(total: np.ndarray, job: Job, scratch: dict[str, Any]) -> None:
             start, rows, fetch = job
             block, part = fetch(scratch), slice(start, start + rows)
-            rest = np.matmul(u[part], v.T, out=scratch_array(scratch, "s", block.shape, block.dtype))
+            rest = np.matmul(
+                u[part], v.T, out=scratch_array(scratch, "s", block.shape, block.dtype)
+            )
             rest -= block
             square = np.einsum("ij,ij->i", rest, rest).astype(np.float64)
             total += square.sum() if x.weights is None else x.weights[part] @ square
@@ -108,7 +143,9 @@ class NonnegativePrimitives(HalsPrimitives, KlPrimitives):
         run_lanes(parts, list(sums), step, self.threads)
         if not absent:
             return float(sums.sum())
-        return float(sums.sum() + (self.factor_sums(u, x).square * self.factor_sums(v).square).sum())
+        return float(
+            sums.sum() + (self.factor_sums(u, x).square * self.factor_sums(v).square).sum()
+        )
 
 
 def _refuse_block(block: np.ndarray, first: int, finite: bool) -> None:
@@ -121,5 +158,6 @@ def _refuse_block(block: np.ndarray, first: int, finite: bool) -> None:
 
 def _negative(value: float, row: int, column: int) -> InputError:
     return InputError(
-        f"Negative values in data passed to NMF: X is {value} at row {row}, column {column}, wanted numbers >= 0; shift or clip them, or use PCA"
+        f"Negative values in data passed to NMF: X is {value} at row {row}, column "
+        f"{column}, wanted numbers >= 0; shift or clip them, or use PCA"
     )

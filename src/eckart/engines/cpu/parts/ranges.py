@@ -1,4 +1,5 @@
-"""Ranges of rows on lanes, factors in whole registers, and entries as the kernels of non-negative factorization want them."""
+"""Ranges of rows on lanes, factors in whole registers, and entries as the kernels of non-negative
+factorization want them."""
 
 from __future__ import annotations
 
@@ -18,17 +19,22 @@ prefetch = lazy("eckart.engines.cpu.registers.prefetch")
 vectors = lazy("eckart.engines.cpu.registers.vectors")
 
 GRAIN = 2**22
-"""Multiply-adds in a part: about a millisecond, so that handing it to a thread costs little against it."""
+"""Multiply-adds in a part: about a millisecond, so that handing it to a thread costs little against
+it."""
 CREW_GRAIN = 2**18
-"""The same for the crew, which takes a part in a microsecond: some 50 of them. Rows of a part are on their own, so no sum depends on it."""
+"""The same for the crew, which takes a part in a microsecond: some 50 of them. Rows of a part are
+on their own, so no sum depends on it."""
 GATHER = 4
 """Multiply-adds with gathered rows take about so many times as long as those of a dense product."""
 PARTS = 64
-"""Parts at the most: one for each of 64 threads. More would wait for the interpreter more often than they would even out."""
+"""Parts at the most: one for each of 64 threads. More would wait for the interpreter more often
+than they would even out."""
 FEWEST = 128
-"""Rows of a dense block at the least: shorter products with the other factor run far below the speed of longer ones."""
+"""Rows of a dense block at the least: shorter products with the other factor run far below the
+speed of longer ones."""
 LEAST = 1e-10
-"""Share of a row below which a multiplicative step does not take a component, so that it can come back."""
+"""Share of a row below which a multiplicative step does not take a component, so that it can come
+back."""
 TINY = 1e-37
 """Denominators at the least: above it a float32 is normal."""
 MANY = 2**10
@@ -43,7 +49,8 @@ class Ranges:
     threads: int
 
     def _each(self, rows: int, work: int, do: Callable[[int, int], Any]) -> list[Any]:
-        """``do(first, last)`` over ranges of rows with so many multiply-adds each; the answers in order."""
+        """``do(first, last)`` over ranges of rows with so many multiply-adds each; the answers in
+        order."""
         parts = list(itertools.pairwise(self._cuts(rows, work).tolist()))
         answers: list[Any] = [None] * len(parts)
 
@@ -54,22 +61,29 @@ class Ranges:
         return answers
 
     def _cuts(self, rows: int, work: int, grain: int = GRAIN) -> np.ndarray:
-        """Where ranges of rows with so many multiply-adds each begin and end: whole tiles of every width."""
+        """Where ranges of rows with so many multiply-adds each begin and end: whole tiles of every
+        width."""
         count = int(np.clip(rows * work // grain, 1, PARTS))
         size = -(-max(1, -(-rows // count)) // 64) * 64
         return np.append(np.arange(0, rows, size), rows)
 
     def _over_ranges(self, parts: list[tuple[int, int]], do: Callable[[int, int], Any]) -> None:
-        run_lanes(parts, [None] * max(1, len(parts)), lambda _, part, scratch: do(*part), self.threads)
+        run_lanes(
+            parts, [None] * max(1, len(parts)), lambda _, part, scratch: do(*part), self.threads
+        )
 
-    def _mapped(self, factor: np.ndarray, rows: Callable[[int, int, np.ndarray], None]) -> np.ndarray:
+    def _mapped(
+        self, factor: np.ndarray, rows: Callable[[int, int, np.ndarray], None]
+    ) -> np.ndarray:
         """A new array of the same shape, filled by ranges of rows."""
         out = np.empty(factor.shape, factor.dtype)
-        self._each(len(factor), 32 * factor.shape[1], lambda a, b: rows(a, b, out[a:b]))  # bound by memory, not by sums
+        # bound by memory, not by sums
+        self._each(len(factor), 32 * factor.shape[1], lambda a, b: rows(a, b, out[a:b]))
         return out
 
     def _block(self, x: Host, work: int, rows: int | None = None) -> int:
-        """Bytes of a block whose rows take ``work`` multiply-adds each: two grains, but few enough blocks, long enough ones, and none larger than a cache."""
+        """Bytes of a block whose rows take ``work`` multiply-adds each: two grains, but few enough
+        blocks, long enough ones, and none larger than a cache."""
         rows, width = rows or x.shape[0], x.shape[1] * x.dtype.itemsize
         if not rows:
             return THIN
@@ -77,14 +91,16 @@ class Ranges:
         return int(min(max(FEWEST, -(-rows // count)) * width, THIN))
 
     def _cross_lanes(self, x: Host, k: int, work: int) -> int:
-        """Lanes with partial sums n x k, which together take no more than an eighth of the data (or 64 MB): more would cost more than it gains."""
+        """Lanes with partial sums n x k, which together take no more than an eighth of the data (or
+        64 MB): more would cost more than it gains."""
         rows, n = x.shape[0], x.shape[1]
         blocks = MANY if not rows else -(-rows * n * x.dtype.itemsize // self._block(x, work))
         room = max(2**26, (rows or 0) * n * x.dtype.itemsize // 8)
         return lanes_for(blocks, n * k * x.dtype.itemsize, room)
 
     def _tree(self, parts: list[np.ndarray]) -> np.ndarray:
-        """The sum of partial sums, pairwise in a fixed order, by ranges of rows; the first of them is overwritten."""
+        """The sum of partial sums, pairwise in a fixed order, by ranges of rows; the first of them
+        is overwritten."""
 
         def add(a: int, b: int) -> None:
             step = 1
@@ -93,7 +109,8 @@ class Ranges:
                     parts[i][a:b] += parts[i + step][a:b]
                 step *= 2
 
-        self._each(len(parts[0]), len(parts) * parts[0].shape[1] * 8, add)  # bound by memory, not by sums
+        # bound by memory, not by sums
+        self._each(len(parts[0]), len(parts) * parts[0].shape[1] * 8, add)
         return parts[0]
 
 
@@ -107,15 +124,18 @@ class CrossLane:
     def several(cls, count: int, n: int, k: int, dtype: Any) -> list[CrossLane]:
         return [cls(total) for total in partial_sums(count, (n, k), dtype)]
 
-    def take(self, block: np.ndarray, w: np.ndarray, weights: np.ndarray | None, scratch: dict[str, Any]) -> None:
+    def take(
+        self, block: np.ndarray, w: np.ndarray, weights: np.ndarray | None, scratch: dict[str, Any]
+    ) -> None:
         heavy = w if weights is None else w * weights[:, None].astype(w.dtype)
         out = scratch_array(scratch, "cross", self.total.shape, self.total.dtype)
         self.total += np.matmul(block.T, heavy, out=out)
 
 
 class _Wide(np.ndarray):
-    """The first k columns of ``whole``, whose other columns, up to whole registers, are zero: what the kernels of sparse data return and take again
-    without a copy. A view of it has no ``whole``, so nothing can be mistaken for one."""
+    """The first k columns of ``whole``, whose other columns, up to whole registers, are zero: what
+    the kernels of sparse data return and take again without a copy. A view of it has no ``whole``,
+    so nothing can be mistaken for one."""
 
     whole: np.ndarray | None = None
 
@@ -136,14 +156,22 @@ def real_columns(whole: np.ndarray, k: int) -> np.ndarray:
 
 
 def whole_registers(factor: np.ndarray) -> np.ndarray:
-    return factor.whole if isinstance(factor, _Wide) and factor.whole is not None else np.asarray(factor)
+    return (
+        factor.whole
+        if isinstance(factor, _Wide) and factor.whole is not None
+        else np.asarray(factor)
+    )
 
 
 def padded(factor: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """The factor with zero columns up to whole registers; not copied where it has them."""
     whole, out = whole_registers(factor), None
     k = factor.shape[1]
-    if whole.dtype != dtype or not whole.flags.c_contiguous or whole.shape[1] != new_factor(0, k, dtype).shape[1]:
+    if (
+        whole.dtype != dtype
+        or not whole.flags.c_contiguous
+        or whole.shape[1] != new_factor(0, k, dtype).shape[1]
+    ):
         out = new_factor(len(factor), k, dtype)
         out[:, :k] = factor
     return whole if out is None else out
@@ -155,14 +183,20 @@ def weighted(level: np.ndarray, weights: np.ndarray | None) -> tuple[float, floa
 
 
 def entries_of(x: Host, dtype: Any) -> tuple[np.ndarray, ...]:
-    w = np.empty(0, dtype) if x.entry_weights is None else np.ascontiguousarray(x.entry_weights, dtype)
+    w = (
+        np.empty(0, dtype)
+        if x.entry_weights is None
+        else np.ascontiguousarray(x.entry_weights, dtype)
+    )
     return x.matrix.indptr, x.matrix.indices, np.ascontiguousarray(x.matrix.data, dtype), w
 
 
 def parts_of_entries(x: Host, work: int, row: int = 0) -> list[tuple[int, int]]:
     """Ranges of rows of about equal load, ``work`` multiply-adds an entry and ``row`` a row."""
     rows = len(x.matrix.indptr) - 1
-    return sparse.balanced(x.matrix.indptr, int(np.clip((x.nnz * work + rows * row) // GRAIN, 1, PARTS)))
+    return sparse.balanced(
+        x.matrix.indptr, int(np.clip((x.nnz * work + rows * row) // GRAIN, 1, PARTS))
+    )
 
 
 def lanes_of(start: Any, count: int) -> list[list[Any]]:

@@ -1,5 +1,6 @@
-"""Bounds of the steps that are written as LLVM vectors: with ``NUMBA_BOUNDSCHECK=1`` they raise IndexError as plain indexing does; without it nothing is
-compiled. numba checks the indexing that it compiles itself, and these steps compute addresses."""
+"""Bounds of the steps that are written as LLVM vectors: with ``NUMBA_BOUNDSCHECK=1`` they raise
+IndexError as plain indexing does; without it nothing is compiled. numba checks the indexing that it
+compiles itself, and these steps compute addresses."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ class Bounds:
     def __init__(self, context, builder):
         self.context, self.builder = context, builder
         self.arrays = []
-        self.asked = bool(getattr(config, "BOUNDSCHECK", False))  # numba sets its attributes when it is loaded
+        # numba sets its attributes when it is loaded
+        self.asked = bool(getattr(config, "BOUNDSCHECK", False))
 
     def add(self, view):
         """An array of the step, as numba's structure of it."""
@@ -26,7 +28,8 @@ class Bounds:
             self.arrays.append((first, self.builder.add(first, size)))
 
     def check_own(self, view, address):
-        """An address lies in this array, which other addresses of the step need not know (its bounds may be computed in a loop)."""
+        """An address lies in this array, which other addresses of the step need not know (its
+        bounds may be computed in a loop)."""
         own = Bounds(self.context, self.builder)
         own.add(view)
         own.check(address, 1)

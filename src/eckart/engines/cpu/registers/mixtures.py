@@ -1,4 +1,5 @@
-"""Sums over rows and columns that stay in registers, for the mixture kernels; B lanes of float64 as in ``registers``.
+"""Sums over rows and columns that stay in registers, for the mixture kernels; B lanes of float64 as
+in ``registers``.
 
 ``add_squares``     squared length of (x - m) C for B columns of C and 2 B rows
 ``scaled_squares``  sum of (a x - b)^2 over columns for 4 components and 2 B rows
@@ -23,17 +24,21 @@ def padded(n: int) -> int:
 
 
 def pack_panels(roots: np.ndarray) -> np.ndarray:
-    """Upper triangular matrices k x n x n, B columns at a time, one group below the other: row (z p/B + j/B) p + l, column j mod B holds C_z[l, j]."""
+    """Upper triangular matrices k x n x n, B columns at a time, one group below the other: row (z
+    p/B + j/B) p + l, column j mod B holds C_z[l, j]."""
     k, n, _ = roots.shape
     p = padded(n)
     wide = np.zeros((k, p, p))
     wide[:, :n, :n] = roots
-    return np.ascontiguousarray(wide.reshape(k, p, p // TILE, TILE).transpose(0, 2, 1, 3)).reshape(-1, TILE)
+    return np.ascontiguousarray(wide.reshape(k, p, p // TILE, TILE).transpose(0, 2, 1, 3)).reshape(
+        -1, TILE
+    )
 
 
 @intrinsic
 def add_squares(typingctx, xt, i, means, z, panels, first, count, out):
-    """out[z, i:i+2B] += sum_{j<B} (sum_{l<count} panels[first + l, j] (xt[l, i:i+2B] - means[z, l]))^2, sums in 2 B registers."""
+    """out[z, i:i+2B] += sum_{j<B} (sum_{l<count} panels[first + l, j] (xt[l, i:i+2B] - means[z,
+    l]))^2, sums in 2 B registers."""
 
     def write(t, x, i, m, z, c, first, count, o):
         builder = t.builder
@@ -63,7 +68,8 @@ def add_squares(typingctx, xt, i, means, z, panels, first, count, out):
 
 @intrinsic
 def scaled_squares(typingctx, xt, i, n, scales, offsets, z, out):
-    """out[z+q, i:i+2B] = sum_{j<n} (scales[z+q, j] xt[j, i:i+2B] - offsets[z+q, j])^2 for q < 4, sums in 8 registers."""
+    """out[z+q, i:i+2B] = sum_{j<n} (scales[z+q, j] xt[j, i:i+2B] - offsets[z+q, j])^2 for q < 4,
+    sums in 8 registers."""
 
     def write(t, x, i, n, s, b, z, o):
         builder = t.builder
@@ -91,7 +97,8 @@ def scaled_squares(typingctx, xt, i, n, scales, offsets, z, out):
 
 @intrinsic
 def take_moments(typingctx, x, count, j, shares, z, one, two):
-    """one[q, j:j+B] = sum_{i<count} shares[z+q, i] x[i, j:j+B] and two[q, j:j+B] the same of squares, for q < 4, sums in 8 registers."""
+    """one[q, j:j+B] = sum_{i<count} shares[z+q, i] x[i, j:j+B] and two[q, j:j+B] the same of
+    squares, for q < 4, sums in 8 registers."""
 
     def write(t, source, count, j, s, z, *targets):
         builder = t.builder
@@ -101,7 +108,10 @@ def take_moments(typingctx, x, count, j, shares, z, one, two):
             square = builder.fmul(value, value)
             for q in range(4):
                 share = t.splat(builder.load(t.at(s, builder.add(z, t.const(q)), i), align=t.bytes))
-                new += [t.multiply_add(share, part, sums[2 * q + h]) for h, part in enumerate((value, square))]
+                new += [
+                    t.multiply_add(share, part, sums[2 * q + h])
+                    for h, part in enumerate((value, square))
+                ]
             return new
 
         sums = t.loop(t.const(0), count, 1, [ir.Constant(t.vector, [0.0] * t.lanes)] * 8)(row)

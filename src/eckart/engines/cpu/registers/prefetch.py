@@ -1,4 +1,5 @@
-"""A prefetch hint for numba kernels whose next rows are known ahead: gathers from a cache that is too small are bound by latency."""
+"""A prefetch hint for numba kernels whose next rows are known ahead: gathers from a cache that is
+too small are bound by latency."""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ def prefetch(typingctx, array, row, column):
 
 @intrinsic
 def prefetch_to_write(typingctx, array, row, column):
-    """The same for a line that will be written: it is taken from the other cores at once, not a second time when the writing comes."""
+    """The same for a line that will be written: it is taken from the other cores at once, not a
+    second time when the writing comes."""
     return types.void(array, types.intp, types.intp), _hint(1)
 
 
@@ -46,7 +48,8 @@ def aligned_zeros(shape: tuple[int, int], dtype: np.dtype) -> np.ndarray:
 
 
 def aligned_empty(shape: tuple[int, int], dtype: np.dtype) -> np.ndarray:
-    """The same unfilled: zeros are written by one thread, and what is filled by several need not wait for them."""
+    """The same unfilled: zeros are written by one thread, and what is filled by several need not
+    wait for them."""
     return _aligned(np.empty, shape, dtype)
 
 
@@ -59,19 +62,22 @@ def _aligned(made: Any, shape: tuple[int, int], dtype: np.dtype) -> np.ndarray:
 
 
 class _Lines(np.ndarray):
-    """The first columns of an array whose others are zeros; ``whole`` is that array. What is made from it (slices, sums) has none."""
+    """The first columns of an array whose others are zeros; ``whole`` is that array. What is made
+    from it (slices, sums) has none."""
 
     whole: np.ndarray | None = None
 
 
 def padded_view(whole: np.ndarray, k: int) -> np.ndarray:
-    """The first k columns of an array whose others are zeros, which ``padded_already`` finds again."""
+    """The first k columns of an array whose others are zeros, which ``padded_already`` finds
+    again."""
     view = whole[:, :k].view(_Lines)
     view.whole = whole
     return view
 
 
 def padded_already(factor: np.ndarray, width: int, dtype: np.dtype) -> np.ndarray | None:
-    """The array of this width with zeros behind the factor's columns, where the factor is a view of one."""
+    """The array of this width with zeros behind the factor's columns, where the factor is a view of
+    one."""
     whole = getattr(factor, "whole", None)
     return whole if whole is not None and whole.shape[1] == width and whole.dtype == dtype else None

@@ -1,18 +1,25 @@
-"""Register-blocked steps on square tiles, written as LLVM vectors because no compiler finds them from loops.
+"""Register-blocked steps on square tiles, written as LLVM vectors because no compiler finds them
+from loops.
 
-A tile is B x B numbers held in B vector registers of B lanes (``vectors``). All arrays are row-major; only the upper triangle of a symmetric matrix is used.
+A tile is B x B numbers held in B vector registers of B lanes (``vectors``). All arrays are
+row-major; only the upper triangle of a symmetric matrix is used.
 
 ``grow_gram(x, count, g, B)``        g += x[:count]^T x[:count], the upper triangle by tiles
 ``take_gram(x, count, r, s, g, B)``  g[r:s] -= x[:count, r:s]^T x[:count], the same part of it
-``factor_tile(g, t)``                g[t:t+B, t:t+B] = R with R^T R = that tile, upper triangle; returns the smallest pivot met
-``solve_panel(g, t, c)``             g[t:t+B, c:c+B] = R^-T g[t:t+B, c:c+B] with R the factored tile at (t, t)
+``factor_tile(g, t)``                g[t:t+B, t:t+B] = R with R^T R = that tile, upper triangle;
+returns the smallest pivot met
+``solve_panel(g, t, c)``             g[t:t+B, c:c+B] = R^-T g[t:t+B, c:c+B] with R the factored tile
+at (t, t)
 ``pack_row(x, j, scale, y, t)``      y[t] = scale x[j]
 ``scale_row(x, j, f, y, t)``         y[t] = f[0] * x[j], number by number
 ``dot_tile(x, r, c, g)``             g[r:r+4, c:c+4] = x[r:r+4] x[c:c+4]^T
-``row_dots(x, count, y, f)``         f[0, :count] = x[:count] y[0], four rows at a time (count is rounded up to 4)
+``row_dots(x, count, y, f)``         f[0, :count] = x[:count] y[0], four rows at a time (count is
+rounded up to 4)
 ``add_rows(x, f, count, y)``         y[0] += sum_t f[0, t] x[t]
-``forward_tile(g, t, y)``            one block of y[0] <- R^-T y[0]: y[t:t+B] is solved and taken from the blocks after it
-``backward_tile(g, t, y)``           one block of y[0] <- R^-1 y[0]: the blocks after it are solved already
+``forward_tile(g, t, y)``            one block of y[0] <- R^-T y[0]: y[t:t+B] is solved and taken
+from the blocks after it
+``backward_tile(g, t, y)``           one block of y[0] <- R^-1 y[0]: the blocks after it are solved
+already
 """
 
 from __future__ import annotations
@@ -26,18 +33,25 @@ from eckart.engines.cpu.registers.vectors import written
 
 
 def _strip_update(t, source, first, count, r, c, target, wide, sign):
-    """g strip +- sum over rows first..first+count of x_row[r:r+R] x_row[c:c+wide B]^T, the strip in R x wide registers throughout.
+    """g strip +- sum over rows first..first+count of x_row[r:r+R] x_row[c:c+wide B]^T, the strip in
+    R x wide registers throughout.
 
-    R is 4 with 256-bit registers and 8 with 512: three vectors wide, R numbers and 3 vectors are loaded for 3R multiply-adds, so that the loads keep up with
-    the arithmetic, and the sums (12 of 16 registers, 24 of 32) are enough to hide its latency.
+    R is 4 with 256-bit registers and 8 with 512: three vectors wide, R numbers and 3 vectors are
+    loaded for 3R multiply-adds, so that the loads keep up with the arithmetic, and the sums (12 of
+    16 registers, 24 of 32) are enough to hide its latency.
     """
     builder, high = t.builder, t.lanes * t.bytes // 8
     columns = [builder.add(c, t.const(w * t.lanes)) for w in range(wide)]
-    places = [t.at(target, builder.add(r, t.const(i)), column) for i in range(high) for column in columns]
+    places = [
+        t.at(target, builder.add(r, t.const(i)), column) for i in range(high) for column in columns
+    ]
 
     def entry(index, sums):
         row = builder.add(first, index)
-        across, down = [t.load(t.at(source, row, column)) for column in columns], t.at(source, row, r)
+        across, down = (
+            [t.load(t.at(source, row, column)) for column in columns],
+            t.at(source, row, r),
+        )
         new = []
         for i in range(high):
             value = builder.load(builder.gep(down, [t.const(i)]), align=t.bytes)
@@ -77,7 +91,8 @@ def grow_gram(x, count, g, size):
             if left == 1:
                 _add_1(x, 0, count, r, c, g)
                 c += size
-            elif left == 2 or left == 4:  # 4 = 2 + 2: a strip one vector wide would wait for its sums
+            # 4 = 2 + 2: a strip one vector wide would wait for its sums
+            elif left == 2 or left == 4:
                 _add_2(x, 0, count, r, c, g)
                 c += 2 * size
             else:
@@ -112,7 +127,11 @@ def factor_tile(typingctx, g, t):
         least = None
         for i in range(tile.lanes):
             pivot = builder.extract_element(rows[i], ir.Constant(ir.IntType(32), i))
-            least = pivot if least is None else builder.select(builder.fcmp_ordered("<", pivot, least), pivot, least)
+            least = (
+                pivot
+                if least is None
+                else builder.select(builder.fcmp_ordered("<", pivot, least), pivot, least)
+            )
             inverse = builder.fdiv(one, builder.call(tile.sqrt, [pivot]))
             rows[i] = builder.fmul(rows[i], tile.splat(inverse))
             for s in range(i + 1, tile.lanes):
@@ -163,7 +182,9 @@ def scale_row(typingctx, x, j, f, y, t):
     def write(tile, source, j, factors, target, t):
         def step(c, _):
             factor = tile.load(tile.at(factors, tile.const(0), c))
-            tile.store(tile.builder.fmul(tile.load(tile.at(source, j, c)), factor), tile.at(target, t, c))
+            tile.store(
+                tile.builder.fmul(tile.load(tile.at(source, j, c)), factor), tile.at(target, t, c)
+            )
             return []
 
         tile.loop(tile.const(0), source[1], tile.lanes, [])(step)
@@ -183,12 +204,18 @@ def dot_tile(typingctx, x, r, c, g):
 
         def step(column, sums):
             down, across = four(r, column), four(c, column)
-            return [tile.multiply_add(down[i], across[j], sums[4 * i + j]) for i in range(4) for j in range(4)]
+            return [
+                tile.multiply_add(down[i], across[j], sums[4 * i + j])
+                for i in range(4)
+                for j in range(4)
+            ]
 
         sums = tile.loop(tile.const(0), source[1], tile.lanes, [empty] * 16)(step)
         for i in range(4):
             for j in range(4):
-                place = tile.at(target, builder.add(r, tile.const(i)), builder.add(c, tile.const(j)))
+                place = tile.at(
+                    target, builder.add(r, tile.const(i)), builder.add(c, tile.const(j))
+                )
                 builder.store(tile.sum(sums[4 * i + j]), place, align=tile.bytes)
 
     return types.void(x, types.intp, types.intp, g), written(write)
@@ -207,7 +234,11 @@ def row_dots(typingctx, x, count, y, f):
                 return [tile.multiply_add(tile.load(p), across, s) for p, s in zip(places, sums)]
 
             for i, total in enumerate(tile.loop(zero, source[1], tile.lanes, [empty] * 4)(step)):
-                builder.store(tile.sum(total), tile.at(target, zero, builder.add(t, tile.const(i))), align=tile.bytes)
+                builder.store(
+                    tile.sum(total),
+                    tile.at(target, zero, builder.add(t, tile.const(i))),
+                    align=tile.bytes,
+                )
             return []
 
         tile.loop(zero, count, 4, [])(rows)
@@ -232,7 +263,9 @@ def add_rows(typingctx, x, f, count, y):
                         for column, s in zip(at, sums)
                     ]
 
-                for value, place in zip(tile.loop(zero, count, 1, [tile.load(p) for p in places])(entry), places):
+                for value, place in zip(
+                    tile.loop(zero, count, 1, [tile.load(p) for p in places])(entry), places
+                ):
                     tile.store(value, place)
                 return []
 
@@ -269,7 +302,11 @@ def forward_tile(typingctx, g, t, y):
             for i, address in enumerate(tile.rows(array, first, c)):
                 row, half = tile.load(address), i % 2
                 old = parts[half]
-                parts[half] = builder.fmul(factors[i], row) if old is None else tile.multiply_add(factors[i], row, old)
+                parts[half] = (
+                    builder.fmul(factors[i], row)
+                    if old is None
+                    else tile.multiply_add(factors[i], row, old)
+                )
             tile.store(builder.fadd(*parts), place)
             return []
 
@@ -287,7 +324,10 @@ def backward_tile(typingctx, g, t, y):
 
         def block(c, sums):
             across = tile.load(tile.at(target, zero, c))
-            return [tile.multiply_add(tile.load(a), across, s) for a, s in zip(tile.rows(array, first, c), sums)]
+            return [
+                tile.multiply_add(tile.load(a), across, s)
+                for a, s in zip(tile.rows(array, first, c), sums)
+            ]
 
         after = builder.add(first, tile.const(tile.lanes))
         dots = tile.loop(after, array[1], tile.lanes, [empty] * tile.lanes)(block)

@@ -1,6 +1,8 @@
-"""The words in which vector kernels are written: loads, stores, sums and multiply-adds of whole registers, and loops around them, as LLVM.
+"""The words in which vector kernels are written: loads, stores, sums and multiply-adds of whole
+registers, and loops around them, as LLVM.
 
-A register has B lanes (B = 16 float32 or 8 float64 with 512 bits, half of that with 256, and 4 with 128).
+A register has B lanes (B = 16 float32 or 8 float64 with 512 bits, half of that with 256, and 4 with
+128).
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ def tile_size(dtype: np.dtype) -> int:
 
 
 class Tile:
-    """What every step needs: the types, addresses of array entries, loads and stores of vectors, splats and FMAs."""
+    """What every step needs: the types, addresses of array entries, loads and stores of vectors,
+    splats and FMAs."""
 
     def __init__(self, context, builder, array_type):
         self.context, self.builder = context, builder
@@ -31,16 +34,20 @@ class Tile:
         self.word = ir.IntType(64)
         name = "f32" if self.bytes == 4 else "f64"
         kind = ir.FunctionType(self.vector, [self.vector] * 3)
-        # without the instruction, fma is a call for every number; fmuladd is then a product and a sum
+        # without the instruction, fma is a call for every number; fmuladd is then a product and a
+        # sum
         fused = "fma" if multiplies_and_adds_at_once() else "fmuladd"
-        self.fma = cgutils.get_or_insert_function(builder.module, kind, f"llvm.{fused}.v{self.lanes}{name}")
+        self.fma = cgutils.get_or_insert_function(
+            builder.module, kind, f"llvm.{fused}.v{self.lanes}{name}"
+        )
         root = ir.FunctionType(self.scalar, [self.scalar])
         self.sqrt = cgutils.get_or_insert_function(builder.module, root, f"llvm.sqrt.{name}")
         self.zeros = ir.Constant(ir.VectorType(ir.IntType(32), self.lanes), [0] * self.lanes)
         self.bounds = Bounds(context, builder)
 
     def array(self, array_type, value):
-        """A matrix as the address of its first number and the length of its rows; of one dimension as numba's structure of it."""
+        """A matrix as the address of its first number and the length of its rows; of one dimension
+        as numba's structure of it."""
         view = self.context.make_array(array_type)(self.context, self.builder, value)
         if array_type.ndim == 1:
             return view
@@ -75,13 +82,17 @@ class Tile:
     def rows(self, array, row, column):
         """The B addresses of a tile's rows."""
         first = self.at(array, row, column)
-        return [self.builder.gep(first, [self.builder.mul(self.const(i), array[1])]) for i in range(self.lanes)]
+        return [
+            self.builder.gep(first, [self.builder.mul(self.const(i), array[1])])
+            for i in range(self.lanes)
+        ]
 
     def multiply_add(self, a, b, c):
         return self.builder.call(self.fma, [a, b, c])
 
     def loop(self, first, last, step, carried):
-        """for (i = first; i < last; i += step) carried = body(i, carried): returns the final values; the body is a function of (i, values)."""
+        """for (i = first; i < last; i += step) carried = body(i, carried): returns the final
+        values; the body is a function of (i, values)."""
 
         def run(body):
             b = self.builder
@@ -121,11 +132,15 @@ class Tile:
 
 
 def written(write):
-    """The code of an intrinsic: ``write(tile, *args)`` with arrays as ``tile.array`` has them; what it returns, or nothing."""
+    """The code of an intrinsic: ``write(tile, *args)`` with arrays as ``tile.array`` has them; what
+    it returns, or nothing."""
 
     def codegen(context, builder, signature, args):
         tile = Tile(context, builder, signature.args[0])
-        given = [tile.array(kind, a) if isinstance(kind, types.Array) else a for kind, a in zip(signature.args, args)]
+        given = [
+            tile.array(kind, a) if isinstance(kind, types.Array) else a
+            for kind, a in zip(signature.args, args)
+        ]
         found = write(tile, *given)
         return context.get_dummy_value() if found is None else found
 

@@ -1,6 +1,8 @@
-"""How wide the vectors of the kernels are: what numba compiles for decides, and a test may force another width.
+"""How wide the vectors of the kernels are: what numba compiles for decides, and a test may force
+another width.
 
-LLVM splits a vector that is wider than the processor's registers, so every width is right on every processor; one fits best.
+LLVM splits a vector that is wider than the processor's registers, so every width is right on every
+processor; one fits best.
 """
 
 from __future__ import annotations
@@ -9,12 +11,14 @@ import functools
 import os
 
 FORCED = "ECKART_VECTOR_BITS"
-"""Environment variable that forces 128, 256 or 512 bits. Compiled kernels are cached by processor, not by width: give each width its own NUMBA_CACHE_DIR."""
+"""Environment variable that forces 128, 256 or 512 bits. Compiled kernels are cached by processor,
+not by width: give each width its own NUMBA_CACHE_DIR."""
 
 
 @functools.cache
 def features() -> frozenset[str]:
-    """Names of what the processor that numba compiles for can do (``NUMBA_CPU_NAME`` and ``NUMBA_CPU_FEATURES`` included)."""
+    """Names of what the processor that numba compiles for can do (``NUMBA_CPU_NAME`` and
+    ``NUMBA_CPU_FEATURES`` included)."""
     from llvmlite import binding
     from numba.core import config
 
@@ -36,7 +40,8 @@ def vector_bytes() -> int:
 
 
 def lanes_of(itemsize: int) -> int:
-    """Numbers in a vector. Never fewer than four: the kernels take rows by fours, and arrays are padded to whole vectors."""
+    """Numbers in a vector. Never fewer than four: the kernels take rows by fours, and arrays are
+    padded to whole vectors."""
     return max(4, vector_bytes() // itemsize)
 
 

@@ -1,13 +1,19 @@
-"""The two products of a skip-gram window, written as LLVM vectors: SIX outputs stand in registers while the inputs of the window pass by.
+"""The two products of a skip-gram window, written as LLVM vectors: SIX outputs stand in registers
+while the inputs of the window pass by.
 
-``window_scores(x, rows, i, y, targets, j, s, k)``        s[i:i+2, :6] = x[rows[i:i+2]] y[targets[j:j+6]]^T     (s has 8 columns)
-``window_update(x, rows, count, y, targets, j, g, k)``    x[rows[i]] += sum_j g[i, j] y[targets[j]],  y[targets[j]] += sum_i g[i, j] x[rows[i]]  for i < count
+``window_scores(x, rows, i, y, targets, j, s, k)``        s[i:i+2, :6] = x[rows[i:i+2]]
+y[targets[j:j+6]]^T     (s has 8 columns)
+``window_update(x, rows, count, y, targets, j, g, k)``    x[rows[i]] += sum_j g[i, j] y[targets[j]],
+y[targets[j]] += sum_i g[i, j] x[rows[i]]  for i < count
 
-``sample_scores(x, y, samples, t, s, k)``                 s[i] = <x[w_i], y[v_i]> for the samples t..t+3 (v below 0 stands for -1 - v)
-``sample_update(x, w, y, v, g, k)``                       x[w] += g y[v],  y[v] += g x[w], both from what was there before
+``sample_scores(x, y, samples, t, s, k)``                 s[i] = <x[w_i], y[v_i]> for the samples
+t..t+3 (v below 0 stands for -1 - v)
+``sample_update(x, w, y, v, g, k)``                       x[w] += g y[v],  y[v] += g x[w], both from
+what was there before
 
-The first k numbers of the rows of x and y are used, rounded up to whole vectors, to which they are padded. Rows that repeat
-are updated one after another; targets must differ, except where their g is zero.
+The first k numbers of the rows of x and y are used, rounded up to whole vectors, to which they are
+padded. Rows that repeat are updated one after another; targets must differ, except where their g is
+zero.
 """
 
 from __future__ import annotations
@@ -36,13 +42,17 @@ def _next(t, at, by):
 
 
 def _sums(t, vectors):
-    """The sums over lanes of 16 vectors of 16 lanes (8 of 8, 4 of 4), as one vector: halves of two are put side by side and added, again and again."""
+    """The sums over lanes of 16 vectors of 16 lanes (8 of 8, 4 of 4), as one vector: halves of two
+    are put side by side and added, again and again."""
     width = t.lanes
     while len(vectors) > 1:
         half, sources = width // 2, t.lanes // width
         first = [s * width + i for s in range(sources) for i in range(half)]
         low = first + [t.lanes + i for i in first]
-        masks = [ir.Constant(ir.VectorType(ir.IntType(32), t.lanes), order) for order in (low, [i + half for i in low])]
+        masks = [
+            ir.Constant(ir.VectorType(ir.IntType(32), t.lanes), order)
+            for order in (low, [i + half for i in low])
+        ]
         vectors = [
             t.builder.fadd(*(t.builder.shuffle_vector(a, b, mask) for mask in masks))
             for a, b in zip(vectors[::2], vectors[1::2])
@@ -62,7 +72,11 @@ def window_scores(typingctx, x, rows, i, y, targets, j, s, k):
         def body(c, sums):
             mine = [t.load(builder.gep(a, [c])) for a in own]
             theirs = [t.load(builder.gep(b, [c])) for b in other]
-            return [t.multiply_add(m, o, sums[a * SIX + b]) for a, m in enumerate(mine) for b, o in enumerate(theirs)]
+            return [
+                t.multiply_add(m, o, sums[a * SIX + b])
+                for a, m in enumerate(mine)
+                for b, o in enumerate(theirs)
+            ]
 
         sums = t.loop(zero, k, t.lanes, [nothing] * (2 * SIX))(body)
         padded = [[*sums[a * SIX : (a + 1) * SIX], nothing, nothing] for a in range(2)]
@@ -70,8 +84,11 @@ def window_scores(typingctx, x, rows, i, y, targets, j, s, k):
             t.store(_sums(t, padded[0] + padded[1]), t.at(out, i, zero))
         else:
             for a in range(2):
-                for c in range(0, WIDE, t.lanes):  # as many scores as a vector has lanes: all eight, or twice four
-                    t.store(_sums(t, padded[a][c : c + t.lanes]), t.at(out, _next(t, i, a), t.const(c)))
+                # as many scores as a vector has lanes: all eight, or twice four
+                for c in range(0, WIDE, t.lanes):
+                    t.store(
+                        _sums(t, padded[a][c : c + t.lanes]), t.at(out, _next(t, i, a), t.const(c))
+                    )
 
     return types.void(x, rows, types.intp, y, targets, types.intp, s, types.intp), written(write)
 
@@ -111,9 +128,13 @@ def sample_scores(typingctx, x, y, samples, first, s, k):
         builder, zero, sides = t.builder, t.const(0), ([], [])
         for i in range(4):
             for side, (table, column) in enumerate(((left, 0), (right, 1))):
-                word = builder.sext(builder.load(t.at(pairs, _next(t, first, i), t.const(column))), t.word)
+                word = builder.sext(
+                    builder.load(t.at(pairs, _next(t, first, i), t.const(column))), t.word
+                )
                 if side:
-                    word = builder.select(builder.icmp_signed("<", word, zero), builder.not_(word), word)
+                    word = builder.select(
+                        builder.icmp_signed("<", word, zero), builder.not_(word), word
+                    )
                 sides[side].append(t.at(table, word, zero))
 
         def body(c, sums):

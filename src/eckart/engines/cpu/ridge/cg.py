@@ -1,7 +1,9 @@
-"""Rows solved by a few warm-started steps of conjugate gradients: for large k, where a k x k matrix for every row costs too much.
+"""Rows solved by a few warm-started steps of conjugate gradients: for large k, where a k x k matrix
+for every row costs too much.
 
-M u = sum_j w v_j (v_j.u + b) + P u + l_i u is applied entry by entry, never formed; n_i k work a step in place of n_i k^2. Each step lowers the row's
-objective, so sweeps still never rise. Entries are gathered once into a buffer that stays in cache where the row fits, else chunk by chunk.
+M u = sum_j w v_j (v_j.u + b) + P u + l_i u is applied entry by entry, never formed; n_i k work a
+step in place of n_i k^2. Each step lowers the row's objective, so sweeps still never rise. Entries
+are gathered once into a buffer that stays in cache where the row fits, else chunk by chunk.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ def _gather(indices, right, scales, a, count, at, chunk):
 
 @njit(**INSIDE, fastmath=FAST)
 def _apply(indices, right, penalties, i, scales, at, a, n, chunk, dots, u, out):
-    """out <- M u without the bias, the numbers of the row being at.. in ``scales``; ``dots`` is scratch. A row that fits into the chunk is there already."""
+    """out <- M u without the bias, the numbers of the row being at.. in ``scales``; ``dots`` is
+    scratch. A row that fits into the chunk is there already."""
     k, base, ridge = right.shape[1], penalties.base, penalties.ridge[i]
     held = n <= chunk.shape[0] - 4
     for c in range(k):
@@ -54,7 +57,8 @@ def _apply(indices, right, penalties, i, scales, at, a, n, chunk, dots, u, out):
 
 @njit(**OUTSIDE, fastmath=FAST)
 def cg_range(rows, known, right, penalties, form, chosen, first, last, chunk, nothing, out):
-    """Improve the codes of the rows chosen[first..last] by ``form.steps`` steps; no bias, no prior."""
+    """Improve the codes of the rows chosen[first..last] by ``form.steps`` steps; no bias, no
+    prior."""
     k, indices, indptr = right.shape[1], rows.indices, rows.indptr
     left, value = out.left, out.value
     u, r, d, q, rhs = (

@@ -1,15 +1,19 @@
 """ridge_rows: the normal equations of rows, assembled and solved in cache.
 
-Row i sees the columns j of its stored entries with weight w and target y. Its code u (and, where asked, its bias b) minimises
+Row i sees the columns j of its stored entries with weight w and target y. Its code u (and, where
+asked, its bias b) minimises
 
     1/2 sum_j w (y - b - u.v_j)^2 + 1/2 u^T P u - h_i.u + 1/2 l_i ||u||^2 + 1/2 m_i b^2,
 
-so (sum_j w v_j v_j^T + P + l_i I) u = sum_j w (y - b) v_j + h_i. P is one matrix for all rows (the Gram matrix of implicit feedback, a prior
-precision), h an optional right-hand side, and noise z turns the solution into a draw: u + R^-1 z, R^T R being the matrix above.
+so (sum_j w v_j v_j^T + P + l_i I) u = sum_j w (y - b) v_j + h_i. P is one matrix for all rows (the
+Gram matrix of implicit feedback, a prior precision), h an optional right-hand side, and noise z
+turns the solution into a draw: u + R^-1 z, R^T R being the matrix above.
 
-Entries are gathered in chunks that stay in cache, scaled by sqrt(w), and the Gram matrix grows strip by strip in registers (``registers``); the bias is
-eliminated (a rank-one downdate), the matrix is factored by tiles, two triangular solves follow. The value of the objective at the solution
-comes for free: 1/2 (sum w y^2 - u.r - b t). Factors are padded to whole tiles with zeros, which stay zero.
+Entries are gathered in chunks that stay in cache, scaled by sqrt(w), and the Gram matrix grows
+strip by strip in registers (``registers``); the bias is eliminated (a rank-one downdate), the
+matrix is factored by tiles, two triangular solves follow. The value of the objective at the
+solution comes for free: 1/2 (sum w y^2 - u.r - b t). Factors are padded to whole tiles with zeros,
+which stay zero.
 """
 
 from __future__ import annotations
@@ -42,7 +46,8 @@ class Rows(NamedTuple):
 
 
 class Penalties(NamedTuple):
-    """P (k x k, or its diagonal), l_i, m_i, h (rows x k, one row for all, or none) and z (rows x k or none)."""
+    """P (k x k, or its diagonal), l_i, m_i, h (rows x k, one row for all, or none) and z (rows x k
+    or none)."""
 
     base: Any
     ridge: Any
@@ -52,8 +57,9 @@ class Penalties(NamedTuple):
 
 
 class Form(NamedTuple):
-    """Columns that are no padding, rows of a tile, the share of the largest diagonal entry under which a pivot counts as zero, and the steps of conjugate
-    gradients or whether codes are non-negative, for the kernels that ask."""
+    """Columns that are no padding, rows of a tile, the share of the largest diagonal entry under
+    which a pivot counts as zero, and the steps of conjugate gradients or whether codes are
+    non-negative, for the kernels that ask."""
 
     real: int
     size: int
@@ -71,7 +77,8 @@ class Solved(NamedTuple):
 
 @njit(**INSIDE, fastmath=FAST)
 def cholesky(g, size):
-    """Factor the upper triangle of g in place, R^T R = g; returns the smallest pivot (not positive: the factor is useless)."""
+    """Factor the upper triangle of g in place, R^T R = g; returns the smallest pivot (not positive:
+    the factor is useless)."""
     n = g.shape[0]
     least = g[0, 0]
     for t in range(0, n, size):
@@ -85,9 +92,11 @@ def cholesky(g, size):
 
 @njit(**INSIDE, fastmath=FAST)
 def assemble(indices, right, a, count, known, at, chunk, scaled, gram, rhs, side, size):
-    """Gram matrix, right-hand side and (``side``) weighted sum of v of the row whose entries are a.. in ``indices`` and at.. in ``known`` (w, y and q).
+    """Gram matrix, right-hand side and (``side``) weighted sum of v of the row whose entries are
+    a.. in ``indices`` and at.. in ``known`` (w, y and q).
 
-    Returns sum q y, sum q and sum w in float64. ``scaled`` (2 rows, as long as the chunk) gets the factors of sqrt(w) v in ``side`` and in the right-hand side.
+    Returns sum q y, sum q and sum w in float64. ``scaled`` (2 rows, as long as the chunk) gets the
+    factors of sqrt(w) v in ``side`` and in the right-hand side.
     """
     k = right.shape[1]
     line = 64 // right.itemsize
@@ -136,7 +145,9 @@ def equations(rows, right, penalties, i, known, at, chunk, scaled, gram, rhs, si
         side[0, r] = 0
     a = rows.indptr[i]
     count = rows.indptr[i + 1] - a
-    square, total, weight = assemble(rows.indices, right, a, count, known, at, chunk, scaled, gram, rhs, side, size)
+    square, total, weight = assemble(
+        rows.indices, right, a, count, known, at, chunk, scaled, gram, rhs, side, size
+    )
     trace = 0.0
     for r in range(k):
         trace += gram[r, r]
@@ -148,23 +159,31 @@ def equations(rows, right, penalties, i, known, at, chunk, scaled, gram, rhs, si
     for r in range(k):
         rhs[0, r] -= side[0, r] * scale * total
         side[0, r] *= root
-    take_gram(side, np.int64(1), np.int64(0), k, gram, size)  # as in ``cholesky``: constants would compile it again
+    # as in ``cholesky``: constants would compile it again
+    take_gram(side, np.int64(1), np.int64(0), k, gram, size)
     return square, total, scale, trace
 
 
 @njit(**OUTSIDE, fastmath=FAST)
 def cholesky_range(rows, known, right, penalties, form, chosen, first, last, chunk, gram, out):
-    """Solve the rows chosen[first..last]; a row whose matrix is singular at this precision gets the value NaN and is left to ``rare``."""
+    """Solve the rows chosen[first..last]; a row whose matrix is singular at this precision gets the
+    value NaN and is left to ``rare``."""
     k = right.shape[1]
     biased = out.bias.shape[0] > 0
-    rhs, side, keep = np.empty((1, k), right.dtype), np.empty((1 if biased else 0, k), right.dtype), np.empty(k)
+    rhs, side, keep = (
+        np.empty((1, k), right.dtype),
+        np.empty((1 if biased else 0, k), right.dtype),
+        np.empty(k),
+    )
     scaled = np.empty((2, chunk.shape[0]), right.dtype)
     left, bias, value, noise = out.left, out.bias, out.value, penalties.noise
     real, size, level, indptr = form.real, form.size, form.level, rows.indptr
     at = np.int64(0)  # a plain 0 would compile ``equations`` for the constant as well
     for n in range(first, last):
         i = chosen[n]
-        square, total, scale, _ = equations(rows, right, penalties, i, known, at, chunk, scaled, gram, rhs, side, size)
+        square, total, scale, _ = equations(
+            rows, right, penalties, i, known, at, chunk, scaled, gram, rhs, side, size
+        )
         at += indptr[i + 1] - indptr[i]
         for r in range(k):
             keep[r] = rhs[0, r]

@@ -1,8 +1,9 @@
 """Rows with few entries, solved in the space of their entries.
 
-With P = diag(d) + l_i I a row's code is u = P^-1 V^T y, where (W^-1 + V P^-1 V^T + 1/m_i 11^T) y = W^-1 p: n_i unknowns in place of k. V holds the columns that
-the row observes, W their weights, p their right-hand side weights; b = sum(y) / m_i is the bias. The fitted values are V u + b = W^-1 (p - y), so
-the objective is 1/2 (constant - p.W^-1 (p - y)).
+With P = diag(d) + l_i I a row's code is u = P^-1 V^T y, where (W^-1 + V P^-1 V^T + 1/m_i 11^T) y =
+W^-1 p: n_i unknowns in place of k. V holds the columns that the row observes, W their weights, p
+their right-hand side weights; b = sum(y) / m_i is the bias. The fitted values are V u + b = W^-1 (p
+- y), so the objective is 1/2 (constant - p.W^-1 (p - y)).
 """
 
 from __future__ import annotations
@@ -13,13 +14,20 @@ from numba import njit
 from eckart.compiling import OUTSIDE
 from eckart.engines.cpu.entries.entry import AHEAD, FAST
 from eckart.engines.cpu.registers.prefetch import prefetch
-from eckart.engines.cpu.registers.tiles import add_rows, backward_tile, dot_tile, forward_tile, scale_row
+from eckart.engines.cpu.registers.tiles import (
+    add_rows,
+    backward_tile,
+    dot_tile,
+    forward_tile,
+    scale_row,
+)
 from eckart.engines.cpu.ridge.cholesky import cholesky
 
 
 @njit(**OUTSIDE, fastmath=FAST)
 def dual_range(rows, known, right, penalties, form, chosen, first, last, chunk, flat, out):
-    """Rows chosen[first..last]; ``chunk`` has room for the longest of them, ``flat`` for its square; P is given by its diagonal."""
+    """Rows chosen[first..last]; ``chunk`` has room for the longest of them, ``flat`` for its
+    square; P is given by its diagonal."""
     k, size, real, level = right.shape[1], form.size, form.real, form.level
     indptr, indices, base, ridge, bias_ridge = (
         rows.indptr,

@@ -1,4 +1,5 @@
-"""Ridge problems of rows, as part of ``CpuEngine``; numba is loaded when the first of them is called."""
+"""Ridge problems of rows, as part of ``CpuEngine``; numba is loaded when the first of them is
+called."""
 
 from __future__ import annotations
 
@@ -22,7 +23,9 @@ class RidgePrimitives:
     ridge_rows = later("ridge.schedule", "ridge_rows")
     bias_rows = later("ridge.schedule", "bias_rows")
 
-    def ridge_penalty(self, x: Any, rule: RidgeRule, factor: np.ndarray, bias: np.ndarray | None) -> float:
+    def ridge_penalty(
+        self, x: Any, rule: RidgeRule, factor: np.ndarray, bias: np.ndarray | None
+    ) -> float:
         from eckart.engines.cpu.ridge.schedule import ridges
 
         ridge, bias_ridge = ridges(place(x), rule)
@@ -31,7 +34,9 @@ class RidgePrimitives:
 
         def step(total: np.ndarray, part: tuple[int, int], scratch: dict) -> None:
             rows = slice(*part)
-            total += ridge[rows] @ np.einsum("ij,ij->i", factor[rows], factor[rows], dtype=np.float64)
+            total += ridge[rows] @ np.einsum(
+                "ij,ij->i", factor[rows], factor[rows], dtype=np.float64
+            )
             if bias is not None:
                 total += bias_ridge[rows] @ np.square(bias[rows], dtype=np.float64)
 
@@ -39,7 +44,13 @@ class RidgePrimitives:
         return 0.5 * float(np.sum(sums))
 
     def precision_rows(
-        self, seed: tuple[int, ...], misfit: np.ndarray, counts: np.ndarray, shape: float, scale: float, floor: float
+        self,
+        seed: tuple[int, ...],
+        misfit: np.ndarray,
+        counts: np.ndarray,
+        shape: float,
+        scale: float,
+        floor: float,
     ) -> PrecisionDraws:
         out, items = np.empty_like(misfit), list(streams(seed, len(misfit)))
         sums = [np.zeros(3) for _ in items]

@@ -1,8 +1,12 @@
-"""Rows whose normal equations need more than a Cholesky factor: minimum-norm solutions, and non-negative ones.
+"""Rows whose normal equations need more than a Cholesky factor: minimum-norm solutions, and
+non-negative ones.
 
-``minimum_norm_row``   u = G^+ r by eigenvalues of G, those under the rounding level dropped: the least-squares solution of least norm (lambda = 0). Where
-                       the old u has a part in the dropped directions that the fit needs, that part stays: the objective never rises.
-``nonnegative_row``    min 1/2 u^T G u - r.u over u >= 0 by coordinate descent from the old u; stops when no coordinate moves by more than 1e-6 of the largest.
+``minimum_norm_row``   u = G^+ r by eigenvalues of G, those under the rounding level dropped: the
+least-squares solution of least norm (lambda = 0). Where
+                       the old u has a part in the dropped directions that the fit needs, that part
+                       stays: the objective never rises.
+``nonnegative_row``    min 1/2 u^T G u - r.u over u >= 0 by coordinate descent from the old u; stops
+when no coordinate moves by more than 1e-6 of the largest.
 """
 
 from __future__ import annotations
@@ -19,9 +23,11 @@ PASSES = 200
 
 @njit(**INSIDE)
 def minimum_norm_row(gram, rhs, old, cut, square):
-    """The solution of least norm of G u = r, G given by its upper triangle; eigenvalues up to ``cut`` count as zero.
+    """The solution of least norm of G u = r, G given by its upper triangle; eigenvalues up to
+    ``cut`` count as zero.
 
-    ``square`` is the scale of the objective: the old u keeps its dropped part if that lowers the objective by more than rounding.
+    ``square`` is the scale of the objective: the old u keeps its dropped part if that lowers the
+    objective by more than rounding.
     """
     n = gram.shape[0]
     full = np.empty((n, n))
@@ -51,7 +57,8 @@ def minimum_norm_row(gram, rhs, old, cut, square):
 
 @njit(**INSIDE, fastmath=FAST)
 def nonnegative_row(gram, rhs, start, floor):
-    """Coordinate descent on u >= 0, G given by its upper triangle; a coordinate whose diagonal entry is under ``floor`` has no curvature and stays 0."""
+    """Coordinate descent on u >= 0, G given by its upper triangle; a coordinate whose diagonal
+    entry is under ``floor`` has no curvature and stays 0."""
     n = gram.shape[0]
     u = start.copy()
     for r in range(n):
@@ -83,7 +90,8 @@ def nonnegative_row(gram, rhs, start, floor):
 
 @njit(**OUTSIDE, fastmath=FAST)
 def rare_range(rows, known, right, penalties, form, chosen, first, last, chunk, gram, out):
-    """Rows chosen[first..last] solved by one of the methods above: non-negative codes where ``form.steps`` is 1."""
+    """Rows chosen[first..last] solved by one of the methods above: non-negative codes where
+    ``form.steps`` is 1."""
     k = right.shape[1]
     left, bias, value = out
     biased = bias.shape[0] > 0
@@ -105,7 +113,8 @@ def rare_range(rows, known, right, penalties, form, chosen, first, last, chunk, 
         else:
             for r in range(k):
                 start[r] = left[i, r]
-            # against the trace before the bias took its part: what remains of it may be rounding alone
+            # against the trace before the bias took its part: what remains of it may be rounding
+            # alone
             u = minimum_norm_row(gram, rhs, start, form.level * trace, square)
         gain = scale * total * total
         for r in range(k):

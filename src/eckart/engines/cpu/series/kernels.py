@@ -1,13 +1,17 @@
 """Chains of rows and of columns, as serial kernels over ranges of rows.
 
-``own_*``: the Kalman filter of r + e, entry by entry. With m and P the mean and variance of r before entry p, F = P + s and K = P / F,
+``own_*``: the Kalman filter of r + e, entry by entry. With m and P the mean and variance of r
+before entry p, F = P + s and K = P / F,
 
-    likelihood  -1/2 (log 2 pi F + (y - m)^2 / F),    m <- m + K (y - m),  P <- (1 - K) P,    over d columns  m <- phi^d m,  P <- v + phi^2d (P - v).
+    likelihood  -1/2 (log 2 pi F + (y - m)^2 / F),    m <- m + K (y - m),  P <- (1 - K) P,    over d
+    columns  m <- phi^d m,  P <- v + phi^2d (P - v).
 
-The gains do not depend on the data, so the same filter on the columns of ``right`` gives rows t with  V^T C^-1 V = sum t t^T / F  (generalised least
+The gains do not depend on the data, so the same filter on the columns of ``right`` gives rows t
+with  V^T C^-1 V = sum t t^T / F  (generalised least
 squares in one pass, without C).
 
-``state_rows``: the precision is tridiagonal, its Cholesky factor bidiagonal. ``chain``: the same with blocks of k x k.
+``state_rows``: the precision is tridiagonal, its Cholesky factor bidiagonal. ``chain``: the same
+with blocks of k x k.
 """
 
 from __future__ import annotations
@@ -139,8 +143,9 @@ def weighted_grams(indptr, indices, data, right, other, first, last, grams, h):
 def chain(grams, h, link, begin, step, noise, out):
     """Block Cholesky of the chain; ``grams`` and ``h`` are overwritten by its factors.
 
-    The diagonal block of row t is gram_t + (begin or step) + link^T step link, the block left of it -step link; below its factor L_t-1 it becomes
-    B_t = -step link L_t-1^-T, and L_t L_t^T = diagonal - B_t B_t^T.
+    The diagonal block of row t is gram_t + (begin or step) + link^T step link, the block left of it
+    -step link; below its factor L_t-1 it becomes B_t = -step link L_t-1^-T, and L_t L_t^T =
+    diagonal - B_t B_t^T.
     """
     n, k = h.shape
     inner = step @ link

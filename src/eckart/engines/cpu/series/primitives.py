@@ -1,6 +1,8 @@
-"""Rows that are time series, as part of ``CpuEngine``; numba is loaded when the first of these is called.
+"""Rows that are time series, as part of ``CpuEngine``; numba is loaded when the first of these is
+called.
 
-Rows are independent of one another and are dealt out to threads; the chain over all columns is one after another by its nature.
+Rows are independent of one another and are dealt out to threads; the chain over all columns is one
+after another by its nature.
 """
 
 from __future__ import annotations
@@ -43,7 +45,12 @@ class SeriesPrimitives:
     ) -> np.ndarray:
         out = np.empty((x.shape[0], right.shape[1]))
         z = np.zeros_like(out) if noise is None else noise
-        self._by_rows(x, lambda a, b: kernels.own_rows(*_pattern(x), data, right, own, base, prior, z, a, b, out))
+        self._by_rows(
+            x,
+            lambda a, b: kernels.own_rows(
+                *_pattern(x), data, right, own, base, prior, z, a, b, out
+            ),
+        )
         return out
 
     def state_rows(
@@ -51,12 +58,18 @@ class SeriesPrimitives:
     ) -> np.ndarray:
         out = np.empty((x.shape[0], length))
         z = np.zeros_like(out) if noise is None else noise
-        self._by_rows(x, lambda a, b: kernels.state_rows(*_pattern(x), data, length, rule, z, a, b, out))
+        self._by_rows(
+            x, lambda a, b: kernels.state_rows(*_pattern(x), data, length, rule, z, a, b, out)
+        )
         return out
 
-    def less_states(self, x: Any, data: np.ndarray, states: np.ndarray, sign: float = 1.0) -> np.ndarray:
+    def less_states(
+        self, x: Any, data: np.ndarray, states: np.ndarray, sign: float = 1.0
+    ) -> np.ndarray:
         out = np.empty(len(data))
-        self._by_rows(x, lambda a, b: kernels.less_states(*_pattern(x), data, states, sign, a, b, out))
+        self._by_rows(
+            x, lambda a, b: kernels.less_states(*_pattern(x), data, states, sign, a, b, out)
+        )
         return out
 
     def chain_rows(
@@ -72,9 +85,13 @@ class SeriesPrimitives:
     ) -> np.ndarray:
         n, k = x.shape[0], right.shape[1]
         grams, h, out = np.empty((n, k, k)), np.empty((n, k)), np.empty((n, k))
-        self._by_rows(x, lambda a, b: kernels.weighted_grams(*_pattern(x), data, right, other, a, b, grams, h))
+        self._by_rows(
+            x, lambda a, b: kernels.weighted_grams(*_pattern(x), data, right, other, a, b, grams, h)
+        )
         link, first, step = (np.ascontiguousarray(a, np.float64) for a in (link, first, step))
-        kernels.chain(grams, h, link, first, step, np.zeros_like(out) if noise is None else noise, out)
+        kernels.chain(
+            grams, h, link, first, step, np.zeros_like(out) if noise is None else noise, out
+        )
         return out
 
     def lag_products(self, a: np.ndarray) -> LagProducts:
@@ -87,7 +104,9 @@ class SeriesPrimitives:
         """``do(first, last)`` for ranges of rows, each with about as many entries."""
         parts = x.kept.get("ranges of series")
         if parts is None:
-            parts = x.kept["ranges of series"] = sparse.balanced(x.matrix.indptr, lanes_for(x.nnz // LANE_ENTRIES))
+            parts = x.kept["ranges of series"] = sparse.balanced(
+                x.matrix.indptr, lanes_for(x.nnz // LANE_ENTRIES)
+            )
         if len(parts) == 1:
             do(*parts[0])
         else:

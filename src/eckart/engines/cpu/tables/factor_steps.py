@@ -1,7 +1,9 @@
-"""EM steps of factor analysis on a covariance C (n x n), W as k rows of n numbers, so that the inner loops run over columns of the table.
+"""EM steps of factor analysis on a covariance C (n x n), W as k rows of n numbers, so that the
+inner loops run over columns of the table.
 
-A step, with scaled = W / noise and M = I + scaled W^T (k x k): b = M^-1 scaled, cb = b C, zz = b cb^T + M^-1, then W = (zz + ridge I)^-1 cb and
-noise_j = (rows (C_jj - w_j.cb_j) + more_j) / (rows + degrees); last, W becomes U W, zz = U^T U, where that gains more than the ridge costs.
+A step, with scaled = W / noise and M = I + scaled W^T (k x k): b = M^-1 scaled, cb = b C, zz = b
+cb^T + M^-1, then W = (zz + ridge I)^-1 cb and noise_j = (rows (C_jj - w_j.cb_j) + more_j) / (rows +
+degrees); last, W becomes U W, zz = U^T U, where that gains more than the ridge costs.
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ from eckart.engines.cpu.registers.mixtures import TILE
 
 FAST = {"contract", "nsz", "arcp", "reassoc"}
 INNER, OUTER = 1e-100, 1e100
-"""Between these a product of pivots is gathered, so that many of them need one logarithm; pivots are 1e-300 to 1e300 apart from what no data have."""
+"""Between these a product of pivots is gathered, so that many of them need one logarithm; pivots
+are 1e-300 to 1e300 apart from what no data have."""
 
 
 @njit(**INSIDE, fastmath=FAST)
@@ -35,8 +38,10 @@ def _gathered(logs, size, pivot):
 
 @njit(**INSIDE, fastmath=FAST)
 def invert(m, k, v):
-    """M (k lines of k numbers, padded with zeros), positive definite, becomes M^-1 by Gauss and Jordan; returns log |M|. A pivot at a time, every other line
-    gives up its share of the pivot's line: none of them waits for another, as the steps of a triangular solution do. ``v`` is room for a line."""
+    """M (k lines of k numbers, padded with zeros), positive definite, becomes M^-1 by Gauss and
+    Jordan; returns log |M|. A pivot at a time, every other line gives up its share of the pivot's
+    line: none of them waits for another, as the steps of a triangular solution do. ``v`` is room
+    for a line."""
     logs, size = 0.0, 1.0
     for q in range(k):
         pivot = max(m[q, q], 1e-300)
@@ -73,8 +78,9 @@ def _times(a, x, count, out):
 
 @njit(**OUTSIDE, fastmath=FAST)
 def factor_loop(k, w, noise, cov, numbers, more, steps, still):
-    """At most ``steps`` steps of k factors, in place, until no noise changes by more than the share ``still``; ``numbers`` are rows, l2, degrees and the least
-    noise. Lines of W and of the covariance are padded with zeros to whole registers, and W to whole fours of lines."""
+    """At most ``steps`` steps of k factors, in place, until no noise changes by more than the share
+    ``still``; ``numbers`` are rows, l2, degrees and the least noise. Lines of W and of the
+    covariance are padded with zeros to whole registers, and W to whole fours of lines."""
     (high, wide), n, (rows, l2, degrees, least) = w.shape, noise.shape[0], numbers
     across = -(-k // TILE) * TILE
     spread, zz, room = np.zeros((high, across)), np.zeros((high, across)), np.zeros((high, across))

@@ -1,9 +1,14 @@
-"""Rows with the same gaps share one small system, the smaller of two. O are the scores that they see, H their gaps, r = y - mean.
+"""Rows with the same gaps share one small system, the smaller of two. O are the scores that they
+see, H their gaps, r = y - mean.
 
-codes      M = I + W_O^T noise_O^-1 W_O = L L^T. The code of a row is m = M^-1 W_O^T noise_O^-1 r_O, a gap is mean_j + w_j.m, and the covariance of the gaps,
-           W_H M^-1 W_H^T = A^T A with A = L^-1 W_H^T (and their noise). |O| k^2 / 2 + k^3 / 6 + |H| k^2 / 2 + |H|^2 k / 2 for a pattern.
-precision  with P = (W W^T + noise)^-1, made once for all rows, P_HH^-1 is the covariance of the gaps, and they are mean_H - P_HH^-1 P_HO r_O. |H|^3 for a
-           pattern, by whole registers, and |H| n for a row: where gaps are few, as they are in most rows of most tables, a tenth of the other.
+codes      M = I + W_O^T noise_O^-1 W_O = L L^T. The code of a row is m = M^-1 W_O^T noise_O^-1 r_O,
+a gap is mean_j + w_j.m, and the covariance of the gaps,
+           W_H M^-1 W_H^T = A^T A with A = L^-1 W_H^T (and their noise). |O| k^2 / 2 + k^3 / 6 + |H|
+           k^2 / 2 + |H|^2 k / 2 for a pattern.
+precision  with P = (W W^T + noise)^-1, made once for all rows, P_HH^-1 is the covariance of the
+gaps, and they are mean_H - P_HH^-1 P_HO r_O. |H|^3 for a
+           pattern, by whole registers, and |H| n for a row: where gaps are few, as they are in most
+           rows of most tables, a tenth of the other.
 
 In both, log |cov of r_O| is that of the whole and log |P_HH|, or log |M| + log |noise_O|.
 """
@@ -26,8 +31,9 @@ FAST = {"contract", "nsz", "arcp"}
 
 
 class Seen(NamedTuple):
-    """Rows in the order of their patterns, those of pattern p from starts[p] on: their scores, 0 at gaps, in lines of whole registers; where each row stands
-    in the table; and of each pattern 1.0 for what is seen, and its gaps, gaps[ends[p]] to gaps[ends[p + 1]]."""
+    """Rows in the order of their patterns, those of pattern p from starts[p] on: their scores, 0 at
+    gaps, in lines of whole registers; where each row stands in the table; and of each pattern 1.0
+    for what is seen, and its gaps, gaps[ends[p]] to gaps[ends[p + 1]]."""
 
     scores: np.ndarray
     order: np.ndarray
@@ -49,8 +55,9 @@ class Seen(NamedTuple):
 
 
 class Scheme(NamedTuple):
-    """W, W / noise, P (in lines of whole registers), log of the determinant of P^-1, means, noise, widths of Huber's loss (empty: none), the codes from
-    which those are measured, and how often rows count, in the order of their patterns (empty: once)."""
+    """W, W / noise, P (in lines of whole registers), log of the determinant of P^-1, means, noise,
+    widths of Huber's loss (empty: none), the codes from which those are measured, and how often
+    rows count, in the order of their patterns (empty: once)."""
 
     factors: np.ndarray
     scaled: np.ndarray
@@ -65,10 +72,16 @@ class Scheme(NamedTuple):
 
 @njit(**OUTSIDE, fastmath=FAST)
 def complete_rows(w, noise, wide):
-    """What all rows share: W / noise, the matrix that makes codes of complete rows less their means (lines of it for padding are 0), P, and log |P^-1|."""
+    """What all rows share: W / noise, the matrix that makes codes of complete rows less their means
+    (lines of it for padding are 0), P, and log |P^-1|."""
     n, k = w.shape
     spread, v = np.zeros((k, -(-k // TILE) * TILE)), np.zeros((1, -(-k // TILE) * TILE))
-    scaled, to_codes, precision, logs = np.empty((n, k)), np.zeros((wide, k)), np.zeros((n, wide)), 0.0
+    scaled, to_codes, precision, logs = (
+        np.empty((n, k)),
+        np.zeros((wide, k)),
+        np.zeros((n, wide)),
+        0.0,
+    )
     for j in range(n):
         logs += np.log(noise[j])
         sharp = 1.0 / noise[j]
@@ -122,7 +135,8 @@ def _system(mask, scheme, m):
 
 @njit(**INSIDE, fastmath=FAST)
 def _draw_in(scheme, mask, i, row, times, wild):
-    """The scores that row i sees (``row`` has them less the means), drawn to within their widths of what its code says."""
+    """The scores that row i sees (``row`` has them less the means), drawn to within their widths of
+    what its code says."""
     for j in range(scheme.width.shape[0]):
         d = scheme.width[j]
         if d < np.inf and mask[j] > 0:
@@ -140,7 +154,8 @@ def _draw_in(scheme, mask, i, row, times, wild):
 
 @njit(**INSIDE, fastmath=FAST)
 def _add_covariance(m, scheme, gaps, times, a, block, second):
-    """second[H, H] += times (A^T A + noise_H), A = L^-1 W_H^T, the lower triangle of it; ``a`` and ``block`` are room."""
+    """second[H, H] += times (A^T A + noise_H), A = L^-1 W_H^T, the lower triangle of it; ``a`` and
+    ``block`` are room."""
     k, h = m.shape[0], gaps.shape[0]
     for r in range(k):  # a row of A at a time
         for g in range(h):
@@ -185,15 +200,21 @@ def _by_codes(scheme, low, gaps, row, z):
 
 @njit(**OUTSIDE, fastmath=FAST)
 def filled_patterns(seen, scheme, first, last, away, total, second, wild):
-    """Patterns first..last: fills ``away`` (their complete rows less the means, from 0 on), adds these to ``total``, the covariance of gaps to ``second``
-    (lower triangle) and what Huber's loss leaves to ``wild``, each row as often as it counts; returns the sum over rows of |O| log 2 pi + log |cov of r_O|."""
+    """Patterns first..last: fills ``away`` (their complete rows less the means, from 0 on), adds
+    these to ``total``, the covariance of gaps to ``second`` (lower triangle) and what Huber's loss
+    leaves to ``wild``, each row as often as it counts; returns the sum over rows of |O| log 2 pi +
+    log |cov of r_O|."""
     (n, k), wide = scheme.factors.shape, seen.scores.shape[1]
     low, room, pull, z = np.empty((k, k)), np.empty(n * wide), np.zeros((1, wide)), np.empty(k)
     a, block = np.empty((k, n)), np.empty((n, n))
     logs = 0.0
     for p in range(first, last):
         begin, end = seen.starts[p], seen.starts[p + 1]
-        mask, gaps, rows = seen.mask[p], seen.gaps[seen.ends[p] : seen.ends[p + 1]], float(end - begin)
+        mask, gaps, rows = (
+            seen.mask[p],
+            seen.gaps[seen.ends[p] : seen.ends[p + 1]],
+            float(end - begin),
+        )
         weighted = scheme.times.shape[0] > 0
         if weighted:
             rows = scheme.times[begin:end].sum()
@@ -201,7 +222,11 @@ def filled_patterns(seen, scheme, first, last, away, total, second, wild):
         across = -(-h // TILE) * TILE
         inverse = room[: h * across].reshape(h, across)
         by_codes = h**3 > (n - h) * k * k * 3 + k**3 + 3 * h * k * k + 3 * h * h * k
-        own = _system(mask, scheme, low) if by_codes else scheme.whole + _covariance(scheme.precision, gaps, inverse, pull)
+        own = (
+            _system(mask, scheme, low)
+            if by_codes
+            else scheme.whole + _covariance(scheme.precision, gaps, inverse, pull)
+        )
         logs += rows * ((n - h) * np.log(2.0 * np.pi) + own)
         for at in range(begin, end):
             i, row = at - seen.starts[first], away[at - seen.starts[first]]
@@ -230,8 +255,10 @@ def filled_patterns(seen, scheme, first, last, away, total, second, wild):
 
 @njit(**OUTSIDE, fastmath=FAST)
 def left_out_patterns(seen, scheme, parts, first, last, away, out):
-    """Patterns first..last, with their complete rows less the means in ``away``: what is expected of every score, of a part parts[p, 0] .. parts[p, 1] that is
-    seen without itself. With Q = P_OO - P_OH P_HH^-1 P_HO, the inverse of the covariance of what is seen, a part J is y_J - Q_JJ^-1 (P r)_J from the rest."""
+    """Patterns first..last, with their complete rows less the means in ``away``: what is expected
+    of every score, of a part parts[p, 0] .. parts[p, 1] that is seen without itself. With Q = P_OO
+    - P_OH P_HH^-1 P_HO, the inverse of the covariance of what is seen, a part J is y_J - Q_JJ^-1 (P
+    r)_J from the rest."""
     n, wide = scheme.factors.shape[0], seen.scores.shape[1]
     high = n + 3  # whole fours of lines
     room, square, pull = np.empty(high * wide), np.empty(n * wide), np.zeros((1, wide))
@@ -259,7 +286,9 @@ def left_out_patterns(seen, scheme, parts, first, last, away, out):
                 for at in range(seen.starts[p], seen.starts[p + 1]):
                     out[seen.order[at], a] -= line_dot(scheme.precision, a, away, at - start) / s
                 continue
-            own = square[: (b - a) * (-(-(b - a) // TILE) * TILE)].reshape(b - a, -(-(b - a) // TILE) * TILE)
+            own = square[: (b - a) * (-(-(b - a) // TILE) * TILE)].reshape(
+                b - a, -(-(b - a) // TILE) * TILE
+            )
             own[:] = 0.0
             for i in range(a, b):
                 for j in range(a, b):

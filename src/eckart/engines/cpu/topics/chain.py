@@ -1,9 +1,12 @@
-"""One chain of the collapsed Gibbs sampler: a topic for each token, and the counts that follow from them.
+"""One chain of the collapsed Gibbs sampler: a topic for each token, and the counts that follow from
+them.
 
-A small corpus is sampled token after token: the exact sampler. The documents of a larger one are sampled side by side against the words' counts that the sweep
-before has left, and list the tokens that move; then each range of words takes up its moves. So the chain is the same whatever the number of threads, there is
-one table of counts, and nothing has to be merged. On generated corpora (0.8 M tokens, 50 topics) what tokens learn a sweep late does no harm:
-held-out perplexity was 1617, against 1631 with two groups of documents one after the other and 1642 with four.
+A small corpus is sampled token after token: the exact sampler. The documents of a larger one are
+sampled side by side against the words' counts that the sweep before has left, and list the tokens
+that move; then each range of words takes up its moves. So the chain is the same whatever the number
+of threads, there is one table of counts, and nothing has to be merged. On generated corpora (0.8 M
+tokens, 50 topics) what tokens learn a sweep late does no harm: held-out perplexity was 1617,
+against 1631 with two groups of documents one after the other and 1642 with four.
 """
 
 from __future__ import annotations
@@ -42,7 +45,8 @@ from eckart.scheduler import lanes_for
 
 SINGLE = np.dtype(np.float32)
 EXACT_TOKENS = 100_000
-"""Corpora below this are sampled token after token: a sweep takes a few milliseconds, and what tokens learn late would show."""
+"""Corpora below this are sampled token after token: a sweep takes a few milliseconds, and what
+tokens learn late would show."""
 
 
 STATE = ("seed", "sweeps", "averaged", "topics", "prior", "table", "sizes", "mean")
@@ -60,8 +64,22 @@ class Tokens(NamedTuple):
 class TopicChain:
     """State of one chain over whole counts; ``prior`` is b, one number or words x k."""
 
-    def __init__(self, x: Documents, words: np.ndarray, shares: np.ndarray, prior: Any, seed: int, threads: int):
-        self.k, self.threads, self.seed, self.sweeps, self.averaged = words.shape[1], threads, seed, 0, 0
+    def __init__(
+        self,
+        x: Documents,
+        words: np.ndarray,
+        shares: np.ndarray,
+        prior: Any,
+        seed: int,
+        threads: int,
+    ):
+        self.k, self.threads, self.seed, self.sweeps, self.averaged = (
+            words.shape[1],
+            threads,
+            seed,
+            0,
+            0,
+        )
         (documents, self.n), wide = x.matrix.shape, width(self.k)
         self.rows = Tokens(x.matrix.indptr, x.matrix.indices, x.starts)
         self.tokens = int(x.starts[-1])
@@ -73,7 +91,9 @@ class TopicChain:
         self.longest = max([int(tokens_at[b] - tokens_at[a]) for a, b in self.parts], default=0)
         self.even = word_ranges(self.n, wide)
         owners = x.word_parts(16)
-        self.range_of = np.repeat(np.arange(len(owners), dtype=np.uint8), [b - a for a, b in owners])
+        self.range_of = np.repeat(
+            np.arange(len(owners), dtype=np.uint8), [b - a for a, b in owners]
+        )
         self.moves = np.empty(self.tokens, np.int64)
         self.ends = np.zeros((len(self.parts), len(owners) + 1), np.int64)
         self.prior = prior_of(prior, self.k, SINGLE)
@@ -81,7 +101,12 @@ class TopicChain:
         self._settle(np.zeros((1, wide), SINGLE))
         self.sizes = self._prior_sizes()
         w, theta = wide_of(words, SINGLE), tall_of(shares, documents, SINGLE)
-        self._take(lambda a, b, moves: draw_rows(self.rows, w, theta, self._stream(), a, b, self.topics, moves), True)
+        self._take(
+            lambda a, b, moves: draw_rows(
+                self.rows, w, theta, self._stream(), a, b, self.topics, moves
+            ),
+            True,
+        )
 
     def set_prior(self, prior: Any) -> None:
         """Exchange b and keep the counts."""
@@ -91,7 +116,8 @@ class TopicChain:
         self.sizes = counts + self._prior_sizes()
 
     def sweep(self, alpha: np.ndarray, average: bool = False) -> float:
-        """Every token once; returns sum_i log p(w_i | all other tokens). ``average`` adds the counts after it to their mean."""
+        """Every token once; returns sum_i log p(w_i | all other tokens). ``average`` adds the
+        counts after it to their mean."""
         self.sweeps += 1
         a, seed, values = row_of(alpha, SINGLE), self._stream(), []
         if self.exact:
@@ -118,7 +144,8 @@ class TopicChain:
         return float(np.sum([values[first] for first, _ in self.parts]))
 
     def _take(self, do: Callable[[int, int, np.ndarray], int], born: bool) -> None:
-        """``do`` of all ranges of documents, which list moves and say how many; then every range of words takes up its own."""
+        """``do`` of all ranges of documents, which list moves and say how many; then every range of
+        words takes up its own."""
 
         def listed(i: int, first: int, last: int, moves: np.ndarray) -> None:
             count = do(first, last, moves)
@@ -141,7 +168,8 @@ class TopicChain:
         return padded(out, self.k)
 
     def mean_counts(self) -> np.ndarray:
-        """The mean of n_wz over the sweeps that were averaged; those of now where there were none."""
+        """The mean of n_wz over the sweeps that were averaged; those of now where there were
+        none."""
         if not self.averaged:
             return self.counts()
         return padded(self.mean / SINGLE.type(self.averaged), self.k)
@@ -153,7 +181,9 @@ class TopicChain:
         count = -(-(len(rows.indptr) - 1) // far)
         out, at = np.zeros((count, self.k), SINGLE), (rows.indptr, rows.starts)
         cuts = np.linspace(0, count, lanes_for(count // 128) + 1).astype(int).tolist()
-        self._each(itertools.pairwise(cuts), lambda a, b: tally_documents(*at, self.topics, far, a, b, out))
+        self._each(
+            itertools.pairwise(cuts), lambda a, b: tally_documents(*at, self.topics, far, a, b, out)
+        )
         every = spacing(self.n, words)
         prior = self.prior[::every] if len(self.prior) > 1 else self.prior
         some = np.rint(self.table[::every] - prior)[:, : self.k]
@@ -188,4 +218,6 @@ class TopicChain:
 
     def _stream(self) -> np.uint64:
         """The seed of this sweep."""
-        return np.uint64((self.seed * 0x2545F4914F6CDD1D + self.sweeps * 0xD1342543DE82EF95) % 2**64)
+        return np.uint64(
+            (self.seed * 0x2545F4914F6CDD1D + self.sweeps * 0xD1342543DE82EF95) % 2**64
+        )

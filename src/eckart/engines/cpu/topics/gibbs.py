@@ -1,9 +1,12 @@
 """Collapsed Gibbs sampling of topics, as serial numba kernels over a range of documents.
 
-    p(z_i = z | all other topics)  proportional to  (n_dz + a_z) (n_wz + b_wz) / (n_z + b_z),      token i itself left out of the counts
+    p(z_i = z | all other topics)  proportional to  (n_dz + a_z) (n_wz + b_wz) / (n_z + b_z),
+    token i itself left out of the counts
 
-``table`` (words x k, padded) holds n_wz + b_wz and ``sizes`` n_z + b_z; n_dz lives while its document is visited. ``topics`` holds one number a token,
-c_p consecutive ones for the entry p, from ``starts[p]`` on. Random numbers come from a counter: token i of sweep t draws the same number wherever it runs.
+``table`` (words x k, padded) holds n_wz + b_wz and ``sizes`` n_z + b_z; n_dz lives while its
+document is visited. ``topics`` holds one number a token, c_p consecutive ones for the entry p, from
+``starts[p]`` on. Random numbers come from a counter: token i of sweep t draws the same number
+wherever it runs.
 """
 
 from __future__ import annotations
@@ -20,8 +23,10 @@ FAST = {"contract", "reassoc", "nsz"}
 AHEAD = 8  # entries between a prefetch and its use: a token takes longer than an entry of a sweep
 BLOCK = 16  # weights that are skipped together; rows are padded to whole blocks
 APART = 128
-"""Numbers left free on both sides of weights that a loop writes while it adds them up. The compiler takes such a loop by vectors where what it writes lies at
-least four vectors from what it reads, and one by one elsewhere, with sums of other roundings: bits must not depend on where memory was found."""
+"""Numbers left free on both sides of weights that a loop writes while it adds them up. The compiler
+takes such a loop by vectors where what it writes lies at least four vectors from what it reads, and
+one by one elsewhere, with sums of other roundings: bits must not depend on where memory was
+found."""
 
 
 @njit(**INSIDE, inline="always")
@@ -42,7 +47,8 @@ def move(word, old, new):
 
 @njit(**OUTSIDE, fastmath=FAST)
 def draw_rows(tokens, words, shares, seed, first, last, topics, moves):
-    """Topics of the tokens drawn from theta_dz phi_wz alone, where a chain begins; each token is listed in ``moves``. Returns how many there are."""
+    """Topics of the tokens drawn from theta_dz phi_wz alone, where a chain begins; each token is
+    listed in ``moves``. Returns how many there are."""
     k = words.shape[1]
     indptr, indices, starts = tokens.indptr, tokens.indices, tokens.starts
     weight = np.empty(k + 2 * APART, words.dtype)[APART : APART + k]
@@ -73,9 +79,10 @@ def tally_documents(indptr, starts, topics, spacing, first, last, out):
 
 @njit(**OUTSIDE, fastmath=FAST)
 def gibbs_rows(tokens, prior, seed, first, last, topics, table, sizes, live, moves):
-    """One sweep over documents first..last. ``live``: the words' counts follow every move; else they stay as they are, only a token's own count is left out,
-    and moves are listed.
-    Returns sum_i log p(w_i | all other tokens), in which only b and the counts enter, and how many moves were listed."""
+    """One sweep over documents first..last. ``live``: the words' counts follow every move; else
+    they stay as they are, only a token's own count is left out, and moves are listed. Returns sum_i
+    log p(w_i | all other tokens), in which only b and the counts enter, and how many moves were
+    listed."""
     k = table.shape[1]
     line = 64 // table.itemsize
     indptr, indices, starts = tokens.indptr, tokens.indices, tokens.starts
@@ -113,8 +120,13 @@ def gibbs_rows(tokens, prior, seed, first, last, topics, table, sizes, live, mov
                     w = here[c] * row[c] * inverse[c]
                     weight[c] = w
                     whole += w
-                # its own topic comes first: most tokens stay there, and no count is written unless the topic changes
-                own = (here[old] - one) * (row[old] - one) * table.dtype.type(1.0 / (sizes[old] - 1.0))
+                # its own topic comes first: most tokens stay there, and no count is written unless
+                # the topic changes
+                own = (
+                    (here[old] - one)
+                    * (row[old] - one)
+                    * table.dtype.type(1.0 / (sizes[old] - 1.0))
+                )
                 whole += own - weight[old]
                 weight[old] = zero
                 rest = table.dtype.type(uniform(seed, i)) * whole - own
@@ -143,7 +155,8 @@ def gibbs_rows(tokens, prior, seed, first, last, topics, table, sizes, live, mov
 
 @njit(**INSIDE, fastmath=FAST, inline="always")
 def _find(weight, rest, old):
-    """The first z at which the running sum of weights passes ``rest``, found by blocks; ``old`` where all weights are 0."""
+    """The first z at which the running sum of weights passes ``rest``, found by blocks; ``old``
+    where all weights are 0."""
     z, last = 0, len(weight) - BLOCK
     while z < last:
         part = weight[0] - weight[0]
@@ -164,7 +177,8 @@ def _find(weight, rest, old):
 
 @njit(**OUTSIDE)
 def sort_moves(moves, count, range_of, out, ends):
-    """Moves by the range that owns their word, into ``out``; ``ends`` says where the moves of each range end."""
+    """Moves by the range that owns their word, into ``out``; ``ends`` says where the moves of each
+    range end."""
     ends[:] = 0
     for i in range(count):
         ends[range_of[moves[i] >> 32] + 1] += 1
@@ -179,7 +193,8 @@ def sort_moves(moves, count, range_of, out, ends):
 
 @njit(**OUTSIDE)
 def apply_moves(moves, firsts, ends, r, born, table, prior, net):
-    """The moves of a range of words, from all lists, in the counts n + b; a token that is ``born`` leaves no topic. ``net`` collects the moves by topic."""
+    """The moves of a range of words, from all lists, in the counts n + b; a token that is ``born``
+    leaves no topic. ``net`` collects the moves by topic."""
     many = prior.shape[0] > 1
     for part in range(len(firsts)):
         for i in range(firsts[part] + ends[part, r], firsts[part] + ends[part, r + 1]):

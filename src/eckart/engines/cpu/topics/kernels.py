@@ -1,13 +1,17 @@
-"""Sweeps over the counts of documents for topic models, as serial numba kernels over a range of rows.
+"""Sweeps over the counts of documents for topic models, as serial numba kernels over a range of
+rows.
 
     s_p = sum_z theta_dz phi_wz          r_p = c_p / s_p          gamma_pz = r_p theta_dz phi_wz
 
-for the entry p = (d, w) with count c_p. A row gathers its words' phi once into ``buffer`` (entries of the longest row, rounded up to 4, x k), where its
-steps find them in cache. Nothing of the size non-zeros x k is kept: a sweep leaves theta, from which ``word_kernels`` adds up the words' counts.
+for the entry p = (d, w) with count c_p. A row gathers its words' phi once into ``buffer`` (entries
+of the longest row, rounded up to 4, x k), where its steps find them in cache. Nothing of the size
+non-zeros x k is kept: a sweep leaves theta, from which ``word_kernels`` adds up the words' counts.
 Rows of ``words`` and ``shares`` start on cache lines and are padded with zeros to whole vectors.
 
-``map_rows``    theta_dz <- (sum_p gamma_pz + a_z) / sum at fixed topics, with the evidence of a sweep: EM of pLSA (a = 0), of KL-NMF, LDA in its MAP form
-``bayes_rows``  gamma_dz <- a_z + sum_p gamma_pz with theta_dz = exp(psi(gamma_dz) - psi(sum gamma_d)): variational LDA
+``map_rows``    theta_dz <- (sum_p gamma_pz + a_z) / sum at fixed topics, with the evidence of a
+sweep: EM of pLSA (a = 0), of KL-NMF, LDA in its MAP form
+``bayes_rows``  gamma_dz <- a_z + sum_p gamma_pz with theta_dz = exp(psi(gamma_dz) - psi(sum
+gamma_d)): variational LDA
 ``score_rows``  sum_p c_p log s_p
 """
 
@@ -40,7 +44,8 @@ def _gather(indices, words, a, b, buffer):
 
 @njit(**INSIDE, fastmath=FAST)
 def _pull(data, a, b, buffer, theta, pull, ratio, least):
-    """r_p of the row (0 for entries that no topic holds) and pull_z = sum_p r_p phi_wz, so that theta pull is the row's counts by topic."""
+    """r_p of the row (0 for entries that no topic holds) and pull_z = sum_p r_p phi_wz, so that
+    theta pull is the row's counts by topic."""
     row_dots(buffer, b - a, theta, ratio)
     for p in range(b - a):
         s = ratio[0, p]
@@ -52,7 +57,8 @@ def _pull(data, a, b, buffer, theta, pull, ratio, least):
 
 @njit(**INSIDE, fastmath=FAST)
 def _value(data, a, b, ratio):
-    """sum c_p log s_p of the row and the count it is over; single tokens, the most, by the logarithm of their product."""
+    """sum c_p log s_p of the row and the count it is over; single tokens, the most, by the
+    logarithm of their product."""
     value, seen, product = 0.0, 0.0, 1.0
     for p in range(a, b):
         r = ratio[0, p - a]
@@ -70,10 +76,12 @@ def _value(data, a, b, ratio):
 
 @njit(**INSIDE, fastmath=FAST)
 def _share(theta, pull, prior):
-    """theta <- (theta pull + prior) / sum, in place; where that is 0 it stays. Returns how far it moved, sum |change|."""
+    """theta <- (theta pull + prior) / sum, in place; where that is 0 it stays. Returns how far it
+    moved, sum |change|."""
     k = len(theta)
     size = pull[0] - pull[0]
-    # sums have loops of their own: one that writes, too, is taken by vectors or one by one as its arrays happen to lie, and its sum rounded as that goes
+    # sums have loops of their own: one that writes, too, is taken by vectors or one by one as its
+    # arrays happen to lie, and its sum rounded as that goes
     for c in range(k):
         pull[c] = theta[c] * pull[c] + prior[c]
     for c in range(k):
@@ -91,7 +99,8 @@ def _share(theta, pull, prior):
 
 @njit(**INSIDE, fastmath=FAST)
 def _settle(rows, words, prior, theta, d, steps, tol, pull, ratio, buffer):
-    """The row's words into ``buffer``, then at most ``steps`` updates of theta, fewer where it moves by less than ``tol`` in all."""
+    """The row's words into ``buffer``, then at most ``steps`` updates of theta, fewer where it
+    moves by less than ``tol`` in all."""
     a, b = rows.indptr[d], rows.indptr[d + 1]
     least = np.finfo(words.dtype).tiny * words.dtype.type(1e3)
     _gather(rows.indices, words, a, b, buffer)
@@ -103,10 +112,12 @@ def _settle(rows, words, prior, theta, d, steps, tol, pull, ratio, buffer):
 
 @njit(**OUTSIDE, fastmath=FAST)
 def map_rows(rows, words, prior, before, after, first, last, steps, tol, buffer):
-    """``steps`` updates of each row's shares from ``before``, which is left at the shares before the last of them, while ``after`` gets those after it.
+    """``steps`` updates of each row's shares from ``before``, which is left at the shares before
+    the last of them, while ``after`` gets those after it.
 
-    Returns the log-likelihood and prior . log theta at ``before``, and the counts it is over. Without rows in ``after``, ``before`` gets the last shares and
-    nothing is told: folding in, by the same code so that it is compiled once.
+    Returns the log-likelihood and prior . log theta at ``before``, and the counts it is over.
+    Without rows in ``after``, ``before`` gets the last shares and nothing is told: folding in, by
+    the same code so that it is compiled once.
     """
     k = words.shape[1]
     theta, pull = np.empty((1, k), words.dtype), np.empty((1, k), words.dtype)
@@ -118,7 +129,9 @@ def map_rows(rows, words, prior, before, after, first, last, steps, tol, buffer)
         a, b = rows.indptr[d], rows.indptr[d + 1]
         for c in range(k):
             theta[0, c] = before[d, c]
-        _settle(rows, words, prior, theta, d, steps - 1 if told else steps, tol, pull, ratio, buffer)
+        _settle(
+            rows, words, prior, theta, d, steps - 1 if told else steps, tol, pull, ratio, buffer
+        )
         for c in range(k):
             before[d, c] = theta[0, c]
         if not told:
@@ -176,9 +189,11 @@ def _expect_log(gamma, log_theta, theta):
 
 @njit(**OUTSIDE)
 def bayes_rows(rows, words, prior, gammas, thetas, first, last, steps, tol, logs, buffer):
-    """Variational steps of each row from its gamma (in place) at words = exp(E log beta); leaves theta = exp(E log theta) for the words' counts.
+    """Variational steps of each row from its gamma (in place) at words = exp(E log beta); leaves
+    theta = exp(E log theta) for the words' counts.
 
-    Adds E log theta to ``logs`` (k). Returns the log-likelihood, the rest of the rows' part of the bound less the terms in alpha alone, and the counts.
+    Adds E log theta to ``logs`` (k). Returns the log-likelihood, the rest of the rows' part of the
+    bound less the terms in alpha alone, and the counts.
     """
     wide, k = words.shape[1], len(prior)
     theta, pull = np.zeros((1, wide), words.dtype), np.empty((1, wide), words.dtype)

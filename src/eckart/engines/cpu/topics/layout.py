@@ -1,7 +1,9 @@
-"""How documents and arrays of k topics lie in memory: word by word beside document by document, rows of k padded to whole vectors.
+"""How documents and arrays of k topics lie in memory: word by word beside document by document,
+rows of k padded to whole vectors.
 
-A sum over documents for every word (counts of words by topic) is not added up in partial sums of words x k, which no cache could hold once for each lane.
-Each lane owns a range of words and reads what it needs of all documents, so the sums do not depend on how the words are cut.
+A sum over documents for every word (counts of words by topic) is not added up in partial sums of
+words x k, which no cache could hold once for each lane. Each lane owns a range of words and reads
+what it needs of all documents, so the sums do not depend on how the words are cut.
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ class Rows(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """The same word by word: the entries of word j are at ``ends[j]`` to ``ends[j + 1]``, each with its document and its count."""
+    """The same word by word: the entries of word j are at ``ends[j]`` to ``ends[j + 1]``, each with
+    its document and its count."""
 
     ends: np.ndarray
     documents: np.ndarray
@@ -46,7 +49,8 @@ class Documents:
         self.matrix, self.threads, self.casts = matrix, threads, dict[Any, Rows]()
         self.by_word: Columns | None = None
         self.totals: np.ndarray | None = None
-        self.longest = int(np.diff(matrix.indptr).max(initial=1)) + 3  # the dots of a row are taken four at a time
+        # the dots of a row are taken four at a time
+        self.longest = int(np.diff(matrix.indptr).max(initial=1)) + 3
 
     def rows(self, dtype: Any) -> Rows:
         """Counts in the precision of the topics."""
@@ -61,7 +65,9 @@ class Documents:
 
     def lanes(self) -> list[tuple[int, int]]:
         """Ranges of documents for a pass that keeps a number for each word."""
-        return balanced(self.matrix.indptr, lanes_for(self.matrix.nnz * 8 // WORK, 8 * self.matrix.shape[1]))
+        return balanced(
+            self.matrix.indptr, lanes_for(self.matrix.nnz * 8 // WORK, 8 * self.matrix.shape[1])
+        )
 
     def word_parts(self, numbers: int, dtype: Any = None) -> list[tuple[int, int]]:
         """Ranges of words, likewise."""
@@ -78,16 +84,26 @@ class Documents:
             rows, n = self.rows(dtype), self.matrix.shape[1]
             work = [(i, *part) for i, part in enumerate(self.lanes())]
             places = np.zeros((len(work), n), np.int64)
-            each(work, lambda i, a, b: count_entries(rows.indptr, rows.indices, a, b, places[i]), self.threads)
+            each(
+                work,
+                lambda i, a, b: count_entries(rows.indptr, rows.indices, a, b, places[i]),
+                self.threads,
+            )
             ends = np.concatenate([[0], np.cumsum(places.sum(axis=0))])
             at = ends[:-1].copy()
             for lane in places:  # from counts to the place of the first entry
                 held = lane.copy()
                 lane[:] = at
                 at += held
-            documents = np.empty(self.matrix.nnz, np.int32 if self.matrix.shape[0] < 2**31 else np.int64)
+            documents = np.empty(
+                self.matrix.nnz, np.int32 if self.matrix.shape[0] < 2**31 else np.int64
+            )
             values = np.empty(self.matrix.nnz, dtype)
-            each(work, lambda i, a, b: place_entries(rows, a, b, places[i], documents, values), self.threads)
+            each(
+                work,
+                lambda i, a, b: place_entries(rows, a, b, places[i], documents, values),
+                self.threads,
+            )
             self.by_word = Columns(ends, documents, values)
         return self.by_word
 
@@ -108,8 +124,9 @@ def documents_of(x: Any, threads: int) -> Documents:
 
 
 class Padded(np.ndarray):
-    """The first k columns of ``wide``, whose rows start on cache lines and are padded with zeros to whole vectors. What is computed from it is an ordinary
-    array. ``spare`` is a second buffer of a tall array, which the next pass writes to."""
+    """The first k columns of ``wide``, whose rows start on cache lines and are padded with zeros to
+    whole vectors. What is computed from it is an ordinary array. ``spare`` is a second buffer of a
+    tall array, which the next pass writes to."""
 
     wide: np.ndarray | None = None
     spare: np.ndarray | None = None
@@ -151,7 +168,8 @@ def row_of(a: np.ndarray, dtype: Any) -> np.ndarray:
 
 
 def prior_of(prior: Any, k: int, dtype: Any) -> np.ndarray:
-    """Pseudo-counts of the words, padded: one row where they are one number, else a row for each word."""
+    """Pseudo-counts of the words, padded: one row where they are one number, else a row for each
+    word."""
     b = np.asarray(prior, dtype)
     return wide_of(b, dtype) if b.ndim == 2 else wide_of(np.broadcast_to(b, (1, k)), dtype)
 
@@ -162,9 +180,13 @@ def width(k: int) -> int:
 
 
 def each(
-    work: Iterable[tuple], do: Callable[..., Any], threads: int, buffer: Callable[[], Any] | None = None
+    work: Iterable[tuple],
+    do: Callable[..., Any],
+    threads: int,
+    buffer: Callable[[], Any] | None = None,
 ) -> list[Any]:
-    """``do(*item)`` for all items side by side; what it returned, in their order. With a ``buffer`` each thread makes one, and ``do`` gets it last."""
+    """``do(*item)`` for all items side by side; what it returned, in their order. With a ``buffer``
+    each thread makes one, and ``do`` gets it last."""
     items = list(enumerate(work))
     out: list[Any] = [None] * len(items)
 

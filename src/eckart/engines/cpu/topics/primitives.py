@@ -1,4 +1,5 @@
-"""The primitives of topic models, as part of ``CpuEngine``: ranges of documents, then ranges of words, on the threads."""
+"""The primitives of topic models, as part of ``CpuEngine``: ranges of documents, then ranges of
+words, on the threads."""
 
 from __future__ import annotations
 
@@ -7,7 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import digamma, gammaln
 
-from eckart.engines.protocol.topics import NOISE, NOISE_WORDS, TopicBeliefs, TopicStatistics, TopicWords
+from eckart.engines.protocol.topics import (
+    NOISE,
+    NOISE_WORDS,
+    TopicBeliefs,
+    TopicStatistics,
+    TopicWords,
+)
 from eckart.loading import lazy
 
 prefetch = lazy("eckart.engines.cpu.registers.prefetch")
@@ -21,7 +28,8 @@ if TYPE_CHECKING:
 
 
 class TopicPrimitives:
-    """The topics' family on ``threads`` threads; numba is loaded when the first of them is called."""
+    """The topics' family on ``threads`` threads; numba is loaded when the first of them is
+    called."""
 
     threads: int
 
@@ -34,7 +42,11 @@ class TopicPrimitives:
                 part = slice(m.indptr[first], m.indptr[last])
                 return np.bincount(m.indices[part], m.data[part], m.shape[1])
 
-            at.totals = np.sum(layout.each(parts, one, self.threads), axis=0) if parts else np.zeros(m.shape[1])
+            at.totals = (
+                np.sum(layout.each(parts, one, self.threads), axis=0)
+                if parts
+                else np.zeros(m.shape[1])
+            )
         return at.totals
 
     def topic_start(self, totals: np.ndarray, k: int, seed: int, dtype: Any) -> np.ndarray:
@@ -51,23 +63,41 @@ class TopicPrimitives:
         whole = np.sum(layout.each(firsts, one, self.threads), axis=0)
         return self.topic_words(words, whole, 0.0, dtype).words
 
-    def topic_words(self, counts: np.ndarray, sizes: np.ndarray, prior: Any, dtype: Any = None) -> TopicWords:
+    def topic_words(
+        self, counts: np.ndarray, sizes: np.ndarray, prior: Any, dtype: Any = None
+    ) -> TopicWords:
         (n, k), dtype = counts.shape, np.dtype(dtype or counts.dtype)
         b, words = layout.prior_of(prior, k, dtype), np.empty((n, layout.width(k)), dtype)
-        total = np.asarray(sizes, np.float64) + b[:, :k].sum(axis=0, dtype=np.float64) * (1 if len(b) > 1 else n)
+        total = np.asarray(sizes, np.float64) + b[:, :k].sum(axis=0, dtype=np.float64) * (
+            1 if len(b) > 1 else n
+        )
         held = total > 0
         scale = layout.row_of(np.where(held, 1.0 / np.where(held, total, 1.0), 0.0), dtype)
         lift = layout.row_of(np.where(held, 0.0, 1.0 / n), dtype)
         c = layout.wide_of(counts, counts.dtype)
         parts = layout.word_ranges(n, 2 * layout.width(k))
-        values = layout.each(parts, lambda a, z: word_kernels.normal_words(c, b, scale, lift, k, a, z, words), self.threads)
+        values = layout.each(
+            parts,
+            lambda a, z: word_kernels.normal_words(c, b, scale, lift, k, a, z, words),
+            self.threads,
+        )
         return TopicWords(layout.padded(words, k), float(np.sum(values)))
 
     def topic_beliefs(self, counts: np.ndarray, prior: Any) -> TopicBeliefs:
         n, k = counts.shape
-        words, shift, b = np.zeros((n, layout.width(k))), np.empty(n), layout.prior_of(prior, k, np.float64)
-        parts = layout.word_ranges(n, 64 * k)  # a digamma and a log Gamma cost as much as some dozen products
-        totals = np.sum(layout.each(parts, lambda a, z: counts[a:z].sum(axis=0, dtype=np.float64), self.threads), axis=0)
+        words, shift, b = (
+            np.zeros((n, layout.width(k))),
+            np.empty(n),
+            layout.prior_of(prior, k, np.float64),
+        )
+        # a digamma and a log Gamma cost as much as some dozen products
+        parts = layout.word_ranges(n, 64 * k)
+        totals = np.sum(
+            layout.each(
+                parts, lambda a, z: counts[a:z].sum(axis=0, dtype=np.float64), self.threads
+            ),
+            axis=0,
+        )
         psi = digamma(totals)
 
         def one(first: int, last: int) -> np.ndarray:
@@ -76,10 +106,23 @@ class TopicPrimitives:
             return sums
 
         logs, cross, rest = np.sum(layout.each(parts, one, self.threads), axis=0)
-        return TopicBeliefs(layout.padded(words, k), shift, float(logs), float(cross), float(rest - gammaln(totals).sum()))
+        return TopicBeliefs(
+            layout.padded(words, k),
+            shift,
+            float(logs),
+            float(cross),
+            float(rest - gammaln(totals).sum()),
+        )
 
     def topic_fold(
-        self, x: Any, words: np.ndarray, prior: np.ndarray, shares: Any, *, steps: int, tol: float = 0.0
+        self,
+        x: Any,
+        words: np.ndarray,
+        prior: np.ndarray,
+        shares: Any,
+        *,
+        steps: int,
+        tol: float = 0.0,
     ) -> Any:
         at, dtype = layout.documents_of(x, self.threads), words.dtype
         w, a, rows = layout.wide_of(words, dtype), layout.row_of(prior, dtype), at.rows(dtype)
@@ -92,7 +135,14 @@ class TopicPrimitives:
         return layout.padded(theta, words.shape[1])
 
     def topic_sweep(
-        self, x: Any, words: np.ndarray, prior: np.ndarray, shares: Any, *, steps: int = 1, tol: float = 0.0
+        self,
+        x: Any,
+        words: np.ndarray,
+        prior: np.ndarray,
+        shares: Any,
+        *,
+        steps: int = 1,
+        tol: float = 0.0,
     ) -> tuple[Any, TopicStatistics]:
         at, dtype = layout.documents_of(x, self.threads), words.dtype
         w, a, rows = layout.wide_of(words, dtype), layout.row_of(prior, dtype), at.rows(dtype)
@@ -107,41 +157,74 @@ class TopicPrimitives:
         return layout.padded(after, words.shape[1], before), self._words(at, before, words, found)
 
     def topic_bayes(
-        self, x: Any, words: np.ndarray, prior: np.ndarray, gamma: Any, *, steps: int = 100, tol: float = 1e-3
+        self,
+        x: Any,
+        words: np.ndarray,
+        prior: np.ndarray,
+        gamma: Any,
+        *,
+        steps: int = 100,
+        tol: float = 1e-3,
     ) -> tuple[Any, TopicStatistics]:
         at, dtype, k = layout.documents_of(x, self.threads), words.dtype, words.shape[1]
-        n, w, rows, a = at.matrix.shape[0], layout.wide_of(words, dtype), at.rows(dtype), np.asarray(prior, np.float64)
-        g = gamma.wide if layout.is_own(gamma, np.float64) else np.array(np.broadcast_to(gamma, (n, k)), np.float64)
+        n, w, rows, a = (
+            at.matrix.shape[0],
+            layout.wide_of(words, dtype),
+            at.rows(dtype),
+            np.asarray(prior, np.float64),
+        )
+        g = (
+            gamma.wide
+            if layout.is_own(gamma, np.float64)
+            else np.array(np.broadcast_to(gamma, (n, k)), np.float64)
+        )
         theta = getattr(gamma, "spare", None)
         theta = np.empty((n, w.shape[1]), dtype) if theta is None or theta.dtype != dtype else theta
 
-        def one(first: int, last: int, buffer: np.ndarray) -> tuple[float, float, float, np.ndarray]:
+        def one(
+            first: int, last: int, buffer: np.ndarray
+        ) -> tuple[float, float, float, np.ndarray]:
             logs = np.zeros(k)
-            return *kernels.bayes_rows(rows, w, a, g, theta, first, last, steps, tol, logs, buffer), logs
+            return *kernels.bayes_rows(
+                rows, w, a, g, theta, first, last, steps, tol, logs, buffer
+            ), logs
 
         found = self._over_documents(at, 4 * steps, w, one)
         logs = np.sum([part[3] for part in found], axis=0) if found else np.zeros(k)
         return layout.padded(g, k, theta), self._words(at, theta, words, found)._replace(logs=logs)
 
-    def topic_scores(self, x: Any, words: np.ndarray, shares: Any, floor: float) -> tuple[float, float]:
+    def topic_scores(
+        self, x: Any, words: np.ndarray, shares: Any, floor: float
+    ) -> tuple[float, float]:
         at, dtype = layout.documents_of(x, self.threads), words.dtype
         w, rows = layout.wide_of(words, dtype), at.rows(dtype)
         theta, least = layout.tall_of(shares, at.matrix.shape[0], dtype), dtype.type(floor)
-        found = layout.each(at.parts(w.shape[1]), lambda a, b: kernels.score_rows(rows, w, theta, a, b, least), self.threads)
+        found = layout.each(
+            at.parts(w.shape[1]),
+            lambda a, b: kernels.score_rows(rows, w, theta, a, b, least),
+            self.threads,
+        )
         value, seen = np.sum(found, axis=0) if found else (0.0, 0.0)
         return float(value), float(seen)
 
     def topic_chain(self, x: Any, words: np.ndarray, shares: Any, prior: Any, seed: int) -> Any:
-        return chains.TopicChain(layout.documents_of(x, self.threads), words, shares, prior, seed, self.threads)
+        return chains.TopicChain(
+            layout.documents_of(x, self.threads), words, shares, prior, seed, self.threads
+        )
 
     def _over_documents(self, at: Documents, steps: int, words: np.ndarray, one: Any) -> list[Any]:
         """``one`` of ranges of documents, each thread with a buffer for the words of a row."""
         shape = at.longest, words.shape[1]
         parts = at.parts(2 * min(steps, 8) * words.shape[1])
-        return layout.each(parts, one, self.threads, lambda: prefetch.aligned_zeros(shape, words.dtype))
+        return layout.each(
+            parts, one, self.threads, lambda: prefetch.aligned_zeros(shape, words.dtype)
+        )
 
-    def _words(self, at: Documents, theta: np.ndarray, words: np.ndarray, found: list[Any]) -> TopicStatistics:
-        """The words' counts by topic from what the documents left, with the sums of their evidence."""
+    def _words(
+        self, at: Documents, theta: np.ndarray, words: np.ndarray, found: list[Any]
+    ) -> TopicStatistics:
+        """The words' counts by topic from what the documents left, with the sums of their
+        evidence."""
         w = layout.wide_of(words, words.dtype)
         counts, columns = np.empty_like(w), at.columns(words.dtype)
 
@@ -151,6 +234,10 @@ class TopicPrimitives:
             return sizes
 
         k = words.shape[1]
-        sizes = np.sum(layout.each(at.word_parts(3 * w.shape[1], words.dtype), one, self.threads), axis=0)[:k]
+        sizes = np.sum(
+            layout.each(at.word_parts(3 * w.shape[1], words.dtype), one, self.threads), axis=0
+        )[:k]
         likelihood, penalty, seen = (float(sum(part[i] for part in found)) for i in range(3))
-        return TopicStatistics(layout.padded(counts, k), sizes, likelihood + penalty, likelihood, seen)
+        return TopicStatistics(
+            layout.padded(counts, k), sizes, likelihood + penalty, likelihood, seen
+        )

@@ -18,7 +18,9 @@ from eckart.engines.cpu.registers.prefetch import prefetch
 
 FAST = {"contract", "reassoc", "nsz"}
 AHEAD = (
-    12  # entries between a prefetch and its use: a gather from beyond the second cache takes as long as about ten rows
+    # entries between a prefetch and its use: a gather from beyond the second cache takes as long as
+    # about ten rows
+    12
 )
 
 
@@ -43,9 +45,11 @@ def place_entries(rows, first, last, places, documents, values):
 
 @njit(**OUTSIDE, fastmath=FAST)
 def gather_words(columns, theta, words, first, last, counts, sizes):
-    """n_wz of words first..last into ``counts``; their sums over words are added to ``sizes``. Four entries at a time, so that sums are stored less often.
+    """n_wz of words first..last into ``counts``; their sums over words are added to ``sizes``. Four
+    entries at a time, so that sums are stored less often.
 
-    The ratios c / s are found again: a dot product with a row that has to be read anyway costs less than reading a number from a random place.
+    The ratios c / s are found again: a dot product with a row that has to be read anyway costs less
+    than reading a number from a random place.
     """
     k = words.shape[1]
     line = 64 // theta.itemsize
@@ -67,7 +71,11 @@ def gather_words(columns, theta, words, first, last, counts, sizes):
                     prefetch(theta, soon, c)
             t0 = theta[documents[q]]
             if q + 4 <= b:
-                t1, t2, t3 = theta[documents[q + 1]], theta[documents[q + 2]], theta[documents[q + 3]]
+                t1, t2, t3 = (
+                    theta[documents[q + 1]],
+                    theta[documents[q + 2]],
+                    theta[documents[q + 3]],
+                )
                 s0, s1, s2, s3 = zero, zero, zero, zero
                 for c in range(k):
                     s0 += t0[c] * phi[c]
@@ -97,8 +105,9 @@ def gather_words(columns, theta, words, first, last, counts, sizes):
 
 @njit(**OUTSIDE)
 def normal_words(counts, prior, scale, lift, k, first, last, words):
-    """words = (counts + prior) scale + lift, all padded; ``prior`` has a row for each word, or one for all. Returns sum prior log words over the range, by
-    the logarithms of products that are about to leave the range of numbers where the prior is the same for all."""
+    """words = (counts + prior) scale + lift, all padded; ``prior`` has a row for each word, or one
+    for all. Returns sum prior log words over the range, by the logarithms of products that are
+    about to leave the range of numbers where the prior is the same for all."""
     many = prior.shape[0] > 1
     value, product = 0.0, 1.0
     for j in range(first, last):
@@ -126,14 +135,17 @@ def digamma(x):
         y -= 1.0 / x
         x += 1.0
     f = 1.0 / (x * x)
-    tail = f * (1 / 12 - f * (1 / 120 - f * (1 / 252 - f * (1 / 240 - f * (1 / 132 - f * 691 / 32760)))))
+    tail = f * (
+        1 / 12 - f * (1 / 120 - f * (1 / 252 - f * (1 / 240 - f * (1 / 132 - f * 691 / 32760))))
+    )
     return y + math.log(x) - 0.5 / x - tail
 
 
 @njit(**OUTSIDE)
 def expect_words(counts, totals, prior, first, last, words, shift, sums):
-    """words = exp(E log beta - shift) with the largest of each word at 1; ``sums`` collects E log beta, prior . E log beta, and
-    log Gamma(lambda) - lambda . E log beta, over the range. ``totals`` is psi of the sums over words."""
+    """words = exp(E log beta - shift) with the largest of each word at 1; ``sums`` collects E log
+    beta, prior . E log beta, and log Gamma(lambda) - lambda . E log beta, over the range.
+    ``totals`` is psi of the sums over words."""
     k, many = len(totals), prior.shape[0] > 1
     logs = np.empty(k)
     for j in range(first, last):

@@ -1,4 +1,5 @@
-"""Pairs of words: counting, mutual information, GloVe, skip-gram and its evidence. Each file deals work to threads; the kernels beside it load numba."""
+"""Pairs of words: counting, mutual information, GloVe, skip-gram and its evidence. Each file deals
+work to threads; the kernels beside it load numba."""
 
 from __future__ import annotations
 

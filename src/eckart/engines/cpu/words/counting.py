@@ -21,13 +21,15 @@ TOKENS = 2**17
 LAID = 2**19
 """Words of the text that are laid out at a time: about a millisecond."""
 JOINED = 2**20
-"""Entries that are worth a thread when pieces are joined: about a millisecond of copying into new memory."""
+"""Entries that are worth a thread when pieces are joined: about a millisecond of copying into new
+memory."""
 ENTRIES = 2**15
 """Entries that are worth a lane: about 0.3 ms of logarithms."""
 
 
 class PairCounting:
-    """cooccur, merge_counts and mutual_information on ``threads`` threads; numba is loaded when the first of them is called."""
+    """cooccur, merge_counts and mutual_information on ``threads`` threads; numba is loaded when the
+    first of them is called."""
 
     threads: int
 
@@ -45,12 +47,16 @@ class PairCounting:
         sentence = int(np.searchsorted(pointers, first, side="right")) - 1
         sentences = int(np.searchsorted(pointers, last)) - sentence
         text = np.empty(last - first + 2 * window + sentences + 2, np.uint32)
-        parts, sizes = _laid_out(pointers, sentence, sentence + sentences, max(0, first - window), n)
+        parts, sizes = _laid_out(
+            pointers, sentence, sentence + sentences, max(0, first - window), n
+        )
         partial = np.zeros((len(parts), n), np.int64)
         ends = np.full((len(parts), 3), -1, np.int64)
 
         def lay(at: int, part: tuple[int, int], scratch: dict) -> None:
-            ends[at] = pair_counts.lay_out(np.asarray(ids), pointers, part, first, last, window, sizes[at], text, partial[at])
+            ends[at] = pair_counts.lay_out(
+                np.asarray(ids), pointers, part, first, last, window, sizes[at], text, partial[at]
+            )
 
         run_lanes(parts, list(range(len(parts))), lay, self.threads)
         counts = partial.sum(axis=0)
@@ -58,12 +64,15 @@ class PairCounting:
         size = len(text)
         starts = np.concatenate([[0], np.cumsum(counts)])
         positions = np.empty(starts[-1], np.int32 if size < 2**31 else np.int64)
-        behind = np.cumsum(partial, axis=0) - partial + starts[:-1]  # words of earlier parts come first
+        # words of earlier parts come first
+        behind = np.cumsum(partial, axis=0) - partial + starts[:-1]
 
         def put(at: int, part: tuple[int, int], scratch: dict) -> None:
             pair_counts.place(text, *part, behind[at], positions)
 
-        run_lanes([(int(a), int(b)) for a, b, _ in ends], list(range(len(parts))), put, self.threads)
+        run_lanes(
+            [(int(a), int(b)) for a, b, _ in ends], list(range(len(parts))), put, self.threads
+        )
         sides = int(rule.left) + int(rule.right)
         bounds = np.minimum(counts * window * sides, n)
         parts = list(_parts(bounds, counts, piece))
@@ -77,21 +86,32 @@ class PairCounting:
                 local.indices, local.data = np.empty(longest, np.int32), np.empty(longest)
             indices, data, lengths = local.indices, local.data, np.empty(b - a, np.int64)
             found = (*local.row, local.met), (indices, data, lengths)
-            used = pair_counts.count_rows(text, starts, positions, weights, rule.left, rule.right, rule.scale, a, b, *found)
+            used = pair_counts.count_rows(
+                text, starts, positions, weights, rule.left, rule.right, rule.scale, a, b, *found
+            )
             return CountRows(a, lengths, indices[:used].copy(), data[:used].copy())
 
         yield from in_order(parts, rows, self.threads)
 
-    def merge_counts(self, runs: Iterator[list[CountRows]], n: int, rule: PairRule) -> Iterator[CountRows]:
+    def merge_counts(
+        self, runs: Iterator[list[CountRows]], n: int, rule: PairRule
+    ) -> Iterator[CountRows]:
 
         def merged(parts: list[CountRows]) -> CountRows:
             sizes = np.array([len(part.data) for part in parts])
             begins = (np.cumsum(sizes) - sizes)[:, None]
-            pointers = np.hstack([begins, begins + np.cumsum([part.lengths for part in parts], axis=1)])
-            columns, values = (np.concatenate([getattr(part, name) for part in parts]) for name in ("indices", "data"))
+            pointers = np.hstack(
+                [begins, begins + np.cumsum([part.lengths for part in parts], axis=1)]
+            )
+            columns, values = (
+                np.concatenate([getattr(part, name) for part in parts])
+                for name in ("indices", "data")
+            )
             indices, data = np.empty_like(columns), np.empty_like(values)
             lengths = np.empty(len(parts[0].lengths), np.int64)
-            used = pair_counts.merge_rows(pointers, columns, values, rule.scale, *_row(n), indices, data, lengths)
+            used = pair_counts.merge_rows(
+                pointers, columns, values, rule.scale, *_row(n), indices, data, lengths
+            )
             return CountRows(parts[0].first, lengths, indices[:used].copy(), data[:used].copy())
 
         yield from in_order(runs, merged, self.threads)
@@ -99,21 +119,31 @@ class PairCounting:
     def join_counts(self, parts: list[CountRows]) -> tuple[np.ndarray, np.ndarray]:
         ends = np.concatenate([[0], np.cumsum([len(part.data) for part in parts])]).astype(np.int64)
         indices, data = np.empty(ends[-1], np.int32), np.empty(ends[-1])
-        groups = np.unique(np.searchsorted(ends, np.arange(0, ends[-1] + JOINED, JOINED)).clip(0, len(parts))).tolist()
+        groups = np.unique(
+            np.searchsorted(ends, np.arange(0, ends[-1] + JOINED, JOINED)).clip(0, len(parts))
+        ).tolist()
 
         def step(_: None, group: tuple[int, int], scratch: dict) -> None:
             for i in range(*group):
-                indices[ends[i] : ends[i + 1]], data[ends[i] : ends[i + 1]] = parts[i].indices, parts[i].data
-                parts[i] = parts[i]._replace(indices=indices[:0], data=data[:0])  # let go as soon as it is copied
+                indices[ends[i] : ends[i + 1]], data[ends[i] : ends[i + 1]] = (
+                    parts[i].indices,
+                    parts[i].data,
+                )
+                # let go as soon as it is copied
+                parts[i] = parts[i]._replace(indices=indices[:0], data=data[:0])
 
-        some = list(itertools.pairwise([*groups, len(parts)] if groups[-1] < len(parts) else groups))
+        some = list(
+            itertools.pairwise([*groups, len(parts)] if groups[-1] < len(parts) else groups)
+        )
         run_lanes(some, [None] * max(1, len(some)), step, self.threads)
         return indices, data
 
     def mutual_information(self, x: Host, rule: PmiRule, dtype: Any) -> CountRows:
         m = place(x).matrix
         n = m.shape[0]
-        cuts = np.searchsorted(m.indptr, np.linspace(0, m.nnz, lanes_for(m.nnz // ENTRIES, 8 * m.n_columns) + 1)[1:-1])
+        cuts = np.searchsorted(
+            m.indptr, np.linspace(0, m.nnz, lanes_for(m.nnz // ENTRIES, 8 * m.n_columns) + 1)[1:-1]
+        )
         parts = list(itertools.pairwise([0, *np.unique(cuts).tolist(), n]))
         own, partial = np.zeros(n), np.zeros((len(parts), m.n_columns))
         lengths, ratio = np.empty(n, np.int64), np.empty(m.nnz)
@@ -125,12 +155,15 @@ class PairCounting:
         run_lanes(parts, lanes, add, self.threads)
         columns = partial.sum(axis=0)
         spread = np.where(columns > 0, columns, 0.0) ** rule.smoothing * (columns > 0)
-        with np.errstate(divide="ignore"):  # words without a neighbour have no entry to use their logarithm
+        # words without a neighbour have no entry to use their logarithm
+        with np.errstate(divide="ignore"):
             own = np.log(own)
             beside = np.log(spread / max(spread.sum(), np.finfo(float).tiny)) + np.log(rule.shift)
 
         def look(_: int, part: tuple[int, int], __: dict) -> None:
-            pair_counts.ratios(m.indptr, m.indices, m.data, *part, own, beside, rule.positive, ratio, lengths)
+            pair_counts.ratios(
+                m.indptr, m.indices, m.data, *part, own, beside, rule.positive, ratio, lengths
+            )
 
         run_lanes(parts, lanes, look, self.threads)
         ends = np.concatenate([[0], np.cumsum(lengths)])
@@ -146,15 +179,20 @@ class PairCounting:
 def _laid_out(
     pointers: np.ndarray, first: int, last: int, begin: int, n: int
 ) -> tuple[list[tuple[int, int]], list[int]]:
-    """Ranges of the sentences first..last of about LAID words, and where the text of each begins: one place a word, one behind each sentence."""
+    """Ranges of the sentences first..last of about LAID words, and where the text of each begins:
+    one place a word, one behind each sentence."""
     words = int(pointers[last] - pointers[first])
     count = lanes_for(words // LAID, 8 * n)
-    cuts = first + np.searchsorted(pointers[first : last + 1], pointers[first] + np.linspace(0, words, count + 1)[1:-1])
+    cuts = first + np.searchsorted(
+        pointers[first : last + 1], pointers[first] + np.linspace(0, words, count + 1)[1:-1]
+    )
     bounds = np.unique([first, *cuts.tolist(), last]).tolist() if last > first else [first, last]
     parts, at, sizes = list(itertools.pairwise(bounds)), 1, []
     for a, b in parts:
         sizes.append(at)
-        at += int(pointers[b] - max(pointers[a], begin)) + int(np.count_nonzero(np.diff(pointers[a : b + 1])))
+        at += int(pointers[b] - max(pointers[a], begin)) + int(
+            np.count_nonzero(np.diff(pointers[a : b + 1]))
+        )
     return parts, sizes
 
 

@@ -1,4 +1,5 @@
-"""GloVe by AdaGrad: blocks of entries that share no word run at the same time, so that threads change no bit."""
+"""GloVe by AdaGrad: blocks of entries that share no word run at the same time, so that threads
+change no bit."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ glove_kernels = lazy("eckart.engines.cpu.words.glove_kernels")
 
 
 class GloveSteps:
-    """glove_table, glove_step and glove_loss on ``threads`` threads; numba is loaded when the first of them is called."""
+    """glove_table, glove_step and glove_loss on ``threads`` threads; numba is loaded when the first
+    of them is called."""
 
     threads: int
 
@@ -29,7 +31,12 @@ class GloveSteps:
         entries = (*words, np.empty(m.nnz, np.float32), np.empty(m.nnz, np.float32))
         glove_kernels.deal(m.indptr, m.indices, m.data, weights, strata, ends[:-1].copy(), entries)
         blocks = list(range(len(sizes)))
-        run_lanes(blocks, blocks, lambda _, b, scratch: glove_kernels.shuffle(seed + b, ends[b], ends[b + 1], entries), self.threads)
+        run_lanes(
+            blocks,
+            blocks,
+            lambda _, b, scratch: glove_kernels.shuffle(seed + b, ends[b], ends[b + 1], entries),
+            self.threads,
+        )
         return GloveTable(*entries, ends, strata)
 
     def glove_step(
@@ -39,7 +46,9 @@ class GloveSteps:
         own, other = own.copy(), other.copy()
 
         def step(_: None, b: int, scratch: dict) -> None:
-            glove_kernels.glove_steps(table[:4], table.ends[b], table.ends[b + 1], lr, k, own, other)
+            glove_kernels.glove_steps(
+                table[:4], table.ends[b], table.ends[b + 1], lr, k, own, other
+            )
 
         for turn in order:
             run_lanes(table.round(int(turn)), [None] * table.strata, step, self.threads)
@@ -50,7 +59,9 @@ class GloveSteps:
         lanes = [np.zeros(1) for _ in range(len(table.ends) - 1)]
 
         def add(total: np.ndarray, b: int, scratch: dict) -> None:
-            total += glove_kernels.glove_losses(table[:4], table.ends[b], table.ends[b + 1], k, own, other)
+            total += glove_kernels.glove_losses(
+                table[:4], table.ends[b], table.ends[b + 1], k, own, other
+            )
 
         run_lanes(range(len(lanes)), lanes, add, self.threads)
         return float(np.sum(lanes))

@@ -1,12 +1,14 @@
 """GloVe by AdaGrad, compiled: the entries of one block of the matrix, one step for each.
 
-Entry (i, j) with target y = log N and weight f has the residual d = <u_i, v_j> + b_i + c_j - y. A step in the manner of GloVe's own tool: with
-g = lr f d v_j for u_i (its twin lr f d u_i for v_j, lr f d for the biases), cut off at -1 and 1,
+Entry (i, j) with target y = log N and weight f has the residual d = <u_i, v_j> + b_i + c_j - y. A
+step in the manner of GloVe's own tool: with g = lr f d v_j for u_i (its twin lr f d u_i for v_j, lr
+f d for the biases), cut off at -1 and 1,
 
     u_i -= g H_i,   then  G_i += g^2,  H_i = 1 / sqrt(G_i),      G = 1 at the start.
 
-H follows G by one Newton step, H (3 - G H^2) / 2, instead of a root and a division. Each row of ``own`` and ``other`` holds [u, b, G, H] with k + 1 numbers
-for each of (u, b), G and H. Blocks that share no row and no column may run at the same time.
+H follows G by one Newton step, H (3 - G H^2) / 2, instead of a root and a division. Each row of
+``own`` and ``other`` holds [u, b, G, H] with k + 1 numbers for each of (u, b), G and H. Blocks that
+share no row and no column may run at the same time.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ AHEAD = 4
 
 @njit(**OUTSIDE)
 def count_blocks(indptr, indices, strata, sizes):
-    """How many entries each block has; block (a, b) holds the rows i = a and columns j = b modulo ``strata``, and is number a strata + b."""
+    """How many entries each block has; block (a, b) holds the rows i = a and columns j = b modulo
+    ``strata``, and is number a strata + b."""
     for i in range(indptr.shape[0] - 1):
         a = (i % strata) * strata
         for p in range(indptr[i], indptr[i + 1]):

@@ -1,11 +1,14 @@
 """Counting neighbours, compiled: one row of the co-occurrence matrix after another.
 
-The text is a line of word numbers in which n separates sentences. A counting sort gives the positions of each word. Row w is then
+The text is a line of word numbers in which n separates sentences. A counting sort gives the
+positions of each word. Row w is then
 
-    N_wv = sum over positions p of w, distances d of  weight_d [text[p - d] = v] + weight_d [text[p + d] = v],
+    N_wv = sum over positions p of w, distances d of  weight_d [text[p - d] = v] + weight_d [text[p
+    + d] = v],
 
-added up in a dense row of n numbers. The words that were met are marked in a bitmap of two levels, from which they are read in ascending order, so that
-nothing is sorted. Weights are whole numbers where they can be (times ``scale``): sums are then exact, in whatever order they are taken.
+added up in a dense row of n numbers. The words that were met are marked in a bitmap of two levels,
+from which they are read in ascending order, so that nothing is sorted. Weights are whole numbers
+where they can be (times ``scale``): sums are then exact, in whatever order they are taken.
 """
 
 from __future__ import annotations
@@ -33,8 +36,9 @@ def trailing_zeros(typingctx, word):
 
 @njit(**OUTSIDE)
 def lay_out(ids, pointers, sentences, first, last, window, size, text, counts):
-    """Write the tokens of ``sentences`` among first..last with up to ``window`` neighbours on both sides to ``text`` from ``size`` on, sentences apart, and
-    count their words. Returns where those tokens begin and end in the text (-1: there is none), and the size then."""
+    """Write the tokens of ``sentences`` among first..last with up to ``window`` neighbours on both
+    sides to ``text`` from ``size`` on, sentences apart, and count their words. Returns where those
+    tokens begin and end in the text (-1: there is none), and the size then."""
     text[size - 1] = stop = np.uint32(counts.shape[0])
     begin, end = -1, -1
     for s in range(sentences[0], sentences[1]):
@@ -55,7 +59,8 @@ def lay_out(ids, pointers, sentences, first, last, window, size, text, counts):
 
 @njit(**OUTSIDE)
 def place(text, begin, end, at, positions):
-    """Positions of the words of text[begin:end], ascending for each word; ``at[w]`` is where those of word w go, and is moved to their end."""
+    """Positions of the words of text[begin:end], ascending for each word; ``at[w]`` is where those
+    of word w go, and is moved to their end."""
     for p in range(begin, end):
         w = text[p]
         if w < at.shape[0]:  # not the end of a sentence
@@ -89,15 +94,18 @@ def _emit(acc, bits, tops, scale, indices, data, used):
 
 @njit(**OUTSIDE)
 def count_rows(text, starts, positions, weights, left, right, scale, first, last, row, out):
-    """Rows first..last to ``out`` (indices, data, lengths); returns how many entries there are. ``row`` is (acc, bits, tops, met), all but met 0.
+    """Rows first..last to ``out`` (indices, data, lengths); returns how many entries there are.
+    ``row`` is (acc, bits, tops, met), all but met 0.
 
-    ``met`` (n + 1 places) takes the words of the row. Every word is written there, and the place moves on when it was new: no branch to guess.
+    ``met`` (n + 1 places) takes the words of the row. Every word is written there, and the place
+    moves on when it was new: no branch to guess.
     """
     acc, bits, tops, met = row
     indices, data, lengths = out
     window = weights.shape[0]
     one, stop = np.uint64(1), np.uint32(acc.shape[0])
-    used = np.int64(0)  # a plain 0 would compile ``_emit`` twice: for the constant, then for integers
+    # a plain 0 would compile ``_emit`` twice: for the constant, then for integers
+    used = np.int64(0)
     end = positions.shape[0] - 1
     flat = text.reshape(1, -1)
     for w in range(first, last):
@@ -147,7 +155,8 @@ def add_row(columns, values, scale, acc, bits, tops):
 
 @njit(**OUTSIDE)
 def merge_rows(pointers, columns, values, scale, acc, bits, tops, indices, data, lengths):
-    """Add up runs row by row: ``pointers[r]`` are those of run r in ``columns`` and ``values``, in which the runs stand one after another."""
+    """Add up runs row by row: ``pointers[r]`` are those of run r in ``columns`` and ``values``, in
+    which the runs stand one after another."""
     used = np.int64(0)
     for i in range(pointers.shape[1] - 1):
         before = used
@@ -170,7 +179,8 @@ def sums(indptr, indices, data, first, last, rows, columns):
 
 @njit(**OUTSIDE)
 def ratios(indptr, indices, data, first, last, own, beside, positive, out, lengths):
-    """log N - own - beside at the entries of rows first..last, 0 where it is not kept; and how many of each row are kept."""
+    """log N - own - beside at the entries of rows first..last, 0 where it is not kept; and how many
+    of each row are kept."""
     for i in range(first, last):
         lengths[i] = 0
         for p in range(indptr[i], indptr[i + 1]):

@@ -1,7 +1,10 @@
-"""One row of skip-gram scores, compiled: its loss, the lowest loss, the loss without vectors, and the two halves of the gradient by its scores.
+"""One row of skip-gram scores, compiled: its loss, the lowest loss, the loss without vectors, and
+the two halves of the gradient by its scores.
 
-A row has the counts ``seen`` of the words ``columns`` beside it, and a score ``s`` for every word, in whose place the half that pushes down is left.
-``total`` (loss, bound, start, pairs) grows by the weight of the row times its own; ``pull`` by sum_v (the half that pulls up)_v right_v. See ``certify.pairs``.
+A row has the counts ``seen`` of the words ``columns`` beside it, and a score ``s`` for every word,
+in whose place the half that pushes down is left. ``total`` (loss, bound, start, pairs) grows by the
+weight of the row times its own; ``pull`` by sum_v (the half that pulls up)_v right_v. See
+``certify.pairs``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Evidence of skip-gram scores: blocks of rows on threads. Scores of a block are a BLAS product, what follows from them is compiled."""
+"""Evidence of skip-gram scores: blocks of rows on threads. Scores of a block are a BLAS product,
+what follows from them is compiled."""
 
 from __future__ import annotations
 
@@ -9,7 +10,8 @@ from eckart.engines.protocol.words import ScoreEvidence, ScoreRule
 from eckart.scheduler import run_lanes
 
 ROWS = 8
-"""Rows of a block: a product with all words that is large enough for BLAS, and blocks enough for 64 threads where a thousand rows are measured."""
+"""Rows of a block: a product with all words that is large enough for BLAS, and blocks enough for 64
+threads where a thousand rows are measured."""
 
 
 class PairScores:
@@ -18,7 +20,12 @@ class PairScores:
     threads: int
 
     def pair_scores(
-        self, x: Host, left: np.ndarray, right: np.ndarray, offset: np.ndarray | None, rule: ScoreRule
+        self,
+        x: Host,
+        left: np.ndarray,
+        right: np.ndarray,
+        offset: np.ndarray | None,
+        rule: ScoreRule,
     ) -> ScoreEvidence:
         from eckart.engines.cpu.words.score_kernels import negative_row, softmax_row
 
@@ -36,8 +43,19 @@ class PairScores:
             pull, total = np.zeros((len(scores), right.shape[1])), sums[part]
             for i, at in enumerate(range(rows.start, rows.stop)):
                 p, q = m.indptr[at], m.indptr[at + 1]
-                row(m.indices[p:q], m.data[p:q], scores[i], right, noise, rule.negatives, weights[at], total, pull[i])
-            push = (scores @ right).astype(np.float64)  # the rows now hold what pushes the scores down
+                row(
+                    m.indices[p:q],
+                    m.data[p:q],
+                    scores[i],
+                    right,
+                    noise,
+                    rule.negatives,
+                    weights[at],
+                    total,
+                    pull[i],
+                )
+            # the rows now hold what pushes the scores down
+            push = (scores @ right).astype(np.float64)
             heavy = weights[rows, None]
             for j, side in enumerate((pull, push, pull - push), 4):
                 total[j] += np.sum((heavy * side) ** 2)

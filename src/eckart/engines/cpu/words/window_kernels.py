@@ -1,15 +1,18 @@
-"""Skip-gram with negative sampling over pieces of a corpus, two words of a window at a time as two small matrix products.
+"""Skip-gram with negative sampling over pieces of a corpus, two words of a window at a time as two
+small matrix products.
 
-For each word v that is kept, the words inside its (randomly shortened) window are taken in order, two at a time: w_1, w_2, and r noise words u_1..u_r
-drawn for them both:
+For each word v that is kept, the words inside its (randomly shortened) window are taken in order,
+two at a time: w_1, w_2, and r noise words u_1..u_r drawn for them both:
 
     s_ij = <zeta_{w_i}, z_j>     j over v and the noise
-    g_ij = eta (label_j - times_j sigma(s_ij))     label is 1 for v, 0 for noise; times_j is how often j was drawn (plus 1 for v)
+    g_ij = eta (label_j - times_j sigma(s_ij))     label is 1 for v, 0 for noise; times_j is how
+    often j was drawn (plus 1 for v)
     zeta_{w_i} += sum_j g_ij z_j,    z_j += sum_i g_ij zeta_{w_i}     for SIX outputs after another
 
-Inputs x and outputs y are (n + 1) x padded columns; row n is a dummy that stays zero. Where there is a bias, its column holds 1 in x and b_v in y.
-Repeatable steps on threads (``draw_samples``, ``step_block``) take the same pairs and noise one by one, by blocks that share no word.
-Random numbers: one splitmix stream for each piece, so they do not depend on threads.
+Inputs x and outputs y are (n + 1) x padded columns; row n is a dummy that stays zero. Where there
+is a bias, its column holds 1 in x and b_v in y. Repeatable steps on threads (``draw_samples``,
+``step_block``) take the same pairs and noise one by one, by blocks that share no word. Random
+numbers: one splitmix stream for each piece, so they do not depend on threads.
 """
 
 from __future__ import annotations
@@ -20,10 +23,20 @@ from numba import njit
 from eckart.compiling import INSIDE, OUTSIDE
 from eckart.engines.cpu.native.memory_words import call_for_number
 from eckart.engines.cpu.registers.prefetch import prefetch_to_write
-from eckart.engines.cpu.registers.windows import SIX, sample_scores, sample_update, window_scores, window_update
+from eckart.engines.cpu.registers.windows import (
+    SIX,
+    sample_scores,
+    sample_update,
+    window_scores,
+    window_update,
+)
 from eckart.engines.protocol.windows import LISTEN
 
-GOLDEN, MIX_1, MIX_2 = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+GOLDEN, MIX_1, MIX_2 = (
+    np.uint64(0x9E3779B97F4A7C15),
+    np.uint64(0xBF58476D1CE4E5B9),
+    np.uint64(0x94D049BB133111EB),
+)
 S30, S27, S31, S32 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(32)
 LOW = np.uint64(0xFFFFFFFF)
 TOGETHER = 2
@@ -31,7 +44,8 @@ TOGETHER = 2
 FOUR = 4
 """Samples whose scores are taken together."""
 AHEAD = 8
-"""Samples between the one whose rows are asked for and the one in work: memory answers in the time of about so many steps."""
+"""Samples between the one whose rows are asked for and the one in work: memory answers in the time
+of about so many steps."""
 
 
 @njit(inline="always")
@@ -50,7 +64,8 @@ def stream(seed, piece):
 
 @njit(**INSIDE)
 def kept_words(ids, first, last, keep, state, out):
-    """Positions' words that survive subsampling (keep is the chance times 2^32), one after another in ``out``; how many, and the state of the stream."""
+    """Positions' words that survive subsampling (keep is the chance times 2^32), one after another
+    in ``out``; how many, and the state of the stream."""
     n = 0
     for p in range(first, last):
         w = ids[p]
@@ -75,7 +90,8 @@ def neighbours(kept, n, p, far, dummy, rows):
 
 @njit(**INSIDE)
 def draw_targets(word, chance, alias, negatives, weight, dummy, state, targets, times):
-    """v and its noise, each once, with how often it came; the rest of ``targets`` is the dummy. Noise by the alias method."""
+    """v and its noise, each once, with how often it came; the rest of ``targets`` is the dummy.
+    Noise by the alias method."""
     n = np.uint64(len(chance))
     targets[0], times[0] = word, 1.0
     count = 1
@@ -99,7 +115,8 @@ def draw_targets(word, chance, alias, negatives, weight, dummy, state, targets, 
 
 @njit(inline="always")
 def sigmoid(s):
-    """1 / (1 + exp(-s)) to single precision, as half of 1 + tanh(s / 2) by a ratio of polynomials: no branch, so loops over it vectorise."""
+    """1 / (1 + exp(-s)) to single precision, as half of 1 + tanh(s / 2) by a ratio of polynomials:
+    no branch, so loops over it vectorise."""
     h = min(np.float32(9.0), max(np.float32(-9.0), np.float32(0.5) * s))
     q = h * h
     p = np.float32(-2.76076847742355e-16)
@@ -118,7 +135,8 @@ def sigmoid(s):
 
 @njit(**INSIDE, fastmath=True)
 def steps_of(s, rows, times, begin, positive, rate, g):
-    """g from the scores of one group of SIX targets; ``positive`` is 1 where the group begins with v. Columns beyond SIX stay zero."""
+    """g from the scores of one group of SIX targets; ``positive`` is 1 where the group begins with
+    v. Columns beyond SIX stay zero."""
     for i in range(rows):
         for j in range(SIX):
             g[i, j] = -rate * times[begin + j] * sigmoid(s[i, j])
@@ -142,7 +160,8 @@ def window_loss(s, rows, times, begin, positive):
 
 @njit(**OUTSIDE)
 def train_pieces(corpus, first, last, x, y, rule, rates, seed, scratch):
-    """Pieces first..last of the corpus (piece p is ids[bounds[p]:bounds[p + 1]]), the rate falling from rates[0] to rates[1]; x and y are changed.
+    """Pieces first..last of the corpus (piece p is ids[bounds[p]:bounds[p + 1]]), the rate falling
+    from rates[0] to rates[1]; x and y are changed.
 
     Returns the loss of the windows that were listened to, their pairs, and all pairs.
     """
@@ -159,7 +178,9 @@ def train_pieces(corpus, first, last, x, y, rule, rates, seed, scratch):
     for piece in range(first, last):
         part = (bounds[piece] - bounds[first]) / whole
         rate = np.float32(rates[0] + (rates[1] - rates[0]) * part)
-        n, state = kept_words(ids, bounds[piece], bounds[piece + 1], keep, stream(seed, piece), kept)
+        n, state = kept_words(
+            ids, bounds[piece], bounds[piece + 1], keep, stream(seed, piece), kept
+        )
         if n < 2:
             continue
         for p in range(-1, n):
@@ -211,10 +232,12 @@ def train_pieces(corpus, first, last, x, y, rule, rates, seed, scratch):
 
 @njit(**OUTSIDE)
 def draw_samples(corpus, first, last, rule, seed, scratch, strata, place):
-    """Pairs and noise of pieces first..last as samples (w, v) by blocks; v is the word itself where it is noise, ~v where it stood beside w.
+    """Pairs and noise of pieces first..last as samples (w, v) by blocks; v is the word itself where
+    it is noise, ~v where it stood beside w.
 
-    Block a strata + b holds inputs that are a and outputs that are b modulo ``strata`` (a power of two), in the order of the text, in
-    out[ends[block]:ends[block + 1]]; ``begin`` is where the first of them goes. ``raw`` takes the samples before they are dealt. Returns the pairs.
+    Block a strata + b holds inputs that are a and outputs that are b modulo ``strata`` (a power of
+    two), in the order of the text, in out[ends[block]:ends[block + 1]]; ``begin`` is where the
+    first of them goes. ``raw`` takes the samples before they are dealt. Returns the pairs.
     """
     (kept, raw), (out, begin, ends) = scratch, place
     ids, bounds, keep, chance, alias = corpus
@@ -223,7 +246,9 @@ def draw_samples(corpus, first, last, rule, seed, scratch, strata, place):
     count, pairs = 0, 0
     ends[:] = 0
     for piece in range(first, last):
-        size, state = kept_words(ids, bounds[piece], bounds[piece + 1], keep, stream(seed, piece), kept)
+        size, state = kept_words(
+            ids, bounds[piece], bounds[piece + 1], keep, stream(seed, piece), kept
+        )
         for p in range(size if size > 1 else 0):
             state += GOLDEN
             far = 1 + np.int64(((mixed(state) >> S32) * np.uint64(window)) >> S32)
@@ -264,13 +289,18 @@ def draw_samples(corpus, first, last, rule, seed, scratch, strata, place):
 
 @njit(**OUTSIDE, fastmath={"contract", "reassoc", "nsz"})
 def step_block(samples, ends, block, x, y, rule, rates):
-    """A step for each sample of a block, run after run: s = <x_w, y_v>, g = rate (label - weight sigma(s)), x_w += g y_v, y_v += g x_w.
+    """A step for each sample of a block, run after run: s = <x_w, y_v>, g = rate (label - weight
+    sigma(s)), x_w += g y_v, y_v += g x_w.
 
-    The scores of FOUR samples are taken before their steps. ``ends[r]`` are those of run r, ``rates[r]`` its rate. Returns the loss of the runs that are
-    listened to.
+    The scores of FOUR samples are taken before their steps. ``ends[r]`` are those of run r,
+    ``rates[r]`` its rate. Returns the loss of the runs that are listened to.
     """
     weight, bias, columns = rule[2], rule[3], rule[4]
-    s, g, four = np.zeros(FOUR, np.float32), np.zeros(FOUR, np.float32), np.zeros((FOUR, 2), np.int32)
+    s, g, four = (
+        np.zeros(FOUR, np.float32),
+        np.zeros(FOUR, np.float32),
+        np.zeros((FOUR, 2), np.int32),
+    )
     loss = 0.0
     for r in range(len(ends)):
         first, last = ends[r, block], ends[r, block + 1]
@@ -278,7 +308,10 @@ def step_block(samples, ends, block, x, y, rule, rates):
         for t in range(first, last, FOUR):
             count = min(FOUR, last - t)
             for i in range(FOUR):
-                four[i, 0], four[i, 1] = samples[min(t + i, last - 1), 0], samples[min(t + i, last - 1), 1]
+                four[i, 0], four[i, 1] = (
+                    samples[min(t + i, last - 1), 0],
+                    samples[min(t + i, last - 1), 1],
+                )
                 at = min(t + i + AHEAD, last - 1)
                 soon = np.int64(samples[at, 1])
                 for c in range(0, columns, 16):
@@ -295,7 +328,9 @@ def step_block(samples, ends, block, x, y, rule, rates):
                     x[w, bias] = 1.0
                 if r % LISTEN == 0:
                     e = np.float64(-s[i] if v < 0 else s[i])
-                    loss += (1.0 if v < 0 else np.float64(weight)) * (max(e, 0.0) + np.log1p(np.exp(-abs(e))))
+                    loss += (1.0 if v < 0 else np.float64(weight)) * (
+                        max(e, 0.0) + np.log1p(np.exp(-abs(e)))
+                    )
     return loss
 
 

@@ -1,4 +1,5 @@
-"""Skip-gram steps: runs of pieces on threads that share the tables without locks, or blocks of samples that share no word."""
+"""Skip-gram steps: runs of pieces on threads that share the tables without locks, or blocks of
+samples that share no word."""
 
 from __future__ import annotations
 
@@ -6,7 +7,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from eckart.engines.protocol.windows import LISTEN, PairEvidence, Pieces, WindowRule, rounds_of, runs_of, turn
+from eckart.engines.protocol.windows import (
+    LISTEN,
+    PairEvidence,
+    Pieces,
+    WindowRule,
+    rounds_of,
+    runs_of,
+    turn,
+)
 from eckart.loading import lazy
 from eckart.scheduler import run_lanes
 
@@ -14,10 +23,12 @@ crew = lazy("eckart.engines.cpu.native.crew")
 window_kernels = lazy("eckart.engines.cpu.words.window_kernels")
 
 RUN = 2**13
-"""Words of a run of threads that share the tables, about: some 10 ms, so that handing it out costs little and the last ones end together."""
+"""Words of a run of threads that share the tables, about: some 10 ms, so that handing it out costs
+little and the last ones end together."""
 
 APART = 64
-"""Words for each thread that shares the tables: a step changes about six rows, so with fewer words most steps would meet another's and be lost."""
+"""Words for each thread that shares the tables: a step changes about six rows, so with fewer words
+most steps would meet another's and be lost."""
 
 
 class WindowSteps:
@@ -56,7 +67,8 @@ class WindowSteps:
 
 
 class _Work(NamedTuple):
-    """What the kernels are given: the corpus, the rule, the seed; the first piece and the rate at each piece from there; the longest piece."""
+    """What the kernels are given: the corpus, the rule, the seed; the first piece and the rate at
+    each piece from there; the longest piece."""
 
     corpus: tuple[np.ndarray, ...]
     rule: tuple[Any, ...]
@@ -67,7 +79,12 @@ class _Work(NamedTuple):
 
     @classmethod
     def of(
-        cls, pieces: Pieces, part: tuple[int, int], rule: WindowRule, rates: tuple[float, float], seed: int
+        cls,
+        pieces: Pieces,
+        part: tuple[int, int],
+        rule: WindowRule,
+        rates: tuple[float, float],
+        seed: int,
     ) -> _Work:
         bounds = pieces.bounds[part[0] : part[1] + 1]
         passed = (bounds - bounds[0]) / max(int(bounds[-1] - bounds[0]), 1)
@@ -92,13 +109,19 @@ def _windows(work: _Work, x: np.ndarray, y: np.ndarray, threads: int) -> PairEvi
             scratch["steps"] = (np.empty(work.longest, np.int32), scores[0], scores[1])
         a, b = runs[i]
         rates = work.rate(a), work.rate(b)
-        found[i] = PairEvidence(*window_kernels.train_pieces(work.corpus, a, b, x, y, work.rule, rates, work.seed, scratch["steps"]))
+        found[i] = PairEvidence(
+            *window_kernels.train_pieces(
+                work.corpus, a, b, x, y, work.rule, rates, work.seed, scratch["steps"]
+            )
+        )
 
     run_lanes(range(len(runs)), [None] * max(2 * threads, 1), step, threads)
     return PairEvidence.sum(found)
 
 
-def _blocks(work: _Work, runs: list, x: np.ndarray, y: np.ndarray, strata: int, threads: int) -> PairEvidence:
+def _blocks(
+    work: _Work, runs: list, x: np.ndarray, y: np.ndarray, strata: int, threads: int
+) -> PairEvidence:
     """A round: samples of all runs by blocks, then blocks that share no word side by side."""
     (_, bounds, *_), (window, drawn, *_) = work.corpus, work.rule
     most = np.array([(bounds[b] - bounds[a]) * 2 * window * (1 + drawn) for a, b in runs])
@@ -106,13 +129,21 @@ def _blocks(work: _Work, runs: list, x: np.ndarray, y: np.ndarray, strata: int, 
     samples = np.empty(
         (int(most.sum()), 2), np.int32
     )  # as many as there can be; pages that are not written take no memory
-    ends, pairs = np.empty((len(runs), strata * strata + 1), np.int64), np.zeros(len(runs), np.int64)
+    ends, pairs = (
+        np.empty((len(runs), strata * strata + 1), np.int64),
+        np.zeros(len(runs), np.int64),
+    )
 
     def draw(_: None, r: int, scratch: dict) -> None:
         if not scratch:
-            scratch["own"] = np.empty(work.longest, np.int32), np.empty((int(most.max()), 2), np.int32)
+            scratch["own"] = (
+                np.empty(work.longest, np.int32),
+                np.empty((int(most.max()), 2), np.int32),
+            )
         (a, b), place = runs[r], (samples, begins[r], ends[r])
-        pairs[r] = window_kernels.draw_samples(work.corpus, a, b, work.rule, work.seed, scratch["own"], strata, place)
+        pairs[r] = window_kernels.draw_samples(
+            work.corpus, a, b, work.rule, work.seed, scratch["own"], strata, place
+        )
 
     run_lanes(range(len(runs)), [None] * len(runs), draw, threads)
     losses, rates = np.zeros(strata * strata), np.array([work.rate(a) for a, _ in runs], np.float32)

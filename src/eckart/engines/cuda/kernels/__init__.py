@@ -1,4 +1,5 @@
-"""Kernels in Triton for what torch would do in many small launches or through large arrays. CPU tensors, and machines without Triton, go by torch."""
+"""Kernels in Triton for what torch would do in many small launches or through large arrays. CPU
+tensors, and machines without Triton, go by torch."""
 
 from __future__ import annotations
 
@@ -11,11 +12,13 @@ from eckart.engines.cuda.kernels.language import INTERPRETED, PRESENT, jit, tl
 __all__ = ["usable"]
 
 LEAST_CAPABILITY = (8, 0)
-"""GPUs from which tensor cores multiply TF32 and a program has the shared memory that the kernels ask for."""
+"""GPUs from which tensor cores multiply TF32 and a program has the shared memory that the kernels
+ask for."""
 
 
 def usable(tensor: torch.Tensor) -> bool:
-    """Whether kernels can work on this tensor: on a CUDA device where they run, or anywhere where Triton's interpreter was asked for (for tests)."""
+    """Whether kernels can work on this tensor: on a CUDA device where they run, or anywhere where
+    Triton's interpreter was asked for (for tests)."""
     if not PRESENT or tensor.dtype not in (torch.float32, torch.float64):
         return False
     return INTERPRETED or (tensor.is_cuda and _run_on(tensor.device))

@@ -1,4 +1,5 @@
-"""Triton where it is installed; elsewhere names that let the files with kernels be imported and read."""
+"""Triton where it is installed; elsewhere names that let the files with kernels be imported and
+read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Shares of components from logs of joint probabilities, in place: q_tz = w_t exp(l_tz - log sum_z exp l_tz), a few rows in a program."""
+"""Shares of components from logs of joint probabilities, in place: q_tz = w_t exp(l_tz - log sum_z
+exp l_tz), a few rows in a program."""
 
 from __future__ import annotations
 
@@ -11,7 +12,9 @@ MOST = 4096
 
 
 @jit
-def _shared(logs, weights, loglik, rows, k, WEIGHTED: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr):
+def _shared(
+    logs, weights, loglik, rows, k, WEIGHTED: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr
+):
     i = (tl.program_id(0) * ROWS + tl.arange(0, ROWS)).to(tl.int64)
     columns = tl.arange(0, WIDTH)
     whole = (i < rows)[:, None] & (columns < k)[None, :]
@@ -35,6 +38,14 @@ def shared(logs: torch.Tensor, weights: torch.Tensor | None) -> tuple[torch.Tens
     several = max(1, 1024 // width)
     if rows:
         _shared[(-(-rows // several),)](
-            logs, logs if weights is None else weights, loglik, rows, k, WEIGHTED=weights is not None, ROWS=several, WIDTH=width, num_warps=4
-        )  # fmt: skip
+            logs,
+            logs if weights is None else weights,
+            loglik,
+            rows,
+            k,
+            WEIGHTED=weights is not None,
+            ROWS=several,
+            WIDTH=width,
+            num_warps=4,
+        )
     return loglik, logs

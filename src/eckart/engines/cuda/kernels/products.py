@@ -1,8 +1,11 @@
-"""Sparse rows against thin matrices: a program walks over the entries of a row in their order, so that sums have one order and nothing lies in between.
+"""Sparse rows against thin matrices: a program walks over the entries of a row in their order, so
+that sums have one order and nothing lies in between.
 
-    row_products   out_i = sum_j r_ij v_j               entry_dots   s_ij = u_i . v_j at the stored entries
+    row_products   out_i = sum_j r_ij v_j               entry_dots   s_ij = u_i . v_j at the stored
+    entries
 
-Rows longer than ``PIECE`` are cut into pieces, whose sums are added in their order by a second kernel.
+Rows longer than ``PIECE`` are cut into pieces, whose sums are added in their order by a second
+kernel.
 """
 
 from __future__ import annotations
@@ -14,7 +17,8 @@ import torch
 from eckart.engines.cuda.kernels.language import jit, power_of_two, tl
 
 PIECE = 1024
-"""Entries that one program walks over: long enough that its start costs little, short enough that a few long rows do not keep the device waiting."""
+"""Entries that one program walks over: long enough that its start costs little, short enough that a
+few long rows do not keep the device waiting."""
 STEP = 16
 """Entries that a program gathers at once."""
 WIDTH = 128
@@ -22,8 +26,9 @@ WIDTH = 128
 
 
 class Pieces(NamedTuple):
-    """Where pieces of rows begin and end among the entries, the row of each, and the line of the result that it writes: its row, or one behind all rows where
-    the row has several; then these rows with the first and last of their lines."""
+    """Where pieces of rows begin and end among the entries, the row of each, and the line of the
+    result that it writes: its row, or one behind all rows where the row has several; then these
+    rows with the first and last of their lines."""
 
     first: torch.Tensor
     last: torch.Tensor
@@ -56,11 +61,15 @@ class Pieces(NamedTuple):
         long_rows = several.nonzero()[:, 0]
         long_last = rows + extra[long_rows]
         lines = rows + (int(extra[-1]) if rows else 0)
-        return cls(first, last, row, line, long_rows, long_last - each[long_rows], long_last, rows, lines)
+        return cls(
+            first, last, row, line, long_rows, long_last - each[long_rows], long_last, rows, lines
+        )
 
 
 @jit
-def _row_products(first, last, line, indices, data, right, out, k, STEP: tl.constexpr, WIDTH: tl.constexpr):
+def _row_products(
+    first, last, line, indices, data, right, out, k, STEP: tl.constexpr, WIDTH: tl.constexpr
+):
     piece = tl.program_id(0)
     columns = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
     inside = columns < k
@@ -71,7 +80,11 @@ def _row_products(first, last, line, indices, data, right, out, k, STEP: tl.cons
         seen = at < end
         j = tl.load(indices + at, mask=seen, other=0)
         r = tl.load(data + at, mask=seen, other=0.0)
-        v = tl.load(right + j[:, None] * k + columns[None, :], mask=seen[:, None] & inside[None, :], other=0.0)
+        v = tl.load(
+            right + j[:, None] * k + columns[None, :],
+            mask=seen[:, None] & inside[None, :],
+            other=0.0,
+        )
         total += r[:, None] * v
     tl.store(out + tl.load(line + piece) * k + columns, tl.sum(total, 0), mask=inside)
 
@@ -108,12 +121,22 @@ def _joined(rows, first, last, out, k, LINES: tl.constexpr, WIDTH: tl.constexpr)
     end = tl.load(last + at)
     for begin in range(tl.load(first + at), end, LINES):
         line = begin + tl.arange(0, LINES)
-        some = tl.load(out + line[:, None] * k + columns[None, :], mask=(line < end)[:, None] & inside[None, :], other=0.0)
+        some = tl.load(
+            out + line[:, None] * k + columns[None, :],
+            mask=(line < end)[:, None] & inside[None, :],
+            other=0.0,
+        )
         total += some.to(tl.float64)
-    tl.store(out + tl.load(rows + at) * k + columns, tl.sum(total, 0).to(out.dtype.element_ty), mask=inside)
+    tl.store(
+        out + tl.load(rows + at) * k + columns,
+        tl.sum(total, 0).to(out.dtype.element_ty),
+        mask=inside,
+    )
 
 
-def row_products(pieces: Pieces, indices: torch.Tensor, data: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+def row_products(
+    pieces: Pieces, indices: torch.Tensor, data: torch.Tensor, right: torch.Tensor
+) -> torch.Tensor:
     """R V for sparse R with ``data`` at the entries; rows without entries are zero."""
     right, k, rows = right.contiguous(), right.shape[1], pieces.rows
     out = right.new_empty(pieces.lines, k)
@@ -122,8 +145,18 @@ def row_products(pieces: Pieces, indices: torch.Tensor, data: torch.Tensor, righ
     width = min(WIDTH, power_of_two(k))
     across = -(-k // width)
     _row_products[(len(pieces.first), across)](
-        pieces.first, pieces.last, pieces.line, indices, data.contiguous(), right, out, k, STEP=STEP, WIDTH=width, num_warps=2 if width <= 64 else 4
-    )  # fmt: skip
+        pieces.first,
+        pieces.last,
+        pieces.line,
+        indices,
+        data.contiguous(),
+        right,
+        out,
+        k,
+        STEP=STEP,
+        WIDTH=width,
+        num_warps=2 if width <= 64 else 4,
+    )
     join(pieces, out)
     return out[:rows]
 
@@ -134,12 +167,20 @@ def join(pieces: Pieces, out: torch.Tensor) -> None:
     if len(pieces.long_rows):
         width = min(128, power_of_two(k))
         _joined[(len(pieces.long_rows), -(-k // width))](
-            pieces.long_rows, pieces.long_first, pieces.long_last, out, k, LINES=max(8, 512 // width), WIDTH=width
+            pieces.long_rows,
+            pieces.long_first,
+            pieces.long_last,
+            out,
+            k,
+            LINES=max(8, 512 // width),
+            WIDTH=width,
         )
 
 
 @jit
-def _entry_dots(first, last, row, indices, left, right, out, k, STEP: tl.constexpr, WIDTH: tl.constexpr):
+def _entry_dots(
+    first, last, row, indices, left, right, out, k, STEP: tl.constexpr, WIDTH: tl.constexpr
+):
     piece = tl.program_id(0)
     begin, end, i = tl.load(first + piece), tl.load(last + piece), tl.load(row + piece)
     for e in range(begin, end, STEP):
@@ -151,18 +192,33 @@ def _entry_dots(first, last, row, indices, left, right, out, k, STEP: tl.constex
             columns = c + tl.arange(0, WIDTH)
             inside = columns < k
             u = tl.load(left + i * k + columns, mask=inside, other=0.0)
-            v = tl.load(right + j[:, None] * k + columns[None, :], mask=seen[:, None] & inside[None, :], other=0.0)
+            v = tl.load(
+                right + j[:, None] * k + columns[None, :],
+                mask=seen[:, None] & inside[None, :],
+                other=0.0,
+            )
             total += tl.sum(v * u[None, :], 1)
         tl.store(out + at, total, mask=seen)
 
 
-def entry_dots(pieces: Pieces, indices: torch.Tensor, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+def entry_dots(
+    pieces: Pieces, indices: torch.Tensor, left: torch.Tensor, right: torch.Tensor
+) -> torch.Tensor:
     """u_i.v_j at every stored entry."""
     out, k = right.new_zeros(len(indices)), right.shape[1]
     if len(indices) and k:
         width = min(128, power_of_two(k))
         _entry_dots[(len(pieces.first),)](
-            pieces.first, pieces.last, pieces.row, indices, left.contiguous(), right.contiguous(), out, k,
-            STEP=max(STEP, 2048 // width), WIDTH=width, num_warps=2,
-        )  # fmt: skip
+            pieces.first,
+            pieces.last,
+            pieces.row,
+            indices,
+            left.contiguous(),
+            right.contiguous(),
+            out,
+            k,
+            STEP=max(STEP, 2048 // width),
+            WIDTH=width,
+            num_warps=2,
+        )
     return out

@@ -1,6 +1,7 @@
-"""Squares from the products of halves, in one walk over them: a program takes a tile of a matrix on or below the diagonal.
+"""Squares from the products of halves, in one walk over them: a program takes a tile of a matrix on
+or below the diagonal.
 
-    G_i = b (H_i + (C_i + C_i^T) / 2048) + P + l_i I
+G_i = b (H_i + (C_i + C_i^T) / 2048) + P + l_i I
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ LOW, TILE = 2048.0, 64
 
 
 @jit
-def _add_up(whole, cross, back, base, ridge, n, LOW: tl.constexpr, BASED: tl.constexpr, TILE: tl.constexpr):
+def _add_up(
+    whole, cross, back, base, ridge, n, LOW: tl.constexpr, BASED: tl.constexpr, TILE: tl.constexpr
+):
     i, tile = tl.program_id(0).to(tl.int64), tl.program_id(1)
     a = 0
     while tile > a:  # the number of a tile on or below the diagonal, as (a, b)
@@ -23,7 +26,11 @@ def _add_up(whole, cross, back, base, ridge, n, LOW: tl.constexpr, BASED: tl.con
     r, c = a * TILE + tl.arange(0, TILE), tile * TILE + tl.arange(0, TILE)
     inside = (r < n)[:, None] & (c < n)[None, :]
     own = i * n * n + r[:, None] * n + c[None, :]
-    turned = tl.load(cross + i * n * n + c[:, None] * n + r[None, :], mask=(c < n)[:, None] & (r < n)[None, :], other=0.0)
+    turned = tl.load(
+        cross + i * n * n + c[:, None] * n + r[None, :],
+        mask=(c < n)[:, None] & (r < n)[None, :],
+        other=0.0,
+    )
     g = tl.load(whole + own, mask=inside, other=0.0)
     g += (tl.load(cross + own, mask=inside, other=0.0) + tl.trans(turned)) * (1.0 / LOW)
     g *= tl.load(back)
@@ -34,7 +41,11 @@ def _add_up(whole, cross, back, base, ridge, n, LOW: tl.constexpr, BASED: tl.con
 
 
 def add_up(
-    whole: torch.Tensor, cross: torch.Tensor, back: torch.Tensor, base: torch.Tensor | None, ridge: torch.Tensor
+    whole: torch.Tensor,
+    cross: torch.Tensor,
+    back: torch.Tensor,
+    base: torch.Tensor | None,
+    ridge: torch.Tensor,
 ) -> torch.Tensor:
     """The lower triangles of all G, in place of ``whole``."""
     batch, n = whole.shape[:2]
@@ -42,6 +53,15 @@ def add_up(
     across = -(-n // TILE)
     if batch and n:
         _add_up[(batch, across * (across + 1) // 2)](
-            whole, cross, back, whole if base is None else base, ridge.contiguous(), n, LOW=LOW, BASED=base is not None, TILE=TILE, num_warps=4
-        )  # fmt: skip
+            whole,
+            cross,
+            back,
+            whole if base is None else base,
+            ridge.contiguous(),
+            n,
+            LOW=LOW,
+            BASED=base is not None,
+            TILE=TILE,
+            num_warps=4,
+        )
     return whole

@@ -1,8 +1,10 @@
-"""Shares of documents at given topics: a program walks over the words of a document, as often as there are steps.
+"""Shares of documents at given topics: a program walks over the words of a document, as often as
+there are steps.
 
     s_w = theta . phi_w,      theta <- (theta sum_w (c_w / s_w) phi_w + prior) / sum
 
-The ratios c_w / s_w of the last step, its log-likelihood and the tokens that it is of are left for the counts of words by topic.
+The ratios c_w / s_w of the last step, its log-likelihood and the tokens that it is of are left for
+the counts of words by topic.
 """
 
 from __future__ import annotations
@@ -16,7 +18,19 @@ STEP = 32
 
 
 @jit
-def _pulled(begin, end, indices, data, phi, theta, columns, inside, k, STEP: tl.constexpr, WIDTH: tl.constexpr):
+def _pulled(
+    begin,
+    end,
+    indices,
+    data,
+    phi,
+    theta,
+    columns,
+    inside,
+    k,
+    STEP: tl.constexpr,
+    WIDTH: tl.constexpr,
+):
     """sum_w (c_w / s_w) phi_w."""
     total = tl.zeros([STEP, WIDTH], dtype=phi.dtype.element_ty)
     for e in range(begin, end, STEP):
@@ -24,7 +38,9 @@ def _pulled(begin, end, indices, data, phi, theta, columns, inside, k, STEP: tl.
         seen = at < end
         j = tl.load(indices + at, mask=seen, other=0)
         c = tl.load(data + at, mask=seen, other=0.0)
-        p = tl.load(phi + j[:, None] * k + columns[None, :], mask=seen[:, None] & inside[None, :], other=0.0)
+        p = tl.load(
+            phi + j[:, None] * k + columns[None, :], mask=seen[:, None] & inside[None, :], other=0.0
+        )
         s = tl.sum(p * theta[None, :], 1)
         total += tl.where(s > 0, c / tl.where(s > 0, s, 1.0), 0.0)[:, None] * p
     return tl.sum(total, 0)
@@ -39,7 +55,20 @@ def _shares(theta, pull, prior):
 
 
 @jit
-def _folded(indptr, indices, data, phi, prior, start, out, k, steps, tol, STEP: tl.constexpr, WIDTH: tl.constexpr):
+def _folded(
+    indptr,
+    indices,
+    data,
+    phi,
+    prior,
+    start,
+    out,
+    k,
+    steps,
+    tol,
+    STEP: tl.constexpr,
+    WIDTH: tl.constexpr,
+):
     d = tl.program_id(0).to(tl.int64)
     columns = tl.arange(0, WIDTH)
     inside = columns < k
@@ -58,8 +87,20 @@ def _folded(indptr, indices, data, phi, prior, start, out, k, steps, tol, STEP: 
 
 @jit
 def _swept(
-    indptr, indices, data, phi, prior, start, out, ratios, likelihood, tokens, k, STEP: tl.constexpr, WIDTH: tl.constexpr
-):  # fmt: skip
+    indptr,
+    indices,
+    data,
+    phi,
+    prior,
+    start,
+    out,
+    ratios,
+    likelihood,
+    tokens,
+    k,
+    STEP: tl.constexpr,
+    WIDTH: tl.constexpr,
+):
     d = tl.program_id(0).to(tl.int64)
     columns = tl.arange(0, WIDTH)
     inside = columns < k
@@ -73,7 +114,9 @@ def _swept(
         seen = at < end
         j = tl.load(indices + at, mask=seen, other=0)
         c = tl.load(data + at, mask=seen, other=0.0)
-        p = tl.load(phi + j[:, None] * k + columns[None, :], mask=seen[:, None] & inside[None, :], other=0.0)
+        p = tl.load(
+            phi + j[:, None] * k + columns[None, :], mask=seen[:, None] & inside[None, :], other=0.0
+        )
         s = tl.sum(p * theta[None, :], 1)
         held = s > 0
         r = tl.where(held, c / tl.where(held, s, 1.0), 0.0)
@@ -94,13 +137,24 @@ def folded(
     steps: int,
     tol: float,
 ) -> torch.Tensor:
-    """Shares after at most ``steps`` updates; a document stops after one that moves it by less than ``tol``. ``entries``: indptr, indices and counts."""
+    """Shares after at most ``steps`` updates; a document stops after one that moves it by less than
+    ``tol``. ``entries``: indptr, indices and counts."""
     k, theta = phi.shape[1], theta.contiguous()
     out = torch.empty_like(theta)
     if len(theta):
         _folded[(len(theta),)](
-            *entries, phi.contiguous(), prior, theta, out, k, steps, float(tol), STEP=STEP, WIDTH=power_of_two(k), num_warps=_warps(k)
-        )  # fmt: skip
+            *entries,
+            phi.contiguous(),
+            prior,
+            theta,
+            out,
+            k,
+            steps,
+            float(tol),
+            STEP=STEP,
+            WIDTH=power_of_two(k),
+            num_warps=_warps(k),
+        )
     return out
 
 
@@ -110,15 +164,26 @@ def swept(
     prior: torch.Tensor,
     theta: torch.Tensor,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Shares after one update; the ratios at the entries; log-likelihood and tokens (2 numbers) before it."""
+    """Shares after one update; the ratios at the entries; log-likelihood and tokens (2 numbers)
+    before it."""
     k, theta = phi.shape[1], theta.contiguous()
     out, ratios = torch.empty_like(theta), phi.new_zeros(len(entries[1]))
     sums = torch.zeros((2, len(theta)), dtype=torch.float64, device=theta.device)
     if len(theta):
         _swept[(len(theta),)](
-            *entries, phi.contiguous(), prior, theta, out, ratios, sums[0], sums[1], k,
-            STEP=STEP, WIDTH=power_of_two(k), num_warps=_warps(k),
-        )  # fmt: skip
+            *entries,
+            phi.contiguous(),
+            prior,
+            theta,
+            out,
+            ratios,
+            sums[0],
+            sums[1],
+            k,
+            STEP=STEP,
+            WIDTH=power_of_two(k),
+            num_warps=_warps(k),
+        )
     return out, ratios, sums.sum(1)
 
 

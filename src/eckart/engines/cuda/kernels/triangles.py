@@ -1,8 +1,11 @@
-"""Cholesky factors of many small matrices and their inverses in one launch: a warp takes a matrix of up to 64 columns, as blocks of 16.
+"""Cholesky factors of many small matrices and their inverses in one launch: a warp takes a matrix
+of up to 64 columns, as blocks of 16.
 
-    S_pp = C_p C_p^T,   L_ip = S_ip C_p^-T,   S_ij <- S_ij - L_ip L_jp^T,      X_pp = C_p^-1,   X_ip = -C_i^-1 sum_{p<=j<i} L_ij X_jp
+    S_pp = C_p C_p^T,   L_ip = S_ip C_p^-T,   S_ij <- S_ij - L_ip L_jp^T,      X_pp = C_p^-1,   X_ip
+    = -C_i^-1 sum_{p<=j<i} L_ij X_jp
 
-Products are three of TF32 for one of float32. From a pivot on that is not positive, numbers are not numbers.
+Products are three of TF32 for one of float32. From a pivot on that is not positive, numbers are not
+numbers.
 """
 
 from __future__ import annotations
@@ -17,7 +20,8 @@ SIZE, WIDEST = 16, 64
 
 @jit
 def _load(matrix, stride, n, i, j, SIZE: tl.constexpr):
-    """Block (i, j), with ones on the diagonal beyond n; of blocks on the diagonal the lower triangle is read."""
+    """Block (i, j), with ones on the diagonal beyond n; of blocks on the diagonal the lower
+    triangle is read."""
     row, column = i * SIZE + tl.arange(0, SIZE), j * SIZE + tl.arange(0, SIZE)
     up, down = tl.maximum(row[:, None], column[None, :]), tl.minimum(row[:, None], column[None, :])
     a = tl.load(matrix + up * stride + down, mask=up < n, other=0.0)
@@ -46,7 +50,9 @@ def _root(a, SIZE: tl.constexpr):
         scale = tl.where(pivot > 0, 1.0, float("nan")) / tl.sqrt(pivot)
         below = tl.where(lanes > j, column * scale, 0.0)
         own = tl.sum(tl.where(down == j, inverse, 0.0), 0) * scale
-        lower = tl.where(across == j, (below + tl.where(lanes == j, pivot * scale, 0.0))[:, None], lower)
+        lower = tl.where(
+            across == j, (below + tl.where(lanes == j, pivot * scale, 0.0))[:, None], lower
+        )
         row = tl.sum(tl.where(down == j, a, 0.0), 0) * scale
         a -= below[:, None] * row[None, :]
         inverse = tl.where(down == j, own[None, :], inverse - below[:, None] * own[None, :])
@@ -59,7 +65,9 @@ def _dot(a, b):
 
 
 @jit
-def _roots(matrices, batch_stride, stride, lowers, inverses, n, SIZE: tl.constexpr, N: tl.constexpr):
+def _roots(
+    matrices, batch_stride, stride, lowers, inverses, n, SIZE: tl.constexpr, N: tl.constexpr
+):
     i = tl.program_id(0).to(tl.int64)
     s, low, inv = matrices + i * batch_stride, lowers + i * n * n, inverses + i * n * n
     zero = tl.zeros([SIZE, SIZE], dtype=tl.float32)
@@ -112,6 +120,14 @@ def roots(matrices: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     lower, inverse = (matrices.new_empty(batch, n, n) for _ in range(2))
     if batch:
         _roots[(batch,)](
-            matrices, matrices.stride(0), matrices.stride(1), lower, inverse, n, SIZE=SIZE, N=-(-n // SIZE), num_warps=1
+            matrices,
+            matrices.stride(0),
+            matrices.stride(1),
+            lower,
+            inverse,
+            n,
+            SIZE=SIZE,
+            N=-(-n // SIZE),
+            num_warps=1,
         )
     return lower, inverse

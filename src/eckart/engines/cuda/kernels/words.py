@@ -1,10 +1,13 @@
-"""Skip-gram over pieces of a corpus, and AdaGrad steps of GloVe over blocks of entries (see ``cpu.words`` for the formulas and the order of draws).
+"""Skip-gram over pieces of a corpus, and AdaGrad steps of GloVe over blocks of entries (see
+``cpu.words`` for the formulas and the order of draws).
 
     keep_words    the words of a piece that survive subsampling, one after another
-    walk          a program takes piece after piece, window after window, two words of it and their noise at a time
+    walk          a program takes piece after piece, window after window, two words of it and their
+    noise at a time
     glove_steps   a program takes a block, entry after entry; blocks of a round share no word
 
-Programs of ``walk`` share the tables: what they add is added atomically, so that nothing is lost, but in no fixed order.
+Programs of ``walk`` share the tables: what they add is added atomically, so that nothing is lost,
+but in no fixed order.
 """
 
 from __future__ import annotations
@@ -24,7 +27,9 @@ def _mixed(z):
 
 
 @jit
-def _keep_words(ids, bounds, keep, kept, counts, states, seed, first, GOLDEN: tl.constexpr, LENGTH: tl.constexpr):
+def _keep_words(
+    ids, bounds, keep, kept, counts, states, seed, first, GOLDEN: tl.constexpr, LENGTH: tl.constexpr
+):
     piece = tl.program_id(0).to(tl.int64) + first
     begin, end = tl.load(bounds + piece), tl.load(bounds + piece + 1)
     step = tl.full([], GOLDEN, tl.uint64)
@@ -38,14 +43,40 @@ def _keep_words(ids, bounds, keep, kept, counts, states, seed, first, GOLDEN: tl
     place = tl.cumsum(stays.to(tl.int32), 0) - 1
     tl.store(kept + begin + place, word, mask=stays)
     tl.store(counts + piece - first, tl.sum(stays.to(tl.int32), 0))
-    tl.store(states + piece - first, (state + (end - begin).to(tl.uint64) * step).to(tl.int64, bitcast=True))
+    tl.store(
+        states + piece - first,
+        (state + (end - begin).to(tl.uint64) * step).to(tl.int64, bitcast=True),
+    )
 
 
 @jit
 def _walk(
-    kept, bounds, counts, states, chance, alias, x, y, losses, first, pieces, rate, fall, whole, words, window, drawn, weight, bias, columns, stride,
-    GOLDEN: tl.constexpr, LISTEN: tl.constexpr, NOISE: tl.constexpr, WIDTH: tl.constexpr,
-):  # fmt: skip
+    kept,
+    bounds,
+    counts,
+    states,
+    chance,
+    alias,
+    x,
+    y,
+    losses,
+    first,
+    pieces,
+    rate,
+    fall,
+    whole,
+    words,
+    window,
+    drawn,
+    weight,
+    bias,
+    columns,
+    stride,
+    GOLDEN: tl.constexpr,
+    LISTEN: tl.constexpr,
+    NOISE: tl.constexpr,
+    WIDTH: tl.constexpr,
+):
     step = tl.full([], GOLDEN, tl.uint64)
     lanes, width = tl.arange(0, NOISE), tl.arange(0, WIDTH)
     inside = width < columns
@@ -83,16 +114,26 @@ def _walk(
                 times = tl.where(lanes == 0, 1.0, tl.where(real, weight, 0.0))
                 ax = x + row[:, None] * stride + width[None, :]
                 ay = y + u[:, None] * stride + width[None, :]
-                vx = tl.load(ax, mask=there[:, None] & inside[None, :], other=0.0, cache_modifier=".cg")
-                vy = tl.load(ay, mask=real[:, None] & inside[None, :], other=0.0, cache_modifier=".cg")
+                vx = tl.load(
+                    ax, mask=there[:, None] & inside[None, :], other=0.0, cache_modifier=".cg"
+                )
+                vy = tl.load(
+                    ay, mask=real[:, None] & inside[None, :], other=0.0, cache_modifier=".cg"
+                )
                 s = tl.sum(vx[:, None, :] * vy[None, :, :], 2)
                 g = tl.where(lanes == 0, 1.0, 0.0)[None, :] - times[None, :] / (1.0 + tl.exp(-s))
                 g = tl.where(there[:, None] & real[None, :], now * g, 0.0)
                 tl.atomic_add(
-                    ax, tl.sum(g[:, :, None] * vy[None, :, :], 1), mask=there[:, None] & moves[None, :], sem="relaxed"
+                    ax,
+                    tl.sum(g[:, :, None] * vy[None, :, :], 1),
+                    mask=there[:, None] & moves[None, :],
+                    sem="relaxed",
                 )
                 tl.atomic_add(
-                    ay, tl.sum(g[:, :, None] * vx[:, None, :], 0), mask=real[:, None] & inside[None, :], sem="relaxed"
+                    ay,
+                    tl.sum(g[:, :, None] * vx[:, None, :], 0),
+                    mask=real[:, None] & inside[None, :],
+                    sem="relaxed",
                 )
                 if listen:
                     soft = tl.maximum(s, 0.0) + tl.log(1.0 + tl.exp(-tl.abs(s)))
@@ -107,36 +148,85 @@ def _walk(
 GOLDEN = 0x9E3779B97F4A7C15
 
 
-def keep_words(corpus: Any, part: tuple[int, int], longest: int, seed: int) -> tuple[torch.Tensor, ...]:
-    """Words that were kept where their pieces begin, how many of each piece, and the states of its stream."""
+def keep_words(
+    corpus: Any, part: tuple[int, int], longest: int, seed: int
+) -> tuple[torch.Tensor, ...]:
+    """Words that were kept where their pieces begin, how many of each piece, and the states of its
+    stream."""
     pieces, device = part[1] - part[0], corpus.ids.device
-    kept, counts = torch.empty_like(corpus.ids), torch.empty(pieces, dtype=torch.int32, device=device)
+    kept, counts = (
+        torch.empty_like(corpus.ids),
+        torch.empty(pieces, dtype=torch.int32, device=device),
+    )
     states = torch.empty(pieces, dtype=torch.int64, device=device)
     start = torch.tensor([seed], dtype=torch.int64, device=device).view(torch.uint64)
     _keep_words[(pieces,)](
-        corpus.ids, corpus.bounds, corpus.keep, kept, counts, states, start, part[0], GOLDEN=GOLDEN, LENGTH=power_of_two(longest), num_warps=4,
-    )  # fmt: skip
+        corpus.ids,
+        corpus.bounds,
+        corpus.keep,
+        kept,
+        counts,
+        states,
+        start,
+        part[0],
+        GOLDEN=GOLDEN,
+        LENGTH=power_of_two(longest),
+        num_warps=4,
+    )
     return kept, counts, states
 
 
 def walk(
-    corpus: Any, drawn: tuple[torch.Tensor, ...], part: tuple[int, int], x: torch.Tensor, y: torch.Tensor, rule: Any, rates: tuple[float, float],
-    words: int, listen: int, programs: int,
-) -> torch.Tensor:  # fmt: skip
+    corpus: Any,
+    drawn: tuple[torch.Tensor, ...],
+    part: tuple[int, int],
+    x: torch.Tensor,
+    y: torch.Tensor,
+    rule: Any,
+    rates: tuple[float, float],
+    words: int,
+    listen: int,
+    programs: int,
+) -> torch.Tensor:
     """The steps of all pieces of a part: loss, heard and all pairs."""
     (kept, counts, states), pieces = drawn, part[1] - part[0]
     losses = torch.zeros((pieces, 3), dtype=torch.float64, device=x.device)
     noise, width = power_of_two(rule.drawn + 1, 2), power_of_two(rule.columns)
     _walk[(min(pieces, programs),)](
-        kept, corpus.bounds, counts, states, corpus.chance, corpus.alias, x, y, losses, part[0], pieces, float(rates[0]), float(rates[1] - rates[0]),
-        float(max(words, 1)), len(x) - 1, rule.window, rule.drawn, float(rule.weight), rule.bias, rule.columns, x.stride(0), GOLDEN=GOLDEN,
-        LISTEN=listen, NOISE=noise, WIDTH=width, num_warps=min(8, max(1, noise * width // 1024)),
-    )  # fmt: skip
+        kept,
+        corpus.bounds,
+        counts,
+        states,
+        corpus.chance,
+        corpus.alias,
+        x,
+        y,
+        losses,
+        part[0],
+        pieces,
+        float(rates[0]),
+        float(rates[1] - rates[0]),
+        float(max(words, 1)),
+        len(x) - 1,
+        rule.window,
+        rule.drawn,
+        float(rule.weight),
+        rule.bias,
+        rule.columns,
+        x.stride(0),
+        GOLDEN=GOLDEN,
+        LISTEN=listen,
+        NOISE=noise,
+        WIDTH=width,
+        num_warps=min(8, max(1, noise * width // 1024)),
+    )
     return losses.sum(0)
 
 
 @jit
-def _glove_steps(blocks, ends, rows, columns, targets, weights, own, other, rate, k, WIDTH: tl.constexpr):
+def _glove_steps(
+    blocks, ends, rows, columns, targets, weights, own, other, rate, k, WIDTH: tl.constexpr
+):
     block = tl.load(blocks + tl.program_id(0))
     lanes = tl.arange(0, WIDTH)
     width = k + 1
@@ -160,10 +250,22 @@ def _glove_steps(blocks, ends, rows, columns, targets, weights, own, other, rate
         tl.debug_barrier()  # the next entry may have a word in common
 
 
-def glove_steps(table: Any, blocks: torch.Tensor, own: torch.Tensor, other: torch.Tensor, rate: float) -> None:
+def glove_steps(
+    table: Any, blocks: torch.Tensor, own: torch.Tensor, other: torch.Tensor, rate: float
+) -> None:
     """A step for each entry of these blocks, which share no word."""
     k = own.shape[1] // 3 - 1
     _glove_steps[(len(blocks),)](
-        blocks, table.ends, table.rows, table.columns, table.targets, table.weights, own, other, float(rate), k, WIDTH=power_of_two(k + 1),
+        blocks,
+        table.ends,
+        table.rows,
+        table.columns,
+        table.targets,
+        table.weights,
+        own,
+        other,
+        float(rate),
+        k,
+        WIDTH=power_of_two(k + 1),
         num_warps=1 if k < 128 else 4,
-    )  # fmt: skip
+    )
