@@ -3,9 +3,9 @@
 sgns 5M, sgns 17M   generated text: 30,000 words, 100 topics, sentences of 20 words, 60 % of them
 from the topic of the sentence. Skip-gram, 100 numbers,
                     window 5, 5 negatives, 5 and 2 passes: words a second of the training (the
-                    vocabulary is there already), share of the 10 nearest neighbours that are of the
-                    same topic, for frequent and for rare words; each at its own default rate, and
-                    at that of the other
+                    vocabulary is there already), share of the 10 nearest
+                    neighbours that are of the same topic, for frequent and for rare words; each at
+                    its own default rate, and at that of the other
 text8               the first 2M words of text8: word similarity (Spearman) and analogies (share
 right, all words), mean of three seeds
 count               co-occurrences of the 17M words, window 10: tokens a second

@@ -77,7 +77,7 @@ OPTIONS = {
     "gradient": {"stop": "gradient", "tol": 1e-3},
     "nonnegative": {"nonnegative": True},
     "normalised": {"biases": False, "scale": True},
-    "implicit": {"feedback": "implicit"},
+    "implicit": {"feedback": "implicit", "l2": 1e-3, "tol": 1e-12},
 }
 
 

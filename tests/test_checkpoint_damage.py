@@ -62,7 +62,8 @@ def counts(seed=0):
 
 def text(seed=0):
     rng = np.random.default_rng(seed)
-    return [list(rng.permutation(["a", "b", "c", "d"])) for _ in range(300)]
+    # words repeat, so these are sentences and no sets of items: their windows matter
+    return [list(rng.choice(["a", "b", "c", "d"], 6)) for _ in range(300)]
 
 
 def pair_counts(seed=0):

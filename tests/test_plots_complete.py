@@ -69,7 +69,7 @@ def test_every_completion_picture_is_tested():
         for n in plots.__all__
         if getattr(plots, n).__module__ in (complete.__name__, recover.__name__)
     }
-    assert set(DRAW) == here
+    assert set(DRAW) == here - {"flow"}  # numbers, no picture
 
 
 def test_objective_shows_the_trace(model):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from eckart import NMF, ExactRecovery
-from eckart.embed.skipgram_train import Training, train
+from eckart.embed.skipgram_train import FixedPairs, Training, train
 from eckart.engines import engine_named
 from eckart.engines.protocol.windows import Pieces
 from eckart.errors import FileError
@@ -181,7 +181,8 @@ def test_noise_words_are_others_in_every_epoch_while_the_rate_falls(rng):
     how = Training(2, 2, 5, 5, epochs=4, rate=0.1, last_rate=0.02, bias=False, together=False)
     engine = engine_named("auto", None)
     with engine.at_work():
-        train(pieces, how, engine=Heard(engine, calls), rng=rng)
+        pairs = FixedPairs(np.zeros(1, int), np.ones(1, int), np.full((1, 1), 2), 5.0)
+        train(pieces, how, engine=Heard(engine, calls), rng=rng, judges=(pairs, None))
     steps = [more for name, more in calls if name == "pair_step"]
     assert len({more["seed"] for more in steps}) == 4
     rates = [rate for more in steps for rate in more["rates"]]

@@ -58,7 +58,7 @@ def compared(x, folder=None, budget=60.0):
 
 def told(found):
     """All of a comparison but its times."""
-    tuning = None if found.tuning is None else [trial[:-1] for trial in found.tuning.table]
+    tuning = None if found.tuning is None else [t._replace(seconds=0.0) for t in found.tuning.table]
     return (
         found.method,
         found.parameters,

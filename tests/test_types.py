@@ -58,7 +58,9 @@ def test_types_name_the_choices_that_the_rules_allow():
         for f in dataclasses.fields(model):
             if not str(f.type).startswith("Literal["):
                 continue
-            rule, choices = f.metadata.get("rule"), ast.literal_eval(f"[{f.type[8:-1]}]")
+            inside = f.type.removesuffix(" | None")[8:-1]
+            rule, choices = f.metadata.get("rule"), ast.literal_eval(f"[{inside}]")
+            choices += [None] * f.type.endswith("| None")
             assert f.default in choices
             wanted = (
                 {word.strip() for word in rule.wanted.replace(" or ", ", ").split(", ")}

@@ -257,14 +257,17 @@ class Observed(_Compressed):
         Parameters
         ----------
         rows, columns : ids: text, integers, dates or anything that can be hashed. They are kept as
-        labels, in ascending order where they can be
-            compared with each other, in order of appearance where they cannot.
+            labels, in ascending order where they can be compared with each other, in order of
+            appearance where they cannot.
         values : finite numbers, or None for observations that are all 1. float32 stays float32, all
-        else becomes float64. shape : when given, the ids are positions in a matrix of this shape
-        and there are no labels; None for one side keeps its labels. duplicates : what to do with
-        several values at one place: refuse (``"error"``), or keep the ``"last"``, the ``"mean"`` or
-        the ``"sum"``. row_labels, column_labels : all labels, in the order wanted; a label without
-        an observation becomes an empty row or column. dtype : float32 or float64.
+            else becomes float64.
+        shape : when given, the ids are positions in a matrix of this shape and there are no labels;
+            None for one side keeps its labels.
+        duplicates : what to do with several values at one place: refuse (``"error"``), or keep the
+            ``"last"``, the ``"mean"`` or the ``"sum"``.
+        row_labels, column_labels : all labels, in the order wanted; a label without an observation
+            becomes an empty row or column.
+        dtype : float32 or float64.
 
         >>> x = Observed.from_triples(["bob", "ann", "bob"], [20, 10, 10], [5, 4, 0])
         >>> x.shape, list(x.rows), x.columns, x.nnz

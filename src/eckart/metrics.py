@@ -71,11 +71,11 @@ def precision_at_k(recommended: Any, relevant: Any, k: int = 10) -> float:
     Parameters (of all measures of lists)
     ----------
     recommended : integers, rows x at least k: column positions, best first; -1 = no recommendation,
-    which is a miss. The first k are read. Or the answer of
-        ``model.recommend``, whose rows are found by their ids where ``relevant`` is an Observed.
+        which is a miss. The first k are read. Or the answer of ``model.recommend``, whose rows are
+        found by their ids where ``relevant`` is an Observed.
     relevant : Observed, Counts or SciPy sparse matrix with as many rows, whose stored entries (a
-    stored zero included) are the relevant columns;
-        or a sequence of integer arrays, one for each row
+        stored zero included) are the relevant columns; or a sequence of integer arrays, one for
+        each row
     k : length of the lists
 
     >>> precision_at_k([[3, 1, 0, 2]], [[1, 3]], k=2), precision_at_k([[3, 1, 0, 2]], [[1, 3]], k=4)

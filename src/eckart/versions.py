@@ -22,9 +22,9 @@ def installation() -> dict[str, Any]:
     -------
     dict
         ``versions`` of eckart, Python and its packages (None where one is not installed),
-        ``missing`` (the line that installs each extra that is not there or not complete), ``blas``,
-        ``processors``, ``free_memory`` in bytes, and ``kernels``: how many are compiled, and where
-        they are kept.
+        ``missing`` (the line that installs each extra that is not there or
+        not complete), ``blas``, ``processors``, ``free_memory`` in bytes, and ``kernels``: how many
+        are compiled, and where they are kept.
 
     Examples
     --------

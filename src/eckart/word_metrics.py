@@ -136,13 +136,13 @@ def word_similarity(
 
     Parameters
     ----------
-    vectors : Vectors, or anything with ``words`` and ``unit`` pairs : (word, word, score) triples,
-    or the name of a file of one such line each, between tabs, commas, semicolons or spaces; a first
-    line of
-        titles, empty lines and lines that start with # are passed over
-    ignore_case : Athens finds athens; the word as it is written comes first missing : "skip" leaves
-    a pair out when one of its words has no vector, "zeros" gives it the cosine 0, "error" refuses
-    it
+    vectors : Vectors, or anything with ``words`` and ``unit``
+    pairs : (word, word, score) triples, or the name of a file of one such line each, between tabs,
+        commas, semicolons or spaces; a first line of titles, empty lines and lines that start with
+        # are passed over
+    ignore_case : Athens finds athens; the word as it is written comes first
+    missing : "skip" leaves a pair out when one of its words has no vector, "zeros" gives it the
+        cosine 0, "error" refuses it
 
     >>> from eckart import Vectors
     >>> v = Vectors(["cat", "dog", "car", "bus"], [[1.0, 0.1], [1.0, 0.3], [0.1, 1.0], [0.3, 1.0]])
@@ -186,10 +186,12 @@ def analogies(
 
     Parameters
     ----------
-    vectors : Vectors, or anything with ``words`` and ``unit`` questions : the name of a file in the
-    questions-words format (": section" lines, then four words a line), or {section: [(a, b, c,
-    expected), ...]} method : "add" (3CosAdd) or "multiply" (3CosMul) restrict : only so many words
-    from the first on (the most frequent, as models leave them) may ask and answer; None for all
+    vectors : Vectors, or anything with ``words`` and ``unit``
+    questions : the name of a file in the questions-words format (": section" lines, then four words
+        a line), or {section: [(a, b, c, expected), ...]}
+    method : "add" (3CosAdd) or "multiply" (3CosMul)
+    restrict : only so many words from the first on (the most frequent, as models leave them) may
+        ask and answer; None for all
     ignore_case : Athens finds athens; of words that differ in case only, the first is used
 
     >>> import numpy as np

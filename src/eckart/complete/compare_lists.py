@@ -127,20 +127,22 @@ def compare(
 
     Parameters
     ----------
-    X, rows, columns, values, duplicates : the data, as for ``fit``. models : estimators by name
-    (they are not changed); None takes ALS for implicit feedback, EASE, SLIM, the spectral filter
-    and a blend, with their
-        defaults. Popularity, the columns that most rows have, is always among them. A model that
-        cannot take the data is left out and named.
+    X, rows, columns, values, duplicates : the data, as for ``fit``.
+    models : estimators by name (they are not changed); None takes ALS for implicit feedback, EASE,
+        SLIM, the spectral filter and a blend, with their defaults. Popularity, the columns that
+        most rows have, is always among them. A model that cannot take the data is left out and
+        named.
     test : entries to judge by, of the same shape and ids as X, where there is a split already; None
-    hides ``held_out`` of X. held_out : share or number of entries to hide. times : a time for each
-    entry of X, as for ``split``: the last entries of every row are hidden then (``held_out=1``: the
-    last one), and what has been
-        popular of late, by the latest tenth of the training entries, is in the table, too.
-    at : length of the lists. random_state, n_threads : seed of the split and of models that have
-    none; most threads. checkpoint : file in which the lists of fitted models are kept (these
-    models, and the fit at work, in files beside it); the same call resumes from them
-        after a crash, with the same lists and models. It wants a seed.
+        hides ``held_out`` of X.
+    held_out : share or number of entries to hide.
+    times : a time for each entry of X, as for ``split``: the last entries of every row are hidden
+        then (``held_out=1``: the last one), and what has been popular of late, by the latest tenth
+        of the training entries, is in the table, too.
+    at : length of the lists.
+    random_state, n_threads : seed of the split and of models that have none; most threads.
+    checkpoint : file in which the lists of fitted models are kept (these models, and the fit at
+        work, in files beside it); the same call resumes from them after a crash, with the same
+        lists and models. It wants a seed.
 
     >>> rng = np.random.default_rng(0)
     >>> tastes = np.where(np.arange(200)[:, None] % 2 == np.arange(30) % 2, 0.5, 0.05)

@@ -197,10 +197,12 @@ def normalise(
     Parameters
     ----------
     by : "column" (default), "row", "both", "bias", "global" or None; the module's docstring defines
-    them scale : divide by standard deviations too; not for "bias" and None l2 : ridge of by="bias";
-    pulls the offsets of rows and columns with few entries towards 0 l2_by_count : multiply l2 by
-    each row's and column's count iterations : limit for by="bias"; ``Normaliser.residual`` says how
-    far it came engine : works on a matrix in parts, whose columns or rows cannot be scaled
+        them
+    scale : divide by standard deviations too; not for "bias" and None
+    l2 : ridge of by="bias"; pulls the offsets of rows and columns with few entries towards 0
+    l2_by_count : multiply l2 by each row's and column's count
+    iterations : limit for by="bias"; ``Normaliser.residual`` says how far it came
+    engine : works on a matrix in parts, whose columns or rows cannot be scaled
 
     >>> a = Observed.from_nan(np.array([[5.0, 3.0, np.nan], [4.0, np.nan, 1.0]]))
     >>> normaliser, x = normalise(a, "bias", l2=1.0)

@@ -3,8 +3,8 @@
 by="entry"  m entries drawn at random, m = held_out * nnz. Every entry gets a random key; the m
 largest keys are hidden, except that the smallest key
             of each row and of each column stays. So every row and column that had an observation
-            keeps one, the draw is uniform where nothing had to be protected, and m is reached
-            unless fewer than m entries are free to go.
+            keeps one, the draw is uniform where nothing
+            had to be protected, and m is reached unless fewer than m entries are free to go.
 by="row"    the fold-in protocol: a share of the rows is hidden whole; of each, a share ``fold_in``
 of the entries is shown to fold the row in, and the
             rest is the test. Rows with fewer than two entries cannot be both folded in and tested:
@@ -65,16 +65,20 @@ def split(
 
     Parameters
     ----------
-    observed : Observed (or Counts) held_out : share (a float between 0 and 1) or number (an int) of
-    the entries, of the rows (``by="row"``) or of each row's entries (``per_row``) by : "entry",
-    "row" or "time" times : for ``by="time"``: one time for each entry in the order of
-    ``observed.data`` (numbers or datetime64), or an Observed with the same
-        entries; of equal times the entry stored last counts as the latest
+    observed : Observed (or Counts)
+    held_out : share (a float between 0 and 1) or number (an int) of the entries, of the rows
+        (``by="row"``) or of each row's entries (``per_row``)
+    by : "entry", "row" or "time"
+    times : for ``by="time"``: one time for each entry in the order of ``observed.data`` (numbers or
+        datetime64), or an Observed with the same entries; of equal times the entry stored last
+        counts as the latest
     per_row : with ``by="time"``: the latest entries of each row; ``held_out=1`` leaves the last one
-    out fold_in : with ``by="row"``: share of a held-out row's entries that is shown; at least one
-    is shown and at least one tested keep_rows : by entry: every row and every column keeps an entry
-    in training; by time per row: every row does (its earliest) random_state : seed, for the draws
-    by entry and by row
+        out
+    fold_in : with ``by="row"``: share of a held-out row's entries that is shown; at least one is
+        shown and at least one tested
+    keep_rows : by entry: every row and every column keeps an entry in training; by time per row:
+        every row does (its earliest)
+    random_state : seed, for the draws by entry and by row
 
     >>> seen = Observed.from_nan(np.arange(200.0).reshape(20, 10))
     >>> parts = split(seen, 0.1, random_state=0)

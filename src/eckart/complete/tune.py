@@ -93,27 +93,30 @@ def tune(
 
     Parameters
     ----------
-    X, rows, columns, values, duplicates : the data, as for ``fit``. n_components : ranks to try;
-    with ``strategy="doubling"`` the smallest (and, where there are several, the largest) of them.
-    None takes 4, 8, 16, 32, and
-        larger ones while the error falls.
+    X, rows, columns, values, duplicates : the data, as for ``fit``.
+    n_components : ranks to try; with ``strategy="doubling"`` the smallest (and, where there are
+        several, the largest) of them. None takes 4, 8, 16, 32, and larger ones while the error
+        falls.
     l2 : ridges to try; None takes 4, 2, 1 and 1/2 times that of the model, and goes on while the
-    error falls. Left out for a model without ``l2``. unobserved_weight : of
-    ``ALS(feedback="implicit")``: weights to try, each with every rank and ridge; None takes that of
-    the model. model : "ALS" (entries that are 0 and 1 get the loss, squared or logistic, that errs
-    less on a hidden tenth),
-        or an estimator with all other choices set (such as ``ALS(feedback="implicit", alpha=2)`` or
-        ``EASE()``, whose ridge alone is chosen); it is not changed.
+        error falls. Left out for a model without ``l2``.
+    unobserved_weight : of ``ALS(feedback="implicit")``: weights to try, each with every rank and
+        ridge; None takes that of the model.
+    model : "ALS" (entries that are 0 and 1 get the loss, squared or logistic, that errs less on a
+        hidden tenth), or an estimator with all other choices set (such as
+        ``ALS(feedback="implicit", alpha=2)`` or ``EASE()``, whose ridge alone is chosen); it is not
+        changed.
     folds : number of folds whose tests partition the entries; None makes one split that holds out
-    ``held_out`` (a share or a number of entries). metric : "rmse", "mae", "ndcg", "recall" (of
-    lists of ``at`` columns), or "auto": "ndcg" for implicit feedback, else "rmse". strategy :
-    "grid" (the ranks given) or "doubling" (k, 2k, 4k, ... up to the size of the matrix). patience :
-    ranks in a row without a lower error after which the rank stops growing; None tries all of them.
+        ``held_out`` (a share or a number of entries).
+    metric : "rmse", "mae", "ndcg", "recall" (of lists of ``at`` columns), or "auto": "ndcg" for
+        implicit feedback, else "rmse".
+    strategy : "grid" (the ranks given) or "doubling" (k, 2k, 4k, ... up to the size of the matrix).
+    patience : ranks in a row without a lower error after which the rank stops growing; None tries
+        all of them.
     one_standard_error : choose the smallest rank, and then the largest ridge, whose error is within
-    one standard error of the least. random_state, n_threads, verbose : seed of folds and fits; most
-    threads; progress bars. checkpoint : file in which candidates that were judged are kept (the
-    fits at work are kept in files beside it); the same call resumes from them after a
-        crash, with the same bits.
+        one standard error of the least.
+    random_state, n_threads, verbose : seed of folds and fits; most threads; progress bars.
+    checkpoint : file in which candidates that were judged are kept (the fits at work are kept in
+        files beside it); the same call resumes from them after a crash, with the same bits.
 
     >>> rng = np.random.default_rng(0)
     >>> a = rng.standard_normal((60, 2)) @ rng.standard_normal((2, 40)) + 0.1 * rng.standard_normal((60, 40))

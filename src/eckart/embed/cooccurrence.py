@@ -72,19 +72,21 @@ def cooccurrence(
     Parameters
     ----------
     source : Sequences, or anything that ``eckart.sequences`` takes; ``options`` are its options
-    (min_count, max_words, tokenizer ...). A Dask bag of texts or
-        of lists is counted by the workers, partition by partition.
-    window : words to look at on each side. weighting : what a word at distance d counts:
-    ``"harmonic"`` 1/d, ``"flat"`` 1, ``"linear"`` (window - d + 1) / window. sides : ``"both"``, or
-    words to the ``"left"`` or ``"right"`` only. max_memory : bytes for counting, besides the text;
-    what needs more goes to temporary files, and the result is then mapped from one. engine,
-    n_threads, verbose : "auto", "cpu", "plain" or another engine; most threads (the result does not
-    depend on them); progress.
+        (min_count, max_words, tokenizer ...). A Dask bag of texts or of lists is counted by the
+        workers, partition by partition.
+    window : words to look at on each side.
+    weighting : what a word at distance d counts: ``"harmonic"`` 1/d, ``"flat"`` 1, ``"linear"``
+        (window - d + 1) / window.
+    sides : ``"both"``, or words to the ``"left"`` or ``"right"`` only.
+    max_memory : bytes for counting, besides the text; what needs more goes to temporary files, and
+        the result is then mapped from one.
+    engine, n_threads, verbose : "auto", "cpu", "plain" or another engine; most threads (the result
+        does not depend on them); progress.
 
     Returns
     -------
     Counts : n x n, float64; rows are the words looked at, columns the words beside them, both in
-    the order of the vocabulary.
+        the order of the vocabulary.
 
     >>> n = cooccurrence(["a b c", "b a"], window=2, min_count=1)
     >>> n.columns.tolist(), n.to_scipy().toarray().tolist()

@@ -124,9 +124,8 @@ class PMI(WordModel):
         k, the length of the vectors; None takes 100, or the number of words where there are fewer.
     kind : "positive" or "pmi"
         Keep positive entries only, or all pairs that were seen.
-    shift : float
-        r: log r is subtracted, the optimum of skip-gram with r negative samples. 1 subtracts
-        nothing.
+    shift : float r: log r is subtracted, the optimum of skip-gram with r negative samples. 1
+        subtracts nothing.
     smoothing : float
         a, the exponent of the context distribution; 1 is plain PMI.
     exponent : float
@@ -135,15 +134,14 @@ class PMI(WordModel):
         Hand out zeta + V S^p instead of zeta alone.
     window, weighting
         Of the co-occurrences, as for ``eckart.cooccurrence``. None: 10 and "harmonic" for
-        sentences; where no list has an item twice (sets: baskets, what a person rated) the whole
-        list, "flat".
+        sentences; where no list has an item twice (sets: baskets, what a
+        person rated) the whole list, "flat".
     min_count, max_words, tokenizer, lowercase, numbers, min_length
         Of the vocabulary, as for ``eckart.sequences``.
     tol : float
         The share of the captured energy that the SVD may miss.
-    checkpoint : None or path
-        File in which the counted pairs and the state of the SVD are kept; the same fit resumes from
-        it after a crash, with the same bits.
+    checkpoint : None or path File in which the counted pairs and the state of the SVD are kept; the
+        same fit resumes from it after a crash, with the same bits.
     random_state, engine, n_threads, verbose
         Seed of the SVD's start; "auto", "cpu", "plain" or another engine; most threads (results do
         not depend on them); progress bars.
@@ -151,8 +149,9 @@ class PMI(WordModel):
     Attributes
     ----------
     vectors_, components_ : the words with their vectors; the vectors alone, n x k (float32)
-    singular_values_ : of M, the largest first fit_, certificate_ : ``Embedding`` with vectors U S^p
-    and context V S^(1 - p), certificate, trace, plan
+    singular_values_ : of M, the largest first
+    fit_, certificate_ : ``Embedding`` with vectors U S^p and context V S^(1 - p), certificate,
+        trace, plan
 
     ``fit`` takes text, lists of items, ``Sequences``, or co-occurrences (``Counts`` or a square
     SciPy matrix). The certificate says that no other k directions capture more of M than these, up

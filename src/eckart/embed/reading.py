@@ -31,11 +31,12 @@ def read_vectors(
 
     Parameters
     ----------
-    path : the file, compressed (gzip) or not format : "text", "glove", "binary" or "safetensors";
-    found out from the file unless said limit : read so many words from the first on (usually the
-    most frequent) encoding, undecodable : of the words; what cannot be decoded is refused, or
-    replaced by U+FFFD with undecodable="replace" dtype : float32 or float64; float32 unless said,
-    and as it is held in .safetensors
+    path : the file, compressed (gzip) or not
+    format : "text", "glove", "binary" or "safetensors"; found out from the file unless said
+    limit : read so many words from the first on (usually the most frequent)
+    encoding, undecodable : of the words; what cannot be decoded is refused, or replaced by U+FFFD
+        with undecodable="replace"
+    dtype : float32 or float64; float32 unless said, and as it is held in .safetensors
 
     >>> import tempfile, os
     >>> from eckart import Vectors

@@ -109,21 +109,23 @@ def sequences(
     Parameters
     ----------
     source : everything that ``eckart.corpus`` takes (each line, document or row of text is a
-    sentence), or any iterable of lists of items: words,
-        products of a basket, steps of a session or of a walk, each a text or an integer. It is read
-        once; an iterator will do. A pair is a list of two.
-    min_count : drop words that occur less often. max_words : keep the most frequent words only.
+        sentence), or any iterable of lists of items: words, products of a basket, steps of a
+        session or of a walk, each a text or an integer. It is read once; an iterator will do. A
+        pair is a list of two.
+    min_count : drop words that occur less often.
+    max_words : keep the most frequent words only.
     tokenizer, lowercase, numbers, min_length : how text becomes words, as for ``eckart.corpus``,
-    but numbers and single letters are kept. Lists of
-        items are taken as they are.
+        but numbers and single letters are kept. Lists of items are taken as they are.
     text, lines, encoding, delimiter, header, quotes, split : of files and tables, as for
-    ``eckart.corpus``. Each line of a single text file is a sentence; in a
-        folder each file is one, unless ``lines=True``.
+        ``eckart.corpus``. Each line of a single text file is a sentence; in a folder each file is
+        one, unless ``lines=True``.
     undecodable : ``"error"`` refuses bytes that are no text, ``"replace"`` puts U+FFFD, which ends
-    a word, and counts them in ``replaced``. cache : a folder, or the beginning of a file name,
-    where the result is kept. A second call for the same files and options maps it into memory.
+        a word, and counts them in ``replaced``.
+    cache : a folder, or the beginning of a file name, where the result is kept. A second call for
+        the same files and options maps it into memory.
     n_threads : most threads; the result does not depend on it. A ``tokenizer`` function runs in
-    one. verbose : show progress.
+        one.
+    verbose : show progress.
 
     Returns
     -------

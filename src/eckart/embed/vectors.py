@@ -86,9 +86,9 @@ class Vectors(VectorTable):
         ----------
         of : a word or a list of words; a NumPy array of floats is a vector, or a matrix of vectors
         among, without : words that alone may be found, words that may not; also a mask of n
-        booleans, or a function from a word to True or False min_count : only words that were seen
-        so often; the vectors must have counts missing : "skip" leaves an unknown word out of the
-        answer, "zeros" gives it an empty list
+            booleans, or a function from a word to True or False
+        min_count : only words that were seen so often; the vectors must have counts
+        missing : "skip" leaves an unknown word out of the answer, "zeros" gives it an empty list
 
         >>> v = Vectors(["a", "b", "c"], [[1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
         >>> v.neighbours("a", 1, without=["b"]), v.neighbours(["a", "c"], 1).words.tolist()
@@ -249,15 +249,15 @@ class Vectors(VectorTable):
 
         Parameters
         ----------
-        text : a text, or a list of words weights : None (all alike), {word: weight} (1 for words
-        that are not in it), one number for each word of the vocabulary, or "sif", that is
-            a / (a + p(w)) with a = 0.001 and p(w) from the counts, so that frequent words say less
+        text : a text, or a list of words
+        weights : None (all alike), {word: weight} (1 for words that are not in it), one number for
+            each word of the vocabulary, or "sif", that is a / (a + p(w)) with a = 0.001 and p(w)
+            from the counts, so that frequent words say less
         missing : a text without a known word has the zero vector when unknown words are skipped
         tokenizer : a function from a text to its words or a ``Tokenizer``; usually words are runs
-        of letters and digits, in lower case unless the
-            vocabulary has capitals
+            of letters and digits, in lower case unless the vocabulary has capitals
         unit : take every vector with length one, as gensim's ``get_mean_vector`` does, so that long
-        vectors say no more than short ones
+            vectors say no more than short ones
 
         >>> v = Vectors(["new", "york"], [[1.0, 0.0], [0.0, 2.0]])
         >>> v.mean("New York, NEW!").round(3).tolist(), v.mean(["new", "york"], {"york": 3.0}).tolist()

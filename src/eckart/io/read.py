@@ -110,45 +110,44 @@ def read(
 
     Parameters
     ----------
-    source : path, frame, array, sparse matrix, nested list or iterator of row blocks
-        Files: .npy, .npz, .mtx, .csv, .tsv and .dat (also packed, .csv.gz), .parquet, .arrow,
-        .feather, .xlsx, .jsonl, a folder of images or of Parquet or Arrow files, which are the
-        parts of one table; ``*`` chains files. Frames are those of pandas and polars, and Arrow
-        tables; rows may lie on a GPU (a CUDA tensor, a CuPy array). With ``sql``: a connection
-        (DuckDB, ADBC, SQLAlchemy, or any other of Python's DB-API), a DuckDB or SQLite file, or an
-        address such as ``postgresql://host/shop``.
+    source : path, frame, array, sparse matrix, nested list or iterator of row blocks Files: .npy,
+        .npz, .mtx, .csv, .tsv and .dat (also packed, .csv.gz), .parquet, .arrow, .feather, .xlsx,
+        .jsonl, a folder of images or of Parquet or Arrow files, which are the parts of one table;
+        ``*`` chains files. Frames are those of pandas and polars, and Arrow tables; rows may lie on
+        a GPU (a CUDA tensor, a CuPy array). With ``sql``: a connection (DuckDB, ADBC, SQLAlchemy,
+        or any other of Python's DB-API), a DuckDB or SQLite file, or an address such as
+        ``postgresql://host/shop``.
     sql : a query of the source, which is only read (extra ``sql``). Its answer comes in batches;
-    NULL is missing. A .parquet, .csv or .arrow file is
-        the table ``data`` of the query.
+        NULL is missing. A .parquet, .csv or .arrow file is the table ``data`` of the query.
     columns : names to keep, for files and frames; by default all. With ``rows=``, the name of the
-    one column that holds the column ids. index : name of the column that labels the rows; by
-    default the index that pandas wrote, or a first column without a name. key : name of the array
-    inside an .npz file. absent : what an entry means that is not there: ``"zero"`` (None in a
-    sparse matrix) or ``"unknown"`` (None in a table in long form, which with ``"zero"``
-        is read as counts: documents, words and how often).
-    delimiter, decimal : of CSV files
-        The delimiter (one character, or several such as ``::``) is found from the first line by
-        default, and decimal commas from the first 200 lines of a file in which no cell has a
-        decimal point. A file of any other ending is read as text when the delimiter is said.
+        one column that holds the column ids.
+    index : name of the column that labels the rows; by default the index that pandas wrote, or a
+        first column without a name.
+    key : name of the array inside an .npz file.
+    absent : what an entry means that is not there: ``"zero"`` (None in a sparse matrix) or
+        ``"unknown"`` (None in a table in long form, which with ``"zero"`` is read as counts:
+        documents, words and how often).
+    delimiter, decimal : of CSV files The delimiter (one character, or several such as ``::``) is
+        found from the first line by default, and decimal commas from the first 200 lines of a file
+        in which no cell has a decimal point. A file of any other ending is read as text when the
+        delimiter is said.
     header : whether the first line of a CSV file holds names; by default it does when it is not all
-    numbers (or counts 0, 1, 2 ...
-        as pandas names columns).
+        numbers (or counts 0, 1, 2 ... as pandas names columns).
     rows, values : names or positions of the columns that hold row ids and values, for a table in
-    long form: a file, a frame, an Arrow table,
-        a dictionary of arrays, a list of tuples. Without ``values`` every observation is 1. In a
-        CSV file, ids that are all whole numbers are integers, other ids are text (also numbers with
-        leading zeros), and an empty cell is refused.
+        long form: a file, a frame, an Arrow table, a dictionary of arrays, a list of tuples.
+        Without ``values`` every observation is 1. In a CSV file, ids that are all whole numbers are
+        integers, other ids are text (also numbers with leading zeros), and an empty cell is
+        refused.
     duplicates : several values at one place of a table in long form: ``"error"``, ``"last"``,
-    ``"mean"`` or ``"sum"``. missing : what else stands for a missing entry: numbers such as 0 or
-    -999, and words in the cells of a CSV file, such as ``"?"``. A table in long form
-        leaves out the observations whose id or value is one of the words, of any source; ``""`` are
-        those without a value.
+        ``"mean"`` or ``"sum"``.
+    missing : what else stands for a missing entry: numbers such as 0 or -999, and words in the
+        cells of a CSV file, such as ``"?"``. A table in long form leaves out the observations whose
+        id or value is one of the words, of any source; ``""`` are those without a value.
     memory : what a file in long form may take of it, such as ``"4GB"``; by default most of what is
-    free. A larger one is sorted into shards on the disk
-        (in the folder for temporary files), which a fit reads in every sweep.
+        free. A larger one is sorted into shards on the disk (in the folder for temporary files),
+        which a fit reads in every sweep.
     encoding : of text files, such as ``"cp1252"``, ``"latin-1"`` or ``"utf-16"``; by default UTF-8,
-    or what the first bytes of the file tell (UTF-16 as
-        spreadsheets write it).
+        or what the first bytes of the file tell (UTF-16 as spreadsheets write it).
 
     Returns
     -------

@@ -86,11 +86,14 @@ def select_components(
 
     Parameters
     ----------
-    X : anything that ``eckart.read`` takes; NaN entries stay missing max_components : largest k
-    tried for held-out entries; by default up to 20 methods : which of "held_out", "gavish_donoho",
-    "parallel", "share" share : for the method of that name held_out : share of the entries that is
-    hidden shuffles : shuffled copies for parallel analysis checkpoint : file in which ranks that
-    were judged are kept; the same call resumes from it after a crash, with the same bits
+    X : anything that ``eckart.read`` takes; NaN entries stay missing
+    max_components : largest k tried for held-out entries; by default up to 20
+    methods : which of "held_out", "gavish_donoho", "parallel", "share"
+    share : for the method of that name
+    held_out : share of the entries that is hidden
+    shuffles : shuffled copies for parallel analysis
+    checkpoint : file in which ranks that were judged are kept; the same call resumes from it after
+        a crash, with the same bits
 
     >>> rng = np.random.default_rng(0)
     >>> basis = np.linalg.qr(rng.standard_normal((12, 3)))[0]

@@ -2,8 +2,8 @@
 name of this module; eckart itself does not need MLflow.
 
     mlflow.pyfunc.save_model("folder", loader_module="eckart.serve.pyfunc",
-    data_path="m.safetensors") mlflow.pyfunc.load_model("folder").predict(frame, params={"verb":
-    "recommend"})
+    data_path="m.safetensors")
+    mlflow.pyfunc.load_model("folder").predict(frame, params={"verb": "recommend"})
 
 A frame is asked as a request to the service is (see ``schema``): columns named as fields of the
 verb are these fields, any other frame is X, the new rows. Other fields stand in ``params``. The

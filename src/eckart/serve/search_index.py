@@ -137,10 +137,12 @@ def export_vectors(
 
     Parameters
     ----------
-    model : a fitted completion with factors, an embedding, or ``Vectors`` path : .usearch or .faiss
-    (an HNSW graph; the ids of its positions go to a .ids.parquet beside it), or .parquet (columns
-    id and vector) queries : a .parquet for the vectors of the rows that ask, columns id and vector
-    sample : how many queries the recall is measured on seed : of the sample
+    model : a fitted completion with factors, an embedding, or ``Vectors``
+    path : .usearch or .faiss (an HNSW graph; the ids of its positions go to a .ids.parquet beside
+        it), or .parquet (columns id and vector)
+    queries : a .parquet for the vectors of the rows that ask, columns id and vector
+    sample : how many queries the recall is measured on
+    seed : of the sample
 
     >>> import os, tempfile
     >>> from eckart import ALS, export_vectors

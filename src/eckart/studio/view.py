@@ -42,10 +42,10 @@ def view(model: Any, data: Any = None, *, height: int = 720) -> Any:
 
     Parameters
     ----------
-    model : a fitted model, or the name of a model file data : the rows that it was fitted to, where
-    the model does not hold them (reductions, topics, mixtures, parts): an array, a frame, an Arrow
-    table,
-        a list of texts, or the name of a file. Columns beside those of the model colour the map.
+    model : a fitted model, or the name of a model file
+    data : the rows that it was fitted to, where the model does not hold them (reductions, topics,
+        mixtures, parts): an array, a frame, an Arrow table, a list of texts, or the name of a file.
+        Columns beside those of the model colour the map.
     height : of the view, in pixels
 
     >>> from eckart import PCA, view

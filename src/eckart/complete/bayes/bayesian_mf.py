@@ -63,48 +63,47 @@ class BayesianMF(Featured):
     Parameters
     ----------
     n_components : k. With the bias a row has k + 1 numbers: 15, 31 or 63 fill the registers of a
-    CPU, where 16, 32 or 64 cost up to a quarter more. n_samples : states kept over all chains
-    (rounded up to a multiple of n_chains). More make the mean more exact and the model larger: it
-    holds
-        (rows + columns) k n_samples numbers.
+        CPU, where 16, 32 or 64 cost up to a quarter more.
+    n_samples : states kept over all chains (rounded up to a multiple of n_chains). More make the
+        mean more exact and the model larger: it holds (rows + columns) k n_samples numbers.
     burn_in : sweeps before the first state is kept. None takes 200, and where the chains then do
-    not agree (the certificate fails), they go on: all sweeps
-        so far become the burn-in, and the states are drawn anew over as many sweeps again, up to 8
-        times the sweeps or half a minute of work; plan["sampling"] tells. With a number the sweeps
-        are those that were asked for.
-    thin : sweeps from one kept state to the next. n_chains : independent chains, side by side on
-    threads; two or more let the certificate compare them. The mean over more chains predicts better
-    than that
-        over as many draws of one, since what is learned moves slowly from draw to draw.
+        not agree (the certificate fails), they go on: all sweeps so far become the burn-in, and the
+        states are drawn anew over as many sweeps again, up to 8 times the sweeps or half a minute
+        of work; plan["sampling"] tells. With a number the sweeps are those that were asked for.
+    thin : sweeps from one kept state to the next.
+    n_chains : independent chains, side by side on threads; two or more let the certificate compare
+        them. The mean over more chains predicts better than that over as many draws of one, since
+        what is learned moves slowly from draw to draw.
     likelihood : "gaussian" (numbers), "probit" (yes and no as 1 and 0), "ordinal" (grades;
-    thresholds are drawn too) or "poisson" (counts). Predictions,
-        deviations and intervals are on the scale of the data, ``predict_proba`` gives the
-        probabilities of yes/no and of grades. Without weights; counts with noise="common".
+        thresholds are drawn too) or "poisson" (counts). Predictions, deviations and intervals are
+        on the scale of the data, ``predict_proba`` gives the probabilities of yes/no and of grades.
+        Without weights; counts with noise="common".
     noise : "common" (one variance), "row", "column" or "both": every row and column has a noise
-    level of its own, learned with a common prior. Ratings gain
-        by "row" and "both"; where errors of the largest entries count most, "common" is safer.
+        level of its own, learned with a common prior. Ratings gain by "row" and "both"; where
+        errors of the largest entries count most, "common" is safer.
     tails : "normal", or "heavy": the priors of factors are t distributions, one for rows and one
-    for columns, whose degrees of freedom are learned (up to 512,
-        which is normal), so that some rows may be far from the others. With noise="both" errors
-        were lower on all of four sets of ratings and answers, with "common" higher on three. With
-        likelihood="gaussian".
+        for columns, whose degrees of freedom are learned (up to 512, which is normal), so that some
+        rows may be far from the others. With noise="both" errors were lower on all of four sets of
+        ratings and answers, with "common" higher on three. With likelihood="gaussian".
     implicit_features : True lets the factors depend on which columns a row observes and which rows
-    observe a column, whatever the values (SVD++ in
-        both directions); "rows" or "columns" does so for one side. Attributes by id and the time of
-        entries are given to ``fit``.
+        observe a column, whatever the values (SVD++ in both directions); "rows" or "columns" does
+        so for one side. Attributes by id and the time of entries are given to ``fit``.
     clip : (low, high) for predictions, True (the observed range), False, or "auto": the observed
-    range of a rating scale (few values, each many times).
-        A prediction is the mean over the draws of values inside of it: near an end of the scale it
-        lies further inside than the mean of all draws.
+        range of a rating scale (few values, each many times). A prediction is the mean over the
+        draws of values inside of it: near an end of the scale it lies further inside than the mean
+        of all draws.
     checkpoint : file in which the state is kept after sweeps; the same fit resumes from it after a
-    crash, with the same bits. random_state, n_threads, verbose : seed; most threads (the result
-    does not depend on them); progress bars. engine : "auto", "cpu", "plain", the name of another
-    engine, or an engine: what the computation runs on.
+        crash, with the same bits.
+    random_state, n_threads, verbose : seed; most threads (the result does not depend on them);
+        progress bars.
+    engine : "auto", "cpu", "plain", the name of another engine, or an engine: what the computation
+        runs on.
 
     Attributes
     ----------
     fit_ : factors (``LowRank``: the posterior mean), certificate, trace, plan. certificate_,
-    posterior_ (all draws), row_biases_, column_biases_, mean_, noise_variance_, n_iter_.
+        posterior_ (all draws), row_biases_, column_biases_, mean_,
+    noise_variance_, n_iter_.
 
     The certificate (kind "statistical") holds when the chains have mixed (split R-hat <= 1.1) and a
     predicted mean is exact to 0.2 posterior standard deviations.

@@ -8,8 +8,8 @@ X + lambda I)^-1 X^T R. Two ways to draw it, the same distribution:
 ``Spectral``  X = A S Q^T once. In the coordinates C = Q^T B the features are uncorrelated: row r of
 C is drawn from
               N(s_r (A^T R)_r / (s_r^2 + lambda), ((s_r^2 + lambda) L)^-1). Directions outside X
-              have no say in the data and are integrated out; of very many the leading ones are
-              taken for all.
+              have no say in the data and are integrated out; of
+              very many the leading ones are taken for all.
 ``Iterative`` (X^T X + lambda I) B = X^T (R + E1) + sqrt(lambda) E2 with rows of E1, E2 from N(0,
 L^-1), by conjugate gradients: B then has the right mean
               and covariance. For more than 4000 features on the shorter side.

@@ -4,18 +4,20 @@
 probit, ordinal    a_ij is the grade between whose thresholds z_ij = s_ij + N(0, 1) falls. Given z
 the model is the normal one with noise 1 (or with
                    the precisions p_i q_j of rows and columns, which are drawn as there; their
-                   typical value is 1), so a draw of z (truncated normals, one for each entry) and
-                   the usual draw of the factors alternate (Albert and Chib 1993). Thresholds are
+                   typical value is 1), so a draw of
+                   z (truncated normals, one for each entry) and the usual draw of the factors
+                   alternate (Albert and Chib 1993). Thresholds are
                    drawn with z summed out: a proposal from the normal approximation at their mode,
-                   accepted by Metropolis and Hastings (after Cowles 1996), which moves them as far
-                   in a step as the data allow; the first stays, since a shift of all is one of the
-                   biases. A yes/no answer is the grade of one threshold.
+                   accepted by Metropolis and Hastings (after
+                   Cowles 1996), which moves them as far in a step as the data allow; the first
+                   stays, since a shift of all is one of the biases.
+                   A yes/no answer is the grade of one threshold.
 poisson            a_ij ~ Poisson(e^(s_ij)). For each row the normal approximation q of its
 conditional, made at a point that depends on the
                    other side and the priors alone, is the ellipse on which an elliptical slice
-                   sampler moves (Murray, Adams and MacKay 2010; Nishihara, Murray and Adams 2014):
-                   exact, nothing is rejected, and nearly independent draws where the approximation
-                   is good.
+                   sampler moves (Murray, Adams and MacKay 2010;
+                   Nishihara, Murray and Adams 2014): exact, nothing is rejected, and nearly
+                   independent draws where the approximation is good.
 """
 
 from __future__ import annotations

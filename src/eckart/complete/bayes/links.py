@@ -4,9 +4,9 @@ L^-1).
 ``AttributeLink``  A (p x d) for p attributes in groups. A coefficient of group g has the prior N(0,
 (lambda_g L)^-1): with R = U - mu - X B its conditional has
                    the mean H^-1 F^T R and rows of covariance H^-1, columns of covariance L^-1, H =
-                   F^T F + diag(lambda). One Cholesky factor of p x p draws all of A. lambda_g ~
-                   Gamma((p_g d)/2, tr(A_g L A_g^T)/2) under a vague prior, so that a group that
-                   says nothing is switched off.
+                   F^T F + diag(lambda). One Cholesky factor of p x p draws
+                   all of A. lambda_g ~ Gamma((p_g d)/2, tr(A_g L A_g^T)/2) under a vague prior, so
+                   that a group that says nothing is switched off.
 ``SeveralLinks``   the links of one side one after the other, each given the others.
 
 Reference: Simm et al. 2017 (Macau); Rendle 2012 (groups of a factorization machine).

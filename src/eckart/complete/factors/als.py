@@ -55,63 +55,62 @@ class ALS(Choices, MappedModel):
     Parameters
     ----------
     n_components : k; None takes 16 for ratings and 64 for implicit feedback (no more than the
-    matrix has rows or columns, but 16 at least): the ridge of
-        ratings leaves no more, while lists go on gaining.
+        matrix has rows or columns, but 16 at least): the ridge of ratings leaves no more, while
+        lists go on gaining.
     feedback : "explicit" (values are ratings or measurements) or "implicit" (values are strengths
-    >= 0 of an interaction; absent is a weak no). loss : "squared", or what the values are:
-    "logistic" (yes and no as 1 and 0), "ordered" or "ordered_probit" (grades, whose thresholds are
-    learned),
-        "poisson" (counts), "huber" or "absolute" (numbers, a few of them wild). Predictions are on
-        the scale of the data: probabilities, grades, rates. Explicit feedback only; see
-        ``eckart.terms``.
+        >= 0 of an interaction; absent is a weak no).
+    loss : "squared", or what the values are: "logistic" (yes and no as 1 and 0), "ordered" or
+        "ordered_probit" (grades, whose thresholds are learned), "poisson" (counts), "huber" or
+        "absolute" (numbers, a few of them wild). Predictions are on the scale of the data:
+        probabilities, grades, rates. Explicit feedback only; see ``eckart.terms``.
     l2 : the ridge; None chooses it on hidden entries: for ratings in units of the noise that biases
-    leave, and codes are zero where they say no more than
-        biases do (``factors.hidden_share``; of entries in parts, or more than 4 million, on a
-        sample of rows), for implicit feedback by the places of hidden entries in the lists
-        (``factors.hidden_lists``; of more than 300,000 entries or 20,000 rows on a sample). 0 is
-        allowed: least squares of minimum norm.
+        leave, and codes are zero where they say no more than biases do (``factors.hidden_share``;
+        of entries in parts, or more than 4 million, on a sample of rows), for implicit feedback by
+        the places of hidden entries in the lists (``factors.hidden_lists``; of more than 300,000
+        entries or 20,000 rows on a sample). 0 is allowed: least squares of minimum norm.
     l2_power : 1 scales the ridge by each row's count, 0 is one ridge for all. None takes 1, or
-    where l2 is chosen 1/2 (3/4 for yes and no). biases : learn b_i and c_j with the ridge
-    ``l2_bias`` n_i^``l2_bias_power`` (None: those of codes; where l2 is chosen, a number of entries
-    chosen on hidden
-        ones, with the power 0). Explicit feedback only.
-    nonnegative : U, V >= 0. alpha, unobserved_weight, zeros : weights of implicit feedback: alpha
-    r_ij for the observed, a0 for zeros on "all" cells or on "unobserved" ones
-        only (then an observed cell has weight a0 + alpha r_ij: with a0 = 1 the classical 1 + alpha
-        r). a0 None: all cells weigh ten times as much as the observed entries together.
+        where l2 is chosen 1/2 (3/4 for yes and no).
+    biases : learn b_i and c_j with the ridge ``l2_bias`` n_i^``l2_bias_power`` (None: those of
+        codes; where l2 is chosen, a number of entries chosen on hidden ones, with the power 0).
+        Explicit feedback only.
+    nonnegative : U, V >= 0.
+    alpha, unobserved_weight, zeros : weights of implicit feedback: alpha r_ij for the observed, a0
+        for zeros on "all" cells or on "unobserved" ones only (then an observed cell has weight a0 +
+        alpha r_ij: with a0 = 1 the classical 1 + alpha r). a0 None: all cells weigh ten times as
+        much as the observed entries together.
     strengths : what becomes of the values r of implicit feedback: "raw", "log": log(1 + r / median)
-    with the mean 3, or "auto": "log" where the largest is
-        more than 20 times the median (plays, counts, seconds) and alpha is 1. Otherwise a few large
-        counts outweigh all else.
+        with the mean 3, or "auto": "log" where the largest is more than 20 times the median (plays,
+        counts, seconds) and alpha is 1. Otherwise a few large counts outweigh all else.
     normalise : what is taken out before the fit and put back after: "column", "row", "both",
-    "global", "bias" or None. "auto": nothing when biases are
-        learned or feedback is implicit or factors are nonnegative, else "column". ``scale=True``
-        also divides by standard deviations.
+        "global", "bias" or None. "auto": nothing when biases are learned or feedback is implicit or
+        factors are nonnegative, else "column". ``scale=True`` also divides by standard deviations.
     solver : "cholesky" solves every row exactly (rows with few entries in the space of their
-    entries), "cg" improves it by ``cg_steps`` steps of
-        conjugate gradients; "auto" takes cg from k = 64 on where it applies (no biases, factors of
-        any sign, l2 > 0).
+        entries), "cg" improves it by ``cg_steps`` steps of conjugate gradients; "auto" takes cg
+        from k = 64 on where it applies (no biases, factors of any sign, l2 > 0).
     stop : "decrease" (relative decrease of the objective a sweep <= tol), "gradient" (relative
-    gradient <= tol) or "held_out" (the error on a
-        share ``held_out`` of the entries has not fallen for ``patience`` sweeps; the best sweep is
-        kept).
+        gradient <= tol) or "held_out" (the error on a share ``held_out`` of the entries has not
+        fallen for ``patience`` sweeps; the best sweep is kept).
     l2_features : the ridge of the maps from attributes to codes and biases (``fit(row_features=,
-    column_features=)``); None takes three times
-        the root of the number of rows (or columns) times their mean ridge.
-    max_iter : most sweeps. clip : predictions stay inside (low, high), the observed range (True),
-    or anywhere (False); "auto": the range of a rating scale (few values, each many
-        times), 0 to the largest count for rates (``loss="poisson"``), nothing for implicit
-        feedback.
+        column_features=)``); None takes three times the root of the number of rows (or columns)
+        times their mean ridge.
+    max_iter : most sweeps.
+    clip : predictions stay inside (low, high), the observed range (True), or anywhere (False);
+        "auto": the range of a rating scale (few values, each many times), 0 to the largest count
+        for rates (``loss="poisson"``), nothing for implicit feedback.
     warm_start : fit again from the present factors; a larger ``n_components`` adds dimensions and
-    keeps the old ones. checkpoint : file in which the state is kept after sweeps; the same fit
-    resumes from it after a crash, with the same bits. random_state, n_threads, verbose : seed; most
-    threads (the result does not depend on them); progress bars. engine : "auto", "cpu", "plain",
-    the name of another engine, or an engine: what the computation runs on.
+        keeps the old ones.
+    checkpoint : file in which the state is kept after sweeps; the same fit resumes from it after a
+        crash, with the same bits.
+    random_state, n_threads, verbose : seed; most threads (the result does not depend on them);
+        progress bars.
+    engine : "auto", "cpu", "plain", the name of another engine, or an engine: what the computation
+        runs on.
 
     Attributes
     ----------
     fit_ : factors (``LowRank``), certificate, trace, plan. certificate_, row_factors_,
-    column_factors_, row_biases_, column_biases_, mean_, n_iter_, objective_, held_out_errors_.
+        column_factors_, row_biases_, column_biases_, mean_, n_iter_,
+    objective_, held_out_errors_.
 
     The certificate says how near the returned point is to a critical point (relative gradient) and,
     where the weighted residual D^-1/2 R D^-1/2 has spectral norm <= l2, that it is a global

@@ -4,8 +4,8 @@ rows and then for columns.
 The objective is in ``certify.mapped``. Each of the four blocks is solved exactly:
 
     U: every row is a ridge problem around its own prior mean A^T f_i (``engine.ridge_rows`` with
-    h_i = l_i A^T f_i) A: (F^T L F + rho I) A = F^T L U, a system as large as the number of
-    attributes
+    h_i = l_i A^T f_i)
+    A: (F^T L F + rho I) A = F^T L U, a system as large as the number of attributes
 
 so the objective falls at every half sweep (U with A, V with B). Under a loss (6.2) rows and columns
 minimise the ridge problem that lies above it. A constant stands among the attributes: the prior

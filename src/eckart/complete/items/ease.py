@@ -46,10 +46,11 @@ class EASE(ItemModel):
     Parameters
     ----------
     l2 : the ridge, above 0. None chooses it on hidden entries of the thousand most frequent columns
-    (``items.hidden_ridge``). strengths : "binary" (every value above 0 counts 1) or "raw" (values
-    as they are). feedback : "implicit", the only one: absent means not taken up. random_state,
-    engine, n_threads, verbose : as in ``ALS``; the seed is that of the certificate's random
-    vectors.
+        (``items.hidden_ridge``).
+    strengths : "binary" (every value above 0 counts 1) or "raw" (values as they are).
+    feedback : "implicit", the only one: absent means not taken up.
+    random_state, engine, n_threads, verbose : as in ``ALS``; the seed is that of the certificate's
+        random vectors.
 
     Attributes
     ----------

@@ -40,14 +40,17 @@ class SLIM(ItemModel):
 
     Parameters
     ----------
-    l2 : the ridge, above 0; ``tune`` chooses it on hidden entries. l1 : the price of a weight, 0 or
-    more: weights whose column adds less than that stay zero. In units of rows that have both
-    columns. tol : a column ends when no other weights can be better by more than this share of half
-    its squares. max_iter : most rounds for a column. strengths : "binary" (every value above 0
-    counts 1) or "raw" (values as they are). feedback : "implicit", the only one: absent means not
-    taken up. checkpoint : file in which finished columns are kept; the same fit resumes from it
-    after a crash, with the same bits. random_state, engine, n_threads, verbose : as in ``ALS``;
-    nothing is random here.
+    l2 : the ridge, above 0; ``tune`` chooses it on hidden entries.
+    l1 : the price of a weight, 0 or more: weights whose column adds less than that stay zero. In
+        units of rows that have both columns.
+    tol : a column ends when no other weights can be better by more than this share of half its
+        squares.
+    max_iter : most rounds for a column.
+    strengths : "binary" (every value above 0 counts 1) or "raw" (values as they are).
+    feedback : "implicit", the only one: absent means not taken up.
+    checkpoint : file in which finished columns are kept; the same fit resumes from it after a
+        crash, with the same bits.
+    random_state, engine, n_threads, verbose : as in ``ALS``; nothing is random here.
 
     Attributes
     ----------

@@ -52,17 +52,18 @@ class SpectralFilter(ItemModel):
 
     Parameters
     ----------
-    n_components : k, frequencies that the ideal filter keeps; at most as many as there are. alpha :
-    weight of the ideal filter beside the linear one; 0 leaves it out. strengths : "binary" (every
-    value above 0 counts 1) or "raw" (values as they are). feedback : "implicit", the only one:
-    absent means not taken up. checkpoint : file in which the state is kept; the same fit resumes
-    from it after a crash, with the same bits. random_state, engine, n_threads, verbose : as in
-    ``ALS``.
+    n_components : k, frequencies that the ideal filter keeps; at most as many as there are.
+    alpha : weight of the ideal filter beside the linear one; 0 leaves it out.
+    strengths : "binary" (every value above 0 counts 1) or "raw" (values as they are).
+    feedback : "implicit", the only one: absent means not taken up.
+    checkpoint : file in which the state is kept; the same fit resumes from it after a crash, with
+        the same bits.
+    random_state, engine, n_threads, verbose : as in ``ALS``.
 
     Attributes
     ----------
     fit_ : factors (``ItemWeights`` with L = alpha E^-1/2 V and R = E^1/2 V), certificate, trace,
-    plan. certificate_.
+        plan. certificate_.
 
     ``update`` takes new entries into A^T A; V stays as it is. A file of the model holds the entries
     and V; A^T A is made from the entries when it is first used.

@@ -310,16 +310,16 @@ class ExactRecovery(SpectralCompleter):
     Parameters
     ----------
     n_components : the rank k, or more: where a matrix of lower rank fits the entries, its rank is
-    found (a gap of 1e-6 between singular values). More
-        than min(rows, columns) counts as that.
+        found (a gap of 1e-6 between singular values). More than min(rows, columns) counts as that.
     attempts : 1, or 2 to try again more slowly where the first attempt settles on a matrix that
-    does not fit. normalise : what is taken out of the entries before the fit and put back after:
-    "column", "row", "both", "global", "bias" or None. It changes the
-        rank of exact data, so None is the default.
-    tol : stop at ||Pi(A - B)|| <= tol ||Pi(A)||. checkpoint : file in which the state is kept after
-    iterations; the same fit resumes from it after a crash, with the same bits. max_iter,
-    random_state, engine, n_threads, verbose : most iterations; seed; the engine; most threads (they
-    do not change the result); progress bars.
+        does not fit.
+    normalise : what is taken out of the entries before the fit and put back after: "column", "row",
+        "both", "global", "bias" or None. It changes the rank of exact data, so None is the default.
+    tol : stop at ||Pi(A - B)|| <= tol ||Pi(A)||.
+    checkpoint : file in which the state is kept after iterations; the same fit resumes from it
+        after a crash, with the same bits.
+    max_iter, random_state, engine, n_threads, verbose : most iterations; seed; the engine; most
+        threads (they do not change the result); progress bars.
 
     Attributes
     ----------

@@ -319,9 +319,11 @@ def randomized_svd(
     Parameters
     ----------
     a : array, SciPy sparse matrix, LinearOperator, or any object with ``shape``, ``dtype``,
-    ``times`` and ``times_t`` k : number of triples oversampling : columns of the sketch beyond k
-    power_iterations : q, each sharpens the decay of the spectrum by a factor sigma^2 random_state :
-    seed or generator
+        ``times`` and ``times_t``
+    k : number of triples
+    oversampling : columns of the sketch beyond k
+    power_iterations : q, each sharpens the decay of the spectrum by a factor sigma^2
+    random_state : seed or generator
 
     >>> a = np.diag([5.0, 4.0, 1e-3, 1e-4])
     >>> randomized_svd(a, 2, random_state=0)[1].round(6).tolist()

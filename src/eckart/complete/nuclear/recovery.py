@@ -174,8 +174,9 @@ def recovery(observed: Any, k: int, fit: Any = None, **reading: Any) -> Recovery
     Parameters
     ----------
     observed : ``Observed``, or whatever ``fit`` of a completion model takes (``rows=``,
-    ``columns=``, ``values=`` for triples) k : the rank fit : a fitted model or ``LowRank`` factors,
-    for the incoherence mu
+        ``columns=``, ``values=`` for triples)
+    k : the rank
+    fit : a fitted model or ``LowRank`` factors, for the incoherence mu
 
     >>> x = Observed.from_nan(np.array([[1.0, 2.0, np.nan], [2.0, 4.0, np.nan], [np.nan, np.nan, 5.0]]))
     >>> report = recovery(x, 1)

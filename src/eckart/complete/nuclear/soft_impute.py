@@ -136,25 +136,29 @@ class SoftImpute(SpectralCompleter):
     Parameters
     ----------
     n_components : the largest rank; None sets no limit (with a limit that binds, the certificate
-    says how far from the best it leaves us). loss : "squared", or what the values are: "logistic"
-    (yes and no as 1 and 0), "ordered" or "ordered_probit" (grades), "poisson" (counts), "huber" or
-        "absolute" (numbers, a few of them wild): min sum l(a_ij, o_ij + B_ij) + tau ||B||_*, o the
-        biases that ``normalise`` takes out, on the scale of the natural parameter. Predictions are
-        on the scale of the data. Thresholds of grades are those of their shares.
+        says how far from the best it leaves us).
+    loss : "squared", or what the values are: "logistic" (yes and no as 1 and 0), "ordered" or
+        "ordered_probit" (grades), "poisson" (counts), "huber" or "absolute" (numbers, a few of them
+        wild): min sum l(a_ij, o_ij + B_ij) + tau ||B||_*, o the biases that ``normalise`` takes
+        out, on the scale of the natural parameter. Predictions are on the scale of the data.
+        Thresholds of grades are those of their shares.
     tau : the price of the nuclear norm; 0 is reached as a limit. None chooses it by the error on a
-    tenth of the entries, hidden for that. path : True, or a number of values: solve from tau_max =
-    ||Pi(A)||_2 down to tau and keep the singular values on the way. debias : take the shrinkage
-    back: the least-squares fit of the rank that was found, started from B. method : "descent"
-    (steps at a fixed rank, new directions while the certificate asks for them) or "proximal"
-    (accelerated Soft-Impute). normalise : what is taken out of the entries before the fit and put
-    back after: "column", "row", "both", "global", "bias" or None (the plain convex
-        problem). "auto": biases of rows and columns where values are ratings (few of them, each
-        many times), else nothing. Under a loss of yes/no, grades or counts "bias", "global" or
-        None, and "auto" is "bias".
-    tol : the duality gap, as a share of the value. checkpoint : file in which the state is kept
-    after steps; the same fit resumes from it after a crash, with the same bits. max_iter,
-    random_state, engine, n_threads, verbose : most steps; seed; the engine; most threads (they do
-    not change the result); progress bars.
+        tenth of the entries, hidden for that.
+    path : True, or a number of values: solve from tau_max = ||Pi(A)||_2 down to tau and keep the
+        singular values on the way.
+    debias : take the shrinkage back: the least-squares fit of the rank that was found, started from
+        B.
+    method : "descent" (steps at a fixed rank, new directions while the certificate asks for them)
+        or "proximal" (accelerated Soft-Impute).
+    normalise : what is taken out of the entries before the fit and put back after: "column", "row",
+        "both", "global", "bias" or None (the plain convex problem). "auto": biases of rows and
+        columns where values are ratings (few of them, each many times), else nothing. Under a loss
+        of yes/no, grades or counts "bias", "global" or None, and "auto" is "bias".
+    tol : the duality gap, as a share of the value.
+    checkpoint : file in which the state is kept after steps; the same fit resumes from it after a
+        crash, with the same bits.
+    max_iter, random_state, engine, n_threads, verbose : most steps; seed; the engine; most threads
+        (they do not change the result); progress bars.
 
     Attributes
     ----------

@@ -195,15 +195,17 @@ class SVP(SpectralCompleter):
 
     Parameters
     ----------
-    n_components : the rank k; more than min(rows, columns) counts as that. step : eta of the plain
-    iteration B <- [B + eta Pi(A - B)]_k, halved where it does not descend. None chooses steps along
-    the tangent space. normalise : what is taken out of the entries before the fit and put back
-    after: "column", "row", "both", "global", "bias" or None. tol : stop where the residual's
-    tangential part is at most this share of it. fitted : stop where the residual is at most this
-    share of the data (exact data). checkpoint : file in which the state is kept after steps; the
-    same fit resumes from it after a crash, with the same bits. max_iter, random_state, engine,
-    n_threads, verbose : most steps; seed; the engine; most threads (they do not change the result);
-    progress bars.
+    n_components : the rank k; more than min(rows, columns) counts as that.
+    step : eta of the plain iteration B <- [B + eta Pi(A - B)]_k, halved where it does not descend.
+        None chooses steps along the tangent space.
+    normalise : what is taken out of the entries before the fit and put back after: "column", "row",
+        "both", "global", "bias" or None.
+    tol : stop where the residual's tangential part is at most this share of it.
+    fitted : stop where the residual is at most this share of the data (exact data).
+    checkpoint : file in which the state is kept after steps; the same fit resumes from it after a
+        crash, with the same bits.
+    max_iter, random_state, engine, n_threads, verbose : most steps; seed; the engine; most threads
+        (they do not change the result); progress bars.
 
     Attributes
     ----------

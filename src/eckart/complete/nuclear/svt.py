@@ -226,15 +226,18 @@ class SVT(SpectralCompleter):
 
     Parameters
     ----------
-    n_components : the largest rank; None sets no limit. tau : the threshold; large values give the
-    minimiser of ||B||_* itself. None takes 5 ||Pi(A)||_2 / p, p being the share of observed
-    entries. step : eta of the dual ascent; None takes 1.2/p, and less where that does not converge.
-    accelerate : Nesterov's momentum with restarts; the limit is the same. normalise : what is taken
-    out of the entries before the fit and put back after: "column", "row", "both", "global", "bias"
-    or None. tol : stop at ||Pi(A - B)|| <= tol ||Pi(A)||. checkpoint : file in which the state is
-    kept after steps; the same fit resumes from it after a crash, with the same bits. max_iter,
-    random_state, engine, n_threads, verbose : most steps; seed; the engine; most threads (they do
-    not change the result); progress bars.
+    n_components : the largest rank; None sets no limit.
+    tau : the threshold; large values give the minimiser of ||B||_* itself. None takes 5 ||Pi(A)||_2
+        / p, p being the share of observed entries.
+    step : eta of the dual ascent; None takes 1.2/p, and less where that does not converge.
+    accelerate : Nesterov's momentum with restarts; the limit is the same.
+    normalise : what is taken out of the entries before the fit and put back after: "column", "row",
+        "both", "global", "bias" or None.
+    tol : stop at ||Pi(A - B)|| <= tol ||Pi(A)||.
+    checkpoint : file in which the state is kept after steps; the same fit resumes from it after a
+        crash, with the same bits.
+    max_iter, random_state, engine, n_threads, verbose : most steps; seed; the engine; most threads
+        (they do not change the result); progress bars.
 
     Attributes
     ----------

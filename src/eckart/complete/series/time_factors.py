@@ -90,27 +90,29 @@ class TimeFactors(KeptEntries):
     Parameters
     ----------
     n_components : the number of shared factors, at most one less than there are rows; 0: none. More
-    than needed do little harm. "auto": 15, or half as
-        many as there are rows where that is less.
+        than needed do little harm. "auto": 15, or half as many as there are rows where that is
+        less.
     period : "auto" (learned from the entries), the number of columns after which a profile repeats,
-    or None for no profile. n_samples : states kept over all chains (rounded up to a multiple of
-    n_chains). burn_in, thin : sweeps of each chain before the first state is kept; sweeps from one
-    kept state to the next ("auto": 1, and up to 6 for
-        small tables, which are swept quickly and mix slowly).
-    n_chains : independent chains; two or more let the certificate compare them. clip : (low, high)
-    for predictions and intervals, True (the observed range), False, "auto" (the observed range of a
-    rating scale), or "bounds": what the
-        values cannot leave. That is 0 from below where none is negative and some are 0, or their
-        skewness is above 2 (rates, counts, amounts); and 1 or 100 from above where some are 0 and
-        that is the largest (shares, percentages). Else there is no bound.
+        or None for no profile.
+    n_samples : states kept over all chains (rounded up to a multiple of n_chains).
+    burn_in, thin : sweeps of each chain before the first state is kept; sweeps from one kept state
+        to the next ("auto": 1, and up to 6 for small tables, which are swept quickly and mix
+        slowly).
+    n_chains : independent chains; two or more let the certificate compare them.
+    clip : (low, high) for predictions and intervals, True (the observed range), False, "auto" (the
+        observed range of a rating scale), or "bounds": what the values cannot leave. That is 0 from
+        below where none is negative and some are 0, or their skewness is above 2 (rates, counts,
+        amounts); and 1 or 100 from above where some are 0 and that is the largest (shares,
+        percentages). Else there is no bound.
     checkpoint : file in which the state is kept after sweeps; the same fit resumes from it after a
-    crash, with the same bits. random_state, engine, n_threads, verbose : seed; the engine; most
-    threads (the result does not depend on them); progress bars.
+        crash, with the same bits.
+    random_state, engine, n_threads, verbose : seed; the engine; most threads (the result does not
+        depend on them); progress bars.
 
     Attributes
     ----------
     fit_ : factors (``Series``), certificate, trace, plan. certificate_, period_, memory_ (phi of
-    every row), noise_, n_iter_.
+        every row), noise_, n_iter_.
 
     The certificate (kind "statistical") holds when the chains have mixed (split R-hat <= 1.1) and a
     mean is exact to 0.2 posterior standard deviations.

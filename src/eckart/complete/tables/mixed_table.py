@@ -81,35 +81,36 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     Parameters
     ----------
     n_components : k; None chooses among 1, 2, 4, ..., 128 by cells that are hidden for it: higher
-    ones as long as the error falls. losses : {"column": "name"} for columns that shall not have the
-    usual loss of their type. Usual: "squared" for numbers and dates, "logistic" for
-        booleans and for 0 and 1 alone, "multinomial" for texts and categories, "ordered" for
-        ordered categories, "poisson" for counts and amounts (skewness above 2; their scores are
-        those of log(1 + (value - least) / unit), since a squared error would be that of the largest
-        values alone), unless plain squares for all numbers together have smaller errors at rows
-        held out. Others: "huber" for numbers of which a few are wild; "ordered", "ordered_probit"
-        and "multinomial" for numbers with few values. Whole numbers that count the rows, or are all
-        different in a column named id (or user_id, PassengerId, key), are left aside unless a loss
-        is named for them; plan["aside"] tells.
-    l2 : the ridge, in rows; None chooses 1, 10 or 100 by hidden cells. tol : stop when a step
-    lowers the objective by at most this for each seen score, and its gradient is small or ten more
-    such steps are done. max_iter : most steps. trees : forests beside the factor model, for what no
-    linear combination of columns says: "auto", where small ones gain at cells held out; True, for
-    every
-        column that gains; False. A cell is then the answer of both, weighted by what each is worth
-        at cells that neither has seen.
+        ones as long as the error falls.
+    losses : {"column": "name"} for columns that shall not have the usual loss of their type. Usual:
+        "squared" for numbers and dates, "logistic" for booleans and for 0 and 1 alone,
+        "multinomial" for texts and categories, "ordered" for ordered categories, "poisson" for
+        counts and amounts (skewness above 2; their scores are those of log(1 + (value - least) /
+        unit), since a squared error would be that of the largest values alone), unless plain
+        squares for all numbers together have smaller errors at rows held out. Others: "huber" for
+        numbers of which a few are wild; "ordered", "ordered_probit" and "multinomial" for numbers
+        with few values. Whole numbers that count the rows, or are all different in a column named
+        id (or user_id, PassengerId, key), are left aside unless a loss is named for them;
+        plan["aside"] tells.
+    l2 : the ridge, in rows; None chooses 1, 10 or 100 by hidden cells.
+    tol : stop when a step lowers the objective by at most this for each seen score, and its
+        gradient is small or ten more such steps are done.
+    max_iter : most steps.
+    trees : forests beside the factor model, for what no linear combination of columns says: "auto",
+        where small ones gain at cells held out; True, for every column that gains; False. A cell is
+        then the answer of both, weighted by what each is worth at cells that neither has seen.
     checkpoint : file in which the state is kept after steps; the same fit resumes from it after a
-    crash, with the same bits (rank and ridge are chosen again). random_state, n_threads, verbose :
-    seed (of hidden cells); most threads (the result does not depend on them); progress bars. engine
-    : "auto", "cpu", "plain", the name of another engine, or an engine: what the computation runs
-    on.
+        crash, with the same bits (rank and ridge are chosen again).
+    random_state, n_threads, verbose : seed (of hidden cells); most threads (the result does not
+        depend on them); progress bars.
+    engine : "auto", "cpu", "plain", the name of another engine, or an engine: what the computation
+        runs on.
 
     Attributes
     ----------
     fit_ : factors (``MixedColumns``), certificate, trace, plan (the loss of every column and why;
-    candidates of rank and ridge with their
-        errors; ``errors``: of each column those of one answer for all, of the factor model, and of
-        the whole, at cells held out; ``trees``).
+        candidates of rank and ridge with their errors; ``errors``: of each column those of one
+        answer for all, of the factor model, and of the whole, at cells held out; ``trees``).
     certificate_, components_ (W^T), levels_ (of the columns that have probabilities), losses_,
     n_iter_, n_features_in_, feature_names_in_.
 

@@ -67,26 +67,28 @@ class GaussianMixture(SettableMixture):
 
     Parameters
     ----------
-    n_components : int or "auto"
-        k; "auto" takes the k of least BIC, starting from 1, of the kind of covariance that was
-        named or of all kinds; ``fit_.plan["table"]`` shows all tried.
-    covariance_type : None, "full", "tied", "diag", "spherical", "unit" or "factor"
-        None is "full" for a given k, and all but "unit" for "auto", the cheapest first, each within
-        a budget that the plan names. One covariance each; one for all; diagonal; multiples of the
-        identity; the identity; low-rank + diagonal with ``n_factors`` directions (a mixture of
-        factor analysers, for wide data: no matrix of columns x columns is formed).
+    n_components : int or "auto" k; "auto" takes the k of least BIC, starting from 1, of the kind of
+        covariance that was named or of all kinds; ``fit_.plan["table"]`` shows all tried.
+    covariance_type : None, "full", "tied", "diag", "spherical", "unit" or "factor" None is "full"
+        for a given k, and all but "unit" for "auto", the cheapest first, each within a budget that
+        the plan names. One covariance each; one for all; diagonal; multiples of the identity; the
+        identity; low-rank + diagonal with ``n_factors`` directions (a mixture of factor analysers,
+        for wide data: no matrix of columns x columns is formed).
     tol, max_iter : stop when the mean log-likelihood rises by less than ``tol``, after ``max_iter``
-    steps at the latest. reg_covar : None or float
-        None keeps variances above 1e-6 of their column's variance, and above h^2 / (2 pi) where a
-        column is written in steps of h (whole years, grades): no written value has a probability
-        above one. A number is added to variances, as scikit-learn does; the floor is then 1e-12.
+        steps at the latest.
+    reg_covar : None or float None keeps variances above 1e-6 of their column's variance, and above
+        h^2 / (2 pi) where a column is written in steps of h (whole years, grades): no written value
+        has a probability above one. A number is added to variances, as scikit-learn does; the floor
+        is then 1e-12.
     n_init, init_params : how many starts, and how: "k-means++" (own, with a few Lloyd steps),
-    "kmeans" (scikit-learn's), "random", "random_from_data"; on a
-        sample of at most 32768 rows. Starts measure in scaled and in whitened units by turns.
-    weights_init, means_init, precisions_init : a start to use instead, or parts of one. warm_start
-    : go on from the present components. n_factors : directions of each component, for "factor".
+        "kmeans" (scikit-learn's), "random", "random_from_data"; on a sample of at most 32768 rows.
+        Starts measure in scaled and in whitened units by turns.
+    weights_init, means_init, precisions_init : a start to use instead, or parts of one.
+    warm_start : go on from the present components.
+    n_factors : directions of each component, for "factor".
     checkpoint : file in which the state is kept every few seconds; the same fit resumes from it
-    after a crash, with the same bits. random_state, engine, n_threads, verbose, verbose_interval
+        after a crash, with the same bits.
+    random_state, engine, n_threads, verbose, verbose_interval
         Seed; which engine ("auto", "cpu", "plain"); most threads (the result does not depend on
         them); progress bars; accepted for compatibility.
 
@@ -95,9 +97,10 @@ class GaussianMixture(SettableMixture):
     weights_, means_, covariances_, precisions_, precisions_cholesky_, converged_, n_iter_,
     lower_bound_, n_features_in_, feature_names_in_
         As in scikit-learn, in the precision of the data; ``lower_bound_`` is that of the returned
-        components. For "factor" also ``loadings_``, ``noise_variances_``.
+        components. For "factor" also ``loadings_``,
+        ``noise_variances_``.
     fit_, certificate_ : factors, certificate, trace, plan (with components that were put back to
-    use).
+        use).
 
     >>> from sklearn.datasets import load_iris
     >>> model = GaussianMixture(3, random_state=0).fit(load_iris().data)

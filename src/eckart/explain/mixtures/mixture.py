@@ -113,17 +113,19 @@ class Mixture(MixtureVerbs):
 
     Parameters
     ----------
-    n_components : k. family : "gaussian" (full covariances; "gaussian diag" and so on),
-    "bernoulli", "multinomial", or an object with ``log_prob(x, parameters)`` (rows x k)
-        and ``weighted_fit(x, q)`` (parameters from rows and shares, rows x k). With ``statistics``
-        and ``maximise`` too it never sees all rows together (see
-        ``eckart.explain.mixtures.families``).
+    n_components : k.
+    family : "gaussian" (full covariances; "gaussian diag" and so on), "bernoulli", "multinomial",
+        or an object with ``log_prob(x, parameters)`` (rows x k) and ``weighted_fit(x, q)``
+        (parameters from rows and shares, rows x k). With ``statistics`` and ``maximise`` too it
+        never sees all rows together (see ``eckart.explain.mixtures.families``).
     tol, max_iter : stop when the mean log-likelihood rises by less than ``tol``, after ``max_iter``
-    steps at the latest. n_init, init_params : how many starts, and how: "k-means++", "kmeans",
-    "random" or "random_from_data", on a sample of the rows. checkpoint : file in which the state is
-    kept every few seconds; the same fit resumes from it after a crash, with the same bits.
+        steps at the latest.
+    n_init, init_params : how many starts, and how: "k-means++", "kmeans", "random" or
+        "random_from_data", on a sample of the rows.
+    checkpoint : file in which the state is kept every few seconds; the same fit resumes from it
+        after a crash, with the same bits.
     random_state, engine, n_threads, verbose : seed; which engine ("auto", "cpu", "plain"); most
-    threads (the result does not depend on them); progress bars.
+        threads (the result does not depend on them); progress bars.
 
     Attributes
     ----------

@@ -109,12 +109,15 @@ def select_mixture(
 
     Parameters
     ----------
-    X : anything that ``GaussianMixture.fit`` takes n_components, covariance_types : what is tried
+    X : anything that ``GaussianMixture.fit`` takes
+    n_components, covariance_types : what is tried
     criterion : "bic", "aic" or "held_out": by which the returned model is chosen; "held_out" fits
-    every model a second time held_out : share of the rows that get no weight in that second fit
+        every model a second time
+    held_out : share of the rows that get no weight in that second fit
     engine, n_threads, verbose : which engine ("auto", "cpu", "plain"); most threads; progress bars
     checkpoint : file in which the state is kept every few seconds; the same call resumes from it
-    after a crash, with the same bits **params : other parameters of ``GaussianMixture``
+        after a crash, with the same bits
+    **params : other parameters of ``GaussianMixture``
 
     >>> rng = np.random.default_rng(0)
     >>> x = np.concatenate([rng.standard_normal((150, 2)) + [6 * i, 0] for i in range(3)])

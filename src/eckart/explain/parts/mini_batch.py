@@ -51,24 +51,26 @@ class MiniBatchNMF(NMF):
     ----------
     n_components, init, beta_loss, alpha_W, alpha_H, l1_ratio
         As in ``NMF``.
-    batch_size : rows of a batch. forget_factor : what a pass over the data leaves of the statistics
-    before it; 1 forgets nothing, 0 knows the last batch alone. tol : change of H by a batch, as a
-    share of its size; the fit stops when no batch of a whole pass changed it more. 0 switches this
-    rule off. max_no_improvement : None or int
-        The fit stops after so many batches in which the moving average of the objective has not
-        fallen at the pace of a share ``tol`` in a pass.
+    batch_size : rows of a batch.
+    forget_factor : what a pass over the data leaves of the statistics before it; 1 forgets nothing,
+        0 knows the last batch alone.
+    tol : change of H by a batch, as a share of its size; the fit stops when no batch of a whole
+        pass changed it more. 0 switches this rule off.
+    max_no_improvement : None or int The fit stops after so many batches in which the moving average
+        of the objective has not fallen at the pace of a share ``tol`` in a pass.
     max_iter : most passes over the data.
     fresh_restarts, fresh_restarts_max_iter, transform_max_iter
         Accepted for compatibility: in the end the codes of all rows are solved anew, to rounding.
     checkpoint : file in which the state is kept every few seconds; the same fit resumes from it
-    after a crash, with the same bits.
+        after a crash, with the same bits.
 
     Attributes
     ----------
     components_ (H), reconstruction_err_, n_iter_, n_components_, n_features_in_, feature_names_in_
-    : as in scikit-learn. n_steps_ : batches so far. fit_, certificate_ : all of the fit; the
-    certificate measures W given H on all rows (H is that of a stochastic method: its residual is a
-    fact, no check).
+    : as in scikit-learn.
+    n_steps_ : batches so far.
+    fit_, certificate_ : all of the fit; the certificate measures W given H on all rows (H is that
+        of a stochastic method: its residual is a fact, no check).
 
     Examples
     --------

@@ -69,35 +69,37 @@ class NMF(StreamedParts, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Esti
     ----------
     n_components : int, "auto" or None
         k; "auto" and None take the number of columns.
-    init : None, "nndsvd", "nndsvda", "random" or "custom"
-        Start; "custom" takes W and H from ``fit_transform(X, W=, H=)``. None: "nndsvda", but
-        "random" where k is larger than the rank of the data or entries are unknown.
-    solver : "auto", "hals", "cd", "als", "mm" or "mu"
-        Least squares: "hals" (coordinate descent with repeated inner sweeps, the first of them on a
-        sketch of large data), "cd" (one inner sweep, as scikit-learn's), "als" (projected least
-        squares, the plain method). Divergence: "mm" (over-relaxed multiplicative steps, taken back
-        where they rise), "mu" (plain ones). "auto": "hals" or "mm".
+    init : None, "nndsvd", "nndsvda", "random" or "custom" Start; "custom" takes W and H from
+        ``fit_transform(X, W=, H=)``. None: "nndsvda", but "random" where k is larger than the rank
+        of the data or entries are unknown.
+    solver : "auto", "hals", "cd", "als", "mm" or "mu" Least squares: "hals" (coordinate descent
+        with repeated inner sweeps, the first of them on a sketch of large data), "cd" (one inner
+        sweep, as scikit-learn's), "als" (projected least squares, the plain method). Divergence:
+        "mm" (over-relaxed multiplicative steps, taken back where they rise), "mu" (plain ones).
+        "auto": "hals" or "mm".
     beta_loss : "frobenius" or "kullback-leibler" (also "kl")
-    tol : float or None
-        Residual of the optimality conditions at which the fit stops (its square is about the share
-        of the objective that one more sweep could take off); None: 2e-3 for least squares, 1e-2 for
-        the divergence.
-    max_iter : most sweeps. alpha_W, alpha_H, l1_ratio : penalties; ``alpha_H="same"`` is
-    ``alpha_W``. With unknown entries a small one keeps predictions from growing where
-        little was seen.
+    tol : float or None Residual of the optimality conditions at which the fit stops (its square is
+        about the share of the objective that one more sweep could take off); None: 2e-3 for least
+        squares, 1e-2 for the divergence.
+    max_iter : most sweeps.
+    alpha_W, alpha_H, l1_ratio : penalties; ``alpha_H="same"`` is ``alpha_W``. With unknown entries
+        a small one keeps predictions from growing where little was seen.
     n_init : fits from several starts (the first from ``init``, others random); the best is kept and
-    ``consensus_`` tells how far they agree. checkpoint : file in which the state is kept every few
-    seconds; the same fit resumes from it after a crash, with the same bits. random_state,
-    n_threads, verbose : seed; most threads (the result does not depend on them); progress bars.
+        ``consensus_`` tells how far they agree.
+    checkpoint : file in which the state is kept every few seconds; the same fit resumes from it
+        after a crash, with the same bits.
+    random_state, n_threads, verbose : seed; most threads (the result does not depend on them);
+        progress bars.
     engine : "auto", "cpu", "plain", or an engine of another package; what works on the data.
     shuffle : accepted for compatibility; coordinates are visited in order.
 
     Attributes
     ----------
     components_ (H), reconstruction_err_, n_iter_, n_components_, n_features_in_, feature_names_in_
-    : as in scikit-learn. fit_, certificate_ : all of the fit; the certificate measures how far
-    min(entry, gradient) is from 0 in W and in H. consensus_ : agreement of the restarts
-    (``Consensus``).
+    : as in scikit-learn.
+    fit_, certificate_ : all of the fit; the certificate measures how far min(entry, gradient) is
+        from 0 in W and in H.
+    consensus_ : agreement of the restarts (``Consensus``).
 
     Examples
     --------

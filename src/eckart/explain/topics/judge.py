@@ -90,10 +90,12 @@ def document_completion(
 
     Parameters
     ----------
-    words : p(w|z), topics x words; rows are floored at 1e-12 and normalised seen, scored : two
-    halves of the same documents (``split_tokens``) prior : pseudo-counts of the topics when the
-    seen half is folded in, a number or one for each topic steps : updates of the shares n_threads,
-    engine : most threads to use; the engine by name
+    words : p(w|z), topics x words; rows are floored at 1e-12 and normalised
+    seen, scored : two halves of the same documents (``split_tokens``)
+    prior : pseudo-counts of the topics when the seen half is folded in, a number or one for each
+        topic
+    steps : updates of the shares
+    n_threads, engine : most threads to use; the engine by name
 
     >>> p = [[0.5, 0.5, 0.0], [0.0, 0.0, 1.0]]
     >>> round(document_completion(p, [[3.0, 1.0, 0.0]], [[1.0, 1.0, 0.0]], prior=1e-9).perplexity, 4)

@@ -51,7 +51,7 @@ def observed(
     Parameters
     ----------
     source, sql, rows, columns, values, duplicates, index, key, delimiter, decimal, header, missing,
-    memory, encoding : as in ``eckart.read``.
+        memory, encoding : as in ``eckart.read``.
 
     Returns
     -------

@@ -74,38 +74,43 @@ def corpus(
     Parameters
     ----------
     source : a folder or a pattern (each file is a document), a text file (each line), .jsonl, .csv,
-    .tsv, .parquet, .arrow, a frame or an Arrow table (each
-        row), a dictionary name: text, or any iterable of texts or of (name, text) pairs. Text files
-        may be compressed (.gz). It is read once.
+        .tsv, .parquet, .arrow, a frame or an Arrow table (each row), a dictionary name: text, or
+        any iterable of texts or of (name, text) pairs. Text files may be compressed (.gz). It is
+        read once.
     text, index : the columns that hold the texts and the names of the documents, by name or
-    position. Without ``text``, the only column of text. vocabulary : count these words only: a list
-    of words, a Counts, or a fitted model. The columns are exactly these, in their order; other
-    words are
-        dropped and counted in ``words_dropped``. The rules below it that choose words are then not
-        used.
+        position. Without ``text``, the only column of text.
+    vocabulary : count these words only: a list of words, a Counts, or a fitted model. The columns
+        are exactly these, in their order; other words are dropped and counted in ``words_dropped``.
+        The rules below it that choose words are then not used.
     min_df, max_df : keep words that stand in at least and at most so many documents: a number (int)
-    or a share (float). max_features : keep the most frequent words only. stop_words : words to
-    leave out: ``"english"``, ``"scikit-learn"`` (the list that scikit-learn calls "english"), or a
-    list of words. tokenizer : a function from a text to its words, or a regular expression of which
-    every match in the normalised text is a word. By default a word is a run
-        of letters and digits of any script with their combining marks; one apostrophe or low line
-        may stand inside. Chinese characters and hiragana are words one by one: pass a segmenter for
-        longer ones.
+        or a share (float).
+    max_features : keep the most frequent words only.
+    stop_words : words to leave out: ``"english"``, ``"scikit-learn"`` (the list that scikit-learn
+        calls "english"), or a list of words.
+    tokenizer : a function from a text to its words, or a regular expression of which every match in
+        the normalised text is a word. By default a word is a run of letters and digits of any
+        script with their combining marks; one apostrophe or low line may stand inside. Chinese
+        characters and hiragana are words one by one: pass a segmenter for longer ones.
     lowercase, numbers, min_length : of the default rule: fold case; keep words without a letter;
-    the fewest characters of a word. lines : whether each line of a text file is a document (True),
-    or each file (False); by default lines of a single file, files of a folder. encoding, delimiter,
-    header, quotes : of text files and of CSV; ``quotes=False`` takes quotation marks as text.
+        the fewest characters of a word.
+    lines : whether each line of a text file is a document (True), or each file (False); by default
+        lines of a single file, files of a folder.
+    encoding, delimiter, header, quotes : of text files and of CSV; ``quotes=False`` takes quotation
+        marks as text.
     undecodable : what to do with bytes that are no text: ``"error"`` names the first, ``"replace"``
-    puts U+FFFD, which ends a word, and counts. split : the beginning of the lines that divide the
-    documents of a text file, such as ``"</DOC>"`` or ``"%%"``; tags are then no text. dtype :
-    float32 or float64. n_threads : most threads; the result does not depend on it. A ``tokenizer``
-    function runs in one. verbose : show progress.
+        puts U+FFFD, which ends a word, and counts.
+    split : the beginning of the lines that divide the documents of a text file, such as
+        ``"</DOC>"`` or ``"%%"``; tags are then no text.
+    dtype : float32 or float64.
+    n_threads : most threads; the result does not depend on it. A ``tokenizer`` function runs in
+        one.
+    verbose : show progress.
 
     Returns
     -------
     Corpus : Counts with the words as ``columns``, the names as ``rows`` (None where documents have
-    none), ``words_read`` and ``words_dropped``. A document
-        without a word that is kept is an empty row.
+        none), ``words_read`` and ``words_dropped``. A document without a word that is kept is an
+        empty row.
 
     >>> c = corpus(["the cat saw the dog", "", "a dog, a dog!"])
     >>> c.columns.tolist(), c.to_scipy().toarray().astype(int).tolist()
