@@ -50,8 +50,8 @@ def observed(
 
     Parameters
     ----------
-    source, sql, rows, columns, values, duplicates, index, key, delimiter, decimal, header, missing,
-        memory, encoding : as in ``eckart.read``.
+    source, sql, rows, columns, values, duplicates, index, key : as in ``eckart.read``.
+    delimiter, decimal, header, missing, memory, encoding : as in ``eckart.read``.
 
     Returns
     -------
