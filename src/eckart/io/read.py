@@ -110,8 +110,8 @@ def read(
 
     Parameters
     ----------
-    source : path, frame, array, sparse matrix, nested list or iterator of row blocks Files: .npy,
-        .npz, .mtx, .csv, .tsv and .dat (also packed, .csv.gz), .parquet, .arrow, .feather, .xlsx,
+    source : path, frame, array, sparse matrix, nested list or iterator of row blocks. Files:
+        .npy, .npz, .mtx, .csv, .tsv and .dat (also packed, .csv.gz), .parquet, .arrow, .feather, .xlsx,
         .jsonl, a folder of images or of Parquet or Arrow files, which are the parts of one table;
         ``*`` chains files. Frames are those of pandas and polars, and Arrow tables; rows may lie on
         a GPU (a CUDA tensor, a CuPy array). With ``sql``: a connection (DuckDB, ADBC, SQLAlchemy,
@@ -127,7 +127,7 @@ def read(
     absent : what an entry means that is not there: ``"zero"`` (None in a sparse matrix) or
         ``"unknown"`` (None in a table in long form, which with ``"zero"`` is read as counts:
         documents, words and how often).
-    delimiter, decimal : of CSV files The delimiter (one character, or several such as ``::``) is
+    delimiter, decimal : of CSV files. The delimiter (one character, or several such as ``::``) is
         found from the first line by default, and decimal commas from the first 200 lines of a file
         in which no cell has a decimal point. A file of any other ending is read as text when the
         delimiter is said.

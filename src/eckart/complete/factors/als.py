@@ -108,9 +108,9 @@ class ALS(Choices, MappedModel):
 
     Attributes
     ----------
-    fit_ : factors (``LowRank``), certificate, trace, plan. certificate_, row_factors_,
-        column_factors_, row_biases_, column_biases_, mean_, n_iter_,
-    objective_, held_out_errors_.
+    fit_ : factors (``LowRank``), certificate, trace, plan.
+    certificate_, row_factors_, column_factors_, row_biases_, column_biases_, mean_, n_iter_,
+        objective_, held_out_errors_ : what the fit found.
 
     The certificate says how near the returned point is to a critical point (relative gradient) and,
     where the weighted residual D^-1/2 R D^-1/2 has spectral norm <= l2, that it is a global
