@@ -19,6 +19,9 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 CACHE = HERE / "cache"
 THREADS = str(os.environ.get("BENCH_THREADS", "2"))
+OWN_SETTINGS = {"implicit": {"OPENBLAS_NUM_THREADS": "1"}}
+"""What a rival's own documentation asks for, by the first word of its name: implicit shares rows
+among its threads and warns where BLAS has threads too."""
 PACKAGES = ("eckart", "numpy", "scipy", "scikit-learn", "numba")
 
 
@@ -109,7 +112,8 @@ def run(
             contender,
             *(["--quick"] if options.quick else []),
         ]
-        child = subprocess.run(command, env=environment, capture_output=True, text=True)
+        own = environment | OWN_SETTINGS.get(contender.split()[0], {})
+        child = subprocess.run(command, env=own, capture_output=True, text=True)
         found = [line for line in child.stdout.splitlines() if line.startswith("RESULT ")]
         row = (
             json.loads(found[-1][7:])
