@@ -96,9 +96,9 @@ def tidy(app, what, name, obj, options, lines):
         if line and after and set(after) == {"-"}:
             section = line
             out.append("Fitted attributes" if section == "Attributes" else line)
-        elif section == "Attributes" and line and line[0] not in " -":
-            names += line
-            if names.endswith(","):
+        elif section == "Attributes" and line and (names or line[0] not in " -"):
+            names += line.strip() if names else line
+            if names.endswith(",") and " : " not in names:
                 names += " "
                 continue
             terms, _, words = names.partition(" : ")

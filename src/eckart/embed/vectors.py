@@ -85,7 +85,7 @@ class Vectors(VectorTable):
         Parameters
         ----------
         of : a word or a list of words; a NumPy array of floats is a vector, or a matrix of vectors
-        among, without : words that alone may be found, words that may not; also a mask of n
+        among, without : words that alone may be found, words that may not; also a mask of
             booleans, or a function from a word to True or False
         min_count : only words that were seen so often; the vectors must have counts
         missing : "skip" leaves an unknown word out of the answer, "zeros" gives it an empty list

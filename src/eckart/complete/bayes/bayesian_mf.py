@@ -101,9 +101,9 @@ class BayesianMF(Featured):
 
     Attributes
     ----------
-    fit_ : factors (``LowRank``: the posterior mean), certificate, trace, plan. certificate_,
-        posterior_ (all draws), row_biases_, column_biases_, mean_,
-    noise_variance_, n_iter_.
+    fit_ : factors (``LowRank``: the posterior mean), certificate, trace, plan.
+    posterior_ : all draws.
+    certificate_, row_biases_, column_biases_, mean_, noise_variance_, n_iter_ : of the fit.
 
     The certificate (kind "statistical") holds when the chains have mixed (split R-hat <= 1.1) and a
     predicted mean is exact to 0.2 posterior standard deviations.

@@ -90,9 +90,9 @@ class ALS(Choices, MappedModel):
     stop : "decrease" (relative decrease of the objective a sweep <= tol), "gradient" (relative
         gradient <= tol) or "held_out" (the error on a share ``held_out`` of the entries has not
         fallen for ``patience`` sweeps; the best sweep is kept).
-    l2_features : the ridge of the maps from attributes to codes and biases (``fit(row_features=,
-        column_features=)``); None takes three times the root of the number of rows (or columns)
-        times their mean ridge.
+    l2_features : the ridge of the maps from attributes (``row_features=``, ``column_features=`` of
+        ``fit``) to codes and biases; None takes three times the root of the number of rows (or
+        columns) times their mean ridge.
     max_iter : most sweeps.
     clip : predictions stay inside (low, high), the observed range (True), or anywhere (False);
         "auto": the range of a rating scale (few values, each many times), 0 to the largest count

@@ -62,8 +62,8 @@ class Blend(RowScorer):
     ----------
     models : estimators for implicit feedback by name, which are not changed; None takes EASE, the
         spectral filter and ALS with their defaults.
-    held_out : share or number of entries that are hidden while the shares are chosen; ``fit(X,
-        validation=...)`` takes given ones instead.
+    held_out : share or number of entries that are hidden while the shares are chosen;
+        ``fit(X, validation=...)`` takes given ones instead.
     at : length of the lists that choose.
     feedback : "implicit", the only one: absent means not taken up.
     random_state, engine, n_threads, verbose : as in ``ALS``; members without a seed get this one.
@@ -73,7 +73,8 @@ class Blend(RowScorer):
     members_ : the fitted models that have a share, by name.
     shares_ : their shares, by name; one model of share 1 where no mixture was better on rows that
         had no say in it.
-    fit_ : factors (``ItemWeights`` with the shares), certificate, trace, plan. certificate_.
+    fit_ : factors (``ItemWeights`` with the shares), certificate, trace, plan.
+    certificate_ : its evidence.
 
     The fit takes about twice the time of its members: once on the part that was not hidden, once on
     all entries.

@@ -54,7 +54,8 @@ class EASE(ItemModel):
 
     Attributes
     ----------
-    fit_ : factors (``ItemWeights``), certificate, trace, plan. certificate_.
+    fit_ : factors (``ItemWeights``), certificate, trace, plan.
+    certificate_ : its evidence.
 
     Up to 8,192 columns weights are found in double precision, beyond in single: 41,000 columns take
     7 GB.

@@ -54,7 +54,8 @@ class SLIM(ItemModel):
 
     Attributes
     ----------
-    fit_ : factors (``ItemWeights``, sparse), certificate, trace, plan. certificate_, n_iter_.
+    fit_ : factors (``ItemWeights``, sparse), certificate, trace, plan.
+    certificate_, n_iter_ : of the fit.
 
     The certificate is global, column by column: no other non-negative weights are better by more
     than the stated gap.

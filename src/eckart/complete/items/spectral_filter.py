@@ -63,7 +63,8 @@ class SpectralFilter(ItemModel):
     Attributes
     ----------
     fit_ : factors (``ItemWeights`` with L = alpha E^-1/2 V and R = E^1/2 V), certificate, trace,
-        plan. certificate_.
+        plan.
+    certificate_ : its evidence.
 
     ``update`` takes new entries into A^T A; V stays as it is. A file of the model holds the entries
     and V; A^T A is made from the entries when it is first used.

@@ -111,8 +111,9 @@ class TimeFactors(KeptEntries):
 
     Attributes
     ----------
-    fit_ : factors (``Series``), certificate, trace, plan. certificate_, period_, memory_ (phi of
-        every row), noise_, n_iter_.
+    fit_ : factors (``Series``), certificate, trace, plan.
+    memory_ : phi of every row.
+    certificate_, period_, noise_, n_iter_ : what the fit found.
 
     The certificate (kind "statistical") holds when the chains have mixed (split R-hat <= 1.1) and a
     mean is exact to 0.2 posterior standard deviations.

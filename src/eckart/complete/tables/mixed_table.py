@@ -111,8 +111,9 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     fit_ : factors (``MixedColumns``), certificate, trace, plan (the loss of every column and why;
         candidates of rank and ridge with their errors; ``errors``: of each column those of one
         answer for all, of the factor model, and of the whole, at cells held out; ``trees``).
-    certificate_, components_ (W^T), levels_ (of the columns that have probabilities), losses_,
-    n_iter_, n_features_in_, feature_names_in_.
+    components_ : W^T.
+    levels_ : of the columns that have probabilities.
+    certificate_, losses_, n_iter_, n_features_in_, feature_names_in_ : of the fit.
 
     The certificate is stationary: the gradient of the objective vanishes at the returned point, the
     objective never rose, and the links are minimisers.

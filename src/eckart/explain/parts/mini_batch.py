@@ -66,8 +66,8 @@ class MiniBatchNMF(NMF):
 
     Attributes
     ----------
-    components_ (H), reconstruction_err_, n_iter_, n_components_, n_features_in_, feature_names_in_
-    : as in scikit-learn.
+    components_ (H), reconstruction_err_, n_iter_, n_components_, n_features_in_,
+    feature_names_in_ : as in scikit-learn.
     n_steps_ : batches so far.
     fit_, certificate_ : all of the fit; the certificate measures W given H on all rows (H is that
         of a stochastic method: its residual is a fact, no check).

@@ -95,8 +95,8 @@ class NMF(StreamedParts, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Esti
 
     Attributes
     ----------
-    components_ (H), reconstruction_err_, n_iter_, n_components_, n_features_in_, feature_names_in_
-    : as in scikit-learn.
+    components_ (H), reconstruction_err_, n_iter_, n_components_, n_features_in_,
+    feature_names_in_ : as in scikit-learn.
     fit_, certificate_ : all of the fit; the certificate measures how far min(entry, gradient) is
         from 0 in W and in H.
     consensus_ : agreement of the restarts (``Consensus``).
