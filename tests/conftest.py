@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -15,6 +16,9 @@ from other_ways import add_options, in_blocks, pytest_configure  # noqa: F401 - 
 
 # a commit is judged on the same examples every time
 settings.register_profile("same", derandomize=True)
+# a process in the background of a shell leaves Ctrl-C unanswered, and so would all that tests start
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 # threads of PyTorch in two test processes share the cores
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("ECKART_COMPILERS", "0")  # the test processes have a core each
