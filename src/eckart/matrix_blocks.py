@@ -395,7 +395,7 @@ def of_parts(
 ) -> Matrix:
     """The matrix of these parts."""
     if sum(parts.lengths) == 0:
-        raise InputError("X has no row, wanted at least one")
+        raise InputError("X must have at least one row, got none")
     if parts.kind == "dense":
         return Dense(DenseParts(parts, columns), rows, columns)
     return (ObservedParts if parts.kind == "observed" else CountsParts)(parts, rows, columns)

@@ -101,7 +101,7 @@ PARAMETERS = {
     "reading": "How a file is read: arguments of ``eckart.read``.",
     "options": "How text is cut into words: arguments of ``eckart.sequences``.",
     "params": "Parameters of the model that is fitted.",
-    "at": "Where the answer is wanted: positions, or candidates that are tried first.",
+    "at": "Where the answer is asked for: positions, or candidates that are tried first.",
     "single_pass": "Whether the data are read once only.",
     "observed": "The observed entries, or what ``eckart.observed`` makes them of.",
     "n_splits": "The number of folds.",

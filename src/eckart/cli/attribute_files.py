@@ -72,8 +72,8 @@ def times_in(source: Any, file: str, name: str, x: Any) -> Any:
     )
     if head is None:
         raise InputError(
-            f"--time {name} came, wanted a file of triples (--rows, --columns, "
-            "--values) with a column of times"
+            f"--time {name} needs a file of triples (--rows, --columns, --values) with a column "
+            "of times"
         )
     names = head.rows.column_names
     at = [
@@ -104,7 +104,6 @@ def times_in(source: Any, file: str, name: str, x: Any) -> Any:
         for a, b in ((when.rows, x.rows), (when.columns, x.columns))
     ):
         raise InputError(
-            f"--time {name} came for lines of {file} whose value is missing, wanted a "
-            "value and a time in every line"
+            f"--time {name} needs a value and a time in every line: a value of {file} is missing"
         )
     return when, dates

@@ -104,7 +104,7 @@ class Chooser:
         try:
             return self._compared(x) if self.method == "auto" else self._tuned(x)
         except InputError as error:
-            if "held_out" not in str(error):
+            if error.code != "invalid.held_out":
                 raise
             self.method = "als" if self.method == "auto" else self.method
             self.best = self.best or (

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
-from eckart.errors import InputError, wrong
+from eckart.errors import InputError, invalid
 
 OPTIONS = ("--workers", "--cluster")
 OWN = ("serve",)
@@ -32,18 +32,17 @@ def around(words: list[str]) -> tuple[list[str], Any]:
         return words, nullcontext()
     if len(told) == 2:
         raise InputError(
-            "--workers and --cluster came, wanted one of them: a cluster of this "
-            "machine, or a running one"
+            "give --workers or --cluster, not both: a cluster of this machine, or a running one"
         )
     engine = next((rest[i + 1] for i, word in enumerate(rest[:-1]) if word == "--engine"), None)
     if engine not in (None, "dask", "dask-cuda"):
-        raise wrong("--engine", engine, f"dask, dask-cuda, or none, beside {next(iter(told))}")
+        raise invalid("--engine", engine, f"dask, dask-cuda, or none, beside {next(iter(told))}")
     rest = rest if engine else [*rest, "--engine", "dask"]
     if "--cluster" in told:
         return rest, _running(told["--cluster"])
     count = told["--workers"]
     if not count.isdigit() or int(count) < 1:
-        raise wrong("--workers", count, "a number of processes, 1 or more")
+        raise invalid("--workers", count, "a number of processes, 1 or more")
     return rest, _local(int(count))
 
 
@@ -59,8 +58,8 @@ def _parted(words: list[str]) -> tuple[list[str], dict[str, str]]:
         found = value if equals else next(given, None)
         if found is None:
             raise InputError(
-                f"{name} came without a value, wanted "
-                f"{'a number of processes' if name == OPTIONS[0] else 'an address'}"
+                f"{name} must be {'a number of processes' if name == OPTIONS[0] else 'an address'}, "
+                "got no value"
             )
         told[name] = found
     return rest, told

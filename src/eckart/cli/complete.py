@@ -15,7 +15,7 @@ from eckart.cli.choosing import Chooser, steps_of
 from eckart.cli.complete_options import ITEM_METHODS, FitOptions, WantedCells
 from eckart.cli.options import Arithmetic, CellOptions, TableOptions, TripleOptions
 from eckart.cli.shell import Shell, Targets
-from eckart.errors import InputError, wrong
+from eckart.errors import InputError, invalid
 
 METHODS = {
     "biases": "ALS",
@@ -130,8 +130,8 @@ def complete(
     )
     if method == "mixed" and (not plainly or source.long):
         raise InputError(
-            "--method mixed came with options of other methods, wanted a wide table, "
-            "and -k, --l2, --max-iter, --checkpoint, --out, --model and --report alone"
+            "--method mixed takes a wide table, and -k, --l2, --max-iter, --checkpoint, --out, "
+            "--model and --report alone, got options of other methods"
         )
     if method != "mixed":
         refuse_clicks(source, file)
@@ -155,8 +155,7 @@ def complete(
         return
     if source.long and source.values is None and fit.feedback == "explicit":
         raise InputError(
-            "--rows and --columns came without --values, wanted the column of values, "
-            "or --feedback implicit"
+            "--rows and --columns need --values, the column of values, or --feedback implicit"
         )
     with shell.phase(f"reading {file}"):
         x = _load(source, file, shell)
@@ -309,9 +308,9 @@ def _builder(
     from eckart.complete.normalise import KINDS
 
     if feedback not in ("explicit", "implicit"):
-        raise wrong("--feedback", feedback, "explicit or implicit")
+        raise invalid("--feedback", feedback, "explicit or implicit")
     if normalise is not None and normalise not in KINDS:
-        raise wrong("--normalise", normalise, ", ".join(k for k in KINDS if k))
+        raise invalid("--normalise", normalise, ", ".join(k for k in KINDS if k))
     told = told | {"normalise": normalise, "feedback": feedback if feedback == "implicit" else None}
     if normalise is not None:
         always = always | {"biases": False}

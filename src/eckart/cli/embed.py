@@ -12,7 +12,7 @@ import typer
 from eckart.cli import options
 from eckart.cli.options import Arithmetic, CellOptions, TextOptions, option
 from eckart.cli.shell import Shell, Targets
-from eckart.errors import wrong
+from eckart.errors import invalid
 
 LARGE = 1_000_000
 """Words of text from which skip-gram is the usual method: passes over fewer leave the vectors of
@@ -175,7 +175,7 @@ def embed(
     reading = reading_of(texts, written)
     to = Targets(out, kept, report).check(file, lambda path: vectors_target(path, format))
     if top < 1:
-        raise wrong("--top", top, "a number of 1 or more")
+        raise invalid("--top", top, "a number of 1 or more")
     unfitted._check()
     with shell.phase(f"reading {file}"):
         file = local(file, ".txt" if reading.text is None else ".csv")

@@ -16,7 +16,7 @@ import typer
 from eckart.cli import options
 from eckart.cli.options import Arithmetic, CellOptions, TableOptions, TextOptions, option
 from eckart.cli.shell import Shell, Targets
-from eckart.errors import wrong
+from eckart.errors import invalid
 from eckart.trace import StopReason, preliminary
 
 METHODS = {"lda": "LDA", "plsa": "PLSA", "nmf": "NMF", "mixture": "GaussianMixture"}
@@ -156,7 +156,7 @@ def explain(
     method, kept = building.kind_and_file(method, model, METHODS, shell)
     to = Targets(out, kept, report).check(file)
     if method is not None and method not in METHODS:
-        raise wrong("--method", method, ", ".join(METHODS))
+        raise invalid("--method", method, ", ".join(METHODS))
     _count(components, method or "lda", family)
     share, shape = building.held_out_share(held_out), building.parse_image(image)
     told = {
@@ -385,7 +385,9 @@ def _check_size(k: int | str, x: Any, method: str) -> None:
     them."""
     if isinstance(k, int) and x.shape[0] is not None and k > x.shape[0]:
         what = "documents" if method in ("lda", "plsa") else "rows"
-        raise wrong("--components", k, f"at most {x.shape[0]:,}, the number of {what}", "lower it")
+        raise invalid(
+            "--components", k, f"at most {x.shape[0]:,}, the number of {what}", "lower it"
+        )
 
 
 def _chosen(build: Any, x: Any, seed: int, shell: Shell, steps: Any) -> int:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from eckart.cli.options import CellOptions, TableOptions, TextOptions, TripleOptions
-from eckart.errors import FileError, InputError, wrong
+from eckart.errors import FileError, InputError, invalid
 from eckart.index.alike import unknown_column
 from eckart.io.read import read
 from eckart.io.tables.columns import Head, head_of, is_prose
@@ -208,7 +208,7 @@ class Reading:
         _tell_repeated(matrix.rows, self.index, shell)
         if words is not None:
             if len(words) != matrix.shape[1]:
-                raise wrong(
+                raise invalid(
                     "--vocabulary",
                     f"{len(words)} words",
                     f"{matrix.shape[1]}, one for each column of {file}",
@@ -219,8 +219,7 @@ class Reading:
         beside = read(file, columns=columns or _few(matrix), index=self.labels, **how).rows  # type: ignore[arg-type]
         if beside is None:
             raise InputError(
-                f"--labels {self.labels} came, wanted a table small enough to hold and "
-                "with named columns"
+                f"--labels {self.labels} needs a table small enough to hold and with named columns"
             )
         return Table(matrix, beside)
 
@@ -392,11 +391,11 @@ def _check_triples(given: dict[str, Any], kept: dict[str, Any]) -> None:
     names = ("rows", "columns", "values")
     if "index" in given and any(n in given for n in names):
         raise InputError(
-            f"--index {given['index']} came beside --rows, --columns or --values, "
-            "wanted one of them: a wide table has an index, triples have rows"
+            f"--index {given['index']} is for a wide table, --rows, --columns and --values are "
+            "for triples. Give one of them."
         )
     if given.get("duplicates", "error") not in ("error", "last", "mean", "sum"):
-        raise wrong("--duplicates", given["duplicates"], "last, mean or sum")
+        raise invalid("--duplicates", given["duplicates"], "last, mean or sum")
     if "index" in given:
         for name in names:
             kept.pop(name, None)
@@ -405,12 +404,13 @@ def _check_triples(given: dict[str, Any], kept: dict[str, Any]) -> None:
         if any(part is not None for part in told.values()) and told[name] is None:
             came = ", ".join(f"--{n} {v}" for n, v in told.items() if v is not None)
             raise InputError(
-                f"{came} came without --{name}, wanted the columns that hold row ids and column ids"
+                f"--{name} must be given too, the columns that hold row ids and column ids, got "
+                f"{came}"
             )
     if told["rows"] is not None:
         kept.pop("index", None)
     elif given.get("duplicates", "error") != "error":
-        raise wrong(
+        raise invalid(
             "--duplicates",
             given["duplicates"],
             "--rows and --columns beside it: only triples can repeat a cell",
@@ -432,7 +432,7 @@ def local(file: str, usual: str = ".csv") -> str:
     data = sys.stdin.buffer.read()
     if not data:
         raise FileError(
-            "standard input is empty, wanted data; write the name of a file instead of -"
+            "standard input must hold data, got nothing. Write the name of a file instead of -."
         )
     magic = {
         b"PAR1": ".parquet",
@@ -491,8 +491,8 @@ def fitting(fitted: Any, model: Any, data: str, reading: Reading) -> Matrix:
     matrix: Matrix = reading.table(data).matrix
     if matrix.shape[1] != fitted.n_features_in_:
         raise InputError(
-            f"{data} has {matrix.shape[1]} columns, wanted the {fitted.n_features_in_} "
-            f"of {model}; choose them with --only"
+            f"{data} must have the {fitted.n_features_in_} columns of {model}, got "
+            f"{matrix.shape[1]}. Choose them with --only."
         )
     return replace(matrix, columns=names) if named and matrix.columns is None else matrix
 
@@ -527,13 +527,13 @@ def _place(text: str | None) -> str | int | None:
 def _in_shell_words(line: str) -> str:
     """An error of a table in long form with what a person in the shell can do."""
     line = re.sub(
-        r"say duplicates=(.*)", lambda m: "say --duplicates " + m[1].replace("'", ""), line
+        r"[Ss]ay duplicates=(.*)", lambda m: "Say --duplicates " + m[1].replace("'", ""), line
     )
-    none = re.search(r"has '(\S+)' at .*wanted an id; (drop the entries that have none)", line)
+    none = re.search(r"an id, got '(\S+)' at .*(Drop the entries that have none)", line)
     return (
         line
         if none is None
-        else line.replace(none[2], f"say --missing {none[1]} to leave such lines out")
+        else line.replace(none[2], f"Say --missing {none[1]} to leave such lines out")
     )
 
 

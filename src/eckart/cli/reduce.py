@@ -11,7 +11,7 @@ import typer
 from eckart.cli import options
 from eckart.cli.options import Arithmetic, CellOptions, TableOptions, option
 from eckart.cli.shell import Shell, Targets, lasting
-from eckart.errors import wrong
+from eckart.errors import invalid
 
 METHODS = {"pca": "PCA", "autoencoder": "Autoencoder", "conv_autoencoder": "ConvAutoencoder"}
 
@@ -167,7 +167,7 @@ def _components(text: str) -> int | float | str:
     try:
         return int(text) if text.lstrip("+-").isdigit() else float(text)
     except ValueError:
-        raise wrong("--components", text, "a number, a share such as 0.9, or auto") from None
+        raise invalid("--components", text, "a number, a share such as 0.9, or auto") from None
 
 
 def _few_instead_of_none(basis: Any, k: Any, shell: Shell) -> int:
@@ -210,7 +210,7 @@ def _code_size(k: Any, components: str) -> int:
     if components == "auto":
         return 2
     if not isinstance(k, int):
-        raise wrong("--components", components, "a number, for an autoencoder")
+        raise invalid("--components", components, "a number, for an autoencoder")
     return k
 
 
@@ -221,7 +221,7 @@ def _widths(text: str | None) -> list[int] | None:
     try:
         return [int(part) for part in text.split(",") if part.strip()]
     except ValueError:
-        raise wrong("--hidden", text, "widths separated by commas, such as 512,256") from None
+        raise invalid("--hidden", text, "widths separated by commas, such as 512,256") from None
 
 
 def _square(n: int) -> tuple[int, int] | None:

@@ -78,7 +78,10 @@ def in_options(line: str, options: Collection[str]) -> str:
         return line
     # a name of two words is no word of a sentence
     long = "|".join(name for name in names if "_" in name) or "(?!)"
-    found = re.compile(rf"(?<![\w./-])(?:({'|'.join(names)})=('[^']*'|[^\s,;)]*)|({long})\b)")
+    every = "|".join(names)
+    found = re.compile(
+        rf"(?<![\w./-])(?:({every})=('[^']*'|[^\s,;)]*)|({long})\b)|^(?:({every})(?= must ))"
+    )
 
     def said(m: re.Match[str]) -> str:
         value = m[2] or ""
@@ -87,7 +90,7 @@ def in_options(line: str, options: Collection[str]) -> str:
             if value[:1] == "'" and value[1:-1].replace("_", "").replace("-", "").isalnum()
             else value
         )
-        return f"--{names[m[1] or m[3]].replace('_', '-')}" + (f" {value}" if value else "")
+        return f"--{names[m[1] or m[3] or m[4]].replace('_', '-')}" + (f" {value}" if value else "")
 
     return found.sub(said, line)
 
@@ -331,13 +334,13 @@ class Targets(NamedTuple):
             (check or check_target)(self.out)
         for path, ending in ((self.model, ".safetensors"), (self.report, ".html")):
             if path is not None and path.suffix.lower() != ending:
-                raise FileError(f"{path} ends in {path.suffix!r}, wanted {ending}")
+                raise FileError(f"{path} must end in {ending}, got {path.suffix!r}")
             if path is not None:
                 check_place(path)
         sources = {os.path.realpath(name) for name in (glob.glob(data) or [data])}
         for path in self:
             if path is not None and os.path.realpath(path) in sources:
-                raise FileError(f"{path} is the data itself, wanted another name to write to")
+                raise FileError(f"{path} is the data itself. Write to another file.")
         return self
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from eckart.cli.reading import Reading
 from eckart.complete.factors.strengths import taming
-from eckart.errors import InputError, wrong
+from eckart.errors import InputError, invalid
 from eckart.io.text.documents import Documents
 from eckart.loading import pa
 from eckart.matrix import Observed
@@ -178,7 +178,7 @@ def refuse_rank(k: Any, x: Any) -> None:
     most = m if n is None else min(n, m)
     if isinstance(k, int) and not isinstance(k, bool) and k > most:
         rows = "unknown" if n is None else f"{n:,}"
-        raise wrong(
+        raise invalid(
             "--components", k, f"at most {most:,} for {rows} rows x {m:,} columns", "lower it"
         )
 

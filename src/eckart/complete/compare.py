@@ -168,7 +168,7 @@ def compare(
             again.append(more.als(k, rank, None if tuning is None else left, verbose)[0])
             again += [more.logistic(rank)] if yes_no(x) else []
         except InputError as error:
-            if "held_out" not in str(error):
+            if error.code != "invalid.held_out":
                 raise
             break  # the entries that must stay, so that every row has one, leave none to hide
         tried.append(again)

@@ -23,7 +23,7 @@ from eckart.complete.folding import (
 )
 from eckart.complete.normalise import Normaliser
 from eckart.engines.protocol import RowSolution
-from eckart.errors import InputError, wrong
+from eckart.errors import InputError, invalid
 from eckart.factors import LowRank
 from eckart.io.tables.triples import observed
 from eckart.matrix import Counts, Dense, Observed, squarable, wrong_ndim
@@ -61,15 +61,14 @@ class NewRows:
         labels = np.arange(ids.size, ids.size + x.shape[0]) if x.rows is None else x.rows
         if x.rows is None and ids.labels is not None:
             raise InputError(
-                "X has no row ids while the model has, wanted the ids of the rows to "
-                "update; read it with rows="
+                "X must have the ids of the rows to update, got none. Read it with rows=."
             )
         fresh = np.asarray(labels)[ids.find(labels) < 0]
         if ids.labels is None and list(fresh) != list(range(ids.size, ids.size + len(fresh))):
             raise InputError(
-                f"row ids {list(fresh[:3])} came for a model whose {ids.size} rows have "
-                f"none, wanted positions up to {ids.size - 1}, or {ids.size}, ... "
-                "for new rows; fit with row ids to add any"
+                f"row ids must be positions up to {ids.size - 1}, or {ids.size}, ... for new rows: "
+                f"the {ids.size} rows of the model have no ids, got {list(fresh[:3])}. Fit with row "
+                "ids to add any."
             )
         merged = merge_rows(model._lowrank(), new, labels, ids)
         entries = merge_entries(model.observed_, x, labels, ids, merged.rows)
@@ -173,5 +172,5 @@ class NewRows:
 
 def _of_columns(axis: str) -> bool:
     if axis not in ("rows", "columns"):
-        raise wrong("axis", axis, "'rows' or 'columns'")
+        raise invalid("axis", axis, "'rows' or 'columns'")
     return axis == "columns"

@@ -18,7 +18,7 @@ import numpy as np
 from eckart.complete.folding import on_a_scale
 from eckart.complete.lists_by_parts import OnParts, best_by_parts
 from eckart.complete.shares import SharesOfEntries
-from eckart.errors import InputError, wrong
+from eckart.errors import InputError, invalid
 from eckart.factors import LowRank
 from eckart.index.labels import Labels, one_or_many, tidy
 from eckart.matrix import Observed
@@ -195,7 +195,7 @@ class Recommender(OnParts, SharesOfEntries):
             exclude_seen if filter_already_liked_items is None else filter_already_liked_items
         )
         if unknown not in ("raise", "popular"):
-            raise wrong("unknown", unknown, "'raise' or 'popular'")
+            raise invalid("unknown", unknown, "'raise' or 'popular'")
         f: LowRank = self._lowrank()
         _check_number(n)
         if (
@@ -212,17 +212,17 @@ class Recommender(OnParts, SharesOfEntries):
             }
             return self._with_popular(tidy(one_or_many(rows)), new, int(n), how)
         if by not in ("auto", "chance", "prediction"):
-            raise wrong("by", by, "'auto', 'chance' or 'prediction'")
+            raise invalid("by", by, "'auto', 'chance' or 'prediction'")
         if (
             isinstance(min_support, bool)
             or not isinstance(min_support, (int, np.integer))
             or min_support < 0
         ):
-            raise wrong("min_support", min_support, "a number of observations, 0 or more")
+            raise invalid("min_support", min_support, "a number of observations, 0 or more")
         if by == "auto":
             by = self._ranking()
         if by == "chance" and self._loss() is not None:
-            raise wrong(
+            raise invalid(
                 "by",
                 by,
                 "'auto' or 'prediction' for a model with a loss",
@@ -231,8 +231,7 @@ class Recommender(OnParts, SharesOfEntries):
         if X is not None:
             if rows is not None:
                 raise InputError(
-                    "rows= and X= came, wanted one of them: ids of fitted rows, or the "
-                    "entries of new rows"
+                    "give rows= (ids of fitted rows) or X= (the entries of new rows), not both"
                 )
             f, seen = self._folded(X)
             at = np.arange(f.shape[0])
@@ -279,7 +278,9 @@ class Recommender(OnParts, SharesOfEntries):
                 if min_support
                 else "candidates= and exclude="
             )
-            raise InputError(f"no column is left to recommend, wanted at least one; check {named}")
+            raise InputError(
+                f"at least one column must be left to recommend, got none. Check {named}."
+            )
         return columns, support
 
     def _with_popular(
@@ -476,14 +477,15 @@ def _on(seen: Observed, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _check_number(n: Any) -> None:
     if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
-        raise wrong("n", n, "an int >= 1")
+        raise invalid("n", n, "an int >= 1")
 
 
 def one_side(rows: Any, columns: Any) -> None:
     """What is alike is asked of one side."""
     if (rows is None) == (columns is None):
         raise InputError(
-            f"rows={rows!r} and columns={columns!r} came, wanted ids for exactly one of them"
+            f"give ids of rows or of columns, exactly one of them, got rows={rows!r} and "
+            f"columns={columns!r}"
         )
 
 

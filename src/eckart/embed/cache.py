@@ -45,14 +45,14 @@ class Cache:
         beginning of the names of one."""
         if not isinstance(source, (str, os.PathLike)):
             raise InputError(
-                f"cache={written(place)} came with a {type(source).__name__}, wanted a "
-                "file, a folder or a pattern: only there a change can be seen"
+                f"cache={written(place)} needs a file, a folder or a pattern, where a change can be "
+                f"seen, got a {type(source).__name__}"
             )
         told = rule.to_dict()
         if told.get("function"):
             raise InputError(
-                f"cache={str(place)!r} came with {told['tokenizer']} as tokenizer, "
-                "wanted a regular expression or none: a function may change unseen"
+                f"cache={str(place)!r} needs a regular expression as tokenizer, or none, got "
+                f"{told['tokenizer']}: a function may change unseen"
             )
         about = {
             "format": FORMAT,

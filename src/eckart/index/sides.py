@@ -142,8 +142,8 @@ class Finder:
             found = places.astype(index_dtype(self.labels.size))[codes]
         if len(found) and found.min() < 0:
             raise InputError(
-                f"{self.name} has an id at {at(int(found.argmin()))} that was not there "
-                "when the table was first read, wanted a table at rest"
+                f"{self.name} must be a table at rest, got an id at {at(int(found.argmin()))} that "
+                "was not there when the table was first read"
             )
         return found
 

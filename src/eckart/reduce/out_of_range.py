@@ -51,8 +51,8 @@ def in_range(
         np.isfinite(part).all() for part in (basis.mean, basis.scatter, basis.total, basis.noise)
     ):
         raise InputError(
-            f"X has entries near {1 / factor:.0e}, far smaller than the model, wanted "
-            "the data that it was fitted to"
+            "X must be the data that the model was fitted to, got entries near "
+            f"{1 / factor:.0e}, far smaller than the model"
         )
     return engine.scaled(placed, factor), basis, (_note(x, factor),)
 

@@ -240,7 +240,7 @@ def _fixed(k: Any, c: Covariance) -> int:
         return min(c.rows, c.n)
     if not isinstance(k, (int, np.integer)):
         raise InputError(
-            f"n_components={k!r} came, wanted an int for this solver; use svd_solver='auto'"
+            f"n_components must be an int for this solver, got {k!r}. Use svd_solver='auto'."
         )
     return int(k)
 
@@ -370,8 +370,8 @@ def _solve_gaps(task: _Task, x: Any) -> Fit:
     options, engine, weights = task.options, task.engine, task.weights
     if not options.centered:
         raise InputError(
-            "center=False came with missing entries, wanted center=True: without a "
-            "mean, an absent entry would be read as zero"
+            "center must be True with missing entries, got False: without a mean, an absent "
+            "entry would be read as zero"
         )
     seen = engine.seen_columns(x)
     gaps.check_observed(x, seen)
@@ -391,7 +391,7 @@ def _solve_gaps(task: _Task, x: Any) -> Fit:
         k = most
     elif k == "mle":
         raise InputError(
-            "n_components='mle' came with missing entries, wanted an int, a share or 'auto'"
+            "n_components must be an int, a share or 'auto' with missing entries, got 'mle'"
         )
     elif not isinstance(k, (int, np.integer)):
         k = _open_k(

@@ -171,7 +171,7 @@ class Service:
             if not hmac.compare_digest(told, b"Bearer " + self.token.encode()):
                 raise Problem(
                     401,
-                    "no valid token came, wanted the header 'authorization: Bearer TOKEN'",
+                    "the header 'authorization: Bearer TOKEN' with a valid token is needed",
                     {"www-authenticate": "Bearer"},
                 )
         if self.meter.busy > self.limits.together:
@@ -193,13 +193,13 @@ class Service:
                 "/v1/models/NAME/VERB, /v1/models, /health, /ready, /metrics, /openapi.json or "
                 "/docs"
             )
-            raise Problem(404, f"{method[:20]} {path[:200]} came, wanted {places}")
+            raise Problem(404, f"the address must be {places}, got {method[:20]} {path[:200]}")
         allowed = ("POST",) if asks else ("GET", "HEAD")
         if method not in allowed:
             said = " or ".join(allowed)
             raise Problem(
                 405,
-                f"{method[:20]} {path[:200]} came, wanted {said}",
+                f"the address must be {said}, got {method[:20]} {path[:200]}",
                 {"allow": ", ".join(allowed)},
             )
         if asks:
@@ -214,7 +214,7 @@ class Service:
         self, name: str, verb: str, query: bytes, headers: dict[bytes, bytes], receive: Any
     ) -> Reply:
         if verb not in VERBS:
-            raise Problem(404, f"verb {verb[:80]!r} came, wanted one of {', '.join(VERBS)}")
+            raise Problem(404, f"verb must be one of {', '.join(VERBS)}, got {verb[:80]!r}")
         served = self.shelf.named(name)
         body = await self._body(headers, receive)
         kind = (
@@ -260,8 +260,8 @@ class Service:
         except (OverflowError, UnicodeError) as error:
             raise Problem(
                 422,
-                f"a value came that no model can hold ({error}); wanted numbers of 64 "
-                "bits and valid text",
+                "values must be numbers of 64 bits and valid text, got one that no model can hold "
+                f"({error})",
             ) from None
 
     async def _body(self, headers: dict[bytes, bytes], receive: Any) -> bytes:
@@ -270,8 +270,8 @@ class Service:
         if told.isdigit() and (len(told) > MOST_DIGITS or int(told) > most):
             raise Problem(
                 413,
-                f"a body of {told[:30].decode()} bytes came, wanted at most {most:,}; "
-                "send it in parts",
+                f"a body must have at most {most:,} bytes, got {told[:30].decode()}. Send it in "
+                "parts.",
             )
         parts, size, more = [], 0, True
         try:

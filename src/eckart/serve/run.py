@@ -107,7 +107,7 @@ def read_token(file: Path) -> str:
         raise InputError(f"--token-file {file} cannot be read: {error}") from None
     if len(token) < 16:
         raise InputError(
-            f"--token-file {file} holds a token of {len(token)} characters, wanted at "
-            "least 16, such as what 'openssl rand -hex 32' prints"
+            f"the token of --token-file {file} must have at least 16 characters, such as what "
+            f"'openssl rand -hex 32' prints, got {len(token)}"
         )
     return token

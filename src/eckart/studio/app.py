@@ -217,7 +217,7 @@ class Desk:
         if "/" in name or not name.lower().endswith(UPLOADS):
             raise Problem(
                 422,
-                f"name={name[:80]!r} came, wanted a file name that ends in {', '.join(UPLOADS)}",
+                f"name must be a file name that ends in {', '.join(UPLOADS)}, got {name[:80]!r}",
             )
         target = folder.inside(name, "name")
         if target.exists():
@@ -240,7 +240,9 @@ class Desk:
                         )
                     await run_in_threadpool(out.write, part)
             if not size:
-                raise Problem(422, f"{name[:80]} is empty (0 bytes), wanted a file with content")
+                raise Problem(
+                    422, f"{name[:80]} must be a file with content, got an empty one (0 bytes)"
+                )
             if target.exists():
                 raise Problem(409, f"{name[:80]} came into the folder meanwhile; rename the file")
         return _sent(as_json({"file": name}, 201))
@@ -248,7 +250,7 @@ class Desk:
     async def report(self, request: Request) -> Response:
         path = self._plain_file(request)
         if path.suffix.lower() not in (".html", ".htm"):
-            raise Problem(422, f"{path.name} came, wanted a report (.html)")
+            raise Problem(422, f"the file must be a report (.html), got {path.name}")
         return FileResponse(
             path,
             media_type="text/html; charset=utf-8",
@@ -267,7 +269,7 @@ class Desk:
         name = Ask.of_query(parse_qsl(request.url.query)).text("file")
         path = self.studio.folder.existing(name)
         if not path.is_file():
-            raise Problem(422, f"{path.name} came, wanted a file")
+            raise Problem(422, f"the name must be that of a file, got {path.name}")
         return path
 
     async def _body(self, request: Request) -> bytes:

@@ -31,7 +31,7 @@ def one(opened: Opened, word: Any) -> Any:
     it."""
     v = opened.vectors
     if isinstance(word, bool) or not isinstance(word, (str, int, float)) or word == "":
-        raise Problem(422, f"word={str(word)[:80]!r} came, wanted a word or an id")
+        raise Problem(422, f"word must be a word or an id, got {str(word)[:80]!r}")
     id = as_kind(np.array([word], object), v._labels)[0]
     told(
         lambda: v._find(np.array([id], object) if isinstance(id, str) else np.array([id]), "error")
@@ -138,7 +138,7 @@ def analogy(opened: Opened, a: Any, b: Any, c: Any, n: int) -> dict[str, Any]:
 def odd(opened: Opened, words: list[Any]) -> dict[str, Any]:
     """The word whose cosine with the mean of all is least."""
     if not 3 <= len(words) <= 1000:
-        raise Problem(422, f"{len(words)} words came, wanted 3 to 1000")
+        raise Problem(422, f"words must be 3 to 1000, got {len(words)}")
     v = opened.vectors
     ids = [one(opened, word) for word in words]
     rows = np.array([v[id] for id in ids], np.float64)
@@ -199,15 +199,15 @@ def moved(library: Library, left: Side, right: Side, n: int, near: int = 10) -> 
     """Ids whose neighbours differ most between the two models, and those whose neighbours stay,
     among the frequent ones of both."""
     if left.rows is not None or right.rows is not None:
-        raise Problem(422, "wanted two models that hold their ids: embeddings, or completions")
+        raise Problem(422, "both models must hold their ids: embeddings, or completions")
     common = left.order[:50_000]
     there = _found(left, right, common)
     both = np.flatnonzero(there >= 0)[:COMPARED]
     if len(both) < 3:
         raise Problem(
             422,
-            f"{left.opened.file} and {right.opened.file} have {len(both)} ids in "
-            "common, wanted at least 3",
+            f"{left.opened.file} and {right.opened.file} must have at least 3 ids in common, "
+            f"got {len(both)}",
         )
     a, b = common[both], there[both]
     # neighbours among the common ids only, so that a larger vocabulary does not count as a

@@ -27,7 +27,7 @@ def mixture(opened: Opened, x: str | None, y: str | None, level: float) -> dict[
     at = []
     for key, what in ((x, "x"), (y, "y")):
         if key not in names:
-            raise Problem(422, f"{what}={key[:80]!r} came, wanted one of {', '.join(names[:40])}")
+            raise Problem(422, f"{what} must be one of {', '.join(names[:40])}, got {key[:80]!r}")
         at.append(names.index(key))
     means, covariances = (
         means_of(opened.model),

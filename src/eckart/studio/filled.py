@@ -121,7 +121,7 @@ def series_row(
     model, total = opened.model, int(opened.model.observed_.shape[1])
     if not 0 <= i < opened.model.observed_.shape[0]:
         raise Problem(
-            422, f"at={i} came, wanted a series of 0 to {opened.model.observed_.shape[0] - 1}"
+            422, f"at must be a series of 0 to {opened.model.observed_.shape[0] - 1}, got {i}"
         )
     begin = min(max(0, total - LONGEST) if first is None else first, total - 1)
     at = np.arange(begin, min(total, begin + LONGEST))

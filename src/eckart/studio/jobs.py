@@ -118,7 +118,7 @@ class Jobs:
     def __init__(self, folder: Folder):
         if folder.corner.is_symlink():
             raise FileError(
-                f"{folder.corner} is a link, wanted a folder of the studio's own; remove it"
+                f"{folder.corner} must be a folder of the studio's own, got a link. Remove it."
             )
         self.folder, self.lock = folder, threading.RLock()
         self.jobs: dict[str, Job] = {}
@@ -185,7 +185,7 @@ class Jobs:
     def start(self, verb: Any, file: Any, options: Any, name: Any = None) -> Job:
         words = words_of(verb, file, options, self.folder)
         if name is not None and (not isinstance(name, str) or "/" in name or len(name) > 80):
-            raise Problem(422, f"name={str(name)[:80]!r} came, wanted a short name without /")
+            raise Problem(422, f"name must be a short name without /, got {str(name)[:80]!r}")
         with self.lock:
             taken = {job.model for job in self.jobs.values() if job.state not in ENDED}
             stem = self.folder.new_name(
@@ -217,7 +217,7 @@ class Jobs:
             if job.state == "waiting":
                 self._end(job, "stopped")
             elif child is None or job.state not in ("running", "stopping"):
-                raise Problem(409, f"job {id} is {job.state}, wanted one that runs")
+                raise Problem(409, f"job {id} must be one that runs, got one that is {job.state}")
             elif job.state == "running":
                 job.state = "stopping"
                 self._ask_to_stop(child)
@@ -237,7 +237,9 @@ class Jobs:
         job = self.named(id)
         with self.lock:
             if job.state not in ("stopped", "failed"):
-                raise Problem(409, f"job {id} is {job.state}, wanted one that was stopped")
+                raise Problem(
+                    409, f"job {id} must be one that was stopped, got one that is {job.state}"
+                )
             self.folder.existing(job.file)
             job.state, job.error, job.phase, job.done, job.total = "waiting", None, "", 0.0, None
             job.curve, job.fit, job.summary, job.notes = [], 0, [], []

@@ -126,8 +126,8 @@ class Library:
             if not isinstance(matrix.shape[0], int):
                 raise Problem(
                     422,
-                    f"data={data!r} has an unknown number of rows; wanted a file that "
-                    "can be read again",
+                    f"data must be a file that can be read again, got {data!r}, whose number of rows is "
+                    "unknown",
                 )
             sheet = (
                 self.sheet(data, reading)
@@ -163,7 +163,7 @@ class Library:
             absent = [name for name in opened.column_names() if name not in table.column_names]
             if absent:
                 raise InputError(
-                    f"{path.name} has no column {absent[0]!r}, wanted those of {opened.file}"
+                    f"{path.name} must have the columns of {opened.file}, got none called {absent[0]!r}"
                 )
             return table.select(opened.column_names())
         return fitting(opened.model, opened.file, str(path), reading)

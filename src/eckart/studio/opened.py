@@ -171,8 +171,8 @@ class Opened:
         if self.room not in rooms:
             raise Problem(
                 422,
-                f"{self.file} holds a {type(self.model).__name__}, wanted a model of "
-                f"{' or '.join(rooms)}",
+                f"{self.file} must hold a model of {' or '.join(rooms)}, got a "
+                f"{type(self.model).__name__}",
             )
 
 

@@ -68,7 +68,7 @@ class Side:
     def at(self, key: Any, what: str) -> int:
         if key not in self.keys:
             raise Problem(
-                422, f"{what}={str(key)[:80]!r} came, wanted one of {', '.join(self.keys[:30])}"
+                422, f"{what} must be one of {', '.join(self.keys[:30])}, got {str(key)[:80]!r}"
             )
         return self.keys.index(key)
 
@@ -98,8 +98,8 @@ def side_of(library: Library, opened: Opened, data: str | None, side: str | None
     if side not in known:
         raise Problem(
             422,
-            f"side={side[:40]!r} came, wanted {' or '.join(known)} for a "
-            f"{type(opened.model).__name__}",
+            f"side must be {' or '.join(known)} for a {type(opened.model).__name__}, got "
+            f"{side[:40]!r}",
         )
     if opened.room in ("network", "series"):
         raise Problem(422, f"a {type(opened.model).__name__} has no map")

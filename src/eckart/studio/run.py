@@ -99,7 +99,7 @@ def listening(port: int | None) -> socket.socket:
             reason: Any = error.strerror
         except OverflowError:
             held.close()
-            reason = "wanted 0 to 65535"
+            reason = "must be 0 to 65535"
     raise InputError(
         f"--port {port} cannot be used: {reason}; leave it out to have a free one chosen"
     )

@@ -344,8 +344,8 @@ def _place(groups: list[Group], number: Any) -> int:
             return z
     raise Problem(
         422,
-        f"number={str(number)[:40]} came, wanted one of "
-        f"{', '.join(str(g.number) for g in groups[:40])}",
+        f"number must be one of {', '.join(str(g.number) for g in groups[:40])}, got "
+        f"{str(number)[:40]}",
     )
 
 
@@ -357,8 +357,8 @@ def rename(library: Library, opened: Opened, number: Any, name: Any) -> Opened:
     ):
         raise Problem(
             422,
-            f"name={str(name)[:80]!r} came, wanted a text of up to {MOST_NAME} "
-            "characters, or null for none",
+            f"name must be a text of up to {MOST_NAME} characters, or null for none, got "
+            f"{str(name)[:80]!r}",
         )
     names, merged = _kept(opened.plan.get("topics"), int(opened.factors.k))
     names.pop(group.members[0], None)
@@ -371,11 +371,11 @@ def merge(library: Library, opened: Opened, numbers: Any, name: Any) -> Opened:
     """Make one topic of several."""
     groups = groups_of(opened)
     if not isinstance(numbers, list) or len(numbers) < 2:
-        raise Problem(422, f"numbers={str(numbers)[:80]} came, wanted at least two topics")
+        raise Problem(422, f"numbers must be at least two topics, got {str(numbers)[:80]}")
     places = sorted({_place(groups, number) for number in numbers})
     if len(places) < 2:
         raise Problem(
-            422, f"numbers={str(numbers)[:80]} came, wanted at least two different topics"
+            422, f"numbers must be at least two different topics, got {str(numbers)[:80]}"
         )
     members = tuple(sorted(z for place in places for z in groups[place].members))
     names, merged = _kept(opened.plan.get("topics"), int(opened.factors.k))
@@ -393,7 +393,9 @@ def split(library: Library, opened: Opened, number: Any) -> Opened:
     """Undo a merge."""
     group = groups_of(opened)[_place(groups_of(opened), number)]
     if len(group.members) == 1:
-        raise Problem(422, f"topic {number} was not merged, wanted one that holds several")
+        raise Problem(
+            422, f"topic {number} must be one that holds several, got one that was not merged"
+        )
     names, merged = _kept(opened.plan.get("topics"), int(opened.factors.k))
     return _write(library, opened, names, [m for m in merged if m != group.members])
 

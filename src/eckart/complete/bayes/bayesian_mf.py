@@ -36,7 +36,7 @@ from eckart.complete.featured import Featured
 from eckart.complete.folding import is_matrix, limits
 from eckart.complete.recommend import Explanation
 from eckart.engines import engine_named
-from eckart.errors import FileError, InputError, wrong
+from eckart.errors import FileError, InputError, invalid
 from eckart.factors import LowRank
 from eckart.fit import Fit, fitted, plan_of, require_room
 from eckart.io.models.levels import resuming
@@ -156,8 +156,7 @@ class BayesianMF(Featured):
         if self.likelihood != "gaussian":
             if weights is not None:
                 raise InputError(
-                    f"weights= came with likelihood={self.likelihood!r}, wanted "
-                    "likelihood='gaussian', or leave weights= away"
+                    f"weights need likelihood='gaussian', got likelihood={self.likelihood!r}"
                 )
             loss = loss_of(self.likelihood, x)
             x = encoded(x, loss)
@@ -329,9 +328,7 @@ class BayesianMF(Featured):
             return model.predict(rows, columns, unknown=unknown, return_std=return_std, time=time)
         if (return_std or time is not None) and (columns is None or is_matrix(rows)):
             named = "return_std=True" if return_std else "time="
-            raise InputError(
-                f"{named} came without row and column ids, wanted predict(rows, columns, {named})"
-            )
+            raise InputError(f"{named} needs row and column ids: predict(rows, columns, {named})")
         mean = super().predict(rows, columns, unknown=unknown)
         drawn = self._by_draws() and columns is not None
         if drawn:
@@ -405,7 +402,7 @@ class BayesianMF(Featured):
         """Ends of the intervals that hold a new observation at the cells with probability
         ``level``, clipped."""
         if not 0 < level < 1:
-            raise wrong("level", level, "a probability between 0 and 1")
+            raise invalid("level", level, "a probability between 0 and 1")
         i, j = self._cells(rows, columns)
         if self.posterior_.loss is not None:
             return self.posterior_.interval(self._lowrank(), i, j, level, self._bins(time, len(i)))
@@ -421,12 +418,10 @@ class BayesianMF(Featured):
         if time is None:
             return None
         if self.posterior_.time is None:
-            raise InputError(
-                "time= came for a model that was fitted without, wanted a model of fit(..., time=)"
-            )
+            raise InputError("time= needs a model that was fitted with fit(..., time=)")
         numbers, _ = moments(np.atleast_1d(np.asarray(time)), self.fit_.plan.get("time") == "dates")
         if numbers.shape not in ((1,), (cells,)):
-            raise wrong(
+            raise invalid(
                 "time", f"{numbers.size} times", f"one, or one for each of the {cells} cells"
             )
         return np.broadcast_to(
@@ -490,8 +485,7 @@ class BayesianMF(Featured):
             or time.own.shape[0] != len(self.observed_.indptr) - 1
         ):
             raise FileError(
-                f"time={fit.plan.get('time')!r} came, wanted 'dates' or 'numbers' and "
-                "the times of every row"
+                f"time must be {fit.plan.get('time')!r} and give the times of every row"
             )
 
     def _engine_for(self, x: Observed) -> Any:
@@ -507,13 +501,13 @@ class BayesianMF(Featured):
             "n_components", self.n_components, sum(x.shape) * float(self.n_components + 1) * kept
         )
         if x.nnz == 0:
-            raise InputError("X has no observed entry, wanted at least one")
+            raise InputError("X must have at least one observed entry, got none")
         if self.likelihood == "poisson" and self.noise != "common":
-            raise wrong(
+            raise invalid(
                 "noise", self.noise, "'common' with likelihood='poisson'", "its variance is its own"
             )
         if self.likelihood != "gaussian" and self.tails != "normal":
-            raise wrong(
+            raise invalid(
                 "tails",
                 self.tails,
                 f"'normal' with likelihood={self.likelihood!r}",

@@ -515,8 +515,7 @@ class Posterior:
             or not all(isinstance(s, bool) for s in told)
         ):
             raise FileError(
-                f"seen={told!r} came, wanted whether the links of rows and of columns "
-                "have who-rated-what"
+                f"seen must be two booleans (the links of rows and of columns), got {told!r}"
             )
         sides = [
             SideDraws(

@@ -204,7 +204,7 @@ class ALS(Choices, MappedModel):
             ),
         ):
             if weights is not None and met:
-                raise InputError(f"weights= came with {choice}, wanted {wanted}")
+                raise InputError(f"weights need {wanted}, got {choice}")
         told = beside.rows is not None or beside.columns is not None
         ridge, reason, hidden = self._chosen(x, weights, flat=not told, equal_powers=told)
         loss = None if self.loss == "squared" else loss_for(self.loss, x, weights)
@@ -391,7 +391,7 @@ class ALS(Choices, MappedModel):
     def _store(self, fit: Fit, arrays: dict[str, np.ndarray]) -> None:
         kept = fit.plan.get("strengths")
         if kept is not None and not (float(kept["median"]) > 0 and float(kept["mean"]) > 0):
-            raise FileError(f"strengths={kept!r} came, wanted a median and a mean above 0")
+            raise FileError(f"strengths must be a median and a mean above 0, got {kept!r}")
         super()._store(fit, arrays)
 
     def certify(self, X: Any, weights: Any = None) -> Certificate:

@@ -32,7 +32,7 @@ from eckart.complete.items.spectral_filter import SpectralFilter
 from eckart.complete.kept_entries import KeptEntries
 from eckart.complete.recommend import Explanation, Recommendations, one_or_many, one_side
 from eckart.complete.split import train_and_hidden
-from eckart.errors import FileError, InputError, wrong
+from eckart.errors import FileError, InputError, invalid
 from eckart.factors import ItemWeights
 from eckart.fit import Fit, fitted
 from eckart.io.models.save import pack, unpack
@@ -118,8 +118,8 @@ class Blend(RowScorer):
         check(self)
         if weights is not None:
             raise InputError(
-                "weights= came, wanted the strengths in X itself, with strengths='raw' "
-                "in the members that have them"
+                "weights are not taken: the strengths are in X itself, with strengths='raw' in the "
+                "members that have them"
             )
         came = observed(
             X, sql, rows=rows, columns=columns, values=values, duplicates=duplicates, memory=memory
@@ -127,8 +127,8 @@ class Blend(RowScorer):
         x = squarable(self._entries(came))  # type: ignore[arg-type]
         if min(x.shape) < 2:
             raise InputError(
-                f"X has n_samples = {x.shape[0]} and n_features = {x.n_columns}, wanted "
-                "two or more of both: shares are chosen by hidden entries"
+                f"X must have two or more rows and columns, got n_samples = {x.shape[0]} and "
+                f"n_features = {x.n_columns}: shares are chosen by hidden entries"
             )
         self._name_table(rows, columns, values)
         train, hidden = train_and_hidden(
@@ -184,7 +184,7 @@ class Blend(RowScorer):
                 "als": ALS(max(1, min(RANK, *shape)), feedback="implicit"),
             }
         if not isinstance(models, Mapping) or not models:
-            raise wrong(
+            raise invalid(
                 "models",
                 models,
                 "estimators by name, such as {'ease': EASE(), 'gf-cf': SpectralFilter()}",
@@ -193,7 +193,7 @@ class Blend(RowScorer):
         for name, model in models.items():
             if not isinstance(model, (ItemModel, ALS)) or model.feedback != "implicit":
                 kinds = "EASE, SLIM, SpectralFilter or ALS(feedback='implicit')"
-                raise wrong("models", models, f"{kinds} by name, and {name!r} is none of these")
+                raise invalid("models", models, f"{kinds} by name, and {name!r} is none of these")
             found[str(name)] = member = clone(model)
             if member.random_state is None:
                 member.set_params(random_state=self.random_state)
@@ -209,9 +209,7 @@ class Blend(RowScorer):
         relevant = hidden.to_scipy()
         asked = np.flatnonzero(np.diff(relevant.indptr))
         if not len(asked):
-            raise InputError(
-                "validation holds no entry, wanted at least one row with a hidden entry"
-            )
+            raise InputError("validation must hold at least one row with a hidden entry, got none")
         rng = generator(0 if self.random_state is None else self.random_state)
         room = max(2, SCORES // (4 * train.n_columns))
         if len(asked) > room:
@@ -353,10 +351,7 @@ class Blend(RowScorer):
             or not isinstance(headers, dict)
             or len(headers) != len(f.shares)
         ):
-            raise FileError(
-                "shares and models came that are not those of a Blend, wanted one model "
-                "for each share"
-            )
+            raise FileError("shares and models must be those of a Blend, one model for each share")
         seen = {
             name: arrays[name] for name in ("observed.indptr", "observed.indices", "observed.data")
         }
@@ -371,7 +366,7 @@ class Blend(RowScorer):
                     f"not fit the shape {f.shape}"
                 )
         if not isinstance(fit.plan.get("told"), dict):
-            raise FileError(f"told={fit.plan.get('told')!r} came, wanted what hidden entries said")
+            raise FileError(f"told must be what hidden entries said, got {fit.plan.get('told')!r}")
         self.members_ = members
         self.models = {name: clone(member) for name, member in members.items()}
         self._take(fit, next(iter(members.values())).observed_)

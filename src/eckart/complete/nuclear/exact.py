@@ -38,7 +38,7 @@ from eckart.complete.nuclear.spectral_completer import (
     entries_norm,
     zero_solution,
 )
-from eckart.errors import wrong
+from eckart.errors import invalid
 from eckart.factors import LowRank
 from eckart.io.models.levels import NOTHING, Memory, resumed_trace
 from eckart.matrix import Observed
@@ -79,7 +79,7 @@ def solve(
     """B of rank k through the observed entries; stops at relative residual ``tol``, or where no
     further progress is made."""
     if k < 0:
-        raise wrong("k", k, "0 or more")
+        raise invalid("k", k, "0 or more")
     k = min(k, *x.shape)
     kept = memory.last() or {"trace": None, "used": 0, "best": (np.inf, None)}
     used, best = kept["used"], kept["best"]

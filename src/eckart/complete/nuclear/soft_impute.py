@@ -29,7 +29,7 @@ from eckart.complete.nuclear.spectral_completer import (
 )
 from eckart.complete.split import split
 from eckart.engines.protocol import RidgeRule
-from eckart.errors import InputError, wrong
+from eckart.errors import InputError, invalid
 from eckart.factors import LowRank
 from eckart.fit import Fit, fitted, plan_of
 from eckart.io.models.levels import NOTHING, Memory, generator_at
@@ -204,20 +204,20 @@ class SoftImpute(SpectralCompleter):
             ("checkpoint", self.checkpoint, None),
         ):
             if value != wanted:
-                raise wrong(name, value, f"{wanted} with loss={self.loss!r}")
+                raise invalid(name, value, f"{wanted} with loss={self.loss!r}")
         if weights is not None:
             raise InputError(
                 "weights= came, SoftImpute counts every entry alike; use ALS for weighted entries"
             )
         if parts_of(x) is not None:
             raise InputError(
-                f"loss={self.loss!r} came with data in parts, wanted loss='squared'; "
-                f"use ALS(loss={self.loss!r})"
+                f"loss must be 'squared' for data in parts, got {self.loss!r}. Use "
+                f"ALS(loss={self.loss!r})."
             )
         loss = loss_for(self.loss, x, None)
         by = taken_out(loss, self.normalise)
         if by not in (None, "global", "bias"):
-            raise wrong(
+            raise invalid(
                 "normalise",
                 self.normalise,
                 f"'auto', 'bias', 'global' or None with loss={self.loss!r}",

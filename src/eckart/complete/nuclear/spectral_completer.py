@@ -102,7 +102,7 @@ class SpectralCompleter(Completer):
 
     def _check(self, x: Observed) -> None:
         if x.nnz == 0:
-            raise InputError("X has no observed entry, wanted at least one")
+            raise InputError("X must have at least one observed entry, got none")
 
 
 def entries_norm(x: Observed) -> float:

@@ -65,7 +65,7 @@ class DeviceArray(ArrayOperators):
                     self.tensor[:, torch.from_numpy(chosen.astype(np.int64)).to(self.tensor.device)]
                 )
         raise TypeError(
-            f"[{at!r}] came, wanted some of the columns: a tall array belongs to the engine"
+            f"only columns of a tall array can be chosen, got [{at!r}]: it belongs to the engine"
         )
 
     def __setitem__(self, at: Any, columns: Any) -> None:

@@ -107,8 +107,8 @@ class StreamedParts:
         def do(x: Placed) -> tuple[Fit, Stream]:
             if x.kind == "observed":
                 raise InputError(
-                    "X has missing entries, wanted complete rows for partial_fit; call "
-                    "fit on all rows"
+                    "X must have complete rows for partial_fit, got missing entries. Call fit on all "
+                    "rows."
                 )
             before = stream or self._begin(
                 x, options_of(self, x, size), generator(self.random_state)
@@ -161,7 +161,7 @@ def rows_of(matrix: Matrix) -> int:
     """How many rows there are, where that is known."""
     if matrix.shape[0] is None:
         raise InputError(
-            "a stream of unknown length came, wanted data whose number of rows is "
-            "known; call partial_fit with each batch"
+            "the number of rows must be known, got a stream of unknown length. Call "
+            "partial_fit with each batch."
         )
     return matrix.shape[0]

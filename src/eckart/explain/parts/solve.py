@@ -10,7 +10,7 @@ import numpy as np
 
 from eckart.certify.nonnegative import certify_parts, with_trace
 from eckart.engines.protocol import BetaRule, Engine, KlRule, Placed, Tall
-from eckart.errors import wrong
+from eckart.errors import invalid
 from eckart.explain.parts.loop import alternate, projected
 from eckart.explain.parts.options import Options
 from eckart.explain.parts.sides import STEPS, Penalties, Sides, sides_of
@@ -54,7 +54,7 @@ def solve(
     """Fit ``options.n_init`` times, the first from ``options.init``, the others from random
     starts."""
     if options.solver == "als" and x.kind == "observed":
-        raise wrong("solver", "als", "'hals' for data with missing entries")
+        raise invalid("solver", "als", "'hals' for data with missing entries")
     sides = sides_of(x, options, engine)
     fits = [resumed_fit(kept, LowRank, x.rows, x.columns) for kept in memory.last() or ()]
     for run in range(len(fits), options.n_init):

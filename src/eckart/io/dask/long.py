@@ -39,8 +39,8 @@ def observed_frame(source: Any, long: Any) -> Observed:
 
     if not is_frame(source):
         raise InputError(
-            f"rows={long.rows!r} came with a Dask {type(source).__name__}, wanted a "
-            "Dask frame with columns of these names (a bag of dicts has to_dataframe())"
+            f"rows={long.rows!r} needs a Dask frame with columns of these names, got a Dask "
+            f"{type(source).__name__} (a bag of dicts has to_dataframe())"
         )
     names = list(source.columns)
     picked = [names[j] for j in long.picked(names, "the Dask frame")]
@@ -53,7 +53,7 @@ def observed_frame(source: Any, long: Any) -> Observed:
         sides = [delayed(_fold, **later)(sides[i : i + FAN]) for i in range(0, len(sides), FAN)]
     met = checked(run(sides))[0]
     if met is None:
-        raise InputError("the Dask frame has no row, wanted at least one observation")
+        raise InputError("the Dask frame must have at least one row, got none")
     found = met.sides
     total = int(found.rows.counts.sum())
     blocks = int(
@@ -114,13 +114,15 @@ class Met(NamedTuple):
 
 def _met(frame: Any, names: list[Any], number: int) -> Met | None:
     if not hasattr(frame, "columns"):
-        raise InputError(f"the partition is a {type(frame).__name__}, wanted a frame with columns")
+        raise InputError(
+            f"the partition must be a frame with columns, got a {type(frame).__name__}"
+        )
     if len(frame) == 0:
         return None
     absent = next((name for name in names if name not in frame.columns), None)
     if absent is not None:
         raise InputError(
-            f"column {absent!r} is not in this partition, wanted the same columns in every one"
+            f"every partition must have the same columns, got none called {absent!r} in this one"
         )
     rows, columns = (Side.of(f"column {name!r}", frame[name], _place) for name in names[:2])
     kinds = tuple((f"column {name!r}", *_kind(_array(frame[name]), number)) for name in names[:2])
@@ -164,7 +166,7 @@ def _fold(parts: list[Any]) -> Any:
             both = sorted(((kind, where), other[1:]), key=lambda one: one[0] != "text")
             told = " and ".join(f"{kind} ({where})" for kind, where in both)
             return Refused(
-                False, f"{name} holds {told}, wanted ids of one kind; convert one of them"
+                False, f"{name} must hold ids of one kind, got {told}. Convert one of them."
             )
     return Met(folded([part.sides for part in known]), known[0].kinds)
 
@@ -187,9 +189,8 @@ def _split(
         if len(bad):
             p = int(bad[0])
             raise InputError(
-                f"column {names[2]!r} has {v[p]} at row {p} (row id {rows[i[p]]}, "
-                f"column id {columns[j[p]]}), wanted a finite number; drop "
-                "the observations that have none"
+                f"column {names[2]!r} must hold finite numbers, got {v[p]} at row {p} (row id "
+                f"{rows[i[p]]}, column id {columns[j[p]]}). Drop the observations that have none."
             )
     else:
         v = np.ones(len(i), dtype)

@@ -111,8 +111,8 @@ def partitions(collection: Any) -> list[Any]:
     """The partitions of a bag (or of a series) as tasks."""
     if not hasattr(collection, "to_delayed") or getattr(collection, "ndim", 1) != 1:
         raise InputTypeError(
-            f"X is a {type(collection).__name__} of Dask, wanted a bag, or a series, of "
-            "texts or of lists"
+            "X must be a bag, or a series, of texts or of lists, got a "
+            f"{type(collection).__name__} of Dask"
         )
     return list(collection.to_delayed())
 

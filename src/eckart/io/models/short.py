@@ -50,7 +50,7 @@ def lengthen(arrays: dict[str, np.ndarray], told: Any) -> dict[str, np.ndarray]:
         or not set(told.values()) <= {"float32", "float64"}
         or not told.keys() <= arrays.keys()
     ):
-        raise FileError(f"short={told!r} came, wanted the precision of arrays by name")
+        raise FileError(f"short must be the precision of arrays by name, got {told!r}")
     for name, dtype in told.items():
         a = arrays[name].astype(np.dtype(dtype))
         exponent = found.pop(name + EXPONENT, None)

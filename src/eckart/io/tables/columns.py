@@ -113,10 +113,10 @@ def _csv_rows(
         twice = next(name for name in names if names.count(name) > 1)
         at = [j + 1 for j, name in enumerate(names) if name == twice]
         told = "have no name" if twice == "" else f"are called {twice!r}"
-        title = "; if the first line is a title, take it out" if twice == "" else "; rename one"
+        title = ". If the first line is a title, take it out." if twice == "" else ". Rename one."
         raise FileError(
-            f"columns {at[0]} and {at[1]} of {path} {told} (first line), wanted names "
-            f"that differ{title}"
+            f"columns of {path} must have names that differ: columns {at[0]} and {at[1]} {told} "
+            f"(first line){title}"
         )
     ways, gaps = layout.ways(schema, names), layout.gaps
     batches = layout.batches(names, {}, names)

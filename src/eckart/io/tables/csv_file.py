@@ -83,8 +83,8 @@ class Layout:
         check_marks(mark, decimal)
         if (wide := lines[0].count(mark) + 1) > MOST_COLUMNS:
             raise FileError(
-                f"{file} has {wide:,} columns, wanted at most {MOST_COLUMNS:,} in a "
-                "text file; save the table as .npy or .parquet"
+                f"{file} must have at most {MOST_COLUMNS:,} columns in a text file, got {wide:,}. "
+                "Save the table as .npy or .parquet."
             )
         headed = has_header(lines, mark, decimal, number) if header is None else header
         if headed and len(lines) == 1:
@@ -434,7 +434,7 @@ def _bad_csv(layout: Layout, error: Exception, names: list[str]) -> FileError:
             found[3], f"{found[3]} as in the rows before it"
         )
         return FileError(
-            f"column {names[int(found[1])]!r} of {file} has {found[4]}{at}, wanted {wanted}"
+            f"column {names[int(found[1])]!r} of {file} must hold {wanted}, got {found[4]}{at}"
         )
     if isinstance(error, UnicodeDecodeError) or "invalid UTF8" in words:
         return undecodable(file, layout.encoding)

@@ -98,8 +98,8 @@ def mixed_frame(
         head = head_of(str(source), delimiter, header, missing, whole=True, encoding=encoding)
         if head is None:
             raise InputError(
-                f"{source} holds no table with columns, wanted a .csv, .tsv, .parquet, "
-                ".arrow, .jsonl or .xlsx file that exists"
+                f"{source} must be a .csv, .tsv, .parquet, .arrow, .jsonl or .xlsx file that "
+                "exists, got no table with columns"
             )
         typed = Path(arrow_pattern(os.fspath(source))).suffix.lower() in (
             *ARROW_FILES,
@@ -130,19 +130,19 @@ def mixed_frame(
         array = np.asarray(source)
         if array.dtype.kind == "c":
             raise InputError(
-                "Complex data not supported: X holds complex numbers, wanted real ones"
+                "Complex data not supported: X must hold real numbers, got complex ones"
             )
         array = array if array.dtype.kind == "f" else array.astype(np.float64)
     except InputError:
         raise
     except (TypeError, ValueError, OverflowError) as error:
         raise InputTypeError(
-            f"X is a {type(source).__name__} that is not numeric ({error}), wanted a "
-            "data frame, an Arrow table, a file or numbers"
+            "X must be a data frame, an Arrow table, a file or numbers, got a "
+            f"{type(source).__name__} that is not numeric ({error})"
         ) from None
     if array.ndim != 2:
         raise InputError(
-            f"X has {array.ndim} dimensions, wanted a table: rows and columns. Reshape your data"
+            f"X must be a table, rows and columns, got {array.ndim} dimensions. Reshape your data."
         )
     return _checked(
         MixedFrame(
@@ -183,15 +183,14 @@ def _checked(frame: MixedFrame) -> MixedFrame:
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise InputError(
-            f"column {twice!r} stands {names.count(twice)} times in X, wanted names "
-            "that differ; rename it"
+            f"columns of X must have names that differ, got {twice!r} {names.count(twice)} "
+            "times. Rename it."
         )
     for cells in frame.columns:
         if np.isinf(cells.values).any():
             raise InputError(
-                f"column {cells.name!r} holds infinity at row "
-                f"{int(np.argmax(np.isinf(cells.values)))}, wanted finite numbers or "
-                "gaps"
+                f"column {cells.name!r} must hold finite numbers or gaps, got infinity at row "
+                f"{int(np.argmax(np.isinf(cells.values)))}"
             )
     return frame
 
@@ -217,8 +216,8 @@ def _levels(name: str, found: list[Any], told: str) -> Cells:
     if kinds != {str}:
         came = ", ".join(sorted(kind.__name__ for kind in kinds))
         raise InputTypeError(
-            f"column {name!r} holds values of type {came}, wanted numbers, yes/no, "
-            "texts, categories or dates; convert it"
+            f"column {name!r} must hold numbers, yes/no, texts, categories or dates, got values "
+            f"of type {came}. Convert it."
         )
     levels = sorted({v for v, g in zip(found, gap) if not g})
     code = {level: float(i) for i, level in enumerate(levels)}
@@ -248,7 +247,7 @@ def _from_pandas(column: Any, name: Any) -> Cells:
     letter = getattr(kind, "kind", "O")
     if letter == "c":
         raise InputError(
-            f"Complex data not supported: column {name!r} holds complex numbers, wanted real ones"
+            f"Complex data not supported: column {name!r} must hold real numbers, got complex ones"
         )
     if letter in "Mm":
         plain = (
@@ -336,8 +335,8 @@ def _from_arrow(column: Any, name: str) -> Cells:
             told,
         )
     raise InputTypeError(
-        f"column {name!r} holds {kind}, wanted numbers, yes/no, texts, categories or "
-        "dates; convert it"
+        f"column {name!r} must hold numbers, yes/no, texts, categories or dates, got "
+        f"{kind}. Convert it."
     )
 
 

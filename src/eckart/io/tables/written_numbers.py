@@ -108,9 +108,8 @@ def plain_batches(
                     if cell.strip() not in gaps and not re.fullmatch(way.pattern, cell.strip())
                 )
                 raise FileError(
-                    f"column {name!r} of {file} has {cells[odd]!r} at line "
-                    f"{line(row + odd)}, wanted numbers that are all written as in its "
-                    "first rows"
+                    f"column {name!r} of {file} must hold numbers that are all written as in its first "
+                    f"rows, got {cells[odd]!r} at line {line(row + odd)}"
                 )
             batch = batch.set_column(at, name, found)
         row += batch.num_rows

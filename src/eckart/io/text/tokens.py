@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from eckart.errors import InputError, InputTypeError, wrong
+from eckart.errors import InputError, InputTypeError, invalid
 from eckart.scheduler import in_order, resolve_threads
 
 BATCH_CHARACTERS = 2**19
@@ -69,18 +69,18 @@ class Tokenizer:
             or not isinstance(self.min_length, int)
             or not 1 <= self.min_length < 2**31
         ):
-            raise wrong("min_length", self.min_length, "an int >= 1, in characters")
+            raise invalid("min_length", self.min_length, "an int >= 1, in characters")
         if isinstance(self.tokenizer, str):
             try:
                 re.compile(self.tokenizer)
             except re.error as error:
-                raise wrong(
+                raise invalid(
                     "tokenizer", self.tokenizer, f"a regular expression ({error}) or a function"
                 ) from None
         elif self.tokenizer is not None and not (
             callable(self.tokenizer) or isinstance(self.tokenizer, re.Pattern)
         ):
-            raise wrong(
+            raise invalid(
                 "tokenizer",
                 self.tokenizer,
                 "None, a regular expression, or a function from text to words",
@@ -167,13 +167,14 @@ class Tokenizer:
         words = rule(text)
         if isinstance(words, str) or not isinstance(words, Iterable):
             raise InputTypeError(
-                f"tokenizer gave a {type(words).__name__} for document {at}, wanted a list of words"
+                f"tokenizer must return a list of words, got a {type(words).__name__} for document "
+                f"{at}"
             )
         words = list(words)
         for word in words:
             if not isinstance(word, str):
                 raise InputTypeError(
-                    f"tokenizer gave {word!r} for document {at}, wanted words (str)"
+                    f"tokenizer must return words (str), got {word!r} for document {at}"
                 )
         return words
 
