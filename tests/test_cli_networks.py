@@ -135,7 +135,7 @@ def test_what_does_not_belong_together_is_refused(refused, data, tmp_path):
 def test_pictures_take_axes_and_show_what_they_should(conv):
     x = load_digits().data[:300]
     draw = {
-        "rows_beside": lambda ax: plots.rows_beside(x[:5], {"a": x[:5], "b": x[:5]}, (8, 8), ax),
+        "compare_rows": lambda ax: plots.compare_rows(x[:5], {"a": x[:5], "b": x[:5]}, (8, 8), ax),
         "loss_curves": lambda ax: plots.loss_curves(conv, ax),
         "filters": lambda ax: plots.filters(conv, ax),
         "feature_maps": lambda ax: plots.feature_maps(conv, x[0], ax),
@@ -160,7 +160,7 @@ def test_pictures_take_axes_and_show_what_they_should(conv):
     with pytest.raises(eckart.InputError, match="wanted 64, one image"):
         plots.feature_maps(conv, np.zeros(3))
     with pytest.raises(eckart.InputError, match="b has shape"):
-        plots.rows_beside(x[:5], {"b": x[:4]}, (8, 8))
+        plots.compare_rows(x[:5], {"b": x[:4]}, (8, 8))
 
 
 def test_a_report_says_when_pca_is_better(conv):

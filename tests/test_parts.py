@@ -192,7 +192,7 @@ def test_facts_of_parts_are_those_of_the_whole():
         whole = Counts(x.indptr, x.indices, data_, 20)
         a, b = EntryFacts.of(whole), facts_of(in_parts(whole, 40))
         assert a.entries == b.entries
-        assert (a.least, a.most, a.whole, a.looked) == (b.least, b.most, b.whole, b.looked)
+        assert (a.least, a.most, a.whole, a.inspected) == (b.least, b.most, b.whole, b.inspected)
         assert abs(a.total - b.total) <= 1e-9 * abs(a.total)
         assert (a.values is None) == (b.values is None)
 
@@ -240,7 +240,7 @@ def test_every_rule_names_a_primitive_and_its_arguments():
 def test_parts_are_named_by_words_that_every_process_says():
     """A checkpoint names its data by them; the address of a function would be another one after a
     crash."""
-    from eckart.complete.factors.strengths import Taming
+    from eckart.complete.factors.strengths import LogScaling
     from eckart.matrix_blocks import of_parts
     from eckart.matrix_parts import MemoryParts, ValueParts
 
@@ -248,7 +248,7 @@ def test_parts_are_named_by_words_that_every_process_says():
         token = "shards"
 
     x = of_parts(Named(Observed.from_nan(np.array([[1.0, np.nan], [400.0, 2.0], [3.0, 1.0]])), 2))
-    tamed = [Taming(2.0, mean).of(x).parts for mean in (1.0, 1.0, 1.5)]
+    tamed = [LogScaling(2.0, mean).of(x).parts for mean in (1.0, 1.0, 1.5)]
     assert all(isinstance(parts, ValueParts) for parts in tamed)
     assert tamed[0].token == tamed[1].token != tamed[2].token
     assert " at 0x" not in tamed[0].token

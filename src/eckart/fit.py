@@ -371,9 +371,9 @@ def _or_interrupted(verb: Callable[..., Any]) -> Callable[..., Any]:
             trace is not None
             and trace.reason is StopReason.INTERRUPTED
             and not is_preliminary()
-            and not trace.interrupt_told
+            and not trace.interrupt_reported
         ):
-            trace.interrupt_told = True
+            trace.interrupt_reported = True
             warnings.warn(
                 f"{type(self).__name__} was interrupted after {len(trace)} steps; the "
                 "best state so far is kept, and certificate_ says how far it came",

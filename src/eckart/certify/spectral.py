@@ -278,7 +278,9 @@ def _measured(
     if held is None and k < n:
         drawn = rng.standard_normal((n, min(probe[1], n - k)))
         fresh = _outside(drawn if engine is None else engine.take(drawn), exact, by)
-        both = _beside(v, fresh.astype(v.dtype), by) if known is None else fresh.astype(v.dtype)
+        both = (
+            _stack_columns(v, fresh.astype(v.dtype), by) if known is None else fresh.astype(v.dtype)
+        )
     if known is not None and both is v:
         images = known[1].astype(np.float64, copy=False)
     else:
@@ -437,7 +439,7 @@ def _write(into: np.ndarray, first: int, columns: np.ndarray, by: Engine | None)
         by.write_columns(into, first, columns)
 
 
-def _beside(a: np.ndarray, b: np.ndarray, by: Engine | None) -> np.ndarray:
+def _stack_columns(a: np.ndarray, b: np.ndarray, by: Engine | None) -> np.ndarray:
     """Two tall arrays side by side."""
     if by is None:
         return np.hstack([a, b])

@@ -43,12 +43,12 @@ def as_kind(ids: Any, labels: Labels) -> np.ndarray:
         return np.array([convert(x) for x in ids.tolist()])
     except (ValueError, OverflowError):
         bad = next(x for x in ids.tolist() if not _converts(x, convert))
-        told = (
+        advice = (
             "the model has no labels there"
             if labels.kind == "positions"
             else f"the labels are {labels.kind}"
         )
-        raise InputError(f"{labels.axis} must be {wanted}, got {bad!r}. {told}") from None
+        raise InputError(f"{labels.axis} must be {wanted}, got {bad!r}. {advice}") from None
 
 
 def _objects(ids: np.ndarray, convert: Any) -> np.ndarray:

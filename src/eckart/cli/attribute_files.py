@@ -41,14 +41,16 @@ def features_in(
     Ids become those of the ``labels``."""
     from eckart.cli.asked_ids import as_kind, side_table
 
-    file, _, told = spec.rpartition(":")
+    file, _, id_column = spec.rpartition(":")
     if not file or Path(spec).is_file():
-        file, told = spec, "" if key is None else str(key)
-    table, (told,) = side_table(file, [told], f"{name} {spec}", source)
+        file, id_column = spec, "" if key is None else str(key)
+    table, (id_column,) = side_table(file, [id_column], f"{name} {spec}", source)
     if labels is not None:
-        ids = as_kind(table.column(told).to_pylist(), labels)
-        table = table.set_column(table.column_names.index(told), told, pa.array(list(ids)))
-    return table, told
+        ids = as_kind(table.column(id_column).to_pylist(), labels)
+        table = table.set_column(
+            table.column_names.index(id_column), id_column, pa.array(list(ids))
+        )
+    return table, id_column
 
 
 def times_in(source: Any, file: str, name: str, x: Any) -> Any:

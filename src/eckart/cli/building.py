@@ -20,7 +20,7 @@ from eckart.trace import preliminary
 def builder(
     method: str,
     methods: dict[str, str],
-    told: dict[str, Any],
+    options: dict[str, Any],
     *,
     name: str | None = None,
     **always: Any,
@@ -33,7 +33,7 @@ def builder(
     name = name or methods[method]
     kind = class_named(name)
     known = inspect.signature(kind).parameters
-    given = {option: value for option, value in told.items() if value is not None}
+    given = {option: value for option, value in options.items() if value is not None}
     for option, value in given.items():
         if option not in known:
             flag = f"--{OTHER_NAMES.get(option, 'no-center' if option == 'center' else option).replace('_', '-')}"

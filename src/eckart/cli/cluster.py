@@ -27,20 +27,22 @@ def around(words: list[str]) -> tuple[list[str], Any]:
     """
     if words[:1] and words[0] in OWN:
         return words, nullcontext()
-    rest, told = _parted(words)
-    if not told:
+    rest, cluster_options = _parted(words)
+    if not cluster_options:
         return words, nullcontext()
-    if len(told) == 2:
+    if len(cluster_options) == 2:
         raise InputError(
             "give --workers or --cluster, not both: a cluster of this machine, or a running one"
         )
     engine = next((rest[i + 1] for i, word in enumerate(rest[:-1]) if word == "--engine"), None)
     if engine not in (None, "dask", "dask-cuda"):
-        raise invalid("--engine", engine, f"dask, dask-cuda, or none, beside {next(iter(told))}")
+        raise invalid(
+            "--engine", engine, f"dask, dask-cuda, or none, beside {next(iter(cluster_options))}"
+        )
     rest = rest if engine else [*rest, "--engine", "dask"]
-    if "--cluster" in told:
-        return rest, _running(told["--cluster"])
-    count = told["--workers"]
+    if "--cluster" in cluster_options:
+        return rest, _running(cluster_options["--cluster"])
+    count = cluster_options["--workers"]
     if not count.isdigit() or int(count) < 1:
         raise invalid("--workers", count, "a number of processes, 1 or more")
     return rest, _local(int(count))
@@ -48,7 +50,7 @@ def around(words: list[str]) -> tuple[list[str], Any]:
 
 def _parted(words: list[str]) -> tuple[list[str], dict[str, str]]:
     rest: list[str] = []
-    told: dict[str, str] = {}
+    cluster_options: dict[str, str] = {}
     given = iter(words)
     for word in given:
         name, equals, value = word.partition("=")
@@ -61,8 +63,8 @@ def _parted(words: list[str]) -> tuple[list[str], dict[str, str]]:
                 f"{name} must be {'a number of processes' if name == OPTIONS[0] else 'an address'}, "
                 "got no value"
             )
-        told[name] = found
-    return rest, told
+        cluster_options[name] = found
+    return rest, cluster_options
 
 
 @contextmanager

@@ -73,13 +73,19 @@ class FitOptions:
     @property
     def plain(self) -> bool:
         """Whether nothing was asked for that a table of several kinds has not."""
-        told = (self.normalise, self.loss, self.row_features, self.column_features, self.time)
-        return all(value is None for value in told) and self.feedback == "explicit"
+        given_options = (
+            self.normalise,
+            self.loss,
+            self.row_features,
+            self.column_features,
+            self.time,
+        )
+        return all(value is None for value in given_options) and self.feedback == "explicit"
 
     def settled(self, max_iter: int | None, out: Path | None) -> tuple[str, str]:
         """The method, where "auto" leaves no choice, and why."""
         features = {"--row-features": self.row_features, "--column-features": self.column_features}
-        told: dict[str, Any] = {
+        given_options: dict[str, Any] = {
             "--loss": self.loss,
             "--l2": self.l2,
             "--normalise": self.normalise,
@@ -98,8 +104,11 @@ class FitOptions:
         if self.time is not None:
             return "bayes", "bayes: --time is an option of it"
         if self.feedback == "implicit":  # the other methods give lists alone
-            told |= {"-k": None if self.components == "auto" else self.components, "--out": out}
-        named = [name for name, value in told.items() if value is not None]
+            given_options |= {
+                "-k": None if self.components == "auto" else self.components,
+                "--out": out,
+            }
+        named = [name for name, value in given_options.items() if value is not None]
         return ("als", f"als: {named[0]} is an option of it") if named else ("auto", "")
 
     def refuse_targets(self, method: str, to: Targets) -> None:

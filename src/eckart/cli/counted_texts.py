@@ -31,15 +31,16 @@ def counted(file: str, reading: Reading, **choice: Any) -> Corpus:
         raise InputError(
             f"--only {','.join(reading.only)} is for numbers. Use --text for the column of text."
         )
-    told = reading.of_text()
-    if reading.labels is not None and told["index"] not in (None, reading.labels):
+    text_options = reading.of_text()
+    if reading.labels is not None and text_options["index"] not in (None, reading.labels):
         raise InputError(
             f"give --index or --labels, not both: both name the documents, got {reading.index} "
             f"and {reading.labels}"
         )
     return corpus(
         file,
-        **told | {"index": told["index"] if told["index"] is not None else reading.labels},
+        **text_options
+        | {"index": text_options["index"] if text_options["index"] is not None else reading.labels},
         **choice,
     )
 

@@ -183,8 +183,8 @@ class _Places:
             sys.stdout = before
 
     def renamed(self, words: str) -> str:
-        for name, told in self.names.items():
-            words = words.replace(name, told)
+        for name, shown_name in self.names.items():
+            words = words.replace(name, shown_name)
         return words
 
     def deliver(self, quiet: bool) -> None:

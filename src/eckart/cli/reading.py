@@ -216,12 +216,12 @@ class Reading:
             matrix = replace(matrix, columns=titles(words))
         if self.labels is None:
             return Table(matrix)
-        beside = read(file, columns=columns or _few(matrix), index=self.labels, **how).rows  # type: ignore[arg-type]
-        if beside is None:
+        id_rows = read(file, columns=columns or _few(matrix), index=self.labels, **how).rows  # type: ignore[arg-type]
+        if id_rows is None:
             raise InputError(
                 f"--labels {self.labels} needs a table small enough to hold and with named columns"
             )
-        return Table(matrix, beside)
+        return Table(matrix, id_rows)
 
     def wanted(self, file: str, shell: Any = None) -> list[str] | None:
         """The columns to read: those of --only, or all that hold numbers but for --exclude, the
@@ -256,7 +256,7 @@ class Reading:
         if not kept:
             if dressed := next((c for c in words if c.like is not None), None):
                 raise InputError(
-                    f"no column of {file} holds plain numbers ({_told(words)}); "
+                    f"no column of {file} holds plain numbers ({_columns_shown(words)}); "
                     f"{_plainly(dressed.like)}"
                 )
             prose = next(
@@ -264,7 +264,7 @@ class Reading:
                 " for a column of text",
             )
             raise InputError(
-                f"no column of {file} holds numbers ({_told(words)}); say eckart "
+                f"no column of {file} holds numbers ({_columns_shown(words)}); say eckart "
                 f"explain {file} --text{prose}, or --rows, --columns and --values for "
                 "triples"
             )
@@ -276,7 +276,7 @@ class Reading:
                 if first
                 else ""
             )
-            shell.note(f"left out of {called(file)}: {_told(words)}{hint}")
+            shell.note(f"left out of {called(file)}: {_columns_shown(words)}{hint}")
             if prose := next((c.name for c in words if is_prose(head.rows.column(c.name))), None):
                 shell.note(
                     f"{prose} holds texts: eckart explain {called(file)} --text "
@@ -326,8 +326,8 @@ class Reading:
                 n: getattr(self, n)
                 for n in (("rows", "columns", "values") if self.long else ("index",))
             }
-            told = names if self.long or self.index else {}
-            return {"names": told} | ({"read": kept} if kept else {})
+            given_options = names if self.long or self.index else {}
+            return {"names": given_options} | ({"read": kept} if kept else {})
         if isinstance(x, Counts) and rules is not None:
             return {"text": kept | {"rules": rules}}
         return {("text" if rules is not None else "read"): kept} if kept else {}
@@ -337,17 +337,17 @@ def reading_of(*groups: Any, plan: dict[str, Any] | None = None, shell: Any = No
     """The options of a command; what is not said is taken from the plan of a model."""
     kept: dict[str, Any] = {}
     for part in ("names", "read", "text"):
-        told = (plan or {}).get(part)
+        given_options = (plan or {}).get(part)
         kept |= (
-            {n: v for n, v in told.items() if n in Reading.__dataclass_fields__}
-            if isinstance(told, dict)
+            {n: v for n, v in given_options.items() if n in Reading.__dataclass_fields__}
+            if isinstance(given_options, dict)
             else {}
         )
     kept["missing"] = tuple(kept.get("missing", ()))
     given: dict[str, Any] = {}
     long = any(isinstance(g, TripleOptions) for g in groups)
     for group in groups:
-        told = vars(group)
+        given_options = vars(group)
         if isinstance(group, CellOptions):
             given["delimiter"] = {"tab": "\t", "\\t": "\t"}.get(
                 group.delimiter or "", group.delimiter
@@ -369,11 +369,11 @@ def reading_of(*groups: Any, plan: dict[str, Any] | None = None, shell: Any = No
             given["only"], given["exclude"] = _list(only), tuple(_list(group.exclude) or ()) or None
             given["index"], given["labels"] = _place(group.index), group.labels
         elif isinstance(group, TripleOptions):
-            given |= {n: _place(told[n]) for n in ("rows", "columns", "values")} | {
+            given |= {n: _place(given_options[n]) for n in ("rows", "columns", "values")} | {
                 "duplicates": group.duplicates
             }
         elif isinstance(group, TextOptions):
-            given |= {n: told[n] for n in ("lines", "encoding", "undecodable")} | {
+            given |= {n: given_options[n] for n in ("lines", "encoding", "undecodable")} | {
                 "text": _place(group.text)
             }
             given["quotes"], given["split"] = (
@@ -399,15 +399,15 @@ def _check_triples(given: dict[str, Any], kept: dict[str, Any]) -> None:
     if "index" in given:
         for name in names:
             kept.pop(name, None)
-    told = {n: (kept | given).get(n) for n in names}
+    given_options = {n: (kept | given).get(n) for n in names}
     for name in ("rows", "columns"):
-        if any(part is not None for part in told.values()) and told[name] is None:
-            came = ", ".join(f"--{n} {v}" for n, v in told.items() if v is not None)
+        if any(part is not None for part in given_options.values()) and given_options[name] is None:
+            came = ", ".join(f"--{n} {v}" for n, v in given_options.items() if v is not None)
             raise InputError(
                 f"--{name} must be given too, the columns that hold row ids and column ids, got "
                 f"{came}"
             )
-    if told["rows"] is not None:
+    if given_options["rows"] is not None:
         kept.pop("index", None)
     elif given.get("duplicates", "error") != "error":
         raise invalid(
@@ -475,8 +475,13 @@ def described(file: str, x: Any) -> str:
 
 def facts(file: str, x: Any) -> dict[str, Any]:
     """The data for --json."""
-    told = {"file": file, "rows": x.shape[0], "columns": x.shape[1], "kind": type(x).__name__}
-    return told | {
+    given_options = {
+        "file": file,
+        "rows": x.shape[0],
+        "columns": x.shape[1],
+        "kind": type(x).__name__,
+    }
+    return given_options | {
         n: getattr(x, n) for n in ("nnz", "words_read", "words_dropped") if hasattr(x, n)
     }
 
@@ -550,6 +555,6 @@ def _plainly(like: str | None) -> str:
     )
 
 
-def _told(columns: list[Any]) -> str:
+def _columns_shown(columns: list[Any]) -> str:
     more = f" and {len(columns) - 8} more" if len(columns) > 8 else ""
-    return ", ".join(c.told for c in columns[:8]) + more
+    return ", ".join(c.given_options for c in columns[:8]) + more

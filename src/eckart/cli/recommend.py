@@ -206,19 +206,19 @@ def _with_attributes(
             "the model must be one that was fitted with attributes, got a "
             f"{type(fitted).__name__} without"
         )
-    told: dict[str, Any] = {}
+    given_features: dict[str, Any] = {}
     if rows is not None:
-        told["row_features"] = features_in(
+        given_features["row_features"] = features_in(
             rows, "--row-features", source.rows, fitted.row_ids, source
         )
     if columns is not None:
-        told["column_features"] = features_in(
+        given_features["column_features"] = features_in(
             columns, "--column-features", source.columns, fitted.column_ids, source
         )
-    fitted.update(**told)
+    fitted.update(**given_features)
     if rows is None:
         return fitted, None
-    table, key = told["row_features"]
+    table, key = given_features["row_features"]
     return fitted, np.array(table.column(key).to_pylist(), object)
 
 
@@ -319,20 +319,20 @@ def _check(
         "--rows-file": rows_file,
         "--new": new,
     }
-    told = [name for name, value in asked.items() if value]
-    if not told and row_features is not None and not similar:
-        told = ["--row-features"]
-    if len(told) != 1:
-        came = " and ".join(told) or "no row"
+    given_features = [name for name, value in asked.items() if value]
+    if not given_features and row_features is not None and not similar:
+        given_features = ["--row-features"]
+    if len(given_features) != 1:
+        came = " and ".join(given_features) or "no row"
         raise InputError(
             "give one of --row, --rows-file, --all and --new (or --column with --similar), got "
             f"{came}"
         )
     if column and not similar:
         raise InputError("--column needs --similar: columns that are alike")
-    if similar and told[0] not in ("--row", "--column"):
-        raise InputError(f"--similar goes with --row or --column, got {told[0]}")
-    if explain is not None and (told[0] != "--row" or similar or len(row or ()) != 1):
+    if similar and given_features[0] not in ("--row", "--column"):
+        raise InputError(f"--similar goes with --row or --column, got {given_features[0]}")
+    if explain is not None and (given_features[0] != "--row" or similar or len(row or ()) != 1):
         raise InputError(f"--explain {explain} needs exactly one --row")
     if explain is not None and out is not None:
         raise InputError(f"--explain {explain} is printed and takes no --out")

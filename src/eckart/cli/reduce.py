@@ -93,7 +93,7 @@ def reduce(
     method, kept = building.kind_and_file(method, model, METHODS, shell)
     method, to = method or "pca", Targets(out, kept, report).check(file)
     k, shape, pca = _components(components), building.parse_image(image), method == "pca"
-    told = {
+    model_options = {
         "svd_solver": solver,
         "whiten": whiten or None,
         "center": None if center else False,
@@ -112,7 +112,7 @@ def reduce(
         else checkpoint,  # a plan fits parts of the data, which are no work to go on with
         "verbose": shell.bars,
     }
-    build = building.builder(method, METHODS, told, init="pca", **always)
+    build = building.builder(method, METHODS, model_options, init="pca", **always)
     k = k if pca else _code_size(k, components)
     reading = reading_of(table, cells, shell=shell)
     with shell.phase(f"reading {file}"):
@@ -152,9 +152,14 @@ def reduce(
         )
 
     def write(path: Path) -> int:
-        beside = None if data.labels is None else (str(reading.labels), data.labels)
+        id_columns = None if data.labels is None else (str(reading.labels), data.labels)
         return building.write_codes(
-            fitted.transform, building.numbered("component", fitted), x, path, reading.index, beside
+            fitted.transform,
+            building.numbered("component", fitted),
+            x,
+            path,
+            reading.index,
+            id_columns,
         )
 
     shell.finish(fitted, to, write, page, "codes")
@@ -262,6 +267,6 @@ def _summary(model: Any, file: str, seconds: float, shell: Shell) -> None:
     shell.say("solver", f"{plan['solver']}: {plan['reason']}")
     shell.outcome(model, seconds)
     for i, top in enumerate(model.top_features(3)[:5]):
-        told = ", ".join(f"{name} {value:+.3g}" for name, value in top)
-        shell.say("component", f"{i + 1}: {float(ratio[i]):.1%}  {told}")
+        model_options = ", ".join(f"{name} {value:+.3g}" for name, value in top)
+        shell.say("component", f"{i + 1}: {float(ratio[i]):.1%}  {model_options}")
     shell.answer |= {"components": f.k, "explained_variance_ratio": ratio}

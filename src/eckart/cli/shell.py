@@ -23,7 +23,7 @@ import typer
 from eckart import __version__
 from eckart.cli.options import option
 from eckart.errors import EckartError, FileError, InputError
-from eckart.trace import StopReason, is_told, progress
+from eckart.trace import StopReason, has_listener, progress
 
 LOG = logging.getLogger("eckart")
 LOG.addHandler(logging.NullHandler())
@@ -212,7 +212,7 @@ class Shell:
         """Names what is going on, from the first moment, where someone is there to see or hear
         it."""
         LOG.debug("%s", words)
-        if not (self.bars or is_told()):
+        if not (self.bars or has_listener()):
             yield
             return
         with progress(self.bars) as watch:
@@ -247,7 +247,7 @@ class Shell:
         if len(trace):
             steps = f"{len(trace)} steps; stopped: {trace.reason.value}"
             self.say("fitted", f"{type(model).__name__} in {lasting(times['fit'])}, {steps}")
-        beside = [
+        phases = [
             f"{what} took {lasting(times[name])}"
             for name, what in (
                 ("choosing", "choosing and measuring"),
@@ -255,8 +255,8 @@ class Shell:
             )
             if times[name] >= max(TELLING_SECONDS, times["fit"] / 10)
         ]
-        if beside:
-            self.say("", "; ".join(beside))
+        if phases:
+            self.say("", "; ".join(phases))
         self.certified(c)
         if not c.holds and trace.reason is StopReason.MAX_ITER and limit is not None:
             self.say("", limit)

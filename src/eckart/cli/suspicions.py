@@ -8,7 +8,7 @@ import shlex
 from typing import Any
 
 from eckart.cli.reading import Reading
-from eckart.complete.factors.strengths import taming
+from eckart.complete.factors.strengths import log_scaling
 from eckart.errors import InputError, invalid
 from eckart.io.text.documents import Documents
 from eckart.loading import pa
@@ -161,7 +161,7 @@ def note_amounts(reading: Reading, x: Any, feedback: str, shell: Any) -> None:
         or reading.values is None
         or feedback != "explicit"
         or facts_of(x).least <= 0
-        or (found := taming(x, False, True)) is None
+        or (found := log_scaling(x, False, True)) is None
     ):
         return
     shell.note(

@@ -123,14 +123,14 @@ def ridges_of(
         return [None], plain
     if l2 is None:
         own = base.ridge_for(x)._asdict() if hasattr(base, "ridge_for") else {"l2": base.l2}
-        beside = (
+        attribute_ridge = (
             {}
             if base.l2 is not None
             else {name: value for name, value in own.items() if name != "l2" and value is not None}
         )
         return [own["l2"] * f for f in (4.0, 2.0, 1.0, 0.5)] if own["l2"] else [
             own["l2"]
-        ], lambda ridge: plain(ridge) | beside
+        ], lambda ridge: plain(ridge) | attribute_ridge
     return sorted(_numbers("l2", l2), reverse=True), plain  # type: ignore[return-value]
 
 

@@ -384,16 +384,14 @@ def _sentence(method: str, table: list[Judged], hidden: int, budget: float) -> s
         for row in table
         if row is not chosen
     ]
-    told = f"RMSE {chosen.error:.4g}" + (
+    summary = f"RMSE {chosen.error:.4g}" + (
         "" if chosen.standard_error is None else f" (± {chosen.standard_error:.2g})"
     )
     least = min(row.error for row in table if row.error is not None)
-    told = (
-        f"{method} had the least error on {hidden:,} unseen entries, {told}"
+    summary = (
+        f"{method} had the least error on {hidden:,} unseen entries, {summary}"
         if chosen.error == least
-        else f"{method} alone have an error on {hidden:,} unseen entries, {told}, within one "
+        else f"{method} alone have an error on {hidden:,} unseen entries, {summary}, within one "
         "standard error of the least"
     )
-    return (
-        f"{told}; {', '.join(others)}; compared within a budget of {budget:.0f} s of processor time"
-    )
+    return f"{summary}; {', '.join(others)}; compared within a budget of {budget:.0f} s of processor time"

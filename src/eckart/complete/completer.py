@@ -135,7 +135,7 @@ class Completer(NewRows, Recommender, TransformerMixin, KeptEntries, ABC):
         for name, what in (("hidden entries", "hidden"), ("own entries", "fitted")):
             errors = fit.plan.get(name)
             if isinstance(errors, dict):
-                return fit.certificate.beside(errors, f"{errors['entries']:,} {what} entries")
+                return fit.certificate.with_errors(errors, f"{errors['entries']:,} {what} entries")
         return fit.certificate
 
     def demand(self) -> Any:

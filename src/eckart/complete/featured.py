@@ -19,10 +19,10 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from eckart.complete.beside import Beside, Cold, Known, TimeBins, known
 from eckart.complete.completer import Completer
 from eckart.complete.folding import entry_weights
 from eckart.complete.recommend import Explanation, Recommendations
+from eckart.complete.side_information import Cold, Known, SideInformation, TimeBins, known
 from eckart.complete.timed_tables import timed
 from eckart.errors import FileError, InputError, invalid
 from eckart.fit import Fit
@@ -123,8 +123,8 @@ class Featured(Completer, auto_wrap_output_keys=None):
             cold.append((where == "column_features", beyond))
             notes += [] if note is None else [note]
         bins, bin_of = (None, None) if when is None else TimeBins.of(when.numbers)
-        beside = Beside(sides[0], sides[1], bins, bin_of)
-        fit = self._solve(squarable(x), entry_weights(weights, x), beside)  # type: ignore[arg-type]
+        side_information = SideInformation(sides[0], sides[1], bins, bin_of)
+        fit = self._solve(squarable(x), entry_weights(weights, x), side_information)  # type: ignore[arg-type]
         if when is not None:
             fit.plan["time"] = "dates" if when.dates else "numbers"
         certificate = replace(fit.certificate, notes=(*fit.certificate.notes, *notes))

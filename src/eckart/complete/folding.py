@@ -279,7 +279,7 @@ def limits(clip: Any, x: Observed, rates: bool = False) -> list[float] | None:
         facts = facts_of(x)
         if rates:
             return [0.0, facts.most]
-        scale = facts.values is not None and facts.looked >= 10 * len(facts.values)
+        scale = facts.values is not None and facts.inspected >= 10 * len(facts.values)
         return [facts.least, facts.most] if scale else None
     if clip is True:
         facts = facts_of(x)

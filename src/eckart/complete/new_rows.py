@@ -113,7 +113,7 @@ class NewRows:
     ) -> RowSolution:
         """Codes and biases of new rows, given the columns."""
         offset, loss = learned_columns(f, norm), self._loss()
-        beside = None if offset is None else engine.take(offset, y.dtype)
+        offset_array = None if offset is None else engine.take(offset, y.dtype)
         if loss is not None:
             return folded(
                 engine,
@@ -121,14 +121,14 @@ class NewRows:
                 loss,
                 engine.take(f.right, y.dtype),
                 self._fold_rule(),
-                beside,
+                offset_array,
                 f.k,
             )
         return engine.ridge_rows(
             engine.put(y),
             engine.take(f.right),
             self._fold_rule(),
-            offset=beside,
+            offset=offset_array,
             base=self._fold_base(f),
         )
 

@@ -124,10 +124,12 @@ class Explanation:
     on_scale: float | None = None
 
     def __str__(self) -> str:
-        told = "mean, biases, attributes and time" if "history" in self.parts else "mean and biases"
+        parts_named = (
+            "mean, biases, attributes and time" if "history" in self.parts else "mean and biases"
+        )
         lines = [
             f"row {self.row}, column {self.column}: {self.prediction:.4g} = "
-            f"{self.base:.4g} from {told}"
+            f"{self.base:.4g} from {parts_named}"
         ]
         if self.on_scale is not None:
             lines[0] += f"; {self.on_scale:.4g} on the scale of the data"
@@ -251,7 +253,7 @@ class Recommender(OnParts, SharesOfEntries):
             best, scores = best_by_parts(self, at, int(n), columns, exclude_seen, chance, f.dtype)
         else:
             best, scores = self._best(f, at, columns, int(n), seen, exclude_seen, chance)
-        best, scores = self._told_scores(f, at, best, scores, by)
+        best, scores = self._reported_scores(f, at, best, scores, by)
         often = np.where(best >= 0, support[best], 0)
         return Recommendations(
             ids.names(at), _names(self.column_ids, best), scores, best, often, by
@@ -338,7 +340,7 @@ class Recommender(OnParts, SharesOfEntries):
             scores[best >= 0] = self._clipped(scores[best >= 0])
         return best, scores
 
-    def _told_scores(
+    def _reported_scores(
         self: Any, f: Any, at: np.ndarray, best: np.ndarray, scores: np.ndarray, by: str
     ) -> tuple[np.ndarray, np.ndarray]:
         """Lists with the scores that are handed out; a model whose predictions are more than values

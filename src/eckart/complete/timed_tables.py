@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from eckart.complete.beside import moments
+from eckart.complete.side_information import moments
 from eckart.errors import InputError, invalid
 from eckart.index.alike import unknown_column
 from eckart.io.tables.attributes import table_of

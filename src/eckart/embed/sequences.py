@@ -22,7 +22,7 @@ import numpy as np
 from eckart.arguments import held
 from eckart.embed.cache import Cache
 from eckart.embed.item_lists import Numbers, look
-from eckart.embed.spill import Shelf
+from eckart.embed.spill import SpillFile
 from eckart.errors import InputError, NoWordsError, invalid
 from eckart.io.tables.frames import titles
 from eckart.io.text.documents import documents
@@ -159,17 +159,17 @@ def sequences(
         )
         if (found := kept.load()) is not None:
             return Sequences(**found)
-    with progress(verbose) as watch, Shelf() as shelf:
+    with progress(verbose) as watch, SpillFile() as spilled:
         rows, source = look(source)
         read = (
-            _texts(source, rule, how, shelf, n_threads, watch)
+            _texts(source, rule, how, spilled, n_threads, watch)
             if rows is None
-            else _items(rows, how, shelf, watch)
+            else _items(rows, how, spilled, watch)
         )
-        if not shelf.sentences:
+        if not spilled.sentences:
             raise InputError("the source must hold at least one sentence, got none")
         table, words, counts = _vocabulary(read, min_count, max_words)
-        ids, pointers = shelf.renumbered(
+        ids, pointers = spilled.renumbered(
             table, int(counts.sum()), None if kept is None else kept.folder
         )
         dropped = int(read.counts.sum()) - len(ids)
@@ -239,7 +239,12 @@ class _Read:
 
 
 def _texts(
-    source: Any, rule: Tokenizer, how: dict[str, Any], shelf: Shelf, n_threads: Any, watch: Watcher
+    source: Any,
+    rule: Tokenizer,
+    how: dict[str, Any],
+    spilled: SpillFile,
+    n_threads: Any,
+    watch: Watcher,
 ) -> _Read:
     docs = documents(source, **how)
     lexicon, tally = Lexicon(), _Occurrences()
@@ -247,14 +252,14 @@ def _texts(
     for batch in token_batches(parts, rule, n_threads):
         numbers = lexicon.add(batch.words)
         tally.add(numbers, np.bincount(batch.ids, minlength=len(batch.words)))
-        shelf.put(
+        spilled.put(
             numbers[batch.ids], np.diff(batch.pointers), parts.begins(batch.first, len(batch))
         )
         watch("words", tally.total, None)
     return _Read(tally.counts(len(lexicon)), lexicon.words, docs.replaced)
 
 
-def _items(rows: Iterator[Any], how: dict[str, Any], shelf: Shelf, watch: Watcher) -> _Read:
+def _items(rows: Iterator[Any], how: dict[str, Any], spilled: SpillFile, watch: Watcher) -> _Read:
     for name in ("text", "lines", "delimiter", "header"):
         if how[name] is not None:
             raise InputError(
@@ -264,7 +269,7 @@ def _items(rows: Iterator[Any], how: dict[str, Any], shelf: Shelf, watch: Watche
     for ids, lengths in numbers.batches(rows):
         seen, times = np.unique(ids, return_counts=True)
         tally.add(seen, times)
-        shelf.put(ids, lengths)
+        spilled.put(ids, lengths)
         watch("words", tally.total, None)
     return _Read(tally.counts(len(numbers)), numbers.words)
 

@@ -59,11 +59,11 @@ def unknown_column(
     """
     names = list(known)
     near = alike(str(name), names)
-    told = ", ".join(map(repr, names[:MOST_NAMES])) + (
+    listed = ", ".join(map(repr, names[:MOST_NAMES])) + (
         f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
     )
     hint = f". Did you mean {' or '.join(map(repr, near))}?" if near else ""
     return InputError(
-        f"the column must be one of the columns of {where} ({told or 'none'}), got "
+        f"the column must be one of the columns of {where} ({listed or 'none'}), got "
         f"{came or repr(name)}{hint}"
     )

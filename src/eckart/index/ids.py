@@ -82,9 +82,9 @@ class Ids:
             with contextlib.suppress(UnicodeError):  # half a surrogate pair
                 self._take_arrow(pa.array(ids, pa.large_string()), at)
                 return
-        self._parts.append(self._looked_up(ids.tolist(), at))
+        self._parts.append(self._look_up(ids.tolist(), at))
 
-    def _looked_up(self, ids: list[Any], at: Place) -> np.ndarray:
+    def _look_up(self, ids: list[Any], at: Place) -> np.ndarray:
         seen = self._seen
         try:
             fresh = dict.fromkeys(ids)
@@ -148,7 +148,7 @@ class Ids:
                     return
                 self._numbers_to_text()
         self._check_kind("text or objects", at)
-        self._parts.append(self._looked_up(words.to_pylist(), at)[codes])
+        self._parts.append(self._look_up(words.to_pylist(), at)[codes])
 
     def _numbers_to_text(self) -> None:
         """What was read as whole numbers so far, as it was written."""

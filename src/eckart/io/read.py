@@ -232,11 +232,11 @@ def _read_source(source: Any, ask: _Ask) -> Matrix:
 
 def _check_long(rows: Any, columns: Any, values: Any, others: dict[str, Any]) -> None:
     """Refuse half a question."""
-    told = {"rows": rows, "columns": columns}
-    for name, value in told.items():
+    named = {"rows": rows, "columns": columns}
+    for name, value in named.items():
         if value is None:
             came = ", ".join(
-                f"{n}={written(v)}" for n, v in {**told, "values": values}.items() if v is not None
+                f"{n}={written(v)}" for n, v in {**named, "values": values}.items() if v is not None
             )
             raise InputError(
                 "rows= and columns= (and values=) must all be given, the columns that hold row "

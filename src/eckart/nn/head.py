@@ -56,7 +56,7 @@ class NetworkHead(NetworkShell):
                 "None; pass one answer for each row"
             )
         check(self)
-        matrix, gpu = self._door(X)
+        matrix, gpu = self._read_rows(X)
         count = int(matrix.shape[0] or 0)
         targets, about = self._targets(y, count)
         place = self._place(matrix, gpu)

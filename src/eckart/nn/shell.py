@@ -70,7 +70,7 @@ class NetworkShell(NetworkParameters, ABC):
 
     # ---- data
 
-    def _door(self, X: Any) -> tuple[Matrix, bool]:
+    def _read_rows(self, X: Any) -> tuple[Matrix, bool]:
         """Data in memory, finite or NaN, and whether it came from a GPU."""
         need_torch(type(self).__name__)
         gpu = is_tensor(X) and X.is_cuda

@@ -13,12 +13,12 @@ from eckart.plots.reduce import code_map
 from eckart.plots.style import BLUE, INK, ORANGE, coloured, montage, new_axes, plain
 
 
-def rows_beside(rows: Any, others: dict[str, Any], shape: tuple[int, int], ax: Any = None) -> Any:
+def compare_rows(rows: Any, others: dict[str, Any], shape: tuple[int, int], ax: Any = None) -> Any:
     """Images in the first row and what each model makes of them in the rows below: ``others`` are
     names and reconstructions.
 
     >>> x = np.arange(8.0).reshape(2, 4)
-    >>> ax = rows_beside(x, {"PCA": x, "autoencoder": x}, (2, 2))
+    >>> ax = compare_rows(x, {"PCA": x, "autoencoder": x}, (2, 2))
     >>> [t.get_text() for t in ax.get_yticklabels()]
     ['input', 'PCA', 'autoencoder']
     """

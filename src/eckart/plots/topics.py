@@ -149,7 +149,7 @@ def topic_map(model: Any, ax: Any = None, *, words: int = 3, labels: bool = True
         said = [
             f"{z + 1}: " + ", ".join(_short(w, 14) for w in names[t]) for z, t in enumerate(top)
         ]
-        _write_beside(ax, xy, radius, said, sizes)
+        _write_labels(ax, xy, radius, said, sizes)
     return ax
 
 
@@ -304,7 +304,7 @@ def _fit_to_axes(ax: Any, xy: np.ndarray) -> float:
     return largest
 
 
-def _write_beside(
+def _write_labels(
     ax: Any, xy: np.ndarray, radius: np.ndarray, words: list[str], sizes: np.ndarray
 ) -> None:
     """Words under or over the circles, the largest topics first; words without room are left

@@ -76,7 +76,7 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
         """Train on the rows of X; NaN and absent entries of ``Observed`` data are unknown and play
         no part in the loss."""
         self._check()
-        matrix, gpu = self._door(X)
+        matrix, gpu = self._read_rows(X)
         require_room(
             "n_components", self.n_components, float(matrix.shape[1]) * self.n_components, 4
         )
@@ -143,7 +143,7 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
     def _streaming(self, X: Any) -> tuple[dict[str, Any], Matrix, bool]:
         """What partial_fit goes on with, and the rows."""
         if "fit_" not in vars(self):
-            matrix, gpu = self._door(X)
+            matrix, gpu = self._read_rows(X)
             seed = drawn_seed(generator(self.random_state))
             made = zip(("net", "scale", "architecture"), self._new_network(matrix, matrix, seed))
             fresh = {

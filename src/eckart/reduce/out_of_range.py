@@ -57,7 +57,7 @@ def in_range(
     return engine.scaled(placed, factor), basis, (_note(x, factor),)
 
 
-def undone(fit: Fit, factor: float, x: Matrix) -> Fit:
+def unscaled(fit: Fit, factor: float, x: Matrix) -> Fit:
     """The fit of the data times ``factor`` as one of x."""
     basis = _times(fit.factors, 1 / factor)
     if not np.isfinite(basis.total) or (basis.total == 0 and fit.factors.total > 0):

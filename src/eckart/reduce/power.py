@@ -81,17 +81,19 @@ def power_method(
     values, vectors = np.zeros(k), np.zeros((n, k))
     residuals, iterations, rates = np.zeros(k), np.zeros(k, dtype=int), np.full(k, np.nan)
     trace = Trace("residual / |theta|", reason=StopReason.CONVERGED)
-    done, begun = True, 0
+    done, first_step = True, 0
     if (kept := memory.last()) is not None:
-        begun, done, trace = (
+        first_step, done, trace = (
             kept["pair"],
             kept["done"],
             resumed_trace(trace.quantity, kept["trace"]),
         )
         values, vectors, residuals, iterations, rates = kept["found"]
-    for i in range(begun, k):
-        told = {"pair": i, "done": done, "trace": lambda: kept_trace(trace)}
-        inner = memory.inner(told | {"found": [values, vectors, residuals, iterations, rates]})
+    for i in range(first_step, k):
+        kept_state = {"pair": i, "done": done, "trace": lambda: kept_trace(trace)}
+        inner = memory.inner(
+            kept_state | {"found": [values, vectors, residuals, iterations, rates]}
+        )
         found = vectors[:, :i]
 
         def deflated(v: np.ndarray, found: np.ndarray = found) -> np.ndarray:
@@ -145,10 +147,10 @@ def _one_pair(
     v = _unit(v, found, rng)
     checked = False
     history: list[float] = []
-    theta, residual, step, begun = 0.0, 0.0, 0, 1
+    theta, residual, step, first_step = 0.0, 0.0, 0, 1
     if (kept := memory.last()) is not None:
-        v, checked, history, begun = kept["v"], kept["checked"], kept["history"], kept["step"]
-    for step in range(begun, max_iter + 1):
+        v, checked, history, first_step = kept["v"], kept["checked"], kept["history"], kept["step"]
+    for step in range(first_step, max_iter + 1):
         memory.offer({"v": v, "checked": checked, "history": history, "step": step})
         image = product(v)
         size = float(np.linalg.norm(image))

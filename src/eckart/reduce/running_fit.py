@@ -56,8 +56,8 @@ def solve_running(
                         done, state = int(kept["done"]), replace(state, **kept["state"])
                 if at < done:
                     continue
-                told = {name: value for name, value in vars(state).items() if name != "dtype"}
-                memory.offer({"done": at, "state": told})
+                kept_state = {name: value for name, value in vars(state).items() if name != "dtype"}
+                memory.offer({"done": at, "state": kept_state})
                 placed = engine.put(matrix, weights)
                 state = _with(state, placed, engine)
                 watch("rows", state.rows, None)

@@ -21,7 +21,7 @@ from eckart.matrix import SQUARABLE, Dense, Matrix
 from eckart.reduce import missing as gaps
 from eckart.reduce import rank, spectral
 from eckart.reduce.covariance import Covariance
-from eckart.reduce.out_of_range import lost, power_of_two, undone
+from eckart.reduce.out_of_range import lost, power_of_two, unscaled
 from eckart.reduce.plan import (
     STATISTIC_COLUMNS,
     Plan,
@@ -124,7 +124,7 @@ class _Task:
             return _solve_gaps(task, placed)
         factor = power_of_two(self.x, placed, self.engine)
         fit = _solve_gaps(task, self.engine.scaled(placed, factor))
-        return fit if factor == 1.0 else undone(fit, factor, self.x)
+        return fit if factor == 1.0 else unscaled(fit, factor, self.x)
 
 
 def _solve_complete(task: _Task, placed: Any) -> Fit:
@@ -142,7 +142,7 @@ def _solve_complete(task: _Task, placed: Any) -> Fit:
         factor = power_of_two(x, placed, engine)
         if factor != 1.0:
             again = replace(task, memory=NOTHING)  # the state is that of the data as they came
-            return undone(_solve_complete(again, engine.scaled(placed, factor)), factor, x)
+            return unscaled(_solve_complete(again, engine.scaled(placed, factor)), factor, x)
         if failed:
             raise failed
     turn = signs(spectrum.components)

@@ -77,16 +77,16 @@ def _transform(served: Served, asked: Any) -> Columns:
 def _counted(served: Served, texts: list[str]) -> Any:
     """Texts as counts of the words that the model knows, cut as those of its fit were."""
     model = served.model
-    told, columns = model.fit_.plan.get("text"), model.fit_.factors.columns
+    text_plan, columns = model.fit_.plan.get("text"), model.fit_.factors.columns
     words = columns is not None and all(isinstance(word, str) for word in columns)
-    if not words or not (isinstance(told, dict) or isinstance(model.fit_.factors, Topics)):
+    if not words or not (isinstance(text_plan, dict) or isinstance(model.fit_.factors, Topics)):
         raise Problem(
             422,
             f"X, the new rows, must be given for a {type(model).__name__} that was not fitted "
             "on texts, got texts",
         )
     return corpus(
-        texts, vocabulary=model, **vars(Tokenizer.from_dict((told or {}).get("rules") or {}))
+        texts, vocabulary=model, **vars(Tokenizer.from_dict((text_plan or {}).get("rules") or {}))
     )
 
 

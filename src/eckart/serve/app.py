@@ -29,7 +29,7 @@ from eckart.serve.bodies import JSON, read_request, to_json, written
 from eckart.serve.guard import AllowedHosts, check_source, header_texts
 from eckart.serve.lists import TOGETHER
 from eckart.serve.meter import Meter
-from eckart.serve.models import Served, Shelf
+from eckart.serve.models import ModelRegistry, Served
 from eckart.serve.problems import Problem
 from eckart.serve.schema import VERBS, openapi
 from eckart.serve.together import Together
@@ -79,9 +79,18 @@ class Service:
     log for each request, without data and ids."""
 
     def __init__(
-        self, shelf: Shelf, limits: Limits, token: str | None, hosts: tuple[str, ...] = ()
+        self,
+        registry: ModelRegistry,
+        limits: Limits,
+        token: str | None,
+        hosts: tuple[str, ...] = (),
     ):
-        self.shelf, self.limits, self.token, self.hosts = shelf, limits, token, AllowedHosts(hosts)
+        self.registry, self.limits, self.token, self.hosts = (
+            registry,
+            limits,
+            token,
+            AllowedHosts(hosts),
+        )
         self.meter, self.together = Meter(), Together()
         self.threads = ThreadPoolExecutor(min(32, 4 + (os.cpu_count() or 1)), "eckart-answers")
         # one large body at a time is in memory as objects
@@ -107,10 +116,10 @@ class Service:
         while True:
             message = await receive()
             if message["type"] == "lifespan.startup":
-                self.shelf.watch()
+                self.registry.watch()
                 await send({"type": "lifespan.startup.complete"})
             else:
-                self.shelf.stop()
+                self.registry.stop()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
 
@@ -136,14 +145,14 @@ class Service:
                 log.exception("a bug in eckart")
                 reply = Reply.of(Problem(500, "this is a bug in eckart; please report it"))
             status = reply.status
-            told = [
+            header_value = [
                 (b"content-length", b"%d" % len(reply.content)),
                 (b"content-type", reply.media.encode()),
             ]
-            told += [
+            header_value += [
                 (name.encode(), value.encode("latin-1")) for name, value in reply.headers.items()
             ]
-            await send({"type": "http.response.start", "status": status, "headers": told})
+            await send({"type": "http.response.start", "status": status, "headers": header_value})
             await send({"type": "http.response.body", "body": reply.content})
         finally:
             self.meter.busy -= 1
@@ -161,14 +170,14 @@ class Service:
     def _known(self, parts: list[str]) -> str:
         """The model of a path, where there is one of that name: other names are words of the
         caller, which logs do not hold."""
-        return parts[3] if len(parts) == 5 and parts[3] in self.shelf.served else ""
+        return parts[3] if len(parts) == 5 and parts[3] in self.registry.served else ""
 
     def _admit(self, path: str, headers: dict[bytes, bytes]) -> None:
         if path in OPEN:
             return
         if self.token is not None:
-            told = headers.get(b"authorization", b"")
-            if not hmac.compare_digest(told, b"Bearer " + self.token.encode()):
+            header_value = headers.get(b"authorization", b"")
+            if not hmac.compare_digest(header_value, b"Bearer " + self.token.encode()):
                 raise Problem(
                     401,
                     "the header 'authorization: Bearer TOKEN' with a valid token is needed",
@@ -206,7 +215,7 @@ class Service:
             return parts[3], await self._ask(
                 parts[3], parts[4], scope["query_string"], headers, receive
             )
-        return "", Reply(to_json(self.shelf.named(parts[3]).card())) if card else self.places[
+        return "", Reply(to_json(self.registry.named(parts[3]).card())) if card else self.places[
             path
         ]()
 
@@ -215,7 +224,7 @@ class Service:
     ) -> Reply:
         if verb not in VERBS:
             raise Problem(404, f"verb must be one of {', '.join(VERBS)}, got {verb[:80]!r}")
-        served = self.shelf.named(name)
+        served = self.registry.named(name)
         body = await self._body(headers, receive)
         kind = (
             headers.get(b"content-type", b"").partition(b";")[0].strip().lower().decode("latin-1")
@@ -266,11 +275,11 @@ class Service:
 
     async def _body(self, headers: dict[bytes, bytes], receive: Any) -> bytes:
         """All of the body: no more than the limit, and no slower."""
-        told, most = headers.get(b"content-length", b""), self.limits.body
-        if told.isdigit() and (len(told) > MOST_DIGITS or int(told) > most):
+        header_value, most = headers.get(b"content-length", b""), self.limits.body
+        if header_value.isdigit() and (len(header_value) > MOST_DIGITS or int(header_value) > most):
             raise Problem(
                 413,
-                f"a body must have at most {most:,} bytes, got {told[:30].decode()}. Send it in "
+                f"a body must have at most {most:,} bytes, got {header_value[:30].decode()}. Send it in "
                 "parts.",
             )
         parts, size, more = [], 0, True
@@ -296,7 +305,7 @@ class Service:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _cards(self) -> Reply:
-        return Reply(to_json({"models": self.shelf.cards()}))
+        return Reply(to_json({"models": self.registry.cards()}))
 
     def _health(self) -> Reply:
         return Reply(b'{"status":"alive"}')
@@ -304,20 +313,20 @@ class Service:
     def _is_ready(self) -> Reply:
         if not self.ready:
             raise Problem(503, "the models are being loaded; ask again", {"retry-after": "1"})
-        return Reply(to_json({"status": "ready", "refused": len(self.shelf.refused)}))
+        return Reply(to_json({"status": "ready", "refused": len(self.registry.refused)}))
 
     def _metrics(self) -> Reply:
-        return Reply(self.meter.text(self.shelf).encode(), "text/plain; charset=utf-8")
+        return Reply(self.meter.text(self.registry).encode(), "text/plain; charset=utf-8")
 
     def _description(self) -> Reply:
-        return Reply(to_json(openapi(__version__, tuple(self.shelf.paths))))
+        return Reply(to_json(openapi(__version__, tuple(self.registry.paths))))
 
     def _page(self) -> Reply:
         from eckart.serve.page import page
 
         head = {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'"}
         return Reply(
-            page(openapi(__version__, tuple(self.shelf.paths))).encode(),
+            page(openapi(__version__, tuple(self.registry.paths))).encode(),
             "text/html; charset=utf-8",
             headers=head,
         )
@@ -337,7 +346,7 @@ def application(
 ) -> Service:
     """The ASGI application that serves these model files by name, to callers that name this machine
     or one of ``hosts``."""
-    service = Service(Shelf(paths, copies), limits or Limits(), token, hosts)
-    service.shelf.load()
+    service = Service(ModelRegistry(paths, copies), limits or Limits(), token, hosts)
+    service.registry.load()
     service.ready = True
     return service

@@ -71,9 +71,9 @@ def written(accept: str, about: dict[str, Any], columns: dict[str, Any]) -> tupl
         return JSON, to_json(
             about | {"answer": {name: _listed(values) for name, values in columns.items()}}
         )
-    told = ",".join(f"{_quoted(name)}:{_text(values)}" for name, values in columns.items())
+    columns_text = ",".join(f"{_quoted(name)}:{_text(values)}" for name, values in columns.items())
     return JSON, b"".join(
-        (to_json(about)[:-1], b',"answer":{', told.encode("utf-8", "replace"), b"}}")
+        (to_json(about)[:-1], b',"answer":{', columns_text.encode("utf-8", "replace"), b"}}")
     )
 
 

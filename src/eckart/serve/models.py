@@ -118,7 +118,7 @@ def _sealed_copy(path: Path, copies: Path) -> Path:
 
 
 @dataclass
-class Shelf:
+class ModelRegistry:
     """All served models by name."""
 
     paths: dict[str, Path]

@@ -33,13 +33,13 @@ class Problem(Exception):
         self.status, self.detail, self.headers = status, detail, headers or {}
 
     def body(self) -> bytes:
-        told = {
+        fields = {
             "type": "about:blank",
             "title": TITLES[self.status],
             "status": self.status,
             "detail": self.detail,
         }
-        return json.dumps(told, ensure_ascii=False).encode("utf-8", "replace")
+        return json.dumps(fields, ensure_ascii=False).encode("utf-8", "replace")
 
 
 def wanted(name: str, came: Any, what: str) -> Problem:

@@ -247,10 +247,10 @@ def _names(studio: Studio, ask: Ask) -> Any:
             f"at must be 1 to 1000 positions of 0 to {len(side) - 1}, with commas, got "
             f"{','.join(at)[:80]!r}",
         )
-    told = [maps.point(side, int(a)) for a in at]
+    points = [maps.point(side, int(a)) for a in at]
     return {
-        "names": [t["id"] for t in told],
-        "titles": None if side.called is None else [t["title"] for t in told],
+        "names": [t["id"] for t in points],
+        "titles": None if side.called is None else [t["title"] for t in points],
     }
 
 
@@ -436,7 +436,7 @@ def _start(studio: Studio, ask: Ask) -> Answer:
     job = studio.jobs.start(
         ask.raw("verb"), ask.raw("file"), ask.raw("options") or {}, ask.raw("name")
     )
-    return as_json(job.told(), 201)
+    return as_json(job.to_json(), 201)
 
 
 PLACES: dict[tuple[str, str], Callable[[Studio, Ask], Any]] = {

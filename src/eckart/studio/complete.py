@@ -21,7 +21,7 @@ from eckart.matrix import Observed
 from eckart.serve.problems import Problem
 from eckart.studio.hidden_errors import hidden_errors, order_of, ranks_values
 from eckart.studio.library import Library
-from eckart.studio.opened import Opened, told
+from eckart.studio.opened import Opened, run_verb
 from eckart.studio.tables import cell
 
 MOST_RATINGS = 10_000
@@ -37,7 +37,7 @@ def position(opened: Opened, side: str, id: Any) -> int:
     labels = labels_of(opened, side)
     if isinstance(id, bool) or not isinstance(id, (str, int, float)):
         raise Problem(422, f"{side[:-1]} must be an id, got {str(id)[:80]!r}")
-    return int(told(lambda: labels.indices_of(as_kind(np.array([id], object), labels)))[0])
+    return int(run_verb(lambda: labels.indices_of(as_kind(np.array([id], object), labels)))[0])
 
 
 def titles_of(library: Library, opened: Opened) -> Any:
@@ -272,7 +272,7 @@ def recommend(library: Library, opened: Opened, asked: dict[str, Any], n: int) -
         before = None
     else:
         x = as_rows(opened, *changed(opened, row, ratings))
-        found = told(lambda: model.recommend(X=x, **how))
+        found = run_verb(lambda: model.recommend(X=x, **how))
         low = high = [None] * found.positions.shape[1]
         before = (
             None
@@ -331,7 +331,7 @@ def _known(opened: Opened, i: int, how: dict[str, Any]) -> Any:
 def _list_of(opened: Opened, i: int, how: dict[str, Any]) -> Any:
     if opened.lists is not None and how["by"] == "prediction" and not how["min_support"]:
         return opened.lists.best([i], how["n"], how["exclude_seen"])
-    return told(lambda: opened.model.recommend(opened.model.row_ids.names([i]), **how))
+    return run_verb(lambda: opened.model.recommend(opened.model.row_ids.names([i]), **how))
 
 
 def _ends(opened: Opened, i: np.ndarray, found: Any) -> tuple[list[Any], list[Any]]:
@@ -352,7 +352,7 @@ def why(library: Library, opened: Opened, asked: dict[str, Any], n: int) -> dict
     column = model.column_ids.names([j])[0]
     if ratings is None:
         i = position(opened, "rows", row)
-        e = told(lambda: model.explain(model.row_ids.names([i])[0], column, n))
+        e = run_verb(lambda: model.explain(model.row_ids.names([i])[0], column, n))
     else:
         e = _explained(opened, row, ratings, column, n)
     at = np.array([model.column_ids.index_of(name) for name, _, _ in e.shares], np.int64)
@@ -378,8 +378,8 @@ def _explained(opened: Opened, row: Any, ratings: Any, column: Any, n: int) -> A
     id = _free_id(ids) if row is None else ids.names([position(opened, "rows", row)])[0]
     own = np.array([id], np.int64 if ids.labels is None else ids.labels.dtype)
     x = Observed(np.array([0, len(at)]), at, values, opened.factors.n, own, opened.factors.columns)
-    told(lambda: model.update(x))
-    return told(lambda: model.explain(id, column, n))
+    run_verb(lambda: model.update(x))
+    return run_verb(lambda: model.explain(id, column, n))
 
 
 def _free_id(labels: Any) -> Any:

@@ -108,7 +108,7 @@ def words_of(verb: str, file: str, options: Any, folder: Folder) -> list[str]:
             )
         if value is None or value == "" or value == []:
             continue
-        words += _told(name, value, parameters[name], folder)
+        words += _option_words(name, value, parameters[name], folder)
     return words
 
 
@@ -134,7 +134,7 @@ def _parameters(verb: Any) -> tuple[dict[str, tuple[Any, Any, Any]], Any]:
 def _field(verb: str, name: str, kind: Any, default: Any, mark: Any) -> dict[str, Any]:
     choices = CHOICES.get((verb, name)) or {"duplicates": DUPLICATES, "engine": ENGINES}.get(name)
     words = (mark.help or "").partition("[default:")
-    told = words[2].strip(" ]") or (
+    default_words = words[2].strip(" ]") or (
         None if default is None or default is False or default == "" else str(default)
     )
     return {
@@ -142,7 +142,7 @@ def _field(verb: str, name: str, kind: Any, default: Any, mark: Any) -> dict[str
         "flag": _flag(name, mark)[0],
         "kind": _kind(kind),
         "default": default,
-        "default_in_words": told,
+        "default_in_words": default_words,
         "help": words[0].strip(),
         "choices": choices,
         "group": mark.rich_help_panel,
@@ -169,7 +169,7 @@ def _flag(name: str, mark: Any) -> tuple[str, str | None]:
     return on, off or None
 
 
-def _told(name: str, value: Any, known: tuple[Any, Any, Any], folder: Folder) -> list[str]:
+def _option_words(name: str, value: Any, known: tuple[Any, Any, Any], folder: Folder) -> list[str]:
     kind, default, mark = known
     flag, off = _flag(name, mark)
     sort = _kind(kind)

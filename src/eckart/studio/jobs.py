@@ -69,7 +69,7 @@ class Job:
     written: bool = False
     peak: int | None = None
 
-    def told(self, curve: bool = True) -> dict[str, Any]:
+    def to_json(self, curve: bool = True) -> dict[str, Any]:
         found = asdict(self)
         line = [
             *self.words,
@@ -177,7 +177,8 @@ class Jobs:
     def listed(self) -> list[dict[str, Any]]:
         with self.lock:
             return [
-                job.told(curve=False) for job in sorted(self.jobs.values(), key=lambda j: -j.began)
+                job.to_json(curve=False)
+                for job in sorted(self.jobs.values(), key=lambda j: -j.began)
             ]
 
     # what a page asks
@@ -271,16 +272,16 @@ class Jobs:
     # children
 
     def command(self, job: Job) -> list[str]:
-        more = ["--json", "--log", f"{self._beside(job, 'log')}", "--model", job.model]
+        more = ["--json", "--log", f"{self._file_of(job, 'log')}", "--model", job.model]
         more += ["--report", job.report] if job.report else []
         more += (
-            ["--checkpoint", f"{self._beside(job, 'checkpoint')}"]
+            ["--checkpoint", f"{self._file_of(job, 'checkpoint')}"]
             if keeps_state(job.verb, job.options)
             else []
         )
         return child_of([*job.words, *more])
 
-    def _beside(self, job: Job, ending: str) -> Path:
+    def _file_of(self, job: Job, ending: str) -> Path:
         return self.place / f"{job.id}.{ending}"
 
     def _next(self) -> None:
@@ -290,7 +291,7 @@ class Jobs:
         )
         for job in waiting[: max(0, TOGETHER - len(self.children))]:
             try:
-                with open(self._beside(job, "errors"), "wb") as errors:
+                with open(self._file_of(job, "errors"), "wb") as errors:
                     child = subprocess.Popen(
                         self.command(job),
                         cwd=self.folder.root,
@@ -357,7 +358,7 @@ class Jobs:
         interrupted = str(answer.get("stopped", "")).startswith("interrupted")
         if last is None:
             lines = (
-                self._beside(job, "errors")
+                self._file_of(job, "errors")
                 .read_text(encoding="utf-8", errors="replace")
                 .strip()
                 .splitlines()
@@ -385,7 +386,7 @@ class Jobs:
         job.state, job.error = state, error
         job.seconds = round(time.time() - job.began, 2) if state != "waiting" else 0.0
         self._keep(job)
-        self._tell(job, state, job.told())
+        self._tell(job, state, job.to_json())
 
     def _ask_to_stop(self, child: subprocess.Popen[bytes]) -> None:
         with contextlib.suppress(OSError, ValueError):

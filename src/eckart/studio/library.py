@@ -30,7 +30,7 @@ from eckart.matrix import Observed
 from eckart.serve.problems import Problem
 from eckart.studio.folder import Folder, kind_of
 from eckart.studio.jobs import Jobs
-from eckart.studio.opened import Opened, Rows, Shelf, told
+from eckart.studio.opened import Cache, Opened, Rows, run_verb
 from eckart.studio.tables import Sheet, naming, open_sheet
 
 MODELS_OPEN, SHEETS_OPEN, ROWS_OPEN = 6, 4, 3
@@ -44,9 +44,9 @@ class Library:
     def __init__(self, folder: Folder, jobs: Jobs):
         self.folder, self.jobs = folder, jobs
         self.models, self.sheets, self.rows_open = (
-            Shelf(MODELS_OPEN),
-            Shelf(SHEETS_OPEN),
-            Shelf(ROWS_OPEN),
+            Cache(MODELS_OPEN),
+            Cache(SHEETS_OPEN),
+            Cache(ROWS_OPEN),
         )
         self.writing = threading.Lock()
         self.given: dict[str, str | None] = {}
@@ -65,7 +65,7 @@ class Library:
             )
 
         def make() -> Opened:
-            model = told(load, path)
+            model = run_verb(load, path)
             model.verbose = False
             opened = Opened(file, path, model, mark)
             if opened.room == "complete":
@@ -122,7 +122,7 @@ class Library:
 
         def make() -> Rows:
             reading = reading_as(opened.plan, options)
-            matrix = told(self._matrix, opened, path, reading)
+            matrix = run_verb(self._matrix, opened, path, reading)
             if not isinstance(matrix.shape[0], int):
                 raise Problem(
                     422,
@@ -180,10 +180,10 @@ class Library:
             {str(name) for name in names} if names is not None and opened.room != "topics" else None
         )
         if opened.verb == "complete":
-            told_names = opened.plan.get("names")
+            names_kept = opened.plan.get("names")
             wanted = (
-                {str(v) for v in told_names.values() if v is not None}
-                if isinstance(told_names, dict)
+                {str(v) for v in names_kept.values() if v is not None}
+                if isinstance(names_kept, dict)
                 else wanted
             )
         found = []

@@ -105,10 +105,10 @@ def _categories(codes: np.ndarray, names: list[str]) -> tuple[dict[str, Any], by
     place = np.full(len(names) + 1, len(shown), np.float32)
     place[shown] = np.arange(len(shown))
     place[-1] = np.nan  # of -1: missing
-    told = [{"name": names[z], "count": int(counts[z])} for z in shown]
+    categories = [{"name": names[z], "count": int(counts[z])} for z in shown]
     if len(shown) < len(order):
-        told.append({"name": "others", "count": int(counts[order[len(shown) :]].sum())})
-    return {"kind": "category", "categories": told}, place[codes].astype("<f4").tobytes()
+        categories.append({"name": "others", "count": int(counts[order[len(shown) :]].sum())})
+    return {"kind": "category", "categories": categories}, place[codes].astype("<f4").tobytes()
 
 
 def labels(

@@ -127,12 +127,16 @@ def _reduction(opened: Opened, rows: Rows) -> Side:
     codes = codes_of(opened, rows)
     count = min(codes.shape[1], max(AXES, 2))
     ratio = np.asarray(getattr(opened.model, "explained_variance_ratio_", ()))
-    told = [f" ({ratio[i]:.1%})" if len(ratio) == codes.shape[1] else "" for i in range(count)]
+    shares_shown = [
+        f" ({ratio[i]:.1%})" if len(ratio) == codes.shape[1] else "" for i in range(count)
+    ]
     axes = np.ascontiguousarray(codes[:, :count], np.float32)
     if count == 1:
         axes = np.column_stack([axes, np.zeros(len(axes), np.float32)])
     keys = [str(i + 1) for i in range(axes.shape[1])]
-    titles = [f"component {i + 1}{told[i] if i < count else ''}" for i in range(axes.shape[1])]
+    titles = [
+        f"component {i + 1}{shares_shown[i] if i < count else ''}" for i in range(axes.shape[1])
+    ]
     away = np.sqrt((axes[:, :2].astype(np.float64) ** 2).sum(axis=1))
     numbers = {f"component:{i + 1}": codes[:, i] for i in range(count)}
     shares = ratio[:count] if len(ratio) == codes.shape[1] else None

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from eckart.serve.problems import Problem
-from eckart.studio.opened import Opened, Rows, told
+from eckart.studio.opened import Opened, Rows, run_verb
 from eckart.studio.places import codes_of
 from eckart.studio.tables import cell
 
@@ -137,7 +137,7 @@ def outliers(opened: Opened, rows: Rows, n: int) -> dict[str, Any]:
             "the model must be a PCA, which has limits for outliers, got a "
             f"{type(opened.model).__name__}",
         )
-    found = rows.kept.get("outliers", lambda: told(opened.model.outliers, rows.matrix, LEVEL))
+    found = rows.kept.get("outliers", lambda: run_verb(opened.model.outliers, rows.matrix, LEVEL))
     residual = found.spe / (found.spe_limit or np.inf)
     inside = found.t2 / (found.t2_limit or np.inf)
     score = np.nan_to_num(np.maximum(residual, inside))

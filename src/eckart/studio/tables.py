@@ -212,13 +212,13 @@ def _of_array(values: np.ndarray, names: Any = None) -> Any:
     return pa.table(({} if names is None else {"file": [str(n) for n in names]}) | columns)
 
 
-def _facts(cells: Any, name: str, told: Any) -> dict[str, Any]:
+def _facts(cells: Any, name: str, facts: Any) -> dict[str, Any]:
     numbers = pa.types.is_floating(cells.type) or pa.types.is_integer(cells.type)
     head = cells.slice(0, 2000)
     found: dict[str, Any] = {
         "name": name,
-        "kind": told.kind if told else "number" if numbers else "text",
-        "odd": told.odd if told else None,
+        "kind": facts.kind if facts else "number" if numbers else "text",
+        "odd": facts.odd if facts else None,
         "gaps": cells.null_count + (_nan_count(cells) if pa.types.is_floating(cells.type) else 0),
         "distinct": len(set(map(str, head.to_pylist()))),
         "examples": [cell(v) for v in head.drop_null().slice(0, EXAMPLES).to_pylist()],

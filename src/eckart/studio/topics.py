@@ -23,7 +23,7 @@ from eckart.plots.topics import distributions, jensen_shannon, scaled
 from eckart.report.topics import telling
 from eckart.serve.problems import Problem
 from eckart.studio.library import Library
-from eckart.studio.opened import Opened, Rows, told
+from eckart.studio.opened import Opened, Rows, run_verb
 from eckart.studio.places import codes_of
 from eckart.studio.tables import cell
 
@@ -70,11 +70,11 @@ def groups_of(opened: Opened) -> list[Group]:
     return groups
 
 
-def _kept(told_plan: Any, k: int) -> tuple[dict[int, str], list[tuple[int, ...]]]:
-    if not isinstance(told_plan, dict):
+def _kept(plan: Any, k: int) -> tuple[dict[int, str], list[tuple[int, ...]]]:
+    if not isinstance(plan, dict):
         return {}, []
     names: dict[int, str] = {}
-    given = told_plan.get("names")
+    given = plan.get("names")
     for number, name in given.items() if isinstance(given, dict) else ():
         if (
             str(number).isdigit()
@@ -85,7 +85,7 @@ def _kept(told_plan: Any, k: int) -> tuple[dict[int, str], list[tuple[int, ...]]
             names[int(number) - 1] = name
     merged: list[tuple[int, ...]] = []
     taken: set[int] = set()
-    lists = told_plan.get("merged")
+    lists = plan.get("merged")
     for group in lists if isinstance(lists, list) else ():
         fits = (
             isinstance(group, list)
@@ -283,7 +283,7 @@ def _shares(opened: Opened, rows: Rows, groups: list[Group]) -> np.ndarray:
 def _tokenizer(opened: Opened) -> Any:
     kept = opened.plan.get("text")
     rules = kept.get("rules") if isinstance(kept, dict) else None
-    return told(Tokenizer.from_dict, rules if isinstance(rules, dict) else {})
+    return run_verb(Tokenizer.from_dict, rules if isinstance(rules, dict) else {})
 
 
 def _coloured(text: str, tokenizer: Any) -> list[tuple[str, str | None]]:
@@ -328,7 +328,7 @@ def _texts(rows: Rows, at: np.ndarray, path: Any) -> dict[int, str]:
     """The texts of some documents, where the file holds text."""
     if not is_text(str(path), rows.reading):
         return {}
-    return told(texts_of, str(path), rows.reading, at)
+    return run_verb(texts_of, str(path), rows.reading, at)
 
 
 def _short(text: str | None) -> str | None:
@@ -411,10 +411,10 @@ def _write(
     with library.writing:
         if library.model(opened.file).mark != opened.mark:
             raise Problem(409, f"{opened.file} was changed meanwhile; look at it again first")
-        model = told(load, opened.path)
+        model = run_verb(load, opened.path)
         if names or merged:
             model.fit_.plan["topics"] = kept
         else:
             model.fit_.plan.pop("topics", None)
-        told(model.save, opened.path)
+        run_verb(model.save, opened.path)
     return library.model(opened.file)

@@ -29,12 +29,17 @@ from eckart.complete.bayes.evidence import certify
 from eckart.complete.bayes.gibbs import solve
 from eckart.complete.bayes.likelihood import LIKELIHOODS, loss_of
 from eckart.complete.bayes.posterior import Posterior, cells_at_once
-from eckart.complete.beside import NOTHING, Beside, fingerprint, moments
 from eckart.complete.completer import Completer, of_levels
 from eckart.complete.factors.majorise import encoded
 from eckart.complete.featured import Featured
 from eckart.complete.folding import is_matrix, limits
 from eckart.complete.recommend import Explanation
+from eckart.complete.side_information import (
+    NO_SIDE_INFORMATION,
+    SideInformation,
+    fingerprint,
+    moments,
+)
 from eckart.engines import engine_named
 from eckart.errors import FileError, InputError, invalid
 from eckart.factors import LowRank
@@ -148,10 +153,15 @@ class BayesianMF(Featured):
         """Sweeps done by each chain."""
         return len(self._fitted("n_iter_").trace)
 
-    def _solve(self, x: Observed, weights: np.ndarray | None, beside: Beside = NOTHING) -> Fit:
+    def _solve(
+        self,
+        x: Observed,
+        weights: np.ndarray | None,
+        side_information: SideInformation = NO_SIDE_INFORMATION,
+    ) -> Fit:
         features = self._check(x)
         engine = self._engine_for(x)
-        fits = resuming(self, x, weights, ignored=("clip",), y=fingerprint(beside))
+        fits = resuming(self, x, weights, ignored=("clip",), y=fingerprint(side_information))
         loss, whole = None, x
         if self.likelihood != "gaussian":
             if weights is not None:
@@ -161,7 +171,7 @@ class BayesianMF(Featured):
             loss = loss_of(self.likelihood, x)
             x = encoded(x, loss)
         with engine.at_work(), progress(self.verbose) as watch, fits as (memory, rng):
-            factors, posterior, certificate, trace, told = solve(
+            factors, posterior, certificate, trace, sampling = solve(
                 x,
                 int(self.n_components),
                 n_samples=self.n_samples,
@@ -172,7 +182,7 @@ class BayesianMF(Featured):
                 tails=self.tails,
                 features=features,
                 weights=weights,
-                beside=beside,
+                side_information=side_information,
                 memory=memory,
                 rng=rng,
                 engine=engine,
@@ -189,8 +199,8 @@ class BayesianMF(Featured):
             "sweeps": len(trace),
             "samples": posterior.size,
         }
-        if told:
-            plan["sampling"] = told
+        if sampling:
+            plan["sampling"] = sampling
         if loss is None and (low_high := limits(self.clip, whole)) is not None:
             plan |= {"clip": low_high, "clipped": "draws"}
         if posterior.loss is not None:
@@ -267,7 +277,7 @@ class BayesianMF(Featured):
                 out.append(self.posterior_.over_draws(drawn, None if new else i[part], j[part], of))
         return np.concatenate(out)
 
-    def _told_scores(
+    def _reported_scores(
         self, f: LowRank, at: np.ndarray, best: np.ndarray, scores: np.ndarray, by: str
     ) -> tuple[np.ndarray, np.ndarray]:
         """What ``predict`` says of the cells of the lists; lists by prediction are put in its
@@ -365,13 +375,13 @@ class BayesianMF(Featured):
         )
         bins = self._bins(time, 1)
         model._asked_bin = None if bins is None else int(bins[0])
-        told, loss = Completer.explain(model, row, column, n), model.posterior_.loss
+        sampling, loss = Completer.explain(model, row, column, n), model.posterior_.loss
         value = float(model.predict([row], [column], time=time)[0])
         if loss is not None:
-            return replace(told, on_scale=value)
-        more = value - told.prediction
-        parts = told.parts and told.parts | {"bias": told.parts["bias"] + more}
-        return replace(told, prediction=value, base=told.base + more, parts=parts)
+            return replace(sampling, on_scale=value)
+        more = value - sampling.prediction
+        parts = sampling.parts and sampling.parts | {"bias": sampling.parts["bias"] + more}
+        return replace(sampling, prediction=value, base=sampling.base + more, parts=parts)
 
     def _shares(
         self, f: LowRank, i: int, j: int, seen: np.ndarray, values: np.ndarray, weights: Any = None

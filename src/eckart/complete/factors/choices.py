@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from eckart.complete.beside import Beside
 from eckart.complete.factors.hidden_lists import choose as choose_for_lists
 from eckart.complete.factors.hidden_lists import unobserved_weight
 from eckart.complete.factors.hidden_share import Choice, Ridge, Wanted, choose
 from eckart.complete.factors.majorise import LOCATIONS, RIDGES, encoded, loss_for
-from eckart.complete.factors.strengths import Taming, taming
+from eckart.complete.factors.strengths import LogScaling, log_scaling
 from eckart.complete.folding import refuse_negative
+from eckart.complete.side_information import SideInformation
 from eckart.engines import engine_named
 from eckart.engines.protocol import RidgeRule
 from eckart.errors import InputError, invalid
@@ -58,8 +58,8 @@ class Choices:
     def ridge_for(self: Any, x: Observed, weights: np.ndarray | None = None) -> Ridge:
         """The ridge of codes for these entries: as asked for, or chosen on hidden ones. A fit may
         leave out the codes."""
-        tamed = self._taming(x)
-        return self._chosen(x if tamed is None else tamed.of(x), weights, flat=False).ridge
+        scaling = self._log_scaling(x)
+        return self._chosen(x if scaling is None else scaling.of(x), weights, flat=False).ridge
 
     def _chosen(
         self: Any,
@@ -131,11 +131,11 @@ class Choices:
                 )
         return Choice(Ridge(float(l2), power, float(l2), power, unobserved), why, {})
 
-    def _taming(self: Any, x: Observed) -> Taming | None:
+    def _log_scaling(self: Any, x: Observed) -> LogScaling | None:
         """How strengths are brought together before the fit; None where they stay as they are."""
         if self.feedback == "explicit" or self.strengths == "raw":
             return None
-        return taming(x, self.strengths == "log", self.alpha == 1.0)
+        return log_scaling(x, self.strengths == "log", self.alpha == 1.0)
 
     def _rank(self: Any, shape: tuple[int | None, int]) -> int:
         """k, as asked for or chosen."""
@@ -219,12 +219,12 @@ class Choices:
                 "tune() judges rankings",
             )
 
-    def _check_beside(self: Any, beside: Beside) -> None:
-        if beside.bins is not None:
+    def _check_side_information(self: Any, side_information: SideInformation) -> None:
+        if side_information.bins is not None:
             raise InputError(
                 "time is for BayesianMF, which has bins of time, not for ALS. Leave it away."
             )
-        if beside.rows is None and beside.columns is None:
+        if side_information.rows is None and side_information.columns is None:
             return
         for choice, met, wanted in (
             (

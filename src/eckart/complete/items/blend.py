@@ -144,7 +144,7 @@ class Blend(RowScorer):
             members,
             shares,
             every,
-            self._told(names, chosen, hidden),
+            self._hidden_facts(names, chosen, hidden),
             {"members": kept, "hidden entries": hidden.nnz},
         )
         return self
@@ -154,21 +154,21 @@ class Blend(RowScorer):
         members: dict[str, Any],
         shares: np.ndarray,
         x: Observed,
-        told: dict[str, Any],
+        hidden_facts: dict[str, Any],
         plan: dict[str, Any],
     ) -> None:
         factors = ItemWeights(
             x.shape[0], x.n_columns, shares=shares, rows=x.rows, columns=x.columns
         )
         certificates = {name: member.certificate_ for name, member in members.items()}
-        certificate = _certificate(certificates, told)
+        certificate = _certificate(certificates, hidden_facts)
         self.members_ = members
         self._take(
             Fit(
                 factors,
                 certificate,
                 Trace("none"),
-                plan | {"engine": self._engine().name, "told": told},
+                plan | {"engine": self._engine().name, "told": hidden_facts},
             ),
             x,
         )
@@ -223,18 +223,23 @@ class Blend(RowScorer):
             scores.append(found)
         return choose(Pool.of(scores, relevant[asked], int(self.at)), rng)
 
-    def _told(self, names: list[str], chosen: Chosen, hidden: Observed) -> dict[str, Any]:
+    def _hidden_facts(self, names: list[str], chosen: Chosen, hidden: Observed) -> dict[str, Any]:
         """What hidden entries said."""
         at = f"ndcg@{self.at}"
-        told: dict[str, Any] = {
+        hidden_facts: dict[str, Any] = {
             f"share of {name}": float(share) for name, share in zip(names, chosen.shares)
         }
-        told |= {f"{at} of {name}": float(value) for name, value in zip(names, chosen.members)}
-        told |= {
+        hidden_facts |= {
+            f"{at} of {name}": float(value) for name, value in zip(names, chosen.members)
+        }
+        hidden_facts |= {
             f"{at} of mixtures on rows that did not choose": chosen.blended,
             "gain over the best member": chosen.gain,
         }
-        return told | {"standard error of the gain": chosen.error, "hidden entries": hidden.nnz}
+        return hidden_facts | {
+            "standard error of the gain": chosen.error,
+            "hidden entries": hidden.nnz,
+        }
 
     @fitted
     def shares_(self) -> dict[str, float]:
@@ -372,7 +377,7 @@ class Blend(RowScorer):
         self._take(fit, next(iter(members.values())).observed_)
 
 
-def _certificate(members: dict[str, Certificate], told: dict[str, Any]) -> Certificate:
+def _certificate(members: dict[str, Certificate], hidden_facts: dict[str, Any]) -> Certificate:
     """Every check of the members, and that the mixture is not behind the best of them on rows that
     did not choose."""
     checks = [
@@ -381,8 +386,8 @@ def _certificate(members: dict[str, Certificate], told: dict[str, Any]) -> Certi
         for one in own.checks
     ]
     gain, error = (
-        float(told["gain over the best member"]),
-        float(told["standard error of the gain"]),
+        float(hidden_facts["gain over the best member"]),
+        float(hidden_facts["standard error of the gain"]),
     )
     behind = 0.0 if len(members) == 1 else -gain / error if error > 0 else -np.sign(gain)
     checks.append(
@@ -395,7 +400,7 @@ def _certificate(members: dict[str, Certificate], told: dict[str, Any]) -> Certi
     )
     notes = [f"{name}: {own.kind}" for name, own in members.items()]
     notes += [f"{name}: {note}" for name, own in members.items() for note in own.notes]
-    return Certificate(PROBLEM, "statistical", tuple(checks), dict(told), tuple(notes))
+    return Certificate(PROBLEM, "statistical", tuple(checks), dict(hidden_facts), tuple(notes))
 
 
 def _whole(model: Any) -> Any:

@@ -359,13 +359,13 @@ class ExactRecovery(SpectralCompleter):
             watch=watch,
             memory=memory,
         )
-        told: dict[str, Any] = {"attempts": int(found.evidence.get("attempts", 0))}
+        outcome: dict[str, Any] = {"attempts": int(found.evidence.get("attempts", 0))}
         most = min(self.n_components, *x.shape)
         if len(found.s) < most:
-            told["rank"] = (
+            outcome["rank"] = (
                 f"{len(found.s)}, found: it fits the entries as well as {most}, which was allowed"
             )
-        return found, told
+        return found, outcome
 
     def _evidence(
         self, x: Observed, f: LowRank, plan: dict[str, Any], engine: Any, rng: np.random.Generator

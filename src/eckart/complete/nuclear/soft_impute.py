@@ -15,7 +15,7 @@ from eckart.certify.nuclear_losses import loss_gap_certificate
 from eckart.complete.factors.majorise import FACTORIZED, encoded, loss_for
 from eckart.complete.folding import on_a_scale
 from eckart.complete.normalise import KINDS
-from eckart.complete.nuclear.losses import BIAS_RIDGE, beside, taken_out
+from eckart.complete.nuclear.losses import BIAS_RIDGE, fixed_part, taken_out
 from eckart.complete.nuclear.losses import choose_tau as choose_loss_tau
 from eckart.complete.nuclear.losses import solve as solve_loss
 from eckart.complete.nuclear.operators import Solution
@@ -227,7 +227,7 @@ class SoftImpute(SpectralCompleter):
         tau, table = (
             (self.tau, None) if self.tau is not None else choose_loss_tau(y, loss, by, **limit)
         )
-        fixed = beside(y, loss, by, engine)
+        fixed = fixed_part(y, loss, by, engine)
         with progress(self.verbose) as watch:
             found = solve_loss(
                 y,
@@ -364,7 +364,7 @@ class SoftImpute(SpectralCompleter):
                 engine=engine,
                 memory=memory.inner(done) if whole else NOTHING,
             )
-        return found, self._told(tau, done)
+        return found, self._path_facts(tau, done)
 
     def _goals(self, tau: float, done: dict[str, Any]) -> Any:
         """tau, or the values of the path to it."""
@@ -375,18 +375,18 @@ class SoftImpute(SpectralCompleter):
             np.geomspace(done["top"], tau, count) if done["top"] > tau else np.array([tau], float)
         )
 
-    def _told(self, tau: float, done: dict[str, Any]) -> dict[str, Any]:
+    def _path_facts(self, tau: float, done: dict[str, Any]) -> dict[str, Any]:
         """For the plan: what was chosen and met on the way."""
-        told: dict[str, Any] = {}
+        facts: dict[str, Any] = {}
         if self.tau is None:
-            told["tau chosen on hidden entries"] = [
+            facts["tau chosen on hidden entries"] = [
                 [float(a), float(b), int(c)] for a, b, c in done["table"]
             ]
-        told |= {"tau": float(tau), "fold_l2": 0.0 if self.debias else float(tau)}
+        facts |= {"tau": float(tau), "fold_l2": 0.0 if self.debias else float(tau)}
         if self.path:
             taus, values = zip(*done["path"]) if done["path"] else ((), ())
-            told["path"] = {"taus": list(taus), "values": [v.tolist() for v in values]}
-        return told
+            facts["path"] = {"taus": list(taus), "values": [v.tolist() for v in values]}
+        return facts
 
     def _evidence(
         self, x: Observed, f: LowRank, plan: dict[str, Any], engine: Any, rng: np.random.Generator

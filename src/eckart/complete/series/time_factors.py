@@ -172,7 +172,7 @@ class TimeFactors(KeptEntries):
         return self
 
     def _solve(self, x: Observed) -> tuple[Fit, Observed]:
-        x, told = in_time(x)
+        x, time_order = in_time(x)
         k = self._check(x)
         engine = self._engine()
         period, why = self._period(x)
@@ -186,7 +186,7 @@ class TimeFactors(KeptEntries):
             "solver": "gibbs",
             "period": period,
             "period_reason": why,
-            "order": told,
+            "order": time_order,
             "components": k,
             "thin": thin,
         }

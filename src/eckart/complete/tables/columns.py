@@ -288,7 +288,7 @@ def choose_loss(
         if asked not in CHOICES[cells.kind]:
             raise InputError(
                 f"losses[{cells.name!r}] must be one of {', '.join(CHOICES[cells.kind])} for a "
-                f"column of type {cells.told}, got {asked!r}"
+                f"column of type {cells.type_name}, got {asked!r}"
             )
         return asked, "asked for"
     if cells.kind in ("number", "integer"):

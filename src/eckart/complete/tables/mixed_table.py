@@ -176,7 +176,7 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         ``sample_weight``: how often each row counts, one number >= 0 for each. Rows of weight 0 are
         left out.
         """
-        frame = _door(X)
+        frame = _read_frame(X)
         weights = sample_weights(sample_weight, frame.rows)
         if weights is not None and not weights.all():
             frame = replace(
@@ -193,7 +193,7 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         check(self)
         engine = self._engine()
         file = Checkpoint.of_parts(
-            self, lambda: [*_told(frame), *([] if weights is None else [weights])]
+            self, lambda: [*_arrays_of(frame), *([] if weights is None else [weights])]
         )
         with (
             engine.at_work(),
@@ -231,7 +231,7 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         once."""
         if sample_weight is not None:
             return self.fit(X, sample_weight=sample_weight).impute(X)
-        frame = _door(X)
+        frame = _read_frame(X)
         found = self._fit(frame)
         return self._filled(
             frame,
@@ -246,10 +246,12 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
             if not p.cycle and len(rows := frame.gaps(p.name)):
                 y = self._answered(p, filled(table.y[rows], scores[rows]))
                 found[p.name] = Picked(p.levels, y.argmax(axis=1)) if p.discrete else y
-        for name, told in self.fit_.factors.aside.items():
-            if told["fill"] is not None and len(rows := frame.gaps(name)):
+        for name, aside_column in self.fit_.factors.aside.items():
+            if aside_column["fill"] is not None and len(rows := frame.gaps(name)):
                 found[name] = np.full(
-                    len(rows), told["fill"], object if isinstance(told["fill"], str) else None
+                    len(rows),
+                    aside_column["fill"],
+                    object if isinstance(aside_column["fill"], str) else None,
                 )
         return frame.filled(found)
 
@@ -430,9 +432,9 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         check_is_fitted(self)
         found = next((p for p in self.parts_ if p.name == column and not p.cycle), None)
         if found is None:
-            told = self.fit_.factors.aside.get(column)
-            if told is not None:
-                raise InputError(f"column={column!r} was left aside: {told['reason']}")
+            aside_column = self.fit_.factors.aside.get(column)
+            if aside_column is not None:
+                raise InputError(f"column={column!r} was left aside: {aside_column['reason']}")
             raise invalid("column", column, f"one of {', '.join(list(self.losses_)[:12])}")
         return found
 
@@ -443,7 +445,7 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     def _checked_frame(self, X: Any) -> MixedFrame:
         """A table with the columns of the fitted one: by name, in any order, where it has names."""
         check_is_fitted(self)
-        frame, wanted = _door(X), self.fit_.factors.columns.tolist()
+        frame, wanted = _read_frame(X), self.fit_.factors.columns.tolist()
         if isinstance(frame.source, np.ndarray):
             if len(frame.columns) != len(wanted):
                 raise InputError(
@@ -466,7 +468,7 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
             texts = any(isinstance(level, str) for level in cells.levels)
             if part is not None and not part.discrete and texts:
                 raise InputTypeError(
-                    f"column {cells.name!r} must hold numbers as in the training data, got {cells.told}"
+                    f"column {cells.name!r} must hold numbers as in the training data, got {cells.type_name}"
                 )
             if (
                 part is not None and not cells.levels and np.isnan(cells.values).all()
@@ -507,9 +509,9 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
                     name: f.tables.get(f"{name}.{i}", usual)
                     for name, usual in zip(("scores", "link"), none)
                 },
-                told,
+                aside_column,
             )
-            for i, told in enumerate(f.described)
+            for i, aside_column in enumerate(f.described)
         )
         known = set(f.columns.tolist())  # type: ignore[union-attr]
         sizes = [p.first for p in parts] == np.cumsum([0] + [p.width for p in parts])[
@@ -555,7 +557,7 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         return tags
 
 
-def _door(X: Any) -> MixedFrame:
+def _read_frame(X: Any) -> MixedFrame:
     if is_collection(X):
         raise InputTypeError(
             "X must be a table in memory, got a Dask collection: a mixed table is fitted "
@@ -569,7 +571,7 @@ def _door(X: Any) -> MixedFrame:
     return mixed_frame(X)
 
 
-def _told(frame: MixedFrame) -> Iterator[np.ndarray]:
+def _arrays_of(frame: MixedFrame) -> Iterator[np.ndarray]:
     """A table as arrays, for a checkpoint: a fit resumes only with the same one."""
     for cells in frame.columns:
         yield np.frombuffer(repr((cells.name, cells.kind, cells.levels)).encode(), np.uint8)

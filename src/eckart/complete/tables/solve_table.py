@@ -174,9 +174,9 @@ def _parts(
         else:
             aside[cells.name] = {"reason": why, "fill": _constant(cells)}
     if not parts:
-        told = "; ".join(f"{name}: {a['reason']}" for name, a in list(aside.items())[:3])
+        description = "; ".join(f"{name}: {a['reason']}" for name, a in list(aside.items())[:3])
         raise InputError(
-            f"at least one column of X must have values that differ, got none ({told})"
+            f"at least one column of X must have values that differ, got none ({description})"
         )
     few = turned(parts, columns, asked.weights)
     return (
@@ -397,8 +397,8 @@ def _factors(
     described: list[dict[str, Any]] = []
     tables: dict[str, np.ndarray] = {}
     for i, p in enumerate(parts):
-        arrays, told = p.to_state()
-        described.append(told)
+        arrays, description = p.to_state()
+        described.append(description)
         tables |= {f"{name}.{i}": array for name, array in arrays.items() if array.size}
     columns = np.empty(len(names), object)
     columns[:] = names

@@ -108,7 +108,7 @@ class MiniBatchNMF(NMF):
                 "takes both."
             )
         check(self)
-        matrix = self._complete(self._door(X, None)[0])
+        matrix = self._complete(self._read_rows(X, None)[0])
         rows = sample_weights(sample_weight, rows_of(matrix))
         engine = self._engine()
 
@@ -263,7 +263,7 @@ class MiniBatchNMF(NMF):
         trace.reason = StopReason.MAX_ITER
         try:
             for done, part in self._batches(matrix, size, stream.blocks):
-                told = {
+                kept_state = {
                     "stream": vars(stream),
                     "codes": codes,
                     "trace": kept_trace(trace),
@@ -271,7 +271,7 @@ class MiniBatchNMF(NMF):
                     "idle": idle,
                     "still": still,
                 }
-                memory.offer(told)
+                memory.offer(kept_state)
                 at = slice(done % steps * size, (done % steps + 1) * size)
                 heavy = None if rows is None else rows[at]
                 mass, before = (

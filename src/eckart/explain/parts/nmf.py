@@ -158,7 +158,7 @@ class NMF(StreamedParts, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Esti
         only, the model keeps the codes of the last block; ``fit_transform`` returns those of all
         rows.
         """
-        matrix, entry = self._door(X, weights)
+        matrix, entry = self._read_rows(X, weights)
         if read_once(matrix):
             self._fit_blocks(matrix, lambda left: None)
             return self
@@ -191,7 +191,7 @@ class NMF(StreamedParts, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Esti
         matrix = read(X)
         if read_once(matrix):  # codes of each block, by the H of that time
             done: list[np.ndarray] = []
-            self._fit_blocks(self._door(matrix, None)[0], done.append)
+            self._fit_blocks(self._read_rows(matrix, None)[0], done.append)
             return np.concatenate(done)
         return self.fit(X, sample_weight=sample_weight, W=W, H=H).fit_.factors.left
 
@@ -243,7 +243,7 @@ class NMF(StreamedParts, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Esti
         """Measure the certificate again from this model and the data it was fitted to."""
         f = self._fitted("certify").factors
         self._new_rows(X)
-        matrix, entry = self._door(X, weights)
+        matrix, entry = self._read_rows(X, weights)
         if matrix.shape[0] != len(f.left):
             raise InputError(
                 f"X must be the data that the model was fitted to, of {len(f.left)} rows, got "
@@ -300,7 +300,7 @@ class NMF(StreamedParts, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Esti
     def _n_features_out(self) -> int:
         return self.n_components_
 
-    def _door(self, X: Any, weights: Any) -> tuple[Matrix, np.ndarray | None]:
+    def _read_rows(self, X: Any, weights: Any) -> tuple[Matrix, np.ndarray | None]:
         """The data, and one weight for each stored entry where entries are weighted."""
         matrix = squarable(one_kind_of_names(read(X)))
         if weights is None:

@@ -290,12 +290,12 @@ def select_topics(
     for k in tried[len(table) :]:
         memory.offer(table)
         begin = time.perf_counter()
-        beside = (
+        seed_option = (
             {"checkpoint": f"{os.fspath(checkpoint)}.candidate-{len(table)}"}
             if keeps and checkpoint is not None
             else {}
         )
-        fitted = clone(model).set_params(n_components=int(k), **beside).fit(train)
+        fitted = clone(model).set_params(n_components=int(k), **seed_option).fit(train)
         # no candidate is judged by half a fit
         if fitted.fit_.trace.reason is StopReason.INTERRUPTED:
             raise KeyboardInterrupt

@@ -80,9 +80,9 @@ class StreamedTopics(TopicModel):
             watch("documents", after.documents, passes * rows)
             return after
 
-        begun = lda_online.begin(x, priors, rng, engine, first)
+        start_state = lda_online.begin(x, priors, rng, engine, first)
         few = min(lda_online.FIRST, rows // 4) if first is None else 0
-        r, trace, _ = lda_online.run(shuffled, passes, begun, take, few, rng, memory)
+        r, trace, _ = lda_online.run(shuffled, passes, start_state, take, few, rng, memory)
         assert r is not None
         return Solved(
             r.counts(total), r.priors, trace, {"sweeps": passes, "batches": r.batches}, {}

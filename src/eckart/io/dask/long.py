@@ -21,7 +21,7 @@ from eckart.index.ids import WHOLE
 from eckart.index.labels import Labels
 from eckart.index.sides import Side, Sides
 from eckart.io.dask.known import is_frame
-from eckart.io.dask.parts import TaskParts, _looked_at, checked, refusing, run
+from eckart.io.dask.parts import TaskParts, _at_part, checked, refusing, run
 from eckart.matrix import Observed
 from eckart.matrix_blocks import ObservedParts, even_cuts, of_parts
 from eckart.merging import FAN, folded
@@ -80,13 +80,13 @@ def observed_frame(source: Any, long: Any) -> Observed:
         )
     held = Held(client_of(), made)
 
-    def looked(_: str) -> list[Any]:
+    def check_all(_: str) -> list[Any]:
         return [
-            delayed(_looked_at, pure=False, traverse=False)(_entries, block, i)
+            delayed(_at_part, pure=False, traverse=False)(_entries, block, i)
             for i, block in enumerate(held.values)
         ]
 
-    entries = checked(computed(client_of(), looked, str))  # what was refused is said now
+    entries = checked(computed(client_of(), check_all, str))  # what was refused is said now
     lengths, nbytes = np.diff(cuts).tolist(), float(sum(entries)) * ENTRY_BYTES
     task_parts = TaskParts(
         "observed",
@@ -164,9 +164,9 @@ def _fold(parts: list[Any]) -> Any:
         other = next((part.kinds[side] for part in known if part.kinds[side][1] != kind), None)
         if other is not None:  # the text is named first: it is the one that was not meant
             both = sorted(((kind, where), other[1:]), key=lambda one: one[0] != "text")
-            told = " and ".join(f"{kind} ({where})" for kind, where in both)
+            kinds_named = " and ".join(f"{kind} ({where})" for kind, where in both)
             return Refused(
-                False, f"{name} must hold ids of one kind, got {told}. Convert one of them."
+                False, f"{name} must hold ids of one kind, got {kinds_named}. Convert one of them."
             )
     return Met(folded([part.sides for part in known]), known[0].kinds)
 

@@ -101,7 +101,7 @@ def each(
     common = [delayed(value, **later) for value in shared]
     more = given or [()] * len(tasks)
     made = [
-        delayed(_looked_at, **later)(do, task, i, *own, *common)
+        delayed(_at_part, **later)(do, task, i, *own, *common)
         for i, (task, own) in enumerate(zip(tasks, more))
     ]
     return checked(run(made, needs))
@@ -134,7 +134,7 @@ def _folded(parts: list[Any]) -> Any:
     return first_refused(parts) or folded(parts)
 
 
-def _looked_at(do: Callable[..., Any], part: Any, number: int, *more: Any) -> Any:
+def _at_part(do: Callable[..., Any], part: Any, number: int, *more: Any) -> Any:
     return part if isinstance(part, Refused) else refusing(do, part, number, *more)
 
 

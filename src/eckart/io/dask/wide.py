@@ -207,14 +207,14 @@ def _joined(
         for i, chunk in enumerate(chunks)
     ]
     if unknown or sparse or dtype is None:
-        looked = each(_look, made)
-        sizes = [rows for rows, *_ in looked]
+        parts_seen = each(_look, made)
+        sizes = [rows for rows, *_ in parts_seen]
         dtype = (
-            next((d for rows, d, _ in looked if rows), np.dtype(np.float64))
+            next((d for rows, d, _ in parts_seen if rows), np.dtype(np.float64))
             if dtype is None
             else dtype
         )
-        kind = next((k for rows, _, k in looked if rows), kind)
+        kind = next((k for rows, _, k in parts_seen if rows), kind)
     return _of_tasks(kind, made, [int(size) for size in sizes], n, dtype, token, columns)
 
 

@@ -127,8 +127,8 @@ class Checkpoint:
         options."""
         if path is None:
             return None
-        told = {option: _in_words(value) for option, value in options.items()}
-        return cls(path, about_rows(x, {"function": name, **told}, weights), seconds)
+        option_words = {option: _in_words(value) for option, value in options.items()}
+        return cls(path, about_rows(x, {"function": name, **option_words}, weights), seconds)
 
     def load(self) -> dict[str, np.ndarray] | None:
         """The arrays that were kept, or None where there is no file yet."""

@@ -30,7 +30,7 @@ def atomic_write(path: Any, data: bytes) -> None:
 def replacing(target: Path) -> Iterator[str]:
     """The name of a temporary file that takes the place of ``target`` when the block ends well, and
     is removed when it does not."""
-    handle, name = beside(target)
+    handle, name = temporary_file(target)
     os.close(handle)
     try:
         yield name
@@ -56,7 +56,7 @@ def check_place(target: Path) -> Path:
     return target
 
 
-def beside(target: Path) -> tuple[int, str]:
+def temporary_file(target: Path) -> tuple[int, str]:
     """A temporary file in the folder of ``target``, open, and its name. What a killed save of this
     target left there is removed.
 

@@ -246,8 +246,12 @@ def _columns(database: Database, table: str) -> list[str] | None:
     if database.way == "sqlalchemy" and dialect(database) != "mysql":
         from sqlalchemy import inspect
 
-        looked = inspect(database.connection)
-        return [c["name"] for c in looked.get_columns(table)] if looked.has_table(table) else None
+        inspector = inspect(database.connection)
+        return (
+            [c["name"] for c in inspector.get_columns(table)]
+            if inspector.has_table(table)
+            else None
+        )
     ask = (
         "select column_name from information_schema.columns where table_schema = {} and "
         "table_name = '{}' order by ordinal_position"

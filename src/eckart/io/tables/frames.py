@@ -178,10 +178,10 @@ def arrow_columns(schema: Any, columns: Any, index: Any, where: Any) -> tuple[li
 
 def _pandas_index(schema: Any) -> list[str]:
     try:
-        told = (schema.pandas_metadata or {}).get("index_columns", [])
+        index_columns = (schema.pandas_metadata or {}).get("index_columns", [])
     except (ValueError, AttributeError):
         return []
-    return [name for name in told if isinstance(name, str) and name in schema.names]
+    return [name for name in index_columns if isinstance(name, str) and name in schema.names]
 
 
 def arrow_values(batch: Any, names: list[str], dtype: np.dtype) -> np.ndarray:

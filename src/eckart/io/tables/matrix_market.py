@@ -123,14 +123,14 @@ def _head(file: Path, raw: Any) -> Head:
             f"{file} cannot be read as Matrix Market: line {number} must hold the numbers of "
             f"{what}, got {_shown(line)}"
         )
-    n, m, *told = map(int, cells)
+    n, m, *stored_count = map(int, cells)
     if symmetry != "general" and n != m:
         raise FileError(
             f"{file} cannot be read as Matrix Market: line {number} must give a square size for "
             f"a {symmetry} matrix, got {n} x {m}"
         )
     half = n * (n + 1) // 2 - (n if symmetry == "skew-symmetric" else 0)
-    entries = told[0] if told else n * m if symmetry == "general" else half
+    entries = stored_count[0] if stored_count else n * m if symmetry == "general" else half
     return Head(file, kind == "coordinate", field, symmetry, (n, m), entries, number + 1)
 
 

@@ -27,7 +27,7 @@ class Cells(NamedTuple):
     kind: str
     values: np.ndarray
     levels: tuple[Any, ...] = ()
-    told: str = ""
+    type_name: str = ""
 
 
 class Picked(NamedTuple):
@@ -195,7 +195,7 @@ def _checked(frame: MixedFrame) -> MixedFrame:
     return frame
 
 
-def _levels(name: str, found: list[Any], told: str) -> Cells:
+def _levels(name: str, found: list[Any], type_name: str) -> Cells:
     """A column of Python values: texts are categories, True and False are yes and no, numbers are
     numbers; None and NaN are gaps."""
     gap = np.array([v is None or v != v for v in found], bool)
@@ -212,7 +212,7 @@ def _levels(name: str, found: list[Any], told: str) -> Cells:
     }
     if kinds <= {bool} or kinds <= {float}:
         values = np.array([np.nan if g else float(v) for v, g in zip(found, gap)], np.float64)
-        return Cells(name, "boolean" if kinds == {bool} else "number", values, (), told)
+        return Cells(name, "boolean" if kinds == {bool} else "number", values, (), type_name)
     if kinds != {str}:
         came = ", ".join(sorted(kind.__name__ for kind in kinds))
         raise InputTypeError(
@@ -226,7 +226,7 @@ def _levels(name: str, found: list[Any], told: str) -> Cells:
         "category",
         np.array([np.nan if g else code[v] for v, g in zip(found, gap)]),
         tuple(levels),
-        told,
+        type_name,
     )
 
 
@@ -235,7 +235,7 @@ def _plain(level: Any) -> Any:
 
 
 def _from_pandas(column: Any, name: Any) -> Cells:
-    kind, name, told = column.dtype, str(name), str(column.dtype)
+    kind, name, type_name = column.dtype, str(name), str(column.dtype)
     if hasattr(kind, "categories"):
         codes = column.array.codes
         values = np.where(codes < 0, np.nan, codes)
@@ -243,7 +243,9 @@ def _from_pandas(column: Any, name: Any) -> Cells:
             level if isinstance(level, (str, int, float)) else str(level)
             for level in map(_plain, kind.categories)
         ]  # intervals, say: of pd.cut
-        return Cells(name, "ordered" if kind.ordered else "category", values, tuple(levels), told)
+        return Cells(
+            name, "ordered" if kind.ordered else "category", values, tuple(levels), type_name
+        )
     letter = getattr(kind, "kind", "O")
     if letter == "c":
         raise InputError(
@@ -256,11 +258,13 @@ def _from_pandas(column: Any, name: Any) -> Cells:
             else column
         )
         return Cells(
-            name, "date" if letter == "M" else "number", _seconds(plain.to_numpy()), (), told
+            name, "date" if letter == "M" else "number", _seconds(plain.to_numpy()), (), type_name
         )
     if letter in "biuf":
         values = column.to_numpy(dtype=np.float64, na_value=np.nan)
-        return Cells(name, {"b": "boolean", "f": "number"}.get(letter, "integer"), values, (), told)
+        return Cells(
+            name, {"b": "boolean", "f": "number"}.get(letter, "integer"), values, (), type_name
+        )
     import pandas as pd
 
     if (
@@ -272,10 +276,10 @@ def _from_pandas(column: Any, name: Any) -> Cells:
             "category",
             np.where(codes < 0, np.nan, codes.astype(np.float64)),
             tuple(map(str, levels)),
-            told,
+            type_name,
         )
     return _levels(
-        name, [None if gap else v for v, gap in zip(column.tolist(), column.isna())], told
+        name, [None if gap else v for v, gap in zip(column.tolist(), column.isna())], type_name
     )
 
 
@@ -287,7 +291,7 @@ def _seconds(moments: np.ndarray) -> np.ndarray:
 
 def _from_arrow(column: Any, name: str) -> Cells:
     t, kind = pa.types, column.type
-    told = str(kind)
+    type_name = str(kind)
     if t.is_dictionary(kind):
         whole = (
             column.unify_dictionaries().combine_chunks()
@@ -301,25 +305,25 @@ def _from_arrow(column: Any, name: str) -> Cells:
             "ordered" if kind.ordered else "category",
             codes,
             tuple(whole.dictionary.to_pylist()),
-            told,
+            type_name,
         )
     if t.is_boolean(kind):
         return Cells(
-            name, "boolean", column.cast(pa.float64()).to_numpy().astype(np.float64), (), told
+            name, "boolean", column.cast(pa.float64()).to_numpy().astype(np.float64), (), type_name
         )
     if t.is_integer(kind) or t.is_floating(kind) or t.is_decimal(kind):
         values = column.cast(pa.float64(), safe=False).to_numpy().astype(np.float64)
-        return Cells(name, "integer" if t.is_integer(kind) else "number", values, (), told)
+        return Cells(name, "integer" if t.is_integer(kind) else "number", values, (), type_name)
     if t.is_timestamp(kind) or t.is_date(kind):
         return Cells(
             name,
             "date",
             _seconds(column.cast(pa.timestamp("us"), safe=False).to_numpy().astype("M8[us]")),
             (),
-            told,
+            type_name,
         )
     if t.is_null(kind):
-        return Cells(name, "number", np.full(len(column), np.nan), (), told)
+        return Cells(name, "number", np.full(len(column), np.nan), (), type_name)
     if t.is_string(kind) or t.is_large_string(kind) or kind == pa.string_view():
         coded = column.cast(pa.string()).dictionary_encode().combine_chunks()
         coded = coded.chunk(0) if isinstance(coded, pa.ChunkedArray) else coded
@@ -332,7 +336,7 @@ def _from_arrow(column: Any, name: str) -> Cells:
             "category",
             place[np.where(np.isnan(at), -1, at).astype(int)],
             tuple(levels[i] for i in order),
-            told,
+            type_name,
         )
     raise InputTypeError(
         f"column {name!r} must hold numbers, yes/no, texts, categories or dates, got "

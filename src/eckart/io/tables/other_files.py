@@ -120,7 +120,7 @@ def images_in(folder: str | Path) -> list[Path]:
 def read_images(
     folder: str | Path,
     size: tuple[int, int] | None = None,
-    told: Callable[[str], Any] = warnings.warn,
+    report: Callable[[str], Any] = warnings.warn,
 ) -> tuple[np.ndarray, np.ndarray, tuple[int, int]]:
     """Grey values 0 to 255 of all images below a folder, a row each; their paths; and height and
     width.
@@ -164,6 +164,6 @@ def read_images(
         if not shown:
             raise FileError(f"{file} cannot be read as an image: {error}")
         many = "1 file that is" if len(broken) == 1 else f"{len(broken):,} files that are"
-        told(f"{many} no image: left out of {folder}: {file} cannot be read ({error})")
+        report(f"{many} no image: left out of {folder}: {file} cannot be read ({error})")
     names = np.array([f.relative_to(folder).as_posix() for f in shown], object)
     return values[: len(shown)], names, first

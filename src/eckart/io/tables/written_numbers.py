@@ -81,11 +81,11 @@ def written(cells: Iterable[str], decimal: str, sure: bool) -> Written | None:
         if not (thousands or percent) or not all(re.fullmatch(way.pattern, text) for text in texts):
             continue
         if thousands in (",", "."):
-            told = any(
+            decided = any(
                 text.count(thousands) > 1 or (thousands in text and decimal in text)
                 for text in bare
             )
-            return way if told or sure else None
+            return way if decided or sure else None
         return way
     return None
 

@@ -420,13 +420,13 @@ def _only(texts: list[Any], names: list[Any], index: Any, where: Any) -> Any:
     if "text" in left:
         return "text"
     if len(left) != 1:
-        told = (
+        candidates_named = (
             f"the text columns {', '.join(map(str, left[:8]))}"
             if left
             else f"no text among {names[:8]}"
         )
         raise InputError(
-            f"one column of {where} must hold the text, got {told}. Say which with text=."
+            f"one column of {where} must hold the text, got {candidates_named}. Say which with text=."
         )
     return left[0]
 

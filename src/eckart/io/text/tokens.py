@@ -188,23 +188,23 @@ class Tokenizer:
                 "tokenizer": f"a function: {getattr(rule, '__name__', type(rule).__name__)}",
                 "function": True,
             }
-        told = {
+        rules = {
             "lowercase": self.lowercase,
             "numbers": self.numbers,
             "min_length": self.min_length,
             "tokenizer": rule,
         }
         default = Tokenizer()
-        return {name: value for name, value in told.items() if value != getattr(default, name)}
+        return {name: value for name, value in rules.items() if value != getattr(default, name)}
 
     @classmethod
-    def from_dict(cls, told: dict[str, Any]) -> Tokenizer:
-        if told.get("function"):
+    def from_dict(cls, rules: dict[str, Any]) -> Tokenizer:
+        if rules.get("function"):
             raise InputError(
-                f"the text was read with {told['tokenizer']}; count it with "
+                f"the text was read with {rules['tokenizer']}; count it with "
                 "eckart.corpus(..., tokenizer=, vocabulary=)"
             )
-        return cls(**told)
+        return cls(**rules)
 
 
 @dataclass(frozen=True, eq=False)

@@ -55,7 +55,7 @@ class Known(NamedTuple):
     numbers: np.ndarray
 
 
-class Beside(NamedTuple):
+class SideInformation(NamedTuple):
     """Attributes of rows and of columns, the bins of time and the bin of every entry; None for what
     is not known."""
 
@@ -65,14 +65,18 @@ class Beside(NamedTuple):
     bin_of: np.ndarray | None = None
 
 
-NOTHING = Beside()
+NO_SIDE_INFORMATION = SideInformation()
 
 
-def fingerprint(beside: Beside) -> np.ndarray | None:
+def fingerprint(side_information: SideInformation) -> np.ndarray | None:
     """All numbers that a fit knows beside its entries, in one row, so that a fit resumes only with
     the same."""
-    parts = [side.numbers.ravel() for side in (beside.rows, beside.columns) if side is not None]
-    parts += [] if beside.bin_of is None else [beside.bin_of.astype(np.float64)]
+    parts = [
+        side.numbers.ravel()
+        for side in (side_information.rows, side_information.columns)
+        if side is not None
+    ]
+    parts += [] if side_information.bin_of is None else [side_information.bin_of.astype(np.float64)]
     return np.concatenate(parts) if parts else None
 
 
