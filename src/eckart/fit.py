@@ -264,7 +264,7 @@ class Estimator(BaseEstimator):
         )
 
     def _new_rows(self, x: Any) -> Matrix:
-        """New data through the door, with the columns of the training data."""
+        """Read new data, with the columns of the training data."""
         check_is_fitted(self)
         matrix = read(x)
         if matrix.shape[1] != self.n_features_in_:

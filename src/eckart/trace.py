@@ -89,7 +89,7 @@ unknown."""
 
 
 class Listener(Protocol):
-    """Another process that shows a fit: it is told every stage and every value of a trace, and may
+    """Another process that shows a fit: it receives every stage and every value of a trace, and may
     ask to stop."""
 
     def stage(self, stage: str, done: float, total: float | None) -> None: ...
@@ -109,7 +109,7 @@ class _Listening:
 
 @contextmanager
 def use_listener(listener: Listener) -> Iterator[None]:
-    """All fits of this process are told to ``listener`` meanwhile."""
+    """All fits of this process report to ``listener`` meanwhile."""
     count = 0
 
     def compiling(name: str) -> None:
@@ -280,8 +280,8 @@ def report_compiling(tell: Callable[[str], None]) -> Iterator[None]:
 def progress(show: bool) -> Iterator[Watcher]:
     """A watcher for ``verbose=``: bars on standard error where that is a terminal, one line that is
     written anew in a notebook, else one line a step on standard output, where the lines of
-    scikit-learn and of ``print`` go (logs, pipes). Unless ``show``, only the log is told. Inside a
-    display that is open already, its bars are joined to it. A listener is told all of it
+    scikit-learn and of ``print`` go (logs, pipes). Unless ``show``, only the log is written. Inside a
+    display that is open already, its bars are joined to it. A listener receives all of it
     instead."""
     _end_if_stopping()
     if _Listening.listener is not None:

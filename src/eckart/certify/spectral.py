@@ -41,7 +41,7 @@ PROBE = (5, 8)
 products are sparse."""
 SPARSE_PROBE = (10, 1)
 FAILURE = 1e-3
-"""Chance with which a bound that is not proven may be wrong; it is told with it."""
+"""Chance with which a bound that is not proven may be wrong; it is reported with it."""
 CLEAR = 1e-13
 """Parts of unit vectors in a basis up to which they count as orthogonal to it: some dozen
 roundings."""
@@ -76,7 +76,7 @@ def certify_subspace(
     ``tol`` is the share of the captured variance that the solver was allowed to miss; residuals may
     then be up to about its square root. ``held`` is C itself where it is at hand, with the engine
     that factors it; else ``engine`` is that of the products, where tall arrays then stay. ``floor``
-    is the rounding error of C: smaller eigenvalues cannot be told from zero. ``known`` are these
+    is the rounding error of C: smaller eigenvalues cannot be distinguished from zero. ``known`` are these
     very components as columns and their products, inside the engine, where these have been made;
     then ``rough`` may give products for the remainder alone, and the share by which they round
     entries.

@@ -25,7 +25,7 @@ def builder(
     name: str | None = None,
     **always: Any,
 ) -> Callable[..., Any]:
-    """A function that makes the unfitted model. Of the options ``told`` (not None), those that the
+    """A function that makes the unfitted model. Of the ``options`` (not None), those that the
     method lacks are refused now, by the name they have in the shell; ``always`` is passed where it
     is known."""
     if method not in methods:

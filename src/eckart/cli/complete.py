@@ -290,7 +290,7 @@ def _load(source: Any, file: str, shell: Shell) -> Any:
 def _side_information(
     source: Any, file: str, x: Any, rows: str | None, columns: str | None, time: str | None
 ) -> dict[str, Any]:
-    """What a fit is told beside the entries."""
+    """What a fit takes with the entries."""
     from eckart.cli.attribute_files import features_in, times_in
 
     out: dict[str, Any] = {}

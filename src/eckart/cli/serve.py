@@ -53,7 +53,8 @@ Rows = Annotated[int, typer.Option(help="Most rows of a request.")]
 Seconds = Annotated[float, typer.Option(help="Most seconds of an answer.")]
 Slow = Annotated[float, typer.Option(help="Seconds within which a request must have come.")]
 Together = Annotated[
-    int, typer.Option(help="Most requests at once, in each process; more are told to ask again.")
+    int,
+    typer.Option(help="Most requests at once, in each process; more get the answer to ask again."),
 ]
 Drain = Annotated[int, typer.Option(help="Seconds that requests have to end after SIGTERM.")]
 HERE = ("127.0.0.1", "::1", "localhost")

@@ -9,7 +9,7 @@ time of a few draws, the tuning of ``ALS`` by that of one fit, further rounds by
 
 Methods are compared entry by entry. With d_p = e_p^2 - f_p^2, e being the errors of biases alone
 and f those of the method of least error, biases are taken
-where  mean(d) <= std(d) / sqrt(N):  what factors gain cannot be told from the luck of the split.
+where  mean(d) <= std(d) / sqrt(N):  what factors gain cannot be distinguished from the luck of the split.
 Else the method of least error is taken: als and bayes have
 the same form, and neither is the simpler one.
 
@@ -127,7 +127,7 @@ def compare(
     verbose: bool = False,
     steps: Steps | None = None,
 ) -> Comparison:
-    """The method of least error on unseen entries, or biases alone where they cannot be told from
+    """The method of least error on unseen entries, or biases alone where they cannot be distinguished from
     it. ``build(method, part, **parameters)`` makes an estimator, with a checkpoint for that part of
     the work where there is one at all ("": none); ``k`` is the rank, None where it is open. Every
     candidate, and every decision about time, is one of the ``steps``."""

@@ -33,7 +33,7 @@ UPDATED = "measured before the last update; certify(X) measures the present mode
 
 
 class NewRows:
-    """fold_in and update of a ``Completer``, and the door for the rows that its other verbs are
+    """fold_in and update of a ``Completer``, and the reading of the rows that its other verbs are
     given."""
 
     def fold_in(self: Any, X: Any, *, axis: str = "rows") -> np.ndarray:
@@ -95,7 +95,7 @@ class NewRows:
         return other
 
     def _folded(self: Any, X: Any) -> tuple[LowRank, Observed]:
-        """New rows through the door and solved: their LowRank and their observed entries."""
+        """Read new rows, solve their codes against the fitted columns, and return both."""
         x = self._aligned(X)
         f = self._lowrank()
         norm = Normaliser(None, f.shape) if self.normaliser_ is None else self.normaliser_

@@ -1,4 +1,4 @@
-"""The door of models that learn from co-occurrence: text, items, sequences, or counts that are
+"""Reading for models that learn from co-occurrence: text, items, sequences, or counts that are
 there already."""
 
 from __future__ import annotations

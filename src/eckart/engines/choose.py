@@ -77,7 +77,7 @@ def choose(engine: Any = "auto", n_threads: int | None = None) -> Choice:
 
 
 def engine_named(name: Any = "auto", n_threads: int | None = None, model: str = "") -> Any:
-    """The engine alone; it is told which model asks, so that it may get ready meanwhile what a fit
+    """The engine alone; it learns which model asks, so that it may get ready meanwhile what a fit
     of that model needs."""
     engine = choose(name, n_threads).engine
     # of its own: a card may fall back on the processors, but need not

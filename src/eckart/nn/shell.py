@@ -1,4 +1,4 @@
-"""What estimators with a network inside share: data through the door, the split, the run, the
+"""What estimators with a network inside share: reading the data, the split, the run, the
 network in use, and what is left out of a pickle."""
 
 from __future__ import annotations

@@ -250,7 +250,7 @@ class PCA(
 
     @in_kind
     def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> np.ndarray:
-        """fit(X).transform(X), reading X once through the door."""
+        """fit(X).transform(X), reading X once."""
         matrix = X if hasattr(X, "columns") or isinstance(X, np.ndarray) else read(X)
         if isinstance(matrix, Dense) and not matrix.in_memory and not matrix.stream.rereadable:
             raise InputError(

@@ -24,7 +24,7 @@ APART = 10.0
 has a hundred times the variance of another."""
 FEW = 0.5
 """... and where they are, few columns hold most of the variance: their effective number (sum v)^2 /
-sum v^2 is at most this share of them. Pixels of images differ as much, those at the rim being
+sum v^2 is at most this share of them. Pixels of images differ as much, those at the edge being
 almost constant, but the variance is spread over many of them."""
 
 

@@ -204,7 +204,7 @@ ASKED = {
 
 
 def _rows(served: Served, x: Any) -> Any:
-    """New rows through the door: entries by id, or numbers with gaps."""
+    """Read new rows: entries by id, or numbers with gaps."""
     completes = hasattr(served.model, "recommend")
     if isinstance(x, dict):
         if not completes:

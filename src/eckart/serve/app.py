@@ -1,7 +1,7 @@
 """The service as an ASGI application: places, limits, tokens and logs. It holds no data of a
 request longer than the request.
 
-There are eight places and two methods, so they are told apart here, without a framework between the
+There are eight places and two methods, so they are distinguished here, without a framework between the
 socket and the answer.
 """
 

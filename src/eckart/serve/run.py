@@ -16,7 +16,7 @@ from eckart.delayed import delay
 from eckart.errors import InputError, MissingError
 
 ENVIRONMENT = "ECKART_SERVE"
-"""How worker processes are told what to serve; the token travels by its file, never by this."""
+"""How worker processes learn what to serve; the token travels by its file, never by this."""
 
 
 def serve(

@@ -134,7 +134,7 @@ def names_of(opened: Opened) -> dict[str, str]:
 
 
 def image_size(opened: Opened, job: Job | None) -> dict[str, int] | None:
-    """Height and width of rows that are images: as the job or the network was told, or as their
+    """Height and width of rows that are images: as the job or the network says, or as their
     number of columns suggests."""
     said = (job.options.get("image") if job else None) or getattr(opened.model, "image", None)
     size: Any = None

@@ -1,7 +1,7 @@
 """A job: one command of the shell in a process of its own, which tells what it does and can be
 asked to stop.
 
-Events are lines of JSON on standard output. Standard input is the leash: a line "stop", or its end
+Events are lines of JSON on standard output. Standard input ends it: a line "stop", or its end
 because the studio is gone, asks to stop. The state that the fit offers next is then kept in its
 checkpoint and the fit interrupted; one that offers none within ``PATIENCE`` seconds is interrupted
 where it is. Methods that have a best state so far end with it and their files are written; else the

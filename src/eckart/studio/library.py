@@ -82,7 +82,7 @@ class Library:
         )
 
     def reading_for(self, file: str) -> Reading:
-        """How a data file is written, as the last job that read it was told."""
+        """How a data file is written, as the last job that read it had it."""
         with self.jobs.lock:
             used = [
                 job for job in self.jobs.jobs.values() if job.file == file and job.state == "done"
@@ -250,7 +250,7 @@ def _is_data(kind: str) -> bool:
 
 
 def reading_as(plan: dict[str, Any], options: dict[str, Any]) -> Reading:
-    """How data is written: as a model remembers it, and as a job was told."""
+    """How data is written: as a model remembers it, and as a job had it."""
 
     def group(kind: Any) -> Any:
         return kind(

@@ -53,7 +53,7 @@ determine."""
 
 
 class Drawn(NamedTuple):
-    """What ``solve`` finds; ``told``: what there is to say of the number of sweeps ("": it is as
+    """What ``solve`` finds; ``note``: what there is to say of the number of sweeps ("": it is as
     was asked for)."""
 
     factors: LowRank

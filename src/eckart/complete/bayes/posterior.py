@@ -360,7 +360,7 @@ class Posterior:
         Where rows have noise precisions of their own, p starts at tau and is replaced once by its
         conditional mean; the weight w of a prior with heavy tails starts at 1 and is replaced with
         it. ``numbers`` are attributes of the rows; a row with attributes and no entry is drawn from
-        its prior instead, in pairs on either side of the mean, so that its uncertainty is told.
+        its prior instead, in pairs on either side of the mean, so that its uncertainty shows.
         """
         n, s, k, dtype = x.shape[0], self.size, f.k // self.size, f.left.dtype
         y = replace(x, data=(x.data.astype(np.float64) - self.mean) / self.scale)

@@ -81,7 +81,7 @@ class Blend(RowScorer):
 
     The certificate is statistical: it holds where every member's own certificate holds and where,
     on rows that had no say in the shares, the mixture is not behind the best member. What was
-    measured there is told.
+    measured there is reported.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -371,7 +371,9 @@ class Blend(RowScorer):
                     f"not fit the shape {f.shape}"
                 )
         if not isinstance(fit.plan.get("told"), dict):
-            raise FileError(f"told must be what hidden entries said, got {fit.plan.get('told')!r}")
+            raise FileError(
+                f"the figures on hidden entries must be named numbers, got {fit.plan.get('told')!r}"
+            )
         self.members_ = members
         self.models = {name: clone(member) for name, member in members.items()}
         self._take(fit, next(iter(members.values())).observed_)

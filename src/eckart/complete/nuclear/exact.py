@@ -382,7 +382,7 @@ class ExactRecovery(SpectralCompleter):
             )
             notes = (words, *whole.notes[1:])
         # the promise is a fit of rank k that the entries determine; the nuclear norm's certificate
-        # is told beside it
+        # is reported beside it
         return Certificate(
             "find B of rank k with Pi(B) = Pi(A)",
             "global",

@@ -131,7 +131,7 @@ def at_least(tol: float, x: Observed, roundings: int = 50) -> float:
 
 
 def balanced(found: Solution, x: Observed) -> LowRank:
-    """U sqrt(s), V sqrt(s) in the precision of the data, with the house's signs."""
+    """U sqrt(s), V sqrt(s) in the precision of the data, with the usual signs."""
     root = np.sqrt(found.s) * signs(found.V.T)
     return LowRank(
         np.ascontiguousarray((found.U * root).astype(x.dtype)),

@@ -53,7 +53,7 @@ LOOKS = 5.0
 """Sweeps that a first guess of that shape counts for."""
 LIMITS = np.array([[-1.0, 7.0], [-6.0, 2.0], [-6.0, 2.0]])
 """Of logit phi and of the log deviations of r and e, in deviations of a row: phi from 0.27 to 0.999
-(a part with less memory cannot be told from noise, and the two would trade places), deviations from
+(a part with less memory cannot be distinguished from noise, and the two would trade places), deviations from
 0.0025 to 7."""
 SHRINK = 0.98
 """The spectral radius to which an explosive A is shrunk: forecasts must return."""

@@ -59,7 +59,7 @@ class BlocksEngine(CpuEngine):
         parts = self._cut(matrix) if self.cut else None
         if parts is None:
             return super().put(matrix, weights, entry_weights)
-        host = super().put(matrix, weights, entry_weights)  # checked here, at the door
+        host = super().put(matrix, weights, entry_weights)  # checked here, once
         x = self._placed(parts, host.matrix, weights, entry_weights)
         x.kept["together"] = lambda: host
         return x

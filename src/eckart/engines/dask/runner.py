@@ -275,7 +275,7 @@ def source_of(parts: Any, at: Place) -> Any:
 
 
 class Asked(NamedTuple):
-    """What every task of a fit is told: the version of the program that asks, and the device that
+    """What every task of a fit receives: the version of the program that asks, and the device that
     workers use (None: their processors)."""
 
     version: str

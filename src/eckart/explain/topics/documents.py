@@ -1,4 +1,4 @@
-"""The door of topic models: documents as Counts, and what is refused there."""
+"""Read documents for topic models as Counts, and what is refused there."""
 
 from __future__ import annotations
 

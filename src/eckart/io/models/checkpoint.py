@@ -217,7 +217,7 @@ def _sealed(arrays: dict[str, np.ndarray], text: str) -> str:
 
 def digest(*parts: Any) -> str:
     """SHA-256 of the kinds, shapes and contents of arrays (each 4 MiB by their CRC-32, on all
-    cores); None is told from an array.
+    cores); None is distinguished from an array.
 
     >>> digest(np.arange(3.0)) == digest(np.arange(3.0)) != digest(np.arange(3.0), None)
     True

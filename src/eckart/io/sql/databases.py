@@ -351,7 +351,7 @@ READ_ONLY = {
 
 
 def _only_read(database: Database) -> None:
-    """Servers that can be told so refuse to write in this session from now on; with others nothing
+    """Servers that can be asked to refuse to write in this session from now on; with others nothing
     is committed."""
     statement = READ_ONLY.get(dialect(database))
     if statement is None:

@@ -30,10 +30,10 @@ from eckart.io.tables.frames import is_arrow, is_frame
 from eckart.loading import pa
 
 MOST_LEVELS = 1000
-"""Levels of one column that are told apart, the most frequent ones: products with the square of
+"""Levels of one column that are distinguished, the most frequent ones: products with the square of
 their number are solved in every sweep."""
 LEAST_ROWS = 2
-"""Rows from which a level is told apart: what one row alone has says nothing that the row's own
+"""Rows from which a level is distinguished: what one row alone has says nothing that the row's own
 entries do not say better."""
 KINDS = ("number", "flag", "category", "several")
 

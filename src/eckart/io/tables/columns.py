@@ -20,7 +20,7 @@ from eckart.io.tables.written_numbers import FOR_THE_EYE
 from eckart.loading import pa
 
 HEAD_ROWS = 2000
-"""Rows from which the kinds are told: enough to meet a word among numbers and repeats among ids, in
+"""Rows from which the kinds are found: enough to meet a word among numbers and repeats among ids, in
 a few milliseconds."""
 
 

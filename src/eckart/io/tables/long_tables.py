@@ -64,7 +64,7 @@ class Long:
     file is written.
 
     Observations with an id or a value among the words of ``missing`` are left out ("" is an empty
-    cell, None or NaN), and ``left_out`` is told how many and where the first stands, for every
+    cell, None or NaN), and ``left_out`` is called with how many and where the first stands, for every
     block in which there are some.
     """
 

@@ -21,7 +21,7 @@ from eckart.loading import pa, pc
 class Cells(NamedTuple):
     """A column as it came. ``kind`` is "number", "integer", "boolean", "category", "ordered" or
     "date"; ``values`` are numbers (dates in seconds, levels as codes), NaN where there is a gap;
-    ``levels`` belong to codes; ``told`` is how the table calls its type, for messages."""
+    ``levels`` belong to codes; ``type_name`` is how the table calls its type, for messages."""
 
     name: str
     kind: str
@@ -91,7 +91,7 @@ def mixed_frame(
     marks: tuple[float, ...] = (),
     encoding: str | None = None,
 ) -> MixedFrame:
-    """The door: a pandas, polars or Arrow table, a file that holds one, or a 2-D array of numbers.
+    """Read a table: a pandas, polars or Arrow table, a file that holds one, or a 2-D array of numbers.
     The words ``missing`` and the numbers ``marks`` of a file stand for gaps, empty cells always,
     and in a text file the words for them that other programs write (``NULLS_IN_TEXT``)."""
     if isinstance(source, (str, os.PathLike)):

@@ -126,7 +126,7 @@ def read_images(
     width.
 
     With ``size`` (height, width) every image is brought to it, otherwise all must have the same.
-    Files that are no images are left out, and ``told``.
+    Files that are no images are left out, with a ``report``.
     """
     from PIL import Image
 

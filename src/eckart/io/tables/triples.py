@@ -1,4 +1,4 @@
-"""The door of completion: whatever holds observations becomes ``Observed``, in which an absent
+"""Reading for completion: whatever holds observations becomes ``Observed``, in which an absent
 entry is unknown."""
 
 from __future__ import annotations

@@ -123,7 +123,7 @@ class Start:
 
 
 class Words:
-    """Words as they are met: decoded, told apart."""
+    """Words as they are met: decoded, distinguished."""
 
     def __init__(self, file: Path, encoding: str, undecodable: str):
         self.file, self.encoding, self.errors = (

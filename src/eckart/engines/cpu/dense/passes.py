@@ -24,7 +24,7 @@ ROUNDING = 80.0
 FEW = 16
 """Data of fewer blocks are quick either way and always centered."""
 FIRST_ROWS = 1024
-"""Rows by which means are told from spread before the blocks are dealt."""
+"""Rows by which means are separated from spread before the blocks are dealt."""
 ROUNDED_MEAN = 1e4
 """Beyond this ratio of squared mean to variance, what was lost in rounding the mean is measured and
 put back."""

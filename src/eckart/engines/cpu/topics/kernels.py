@@ -116,7 +116,7 @@ def map_rows(rows, words, prior, before, after, first, last, steps, tol, buffer)
     the last of them, while ``after`` gets those after it.
 
     Returns the log-likelihood and prior . log theta at ``before``, and the counts it is over.
-    Without rows in ``after``, ``before`` gets the last shares and nothing is told: folding in, by
+    Without rows in ``after``, ``before`` gets the last shares and nothing is counted: folding in, by
     the same code so that it is compiled once.
     """
     k = words.shape[1]

@@ -188,7 +188,7 @@ def walk(
     listen: int,
     programs: int,
 ) -> torch.Tensor:
-    """The steps of all pieces of a part: loss, heard and all pairs."""
+    """The steps of all pieces of a part: loss, listened and all pairs."""
     (kept, counts, states), pieces = drawn, part[1] - part[0]
     losses = torch.zeros((pieces, 3), dtype=torch.float64, device=x.device)
     noise, width = power_of_two(rule.drawn + 1, 2), power_of_two(rule.columns)
