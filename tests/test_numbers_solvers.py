@@ -138,7 +138,10 @@ def test_rules_have_their_usual_constants():
         "adagrad": 0.1,
         "adam": 0.02,
     }
-    with pytest.raises(InputError, match="optimizer='fast' came"):
+    with pytest.raises(
+        InputError,
+        match="optimizer must be one of gd, heavy_ball, nesterov, adagrad, adam, got 'fast'",
+    ):
         rule_named("fast")
 
 

@@ -207,7 +207,10 @@ def test_a_checkpoint_of_another_layout_is_refused(tmp_path, monkeypatch):
     np.testing.assert_array_equal(
         checkpoint.Checkpoint(path, {"model": "PCA"}).load()["x"], np.arange(4.0)
     )
-    with pytest.raises(FileError, match="model is 'PCA', wanted 'ALS'"):
+    with pytest.raises(
+        FileError,
+        match=r"fit\.ckpt is a checkpoint of other work \(model must be 'ALS', got 'PCA'\); delete it to",
+    ):
         checkpoint.Checkpoint(path, {"model": "ALS"}).load()
     monkeypatch.setattr(checkpoint, "LAYOUT", checkpoint.LAYOUT + 1)
     with pytest.raises(FileError, match="layout"):

@@ -44,9 +44,9 @@ def as_kind(ids: Any, labels: Labels) -> np.ndarray:
     except (ValueError, OverflowError):
         bad = next(x for x in ids.tolist() if not _converts(x, convert))
         advice = (
-            "the model has no labels there"
+            "The model has no labels there."
             if labels.kind == "positions"
-            else f"the labels are {labels.kind}"
+            else f"The labels are {labels.kind}."
         )
         raise InputError(f"{labels.axis} must be {wanted}, got {bad!r}. {advice}") from None
 

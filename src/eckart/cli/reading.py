@@ -557,4 +557,4 @@ def _plainly(like: str | None) -> str:
 
 def _columns_shown(columns: list[Any]) -> str:
     more = f" and {len(columns) - 8} more" if len(columns) > 8 else ""
-    return ", ".join(c.given_options for c in columns[:8]) + more
+    return ", ".join(c.description for c in columns[:8]) + more

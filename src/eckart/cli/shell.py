@@ -80,7 +80,7 @@ def in_options(line: str, options: Collection[str]) -> str:
     long = "|".join(name for name in names if "_" in name) or "(?!)"
     every = "|".join(names)
     found = re.compile(
-        rf"(?<![\w./-])(?:({every})=('[^']*'|[^\s,;)]*)|({long})\b)|^(?:({every})(?= must ))"
+        rf"(?<![\w./-])(?:({every})=('[^']*'|[^\s,;)]*[^\s,;).]|)|({long})\b)|^(?:({every})(?= must ))"
     )
 
     def said(m: re.Match[str]) -> str:

@@ -26,8 +26,8 @@ def answer(served: Served, verb: str, asked: Any, limits: Any) -> Columns:
         kind = type(served.model).__name__
         raise Problem(
             422,
-            f"verb must be one of {', '.join(served.verbs)} for model {served.name!r}, a "
-            f"{kind}, got {verb}",
+            f"verb must be one of {', '.join(served.verbs)} for model {served.name!r} ({kind}), got "
+            f"{verb!r}",
         )
     _bounded(served, asked, limits)
     return ASKED[verb](served, asked)

@@ -190,7 +190,7 @@ class Encoding:
             )
         if not good:
             raise FileError(
-                "an encoding came whose columns have no such kinds, levels or numbers "
+                "an encoding must have columns with kinds, levels and numbers "
                 "as one has that was fitted"
             )
         return cls(key, tuple(columns))
