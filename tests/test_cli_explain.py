@@ -420,7 +420,7 @@ def test_what_to_say_where_no_word_is_left(refused, tmp_path, monkeypatch):
     Path("three.txt").write_text("I love pasta\nThe cat sat on the mat\nPasta with cats\n")
     line = refused("explain", "three.txt", "--lines")
     assert "With --min-df 1 and --max-df 1.0 all words are kept" in line
-    assert "lower --min-count 5" in refused("embed", "three.txt")
+    assert "Lower --min-count 5" in refused("embed", "three.txt")
 
 
 def test_a_long_choice_is_announced(eckart_, tmp_path, monkeypatch):

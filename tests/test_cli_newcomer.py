@@ -502,7 +502,7 @@ def test_columns_of_one_name_are_named(refused, tmp_path, monkeypatch):
         in refused("reduce", "twice.csv")
     )
     Path("title.csv").write_text("Quarterly report,,\nProduct,Sold,Price\nP,1,2\nQ,3,5\n")
-    assert "if the first line is a title, take it out" in refused("reduce", "title.csv")
+    assert "If the first line is a title, take it out" in refused("reduce", "title.csv")
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,7 @@ def test_files_beside_the_data_are_read_before_a_fit_and_written_like_the_data(
         in line
     )
     line = refused("complete", "a.csv", *TRIPLES, "--row-features", "users.csv:usr")
-    assert "did you mean 'user'?" in line
+    assert "Did you mean 'user'?" in line
     code, out, err = eckart_(
         "complete",
         "a.dat",

@@ -436,10 +436,7 @@ def test_lying_headers_can_be_read_up_to_a_limit(file):
 def test_broken_binary(file, data, match):
     refused(file, data, match, "v.bin")
     if not data.startswith((b"not", b"\xba")):
-        packed = match.replace("promised, which need", "promised").replace(
-            r"line 1 must give a count >= 0 and 1 to 1048576 numbers, got 3 vectors of",
-            "promised",
-        )
+        packed = match.replace("promised, which need", "promised")
         refused(file, gzip.compress(data), packed + "|truncated", "v.bin.gz")
 
 
