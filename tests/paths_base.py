@@ -29,14 +29,14 @@ def case(make: Callable[[], Any]) -> Callable[[], Any]:
 
 def fitted(model: Any, x: Any, then: Callable[[Any], Any] | None = None, **more: Any) -> Any:
     """The path of a fit, and what ``then`` asks of the model."""
-    from recorded_paths import Heard, path_of, told_to
+    from recorded_paths import Recorder, path_of, use_listener
 
-    heard = Heard()
+    heard = Recorder()
     asked = model.get_params()
     model.set_params(
         **{name: value for name, value in (("n_threads", 1), ("random_state", 0)) if name in asked}
     )
-    with told_to(heard):
+    with use_listener(heard):
         model.fit(x, **more)
     out = path_of(model, heard)
     return out if then is None else out | {"then": then(model)}

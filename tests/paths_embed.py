@@ -24,7 +24,7 @@ from paths_base import case, several
 def interrupts() -> Any:
     """The first, second or fourth time that a fit tells how far it is, it is interrupted: what has
     an answer returns it, what has none raises."""
-    from recorded_paths import told_to
+    from recorded_paths import use_listener
     from resumable_fits import FITS, holes, of
 
     class Impatient:
@@ -71,7 +71,7 @@ def interrupts() -> Any:
         for after in (1, 4):
             model = make(n_threads=1)
             try:
-                with told_to(Impatient(after)):
+                with use_listener(Impatient(after)):
                     model.fit(data())
                 out[f"{name} {after}"] = [
                     model.fit_.trace.reason,

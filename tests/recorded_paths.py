@@ -40,7 +40,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from eckart.trace import told_to
+from eckart.trace import use_listener
 
 HERE = Path(__file__).parent
 FILE = HERE / "saved" / "paths.json"
@@ -98,7 +98,7 @@ ELSEWHERE = (
 """Parts of a plan that tell of the machine, and words that explain a number."""
 
 
-class Heard:
+class Recorder:
     """A listener: stages with their last count and total."""
 
     def __init__(self) -> None:
@@ -169,7 +169,7 @@ def _sums(a: np.ndarray) -> Any:
     return {"shape": list(a.shape), "first": [str(v) for v in a.ravel()[:LONG]]}
 
 
-def path_of(model: Any, heard: Heard) -> dict[str, Any]:
+def path_of(model: Any, heard: Recorder) -> dict[str, Any]:
     """What a fitted model says of its fit: trace, plan, certificate, stages, attributes."""
     fit = model.fit_
     certificate = fit.certificate.to_dict()
@@ -317,10 +317,10 @@ def of_fit(make: Callable[..., Any], data: Callable[[], Any]) -> Callable[[], An
     """A model of ``FITS``: its path, and what it says of the rows it was fitted to."""
 
     def run() -> Any:
-        model, heard, x = make(), Heard(), data()
+        model, heard, x = make(), Recorder(), data()
         if "n_threads" in model.get_params():
             model.set_params(n_threads=1)
-        with told_to(heard):
+        with use_listener(heard):
             model.fit(x)
         out = path_of(model, heard)
         for verb in VERBS if isinstance(x, np.ndarray) else ():
@@ -339,8 +339,8 @@ def of_saved(make: Callable[[], tuple[Any, Any]]) -> Callable[[], Any]:
     def run() -> Any:
         from answers import ask
 
-        heard = Heard()
-        with told_to(heard):
+        heard = Recorder()
+        with use_listener(heard):
             model, inputs = make()
         return path_of(model, heard) | {"answers": told(ask(model, inputs))}
 

@@ -357,7 +357,10 @@ def test_conjugate_gradients_fall_every_half_sweep_to_the_same_minimum(rng, opti
 
 
 def test_conjugate_gradients_are_refused_where_they_do_not_apply(rng):
-    with pytest.raises(InputError, match="solver="):
+    with pytest.raises(
+        InputError,
+        match="solver must be 'auto' or 'cholesky' with biases, nonnegative factors or l2=0, got 'cg'",
+    ):
         ALS(3, solver="cg", nonnegative=True).fit(np.abs(holes(rng)))
 
 
@@ -498,9 +501,15 @@ def test_an_infinity_is_refused_by_row_and_column(rng, bad):
 
 
 def test_nothing_observed_and_negative_strengths_are_refused(rng):
-    with pytest.raises(InputError, match="no observed entry"):
+    with pytest.raises(
+        InputError,
+        match="X must have at least one observed entry among 3 rows and 3 columns, got none",
+    ):
         ALS(2).fit(np.full((3, 3), np.nan))
-    with pytest.raises(InputError, match=r"-2\.0 at row 1, column 0.*strengths >= 0"):
+    with pytest.raises(
+        InputError,
+        match=r"Negative values in data: X must hold strengths >= 0 with feedback='implicit', got -2\.0",
+    ):
         ALS(2, feedback="implicit").fit(np.array([[1.0, 1.0], [-2.0, 1.0]]))
 
 
@@ -533,7 +542,9 @@ def test_nothing_observed_and_negative_strengths_are_refused(rng):
 )
 def test_bad_parameters_are_refused_by_name(rng, options):
     a = np.abs(holes(rng))
-    with pytest.raises(InputError, match=f"{next(reversed(options))}=|{next(iter(options))}=|by="):
+    with pytest.raises(
+        InputError, match=f"^({next(reversed(options))}|{next(iter(options))}|by|normalise) must be"
+    ):
         ALS(**options).fit(a)
 
 

@@ -234,9 +234,9 @@ def test_defaults_pass_whatever_they_are():
 
     assert verb(1) == (1, None, "x")
     assert verb(1, None, by="y") == (1, None, "y")
-    with pytest.raises(eckart.InputError, match="n='a' came, wanted an int"):
+    with pytest.raises(eckart.InputError, match="n must be an int, got 'a'"):
         verb(1, "a")
-    with pytest.raises(eckart.InputError, match="by=3 came, wanted a text"):
+    with pytest.raises(eckart.InputError, match="by must be a text, got 3"):
         verb(1, by=3)
 
 
@@ -257,7 +257,7 @@ def test_a_verb_of_a_parent_is_held_once():
     first = Parent.verb
     hold(Child)
     assert Parent.verb is first
-    with pytest.raises(eckart.InputError, match="n='a'"):
+    with pytest.raises(eckart.InputError, match="n must be an int, got 'a'"):
         Child().verb("a")
     assert Child()._own("a") == "a"
     assert inspect.signature(Child.verb) == inspect.signature(lambda self, n=1: n).replace(

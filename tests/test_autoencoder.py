@@ -131,7 +131,10 @@ def test_tied_weights_are_kept_once():
     matrices = [w.shape for w in tied.weights.values() if w.ndim == 2]
     assert sorted(matrices) == [(2, 4), (4, 8)]
     assert len([w for w in free.weights.values() if w.ndim == 2]) == 4
-    with pytest.raises(eckart.InputError, match="tied=True came with variational"):
+    with pytest.raises(
+        eckart.InputError,
+        match="tied=True needs variational=0: an encoder with 2k outputs has no transpose",
+    ):
         Autoencoder(2, tied=True, variational=1.0).fit(x)
 
 
@@ -154,7 +157,10 @@ def test_bernoulli_gives_probabilities_and_wants_shares(rng):
     assert out.min() >= 0
     assert out.max() <= 1
     assert np.mean((out - p) ** 2) < 0.6 * np.mean((x.mean(axis=0) - p) ** 2)
-    with pytest.raises(eckart.InputError, match="wanted numbers from 0 to 1 for loss='bernoulli'"):
+    with pytest.raises(
+        eckart.InputError,
+        match="X must hold numbers from 0 to 1 for loss='bernoulli', got numbers from 0 to 3",
+    ):
         Autoencoder(1, loss="bernoulli").fit(x * 3)
 
 
@@ -252,9 +258,7 @@ def test_data_at_the_edge(coder, rng):
     assert large.fit_.plan["batch_size"] == 20
     with pytest.raises(ValueError, match="expecting 16 features"):
         large.transform(np.zeros((2, 15)))
-    with pytest.raises(
-        eckart.InputError, match=r"codes of shape \(2, 3\) came, wanted \(rows, 2\)"
-    ):
+    with pytest.raises(eckart.InputError, match=r"codes must have shape \(rows, 2\), got \(2, 3\)"):
         large.inverse_transform(np.zeros((2, 3)))
     with pytest.raises(eckart.InputError, match="2D array"):
         clone(coder).fit(np.zeros((5, 4, 4)))
@@ -357,12 +361,15 @@ def test_wrong_parameters_are_named(x):
         "corruption": "salt",
     }
     for name, value in wrong.items():
-        with pytest.raises(eckart.InputError, match=f"^{name}="):
+        with pytest.raises(eckart.InputError, match=f"^{name} must be"):
             Autoencoder(**{name: value}).fit(x)
     for value in ((3, 5), (4, 4, 2), "4x4", (4,), (4.5, 4)):
-        with pytest.raises(eckart.InputError, match=r"^image="):
+        with pytest.raises(eckart.InputError, match="image must be"):
             ConvAutoencoder(image=value).fit(x)
-    with pytest.raises(eckart.InputError, match=r"^channels="):
+    with pytest.raises(
+        eckart.InputError,
+        match=r"channels must be a list of at least one number of filters, got \(\)",
+    ):
         ConvAutoencoder(channels=()).fit(x)
 
 
@@ -491,7 +498,7 @@ def test_certify_knows_the_training_rows(x):
 def test_partial_fit_keeps_to_its_weights(x):
     model = Autoencoder(2, hidden=[8], random_state=0).partial_fit(x[:40])
     with pytest.raises(
-        eckart.InputError, match=r"n_components=3 came, wanted 2, that of the weights"
+        eckart.InputError, match="n_components must be 2, that of the weights; fit anew, got 3"
     ):
         model.set_params(n_components=3).partial_fit(x[40:])
     model.set_params(n_components=2, optimizer="gd").partial_fit(x[40:])
@@ -506,7 +513,7 @@ def test_partial_fit_keeps_to_its_weights(x):
     )
     with pytest.raises(eckart.InputError, match="numbers from 0 to 1"):
         shares.partial_fit(np.clip(x, 0, 1) + 5)
-    with pytest.raises(eckart.InputError, match="noise=inf came, wanted a finite number"):
+    with pytest.raises(eckart.InputError, match="noise must be a finite number >= 0, got inf"):
         Autoencoder(2, noise=np.inf).fit(x)
 
 

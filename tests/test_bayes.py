@@ -516,12 +516,15 @@ def test_exact_and_constant_and_sparse_data():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"n_components": 0}, "n_components=0 came"),
-        ({"noise": "loud"}, "noise='loud' came"),
-        ({"thin": 0}, "thin=0 came"),
-        ({"clip": "yes"}, "clip='yes' came"),
-        ({"implicit_features": "both"}, "implicit_features='both' came"),
-        ({"n_chains": True}, "n_chains=True came"),
+        ({"n_components": 0}, "n_components must be an int >= 1, got 0"),
+        ({"noise": "loud"}, "noise must be 'common', 'row', 'column' or 'both', got 'loud'"),
+        ({"thin": 0}, "thin must be an int >= 1, got 0"),
+        ({"clip": "yes"}, r"clip must be \(low, high\), True, False or 'auto', got 'yes'"),
+        (
+            {"implicit_features": "both"},
+            "implicit_features must be True, False, 'rows' or 'columns', got 'both'",
+        ),
+        ({"n_chains": True}, "n_chains must be an int >= 1, got True"),
     ],
 )
 def test_wrong_parameters_are_named(options, words):
@@ -532,11 +535,14 @@ def test_wrong_parameters_are_named(options, words):
 def test_wrong_questions_are_answered_in_words():
     x, *_ = planted(np.random.default_rng(0), 30, 20)
     model = BayesianMF(3, **SHORT, random_state=0).fit(x)
-    with pytest.raises(InputError, match="level=2 came"):
+    with pytest.raises(InputError, match="level must be a probability between 0 and 1, got 2"):
         model.interval(0, 0, 2)
     with pytest.raises(InputError, match="return_std"):
         model.predict(np.full((2, 20), np.nan), return_std=True)
-    with pytest.raises(InputError, match="no observed entry"):
+    with pytest.raises(
+        InputError,
+        match="X must have at least one observed entry among 2 rows and 2 columns, got none",
+    ):
         BayesianMF(2).fit(Observed.from_nan(np.full((2, 2), np.nan)))
 
 

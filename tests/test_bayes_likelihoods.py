@@ -232,21 +232,26 @@ def test_grades_and_counts_that_move_in_time(likelihood):
 def test_what_does_not_go_together_is_named():
     _, _, x = simulated("probit", n=10, m=8)
     with pytest.raises(
-        InputError, match="noise='row' came, wanted 'common' with likelihood='poisson'"
+        InputError, match="noise must be 'common' with likelihood='poisson', got 'row'"
     ):
         BayesianMF(1, likelihood="poisson", noise="row").fit(x)
-    with pytest.raises(InputError, match="weights= came with likelihood='probit'"):
+    with pytest.raises(
+        InputError, match="weights need likelihood='gaussian', got likelihood='probit'"
+    ):
         BayesianMF(1, likelihood="probit").fit(x, weights=np.ones(x.shape))
     bad = x.copy()
     bad[0, 0] = 2.0
     with pytest.raises(
         InputError,
-        match=r"X holds 2\.0 at row 0, column 0 with likelihood='probit', wanted 0 and 1",
+        match=r"X must hold 0 and 1 with likelihood='probit', got 2\.0 at row 0, column 0",
     ):
         BayesianMF(1, likelihood="probit").fit(bad)
-    with pytest.raises(InputError, match="at row 0, column 0 with loss='poisson', wanted counts"):
+    with pytest.raises(
+        InputError,
+        match=r"X must hold counts >= 0 with loss='poisson', got -3\.0 at row 0, column 0",
+    ):
         BayesianMF(1, likelihood="poisson").fit(-1 - np.abs(bad))
     with pytest.raises(
-        InputError, match="likelihood='ordinal' came, wanted 2 to 64 distinct values"
+        InputError, match="likelihood must be 2 to 64 distinct values, X has 200, got 'ordinal'"
     ):
         BayesianMF(1, likelihood="ordinal").fit(np.random.default_rng(0).random((20, 10)))

@@ -202,9 +202,15 @@ def test_what_cannot_be_blended_is_refused_in_words():
     ):
         with pytest.raises(eckart.InputError, match=words):
             Blend(models).fit(x)
-    with pytest.raises(eckart.InputError, match="validation of shape"):
+    with pytest.raises(
+        eckart.InputError,
+        match=r"validation must have the rows and columns of X, shape \(80, 20\), with the same ids, got",
+    ):
         Blend(MEMBERS).fit(x, validation=taken(10, 4))
     with pytest.raises(eckart.InputError, match="Negative values"):
         Blend(MEMBERS, random_state=0).fit(replace(x, data=-x.data))
-    with pytest.raises(eckart.InputError, match="strengths in X itself"):
+    with pytest.raises(
+        eckart.InputError,
+        match="weights are not taken: the strengths are in X itself, with strengths='raw' in the",
+    ):
         Blend(MEMBERS).fit(x, weights=np.ones(x.nnz))

@@ -80,7 +80,8 @@ def test_a_checkpoint_of_other_work_is_refused(tmp_path):
     Checkpoint(path, {"rows": 10}, seconds=0.0).save({"a": np.ones(2)})
     np.testing.assert_array_equal(Checkpoint(path, {"rows": 10}).load()["a"], np.ones(2))
     with pytest.raises(
-        eckart.FileError, match=r"checkpoint of other work \(rows is 10, wanted 11\)"
+        eckart.FileError,
+        match=r"state\.safetensors is a checkpoint of other work \(rows must be 11, got 10\); delete it to",
     ):
         Checkpoint(path, {"rows": 11}).load()
     path.write_bytes(path.read_bytes()[:-3])

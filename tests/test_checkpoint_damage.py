@@ -263,6 +263,6 @@ def test_what_a_killed_save_left_is_removed_by_the_next(tmp_path):
 
 def test_a_checkpoint_that_is_no_name_of_a_file_is_refused_in_words():
     with pytest.raises(
-        eckart.InputError, match="checkpoint=5 came, wanted None or the name of a file"
+        eckart.InputError, match="checkpoint must be None or the name of a file, got 5"
     ):
         ALS(1, checkpoint=5).fit(gaps())

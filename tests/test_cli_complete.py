@@ -403,7 +403,7 @@ def test_positions_delimiters_and_no_header(done):
 
 def test_duplicates(done, refused):
     line = refused("complete", "twice.csv", *LONG, "-k", 2, "--l2", 0.05)
-    assert "say --duplicates last, mean or sum" in line
+    assert "Say --duplicates last, mean or sum" in line
     done(
         "complete",
         "twice.csv",
@@ -563,7 +563,9 @@ def test_ids_as_dates(done, refused):
     assert lines[1].startswith("2024-05-03")
     assert pd.read_parquet("o.parquet")["user"].nunique() == 30
     assert "2031" in refused("recommend", "n.safetensors", "--row", "2031-01-01")
-    assert "wanted a date" in refused("recommend", "n.safetensors", "--row", "42nd of May")
+    assert "must be a date, got '42nd of May'. The labels are dates." in refused(
+        "recommend", "n.safetensors", "--row", "42nd of May"
+    )
     done("recommend", "n.safetensors", "--all", "--out", "a.parquet")
     assert pd.read_parquet("a.parquet")["user"].min() == pd.Timestamp("2024-05-01")
 
@@ -710,7 +712,9 @@ def test_certify_a_completion(eckart_, done, refused):
     assert "DOES NOT HOLD" in out
     frame.loc[0, "user"] = 5
     frame.to_csv("strange.csv", index=False)
-    assert "row 5 came" in refused("certify", "m.safetensors", "strange.csv")
+    assert "row must be one of the 40 row labels, got 5" in refused(
+        "certify", "m.safetensors", "strange.csv"
+    )
 
 
 def test_certify_finds_rows_by_id_not_by_order(done):
@@ -791,8 +795,14 @@ def test_certify_finds_rows_by_id_not_by_order(done):
         (["recommend", "r.csv", "--row", "1"], "r.csv"),
         (["recommend", "pca.safetensors", "--row", "1"], "PCA"),
         (["recommend", "m.safetensors"], "--row"),
-        (["recommend", "m.safetensors", "--row", "1"], "row 1 came"),
-        (["recommend", "m.safetensors", "--row", "ann"], "wanted an integer"),
+        (
+            ["recommend", "m.safetensors", "--row", "1"],
+            "--row must be one of the 40 row labels, got 1",
+        ),
+        (
+            ["recommend", "m.safetensors", "--row", "ann"],
+            "--row must be an integer, got 'ann'. The labels are integers.",
+        ),
         (["recommend", "m.safetensors", "--row", "300", "--all"], "one of"),
         (["recommend", "m.safetensors", "--row", "300", "-n", "0"], "-n"),
         (["recommend", "m.safetensors", "--all"], "--out"),
@@ -892,7 +902,9 @@ def test_as_a_program(data, tmp_path):
         text=True,
     )
     assert (finished.returncode, finished.stdout) == (2, "")
-    assert finished.stderr.startswith("eckart: error: row 1 came")
+    assert finished.stderr.startswith(
+        "eckart: error: --row must be one of the 40 row labels, got 1"
+    )
 
 
 # ---- the method
@@ -1133,5 +1145,5 @@ def test_a_word_among_numbered_ids_is_refused_with_what_to_say(data, refused, do
     text = Path("r.csv").read_text().splitlines()
     Path("word.csv").write_text("\n".join([*text, "NA,film a,3"]) + "\n")
     line = refused("complete", "word.csv", *LONG, "-k", 1)
-    assert "has 'NA' at line" in line
+    assert "got 'NA' at line" in line
     assert "say --missing NA" in line

@@ -203,7 +203,7 @@ def test_bytes_that_are_no_text_are_refused_or_replaced_and_counted(done, refuse
 
 def test_items_with_spaces(done, refused):
     words = ("embed", "baskets.txt", "--tokenizer", "[^,]+", "--method", "pmi", "-k", 2)
-    assert "without white space" in refused(*words, "--out", "items.txt"), "said before the fit"
+    assert "no white space" in refused(*words, "--out", "items.txt"), "said before the fit"
     done(*words, "--out", "items.safetensors")
     assert sorted(read_vectors("items.safetensors").words) == ["oat milk", "rye bread", "tea"]
 
@@ -335,33 +335,45 @@ def test_every_method_goes_on_from_its_checkpoint(how, eckart_, monkeypatch):
         (("t.txt", "--method", "cbow"), "skipgram, pmi, glove"),
         (
             ("t.txt", "--model", "word2vec"),
-            "wanted a file that ends in .safetensors; the kind of model is --method "
+            "must be a file that ends in .safetensors, got word2vec. The kind of model is --method "
             "skipgram, pmi, glove",
         ),
         (("t.txt", "--model", "pmi", "--method", "skipgram"), "one kind of model"),
-        (("t.txt", "--out", "v.csv"), "v.csv ends in '.csv'"),
+        (
+            ("t.txt", "--out", "v.csv"),
+            "v.csv must end in .vec, .txt, .w2v, .bin, .safetensors, got '.csv'. Or say --format.",
+        ),
         (("t.txt", "--out", "t.txt"), "the data itself"),
         (("t.txt", "--out", "no/v.txt"), "not a folder"),
         (("t.txt", "--out", "v.txt", "--format", "xml"), "format"),
-        (("t.txt", "--report", "r.pdf"), "wanted .html"),
-        (("t.txt", "-k", 0), "--components 0"),
+        (("t.txt", "--report", "r.pdf"), "must end in .html, got '.pdf'"),
+        (("t.txt", "-k", 0), "--components must be an int >= 1, got 0"),
         (("t.txt", "-k", "auto"), "-k"),
-        (("t.txt", "--method", "pmi", "-k", 14), "--components 14"),
-        (("t.txt", "--window", 0), "--window 0"),
-        (("t.txt", "--min-count", 0), "--min-count 0"),
-        (("t.txt", "--min-count", 9999), "no word is left"),
+        (
+            ("t.txt", "--method", "pmi", "-k", 14),
+            "--components must be 1 to 13 for 13 words, got 14",
+        ),
+        (("t.txt", "--window", 0), "--window must be None or an int from 1 to 10000, got 0"),
+        (("t.txt", "--min-count", 0), "--min-count must be an int >= 1, got 0"),
+        (("t.txt", "--min-count", 9999), "at least one word must be left, got none"),
         (("t.txt", "--method", "pmi", "--negatives", 5), "--negatives 5 came with --method pmi"),
         (("t.txt", "--method", "pmi", "--epochs", 5), "--max-iter 5 came with --method pmi"),
         (("t.txt", "--method", "glove", "--kind", "pmi"), "--kind pmi came with --method glove"),
-        (("t.txt", "--method", "glove", "--solver", "exact"), "--solver exact"),
+        (
+            ("t.txt", "--method", "glove", "--solver", "exact"),
+            "--solver must be 'als' or 'adagrad', got 'exact'",
+        ),
         (("t.txt", "--shift", 5), "--shift 5.0 came with --method skipgram"),
-        (("t.txt", "--loss", "hinge"), "--loss hinge"),
-        (("t.txt", "--top", 0), "--top=0"),
-        (("t.csv", "--text", "boby"), "did you mean 'body'"),
+        (("t.txt", "--loss", "hinge"), "--loss must be 'negative' or 'softmax', got 'hinge'"),
+        (("t.txt", "--top", 0), "--top must be a number of 1 or more, got 0"),
+        (("t.csv", "--text", "boby"), "Did you mean 'body'?"),
         (("empty.txt",), "empty"),
-        (("one.txt", "--min-count", 1), "no two words stand near each other"),
+        (
+            ("one.txt", "--min-count", 1),
+            "at least one pair of words must stand near each other, got none",
+        ),
         (("t.txt", "--tokenizer", "("), "regular expression"),
-        (("t.txt", "--threads", 0), "--threads 0"),
+        (("t.txt", "--threads", 0), "--threads must be None or an int from 1 to 4096, got 0"),
     ],
 )
 def test_bad_input_is_refused_in_one_line(refused, words, error):

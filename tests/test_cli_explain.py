@@ -296,7 +296,7 @@ def test_topics_are_guided_chosen_and_learned_as_asked(done, refused):
         "explain", "t.txt", "-k", 2, "--seed-words", "guide.txt", "--held-out", 0
     )
     Path("guide.txt").write_text("\n\n")
-    assert "guide.txt holds no word" in refused(
+    assert "guide.txt must hold words of a topic on each line" in refused(
         "explain", "t.txt", "-k", 2, "--seed-words", "guide.txt"
     )
     out = done("explain", "t.txt", "-k", "auto", "--held-out", 0, "--learning", "cvb0")
@@ -332,11 +332,14 @@ def test_parts_of_a_non_negative_table(done):
     [
         (("none.csv",), "none.csv does not exist"),
         (("t.csv",), "--text"),
-        (("t.csv", "--text", "boby"), "did you mean 'body'"),
+        (("t.csv", "--text", "boby"), "Did you mean 'body'?"),
         (("t.csv", "--text", "body", "--method", "lsa"), "lda, plsa, nmf, mixture"),
         (("t.csv", "--text", "body", "--only", "id"), "--text for the column of text"),
         (("t.txt", "--min-df", "many"), "--min-df"),
-        (("t.txt", "--min-df", "119", "--max-df", "120"), "no word is left"),
+        (
+            ("t.txt", "--min-df", "119", "--max-df", "120"),
+            "at least one word must be left, got none",
+        ),
         (("t.txt", "--stop-words", "nowhere.txt"), "--stop-words"),
         (("t.txt", "--held-out", "1"), "--held-out"),
         (("t.txt", "--covariance", "full"), "--covariance full came with --method lda"),
@@ -345,9 +348,12 @@ def test_parts_of_a_non_negative_table(done):
         (("t.txt", "-k", "0"), "--components"),
         (("parts.npy", "--method", "nmf", "-k", "auto"), "--components"),
         (("c.mtx", "--vocabulary", "t.txt"), "120 words"),
-        (("t.csv", "--text", "body", "--labels", "kind", "--index", "id"), "wanted one of them"),
+        (
+            ("t.csv", "--text", "body", "--labels", "kind", "--index", "id"),
+            "give --index or --labels, not both",
+        ),
         (("parts.npy", "--method", "nmf", "--image", "5x5"), "--image"),
-        (("t.txt", "--report", "r.pdf"), "wanted .html"),
+        (("t.txt", "--report", "r.pdf"), "must end in .html, got '.pdf'"),
         (("t.txt", "--out", "t.txt"), "t.txt"),
     ],
 )
@@ -387,7 +393,7 @@ def test_the_kind_of_model_may_be_called_model(eckart_, refused):
     )
     assert "PLSA" in out
     assert type(load("m.safetensors")).__name__ == "PLSA"
-    assert "wanted one kind of model" in refused(
+    assert "give one kind of model" in refused(
         "explain", "t.csv", "--text", "body", "--model", "lda", "--method", "nmf"
     )
     assert "ends in .safetensors" in refused(
@@ -413,8 +419,8 @@ def test_what_to_say_where_no_word_is_left(refused, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("three.txt").write_text("I love pasta\nThe cat sat on the mat\nPasta with cats\n")
     line = refused("explain", "three.txt", "--lines")
-    assert "--min-df 1 and --max-df 1.0 keep all words" in line
-    assert "lower --min-count 5" in refused("embed", "three.txt")
+    assert "With --min-df 1 and --max-df 1.0 all words are kept" in line
+    assert "Lower --min-count 5" in refused("embed", "three.txt")
 
 
 def test_a_long_choice_is_announced(eckart_, tmp_path, monkeypatch):

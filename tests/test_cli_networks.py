@@ -106,7 +106,7 @@ def test_the_engine_of_a_network_is_asked_for_as_that_of_other_models(done, refu
     ]
     done(*words, "--engine", "cpu", "--model", "m.safetensors")
     assert eckart.load("m.safetensors").fit_.plan["engine_reason"] == "asked for"
-    assert "wanted 'auto', 'cpu' or 'cuda': networks run in PyTorch" in refused(
+    assert "must be 'auto', 'cpu' or 'cuda': networks run in PyTorch" in refused(
         *words, "--engine", "plain"
     )
     assert "leave one of them out" in refused(*words, "--engine", "cpu", "--device", "cuda")
@@ -117,7 +117,9 @@ def test_what_does_not_belong_together_is_refused(refused, data, tmp_path):
         "reduce", "images.npy", "--method", "autoencoder", "--rotation", "varimax"
     )
     assert "--hidden [3] came with --method pca" in refused("reduce", "images.npy", "--hidden", "3")
-    assert "wanted pca, autoencoder" in refused("reduce", "images.npy", "--method", "forest")
+    assert "--method must be pca, autoencoder" in refused(
+        "reduce", "images.npy", "--method", "forest"
+    )
     assert "one kind of model" in refused(
         "reduce", "images.npy", "--method", "pca", "--model", "autoencoder"
     )
@@ -135,7 +137,7 @@ def test_what_does_not_belong_together_is_refused(refused, data, tmp_path):
 def test_pictures_take_axes_and_show_what_they_should(conv):
     x = load_digits().data[:300]
     draw = {
-        "rows_beside": lambda ax: plots.rows_beside(x[:5], {"a": x[:5], "b": x[:5]}, (8, 8), ax),
+        "compare_rows": lambda ax: plots.compare_rows(x[:5], {"a": x[:5], "b": x[:5]}, (8, 8), ax),
         "loss_curves": lambda ax: plots.loss_curves(conv, ax),
         "filters": lambda ax: plots.filters(conv, ax),
         "feature_maps": lambda ax: plots.feature_maps(conv, x[0], ax),
@@ -155,12 +157,17 @@ def test_pictures_take_axes_and_show_what_they_should(conv):
     )
     assert [a.get_title(loc="left") for a in figure.axes] == ["PCA", "net"]
     dense = Autoencoder(2, hidden=[4], **QUICK).fit(x[:40])
-    with pytest.raises(eckart.InputError, match="has no convolution"):
+    with pytest.raises(
+        eckart.InputError,
+        match="the model must be a network of images, got a Autoencoder without convolution",
+    ):
         plots.filters(dense)
-    with pytest.raises(eckart.InputError, match="wanted 64, one image"):
+    with pytest.raises(eckart.InputError, match="row must have 64 numbers, one image, got 3"):
         plots.feature_maps(conv, np.zeros(3))
-    with pytest.raises(eckart.InputError, match="b has shape"):
-        plots.rows_beside(x[:5], {"b": x[:4]}, (8, 8))
+    with pytest.raises(
+        eckart.InputError, match=r"b must have shape \(5, 64\) and at least one row, got \(4, 64\)"
+    ):
+        plots.compare_rows(x[:5], {"b": x[:4]}, (8, 8))
 
 
 def test_a_report_says_when_pca_is_better(conv):

@@ -94,13 +94,13 @@ def test_a_table_without_a_gap_has_nothing_to_complete(refused):
 
 
 def test_more_components_than_there_are_rows_or_columns(refused):
-    assert "--components=5000 came, wanted at most 12 for 30 rows x 12 columns" in refused(
+    assert "--components must be at most 12 for 30 rows x 12 columns, got 5000" in refused(
         "complete", "ratings.csv", *LONG, "-k", 5000
     )
-    assert "wanted at most 4" in refused(
+    assert "must be at most 4" in refused(
         "reduce", "people.csv", "--only", "height,weight,age,income", "-k", 50
     )
-    assert "wanted at most 30, the number of documents" in refused(
+    assert "must be at most 30, the number of documents" in refused(
         "explain", "ap.txt", "--split-documents", "</DOC>", "-k", 1000
     )
 
@@ -497,9 +497,12 @@ def test_a_table_without_a_clear_component_has_an_answer_all_the_same(eckart_):
 def test_columns_of_one_name_are_named(refused, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("twice.csv").write_text("a,b,a\n1,2,3\n4,5,6\n")
-    assert "columns 1 and 3 of twice.csv are called 'a'" in refused("reduce", "twice.csv")
+    assert (
+        "columns of twice.csv must have names that differ: columns 1 and 3 are called 'a'"
+        in refused("reduce", "twice.csv")
+    )
     Path("title.csv").write_text("Quarterly report,,\nProduct,Sold,Price\nP,1,2\nQ,3,5\n")
-    assert "if the first line is a title, take it out" in refused("reduce", "title.csv")
+    assert "If the first line is a title, take it out" in refused("reduce", "title.csv")
 
 
 @pytest.mark.parametrize(

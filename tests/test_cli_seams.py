@@ -79,7 +79,9 @@ def test_a_large_packed_table_is_read_in_blocks(ratings, monkeypatch):
 
 def test_a_folder_with_other_files_is_no_table(ratings):
     Path("parts/readme.txt").write_text("about these files")
-    with pytest.raises(FileError, match=r"is a folder, wanted a file"):
+    with pytest.raises(
+        FileError, match="parts must be a file, or a folder of images, got another folder"
+    ):
         eckart.read("parts")
 
 
@@ -90,9 +92,12 @@ def test_files_beside_the_data_are_read_before_a_fit_and_written_like_the_data(
         "complete", "a.csv", *TRIPLES, "--titles", "nothere.csv:movie:title"
     )
     line = refused("complete", "a.csv", *TRIPLES, "--titles", "films.csv:film:title")
-    assert "column 'film' came, wanted one of the columns of films.csv: 'movie', 'title'" in line
+    assert (
+        "the column must be one of the columns of films.csv ('movie', 'title'), got --titles films.csv:film:title: column 'film'"
+        in line
+    )
     line = refused("complete", "a.csv", *TRIPLES, "--row-features", "users.csv:usr")
-    assert "did you mean 'user'?" in line
+    assert "Did you mean 'user'?" in line
     code, out, err = eckart_(
         "complete",
         "a.dat",
@@ -126,10 +131,10 @@ def test_files_beside_the_data_are_read_before_a_fit_and_written_like_the_data(
 def test_columns_that_are_not_there_are_met_with_those_that_are(ratings, refused):
     line = refused("complete", "a.csv", "--rows", "usr", "--columns", "movie", "--values", "rating")
     assert (
-        "--rows usr came, wanted one of the columns of a.csv: 'user', 'movie', "
-        "'rating'; did you mean 'user'?" in line
+        "the column must be one of the columns of a.csv ('user', 'movie', "
+        "'rating'), got --rows usr. Did you mean 'user'?" in line
     )
-    with pytest.raises(InputError, match=r"'c0', .*'c15'; did you mean 'c1'"):
+    with pytest.raises(InputError, match=r"'c0', .*'c15'.*Did you mean 'c1'"):
         eckart.read(_wide(), columns=["c01"])
 
 

@@ -169,10 +169,10 @@ def test_steps_of_other_data_or_options_and_damaged_ones_are_refused(eckart_, re
     assert "other work (its data have another content)" in refused(
         "complete", "other.csv", *AUTO[2:], *words
     )
-    assert "seed is '0', wanted '1'" in refused(*AUTO, "--seed", 1, *words)
-    assert "rank is '1', wanted '2'" in refused(*AUTO[:-1], 2, *words)
-    assert "held out is '0.1', wanted '0.2'" in refused(*AUTO, "--held-out", 0.2, *words)
-    assert "method is 'auto', wanted 'als'" in refused(*AUTO, "--method", "als", *words)
+    assert "seed must be '1', got '0'" in refused(*AUTO, "--seed", 1, *words)
+    assert "rank must be '2', got '1'" in refused(*AUTO[:-1], 2, *words)
+    assert "held out must be '0.2', got '0.1'" in refused(*AUTO, "--held-out", 0.2, *words)
+    assert "method must be 'als', got 'auto'" in refused(*AUTO, "--method", "als", *words)
     sound = Path("state.steps").read_bytes()
     for damaged in (
         sound[:-1],

@@ -52,7 +52,9 @@ def test_neighbours_of_several_words_without_some(done):
 
 def test_items_have_ids_of_their_kind(done, refused):
     assert [r[1] for r in table(done("neighbours", "items.safetensors", 42))[1:]] == ["30", "7"]
-    assert "wanted an integer" in refused("neighbours", "items.safetensors", "tea")
+    assert "word must be an integer, got 'tea'. The labels are integers." in refused(
+        "neighbours", "items.safetensors", "tea"
+    )
 
 
 def test_lists_go_to_a_file(done):
@@ -94,21 +96,30 @@ def test_a_word_that_came_twice_is_said(eckart_):
     [
         (
             ("neighbours", "v.txt", "kings"),
-            "word 'kings' came, wanted one of the 6 words; near ones are 'king'",
+            "word must be one of the 6 words, got 'kings'. Near ones are 'king'.",
         ),
         (("neighbours", "none.txt", "king"), "does not exist"),
-        (("neighbours", "broken.txt", "a"), "line 3: 'b 1' holds 1 numbers, wanted a word and 2"),
-        (("neighbours", "v.txt", "king", "-n", 0), "-n=0"),
-        (("neighbours", "v.txt", "king", "--without", "x"), "word 'x'"),
-        (("neighbours", "v.txt", "king", "--out", "v.txt"), "ends in '.txt'"),
-        (("neighbours", "v.txt", "king", "--format", "csv"), "--format csv"),
-        (("neighbours", "v.txt", "king", "--limit", 0), "--limit 0"),
+        (
+            ("neighbours", "broken.txt", "a"),
+            "line 3: 'b 1' must have a word and 2 numbers, got 1 numbers",
+        ),
+        (("neighbours", "v.txt", "king", "-n", 0), "-n must be a number of 1 or more, got 0"),
+        (
+            ("neighbours", "v.txt", "king", "--without", "x"),
+            "word must be one of the 6 words, got 'x'",
+        ),
+        (("neighbours", "v.txt", "king", "--out", "v.txt"), "got '.txt'"),
+        (("neighbours", "v.txt", "king", "--format", "csv"), "got 'csv'"),
+        (
+            ("neighbours", "v.txt", "king", "--limit", 0),
+            "--limit must be None or an int >= 1, got 0",
+        ),
         (("neighbours", "v.txt"), "Missing argument 'WORDS'"),
-        (("analogy", "v.txt", "man", "king", "x"), "word 'x'"),
+        (("analogy", "v.txt", "man", "king", "x"), "word must be one of the 6 words, got 'x'"),
         (("analogy", "v.txt", "man", "king"), "Missing argument"),
         (
             ("analogy", "v.txt", "man", "king", "woman", "--method", "minus"),
-            "--method='minus' came, wanted add or multiply",
+            "--method must be add or multiply, got 'minus'",
         ),
     ],
 )
@@ -120,7 +131,7 @@ def test_a_model_of_another_chapter_is_refused(refused):
     from eckart import PCA
 
     PCA(1).fit(V).save("m.safetensors")
-    assert "holds a PCA, wanted a model of embeddings" in refused(
+    assert "must hold a model of embeddings or be a file of vectors, got a PCA" in refused(
         "neighbours", "m.safetensors", "king"
     )
 

@@ -171,17 +171,17 @@ def test_one_word_and_nothing():
 
 def test_wrong_arguments_are_named():
     for how, words in (
-        ({"window": 0}, "window=0 came, wanted an int from 1 to 10000"),
-        ({"weighting": "cubic"}, "weighting='cubic' came, wanted 'harmonic' or"),
-        ({"sides": "up"}, "sides='up'"),
-        ({"max_memory": 10}, "max_memory=10"),
+        ({"window": 0}, "window must be an int from 1 to 10000, got 0"),
+        ({"weighting": "cubic"}, "weighting must be 'harmonic' or 'flat' or 'linear', got 'cubic'"),
+        ({"sides": "up"}, "sides must be 'both' or 'left' or 'right', got 'up'"),
+        ({"max_memory": 10}, r"max_memory must be a number of bytes, at least 2\*\*20, got 10"),
     ):
         with pytest.raises(InputError, match=words):
             cooccurrence(["a b"], min_count=1, **how)
     bad = Sequences(
         np.array([0, 5], np.int32), np.array([0, 2]), np.array(["a"], object), np.array([2])
     )
-    with pytest.raises(InputError, match="ids are 0 to 5, wanted positions in 1 words"):
+    with pytest.raises(InputError, match="ids must be positions in 1 words, got 0 to 5"):
         cooccurrence(bad)
     with pytest.raises(InputError, match="pointers do not cut"):
         cooccurrence(

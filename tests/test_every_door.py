@@ -144,5 +144,8 @@ def test_a_frame_whose_names_repeat_is_compared_by_position():
     x = np.random.default_rng(0).normal(size=(30, 3))
     frame = pd.DataFrame(x, columns=["a", "a", "b"])
     np.testing.assert_allclose(PCA(2).fit(frame).transform(frame), PCA(2).fit_transform(x))
-    with pytest.raises(InputError, match="column 2 of X is 'z', wanted 'b'"):
+    with pytest.raises(
+        InputError,
+        match="column 2 of X must be 'b' as in the training data, got 'z': the feature names should",
+    ):
         PCA(2).fit(frame).transform(frame.set_axis(["a", "a", "z"], axis=1))

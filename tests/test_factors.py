@@ -137,30 +137,34 @@ SPOILED = {
         basis(), components=np.array([[1.0, 0, 0], [0.02, 0.999, 0]])
     ),
     "at most as many rows": lambda: replace(basis(), components=np.zeros((4, 3))),
-    r"mean has the shape \(2,\)": lambda: replace(basis(), mean=np.zeros(2)),
-    "scatter holds numbers from -1": lambda: replace(basis(), scatter=np.array([1.0, -1.0])),
+    r"mean must have shape \(3,\), got \(2,\)": lambda: replace(basis(), mean=np.zeros(2)),
+    "scatter must hold numbers >= 0, got numbers from -1 to 1": lambda: replace(
+        basis(), scatter=np.array([1.0, -1.0])
+    ),
     r"3 \w+": lambda: replace(basis(), columns=IDS[:2]),
     "total=-1": lambda: basis(total=-1.0),
     "noise=nan": lambda: basis(noise=float("nan")),
-    "weight is 0": lambda: basis(weight=0.0),
+    "weight must be that of some rows, got 0": lambda: basis(weight=0.0),
     "rows=2.5": lambda: basis(rows=2.5),
     "tail_shape=-3": lambda: basis(tail_shape=-3.0),
     "centered=1": lambda: basis(centered=1),
-    "left holds int64": lambda: lowrank(left=A.astype(int)),
-    r"right has the shape \(5, 2\)": lambda: lowrank(right=B[:, :2].copy()),
-    "right holds float32, wanted float64": lambda: lowrank(right=B.astype(np.float32)),
+    "left must hold float32 or float64, got int64": lambda: lowrank(left=A.astype(int)),
+    r"right must have shape \(any, 3\), got \(5, 2\)": lambda: lowrank(right=B[:, :2].copy()),
+    "right must hold float64, got float32": lambda: lowrank(right=B.astype(np.float32)),
     "mean='x'": lambda: lowrank(mean="x"),
     "row_bias": lambda: lowrank(row_bias=np.ones(5)),
     "column_scale": lambda: lowrank(column_scale=np.full(5, np.inf)),
     "5 labels came for 4 rows": lambda: lowrank(rows=IDS),
     "columns are not distinct": lambda: lowrank(columns=np.array([1, 2, 3, 3, 5])),
     "rows are not distinct": lambda: lowrank(rows=np.array(["a", None, "c", "d"], dtype=object)),
-    "context has": lambda: embedding(context=A[:3]),
+    r"context must have shape \(4, 3\), got \(3, 3\)": lambda: embedding(context=A[:3]),
     "context_bias": lambda: embedding(context_bias=np.ones(3)),
     "counts are not numbers": lambda: embedding(counts=np.array([1, 2, 3, -1])),
     "counts are not": lambda: embedding(counts=np.ones(3)),
     "texts in part": lambda: embedding(columns=np.array(["a", 1, 2, 3], dtype=object)),
-    "hold lists": lambda: embedding(columns=np.array([{}, {}, {}, {}], dtype=object)),
+    "labels of vectors must be texts or numbers, got lists": lambda: embedding(
+        columns=np.array([{}, {}, {}, {}], dtype=object)
+    ),
     "a topic and a word": lambda: topics(
         counts=np.zeros((0, 3)), prior=np.zeros(0), sizes=np.zeros(0)
     ),
@@ -168,8 +172,8 @@ SPOILED = {
     "sizes": lambda: topics(sizes=-np.ones(2)),
     "n_rows=-1": lambda: replace(items(), n_rows=-1),
     "n=0 is not": lambda: replace(items(), n=0),
-    "wanted one of them": lambda: ItemWeights(2, 3),
-    "weights has": lambda: items(weights=np.ones((3, 2))),
+    "one of weights, data, left and shares must be there, got none": lambda: ItemWeights(2, 3),
+    r"weights must have shape \(3, 3\), got \(3, 2\)": lambda: items(weights=np.ones((3, 2))),
     "indptr does not hold 4": lambda: items(indptr=np.array([0, 1, 3])),
     "indices does not hold 3 whole": lambda: items(indices=np.ones(3)),
     "compressed rows": lambda: items(indices=np.array([3, 0, 1])),
@@ -177,28 +181,34 @@ SPOILED = {
     "compressed rows of 3": lambda: items(indptr=np.array([0, 2, 1, 3])),
     "not compressed": lambda: items(indptr=np.array([1, 1, 3, 3])),
     "are not compressed": lambda: items(indptr=np.array([0, 1, 2, 2])),
-    "right has the": lambda: items(right=np.ones((3, 1))),
+    r"right must have shape \(3, 2\), got \(3, 1\)": lambda: items(right=np.ones((3, 1))),
     "multipliers": lambda: items(multipliers=np.ones(2)),
     "1 labels came for 2 rows": lambda: items(rows=IDS[:1]),
     "cannot be solved": lambda: mixed(noise=np.array([1.0, 1.0, 1e-299])),
-    "noise holds numbers from 0": lambda: mixed(noise=np.zeros(3)),
+    "noise must hold numbers >= 1e-300, got numbers from 0 to 0": lambda: mixed(noise=np.zeros(3)),
     "those of a table": lambda: mixed(columns=None),
     "are not those of a table": lambda: mixed(aside=[]),
-    "more has the shape": lambda: mixed(tables={"more": np.ones(3)}),
+    r"more must have shape \(any, any\), got \(3,\)": lambda: mixed(tables={"more": np.ones(3)}),
     "description of a network": lambda: network(architecture={"kind": 3}),
     "k=-1": lambda: network(k=-1),
-    "spread holds numbers from -1": lambda: network(spread=np.array([1.0, -1.0])),
-    "a holds NaN": lambda: network(weights={"a": np.array([np.nan])}),
+    "spread must hold numbers >= 0, got numbers from -1 to 1": lambda: network(
+        spread=np.array([1.0, -1.0])
+    ),
+    "a must hold finite numbers, got NaN or infinity": lambda: network(
+        weights={"a": np.array([np.nan])}
+    ),
     "2 labels came for 3 classes": lambda: network(k=3),
     "classes are not distinct": lambda: network(classes=np.array(["a", "a"], dtype=object)),
     "add up to 1$": lambda: components(weights=np.array([0.25, 0.7])),
-    "weights holds numbers": lambda: components(weights=np.array([1.5, -0.5])),
+    r"weights must hold numbers from 0 to 1, got numbers from -0\.5 to 1\.5": lambda: components(
+        weights=np.array([1.5, -0.5])
+    ),
     "a name and a number": lambda: components(n=0),
-    "parameters means, spread came for bernoulli": lambda: components("bernoulli"),
-    "means has": lambda: components(
+    "parameters must be means for bernoulli, got means, spread": lambda: components("bernoulli"),
+    r"means must have shape \(2, 3\), got \(2, 1\)": lambda: components(
         parameters={"means": np.ones((2, 1)), "spread": np.ones((2, 3))}
     ),
-    "spread holds 0": lambda: components(
+    "spread must hold positive variances, got 0": lambda: components(
         parameters={"means": np.ones((2, 3)), "spread": np.zeros((2, 3))}
     ),
     "spread are not symmetric": lambda: components(
@@ -207,7 +217,7 @@ SPOILED = {
     "spread are not positive": lambda: components(
         "gaussian tied", parameters={"means": np.ones((2, 3)), "spread": np.ones((3, 3))}
     ),
-    "means holds numbers from 0.5 to 1.5": lambda: components(
+    r"means must hold numbers from 0 to 1, got numbers from 0\.5 to 1\.5": lambda: components(
         "bernoulli", parameters={"means": np.array([[0.5, 1.5, 1], [1, 1, 1]])}
     ),
     "do not add up": lambda: components(
@@ -217,13 +227,23 @@ SPOILED = {
         "multinomial",
         parameters={"probabilities": np.full((2, 3), 1 / 3), "length": np.array([1e17])},
     ),
-    "wanted gaussian, bernoulli": lambda: components("gaussian wide"),
-    "without draws": lambda: series(profile=np.zeros((4, 2, 0))),
-    "memory phi of 1": lambda: series(own=series().own + np.array([1.0, 0, 0])),
+    "family must be gaussian, bernoulli or multinomial, got 'gaussian wide'": lambda: components(
+        "gaussian wide"
+    ),
+    "a series must have at least one draw, period and column": lambda: series(
+        profile=np.zeros((4, 2, 0))
+    ),
+    "own must hold a memory phi below 1, got 1 or more": lambda: series(
+        own=series().own + np.array([1.0, 0, 0])
+    ),
     "of 4 draws in all": lambda: series(probes=np.ones((2, 3, 3)), levels=np.ones((2, 3))),
-    "scale holds": lambda: series(scale=np.array([1.0, 0.0])),
+    "scale must hold numbers >= 1e-300, got numbers from 0 to 1": lambda: series(
+        scale=np.array([1.0, 0.0])
+    ),
     "shock are not positive": lambda: series(shock=np.zeros((4, 2, 2))),
-    "transition has": lambda: series(transition=np.zeros((4, 2, 1))),
+    r"transition must have shape \(4, 2, 2\), got \(4, 2, 1\)": lambda: series(
+        transition=np.zeros((4, 2, 1))
+    ),
     "rows are not distinct ids": lambda: series(rows=np.array(["a", "a"], dtype=object)),
 }
 
@@ -252,7 +272,7 @@ def test_a_family_has_its_arrays_and_no_others(family):
     held = FAMILIES[family]
     components(family, parameters=held).check()
     for name in held:
-        with pytest.raises(FileError, match=f"came for {family}"):
+        with pytest.raises(FileError, match=f"^parameters must be .* for {family}, got"):
             components(
                 family, parameters={other: held[other] for other in held if other != name}
             ).check()
@@ -380,16 +400,26 @@ def test_arrays_of_a_posterior_fit_each_other():
             "posterior.rows.precision": np.stack([np.eye(4)] * 2),
         },
         "finite": {"posterior.alpha": np.array([1.0, np.nan])},
-        "alpha holds numbers from 0": {"posterior.alpha": np.array([1.0, 0.0])},
-        "rows.bias has": {"posterior.rows.bias": np.zeros((5, 2))},
-        "columns.bias has": {"posterior.columns.bias": np.zeros((4, 2))},
-        "precisions holds": {"posterior.rows.precisions": -np.ones((4, 2))},
-        "noise has": {"posterior.rows.noise": np.ones((2, 3))},
+        r"posterior\.alpha must hold numbers >= 1e-300, got numbers from 0 to 1": {
+            "posterior.alpha": np.array([1.0, 0.0])
+        },
+        r"posterior\.rows\.bias must have shape \(4, 2\), got \(5, 2\)": {
+            "posterior.rows.bias": np.zeros((5, 2))
+        },
+        r"posterior\.columns\.bias must have shape \(5, 2\), got \(4, 2\)": {
+            "posterior.columns.bias": np.zeros((4, 2))
+        },
+        r"posterior\.rows\.precisions must hold numbers >= 1e-300, got numbers from -1 to -1": {
+            "posterior.rows.precisions": -np.ones((4, 2))
+        },
+        r"posterior\.rows\.noise must have shape \(2, 2\), got \(2, 3\)": {
+            "posterior.rows.noise": np.ones((2, 3))
+        },
         "positive definite": {"posterior.rows.precision": np.zeros((2, 3, 3))},
     }.items():
         with pytest.raises(FileError, match=words):
             check_extras(f, sound | spoiled)
-    with pytest.raises(FileError, match="eta has"):
+    with pytest.raises(FileError, match=r"eta must have shape \(2, 2\), got \(3, 2\)"):
         check_extras(topics(), {"eta": np.ones((3, 2))})
     check_extras(topics(), {"eta": np.ones((2, 2))})
     check_extras(topics(), {"eta": np.ones(1)})

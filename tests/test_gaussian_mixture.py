@@ -538,27 +538,42 @@ def test_ctrl_c_keeps_the_best_state(rng, monkeypatch):
 @pytest.mark.parametrize(
     ("params", "words"),
     [
-        ({"n_components": 0}, "n_components=0 came"),
-        ({"n_components": 1.5}, "n_components=1.5"),
-        ({"n_components": "many"}, "n_components='many'"),
-        ({"covariance_type": "round"}, "covariance_type='round'"),
-        ({"tol": -1.0}, "tol=-1.0"),
-        ({"max_iter": -1}, "max_iter=-1"),
-        ({"n_init": 0}, "n_init=0"),
-        ({"init_params": "lucky"}, "init_params='lucky'"),
-        ({"reg_covar": -1e-6}, "reg_covar=-1e-06"),
-        ({"warm_start": "yes"}, "warm_start='yes'"),
+        ({"n_components": 0}, "n_components must be an int >= 1 or 'auto', got 0"),
+        ({"n_components": 1.5}, r"n_components must be an int >= 1 or 'auto', got 1\.5"),
+        ({"n_components": "many"}, "n_components must be an int >= 1 or 'auto', got 'many'"),
+        (
+            {"covariance_type": "round"},
+            "covariance_type must be None, 'unit', 'spherical', 'diag', 'tied', 'full' or 'factor',",
+        ),
+        ({"tol": -1.0}, r"tol must be a number >= 0, got -1\.0"),
+        ({"max_iter": -1}, "max_iter must be an int >= 0, got -1"),
+        ({"n_init": 0}, "n_init must be an int from 1 to 100000, got 0"),
+        (
+            {"init_params": "lucky"},
+            r"init_params must be 'k-means\+\+', 'kmeans', 'random' or 'random_from_data', got 'lucky'",
+        ),
+        ({"reg_covar": -1e-6}, "reg_covar must be None or a number >= 0, got -1e-06"),
+        ({"warm_start": "yes"}, "warm_start must be True or False, got 'yes'"),
         ({"n_components": 2, "weights_init": [0.2, 0.2]}, "weights_init"),
-        ({"n_components": 2, "means_init": [[0.0]]}, r"means_init of shape \(1, 1\)"),
-        ({"n_components": 2, "means_init": [["a"]]}, "means_init is not numeric"),
+        (
+            {"n_components": 2, "means_init": [[0.0]]},
+            r"means_init must have shape \(2, 2\), got \(1, 1\)",
+        ),
+        (
+            {"n_components": 2, "means_init": [["a"]]},
+            r"means_init must be an array of numbers of shape \(2, 2\), got something else \(could not",
+        ),
         ({"n_components": 1, "precisions_init": -np.ones((1, 2, 2))}, "positive definite"),
         (
             {"covariance_type": "diag", "precisions_init": -np.ones((1, 2))},
-            "precisions_init holds -1",
+            r"precisions_init must hold numbers > 0, got -1\.0",
         ),
         ({"covariance_type": "unit", "precisions_init": np.ones(1)}, "precisions_init"),
-        ({"n_components": 31}, "n_components=31 came, wanted at most 30"),
-        ({"n_factors": 0}, "n_factors=0"),
+        (
+            {"n_components": 31},
+            r"n_components must be at most 30, got 31: X has 30 sample\(s\) \(rows with weight\) and 2",
+        ),
+        ({"n_factors": 0}, "n_factors must be an int >= 1, got 0"),
     ],
 )
 def test_errors_name_the_argument_and_the_value(rng, params, words):

@@ -275,10 +275,13 @@ def test_what_cannot_be_fitted_is_refused_in_words_and_leaves_the_old_state(mode
     bad[4] = -1.0
     row = int(np.searchsorted(x.indptr, 4, side="right")) - 1  # the row of the fifth entry
     with pytest.raises(
-        eckart.InputError, match=rf"Negative values in data: X holds -1.0 at row {row}"
+        eckart.InputError, match=rf"Negative values in data: X must hold .*, got -1.0 at row {row}"
     ):
         model.fit(replace(x, data=bad))
-    with pytest.raises(eckart.InputError, match="strengths in X itself"):
+    with pytest.raises(
+        eckart.InputError,
+        match="weights are not taken: the strengths are in X itself, with strengths='raw'",
+    ):
         model.fit(x, weights=np.ones(x.nnz))
     np.testing.assert_array_equal(model.recommend(n=3).positions, before)
 

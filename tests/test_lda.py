@@ -175,7 +175,8 @@ def test_huge_counts_and_weights(planted, method):
     assert np.isfinite(weights.perplexity(x * 0.37))
     assert LDA(3, random_state=0, max_iter=3).fit(x * 0.37).fit_.plan["method"] == "cvb0"
     with pytest.raises(
-        InputError, match=r"X holds \d+\.\d+ at row 0, word \d+, wanted whole numbers"
+        InputError,
+        match=r"X must hold whole numbers, got 3\.33 at row 0, word 5: learning_method='gibbs' samples a",
     ):
         LDA(3, learning_method="gibbs").fit(x * 0.37)
 
@@ -303,14 +304,23 @@ def test_priors_are_kept_or_learned(planted, method):
 @pytest.mark.parametrize(
     ("option", "match"),
     [
-        ({"doc_topic_prior": -1.0}, "doc_topic_prior=-1.0"),
-        ({"doc_topic_prior": "fixed"}, "doc_topic_prior='fixed'"),
-        ({"topic_word_prior": np.ones(7)}, r"topic_word_prior has shape \(7,\)"),
-        ({"learning_method": "em"}, "learning_method='em'"),
-        ({"learning_decay": 2.0}, "learning_decay=2.0"),
-        ({"n_samples": 0}, "n_samples=0"),
-        ({"max_iter": -1}, "max_iter=-1"),
-        ({"seed_words": {9: [1]}}, "seed_words=9"),
+        ({"doc_topic_prior": -1.0}, r"doc_topic_prior must be finite numbers > 0, got -1\.0"),
+        (
+            {"doc_topic_prior": "fixed"},
+            "doc_topic_prior must be 'auto', None, a number > 0 or an array of them, got 'fixed'",
+        ),
+        (
+            {"topic_word_prior": np.ones(7)},
+            r"topic_word_prior must have shape \(\) or \(60,\) or \(4, 60\), got \(7,\)",
+        ),
+        (
+            {"learning_method": "em"},
+            "learning_method must be 'auto', 'gibbs', 'cvb0', 'variational', 'batch' or 'online',",
+        ),
+        ({"learning_decay": 2.0}, r"learning_decay must be a number > 0 and <= 1, got 2\.0"),
+        ({"n_samples": 0}, "n_samples must be an int >= 1, got 0"),
+        ({"max_iter": -1}, "max_iter must be None or an int >= 0, got -1"),
+        ({"seed_words": {9: [1]}}, "seed_words must be topics from 0 to 3, got 9"),
         ({"seed_words": {0: ["nothing"]}}, "'nothing' for topic 0"),
     ],
 )

@@ -95,8 +95,7 @@ def test_files_in_long_form(tmp_path, monkeypatch, ending, pieces):
         assert x.columns.dtype == np.int64
     with pytest.raises(
         InputError,
-        match=r"columns='movie' came, wanted one of the columns of .*'note', 'user', 'film', "
-        r"'stars'",
+        match="the column must be one of the columns of",
     ):
         read(tmp_path / f"all.{ending}", rows="user", columns="movie", values="stars")
     implicit = read(tmp_path / f"all.{ending}", rows="film", columns="note", duplicates="sum")
@@ -129,7 +128,9 @@ def test_a_large_csv_in_small_blocks_equals_the_one_read_whole(tmp_path, monkeyp
         monkeypatch.setattr(eckart.io.tables.long_tables, "BATCH_ROWS", 777)
     with (tmp_path / "x.csv").open("a") as out:
         out.write(f"{frame['user'][5]},{frame['film'][5]},1\n")
-    with pytest.raises(InputError, match=r"came at line 7 of .*x.csv and again at line 100002 of"):
+    with pytest.raises(
+        InputError, match="each entry must have one value, got row 'u2811', column 337 at line 7 of"
+    ):
         read(tmp_path / "x.csv", **ASK)
     assert read(tmp_path / "x.csv", **ASK, duplicates="last").nnz == n
 
@@ -137,29 +138,44 @@ def test_a_large_csv_in_small_blocks_equals_the_one_read_whole(tmp_path, monkeyp
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("user,film,stars\nann,1,2\n\n,2,3\n", "column 'user' has no value at line 4"),
-        ("user,film,stars\nann,1,2\nbob,,3\n", "column 'film' has no value at line 3"),
-        ("user,film,stars\nann,1,2\nbob,NA,3\n", "column 'film' has 'NA' at line 3"),
+        (
+            "user,film,stars\nann,1,2\n\n,2,3\n",
+            "column 'user' must hold an id, got no value at line 4 of",
+        ),
+        (
+            "user,film,stars\nann,1,2\nbob,,3\n",
+            "column 'film' must hold an id, got no value at line 3 of",
+        ),
+        (
+            "user,film,stars\nann,1,2\nbob,NA,3\n",
+            "column 'film' must hold an id, got 'NA' at line 3 of",
+        ),
         (
             "user,film,stars\nann,1,2\nbob,1,\n",
-            r"column 'stars' has nan at line 3 of .* \(row 'bob', column 1\)",
+            "column 'stars' must hold finite numbers, got nan at line 3 of",
         ),
-        ("user,film,stars\nann,1,2\n\nbob,1,inf\n", "column 'stars' has inf at line 4"),
+        (
+            "user,film,stars\nann,1,2\n\nbob,1,inf\n",
+            "column 'stars' must hold finite numbers, got inf at line 4 of",
+        ),
         (
             "user,film,stars\nann,1,2\nbob,1,good\n",
-            "column 'stars' of .* has 'good' at line 3, wanted numbers",
+            "must hold numbers only, got 'good' at line 3",
         ),
         ("user,film,stars\nann,1,2\n\nbob,1\n", "line 4: Expected 3 columns, got 2"),
         ("user,film,stars\nann,1,2\nbob,1,2,3\n", "line 3: Expected 3 columns, got 4"),
         (
             "user,film,stars\nann,1,2\nann,1,3\n",
-            "row 'ann', column 1 came at line 2 .* and again at line 3",
+            "each entry must have one value, got row 'ann', column 1 at line 2 of",
         ),
-        ("user,film,user,stars\nann,1,b,2\n", "column 'user' stands 2 times"),
+        (
+            "user,film,user,stars\nann,1,b,2\n",
+            r"must have names that differ, got 'user' 2 times\. Rename it\.",
+        ),
         ("user,film,stars\n", "header and no row"),
         (
             "user,film\nann,1\n",
-            "values='stars' came, wanted one of the columns of .*: 'user', 'film'",
+            "the column must be one of the columns of",
         ),
         ("user,film,stars\nann,1,2\n\xff,1,2\n".encode("latin1"), "UTF-?8"),
     ],
@@ -175,17 +191,32 @@ def test_a_csv_line_that_is_no_observation_is_named(tmp_path, monkeypatch, text,
 @pytest.mark.parametrize(
     ("column", "words"),
     [
-        ({"user": pa.array(["a", None])}, "column 'user' has no value at row 1 of .*x.parquet"),
-        ({"film": pa.array([None, 3])}, "column 'film' has no value at row 0"),
-        ({"film": pa.array([None, None])}, "column 'film' has no value at row 0"),
-        ({"film": pa.array([1.5, np.nan])}, "column 'film' has nan at row 1"),
+        (
+            {"user": pa.array(["a", None])},
+            "column 'user' must hold an id, got no value at row 1 of",
+        ),
+        ({"film": pa.array([None, 3])}, "column 'film' must hold an id, got no value at row 0 of"),
+        (
+            {"film": pa.array([None, None])},
+            "column 'film' must hold an id, got no value at row 0 of",
+        ),
+        ({"film": pa.array([1.5, np.nan])}, "column 'film' must hold an id, got nan at row 1 of"),
         (
             {"stars": pa.array([1.0, None])},
-            r"column 'stars' has nan at row 1 of .*x.parquet \(row 'b', column 2\)",
+            "column 'stars' must hold finite numbers, got nan at row 1 of",
         ),
-        ({"stars": pa.array([1, None])}, "column 'stars' has nan at row 1"),
-        ({"stars": pa.array(["a", "b"])}, "column 'stars' holds string"),
-        ({"user": pa.array([[1], [2]])}, "column 'user' has .* at row 0.*hashed"),
+        (
+            {"stars": pa.array([1, None])},
+            "column 'stars' must hold finite numbers, got nan at row 1 of",
+        ),
+        (
+            {"stars": pa.array(["a", "b"])},
+            "column 'stars' must hold numbers, got string at row 0 of",
+        ),
+        (
+            {"user": pa.array([[1], [2]])},
+            "column 'user' must hold an id that can be hashed: text, a number, a date, a tuple, got",
+        ),
     ],
 )
 def test_parquet_with_nulls(tmp_path, column, words):
@@ -235,8 +266,7 @@ def test_ids_of_two_kinds_in_two_files_are_refused(tmp_path):
     pq.write_table(pa.table({"user": ["1"], "film": [2], "stars": [3.0]}), tmp_path / "p2.parquet")
     with pytest.raises(
         InputError,
-        match=r"column 'user' holds text or objects from row 0 of .*p2.parquet on and numbers "
-        r"before",
+        match="column 'user' must hold ids of one kind, got text or objects from row 0 of",
     ):
         read(tmp_path / "p*.parquet", **ASK)
 
@@ -315,59 +345,95 @@ def test_a_header_is_told_from_a_row_by_the_cell_of_the_value(tmp_path):
 @pytest.mark.parametrize(
     ("source", "ask", "words"),
     [
-        (TABLE, {"rows": "user"}, "rows='user' came without columns="),
+        (
+            TABLE,
+            {"rows": "user"},
+            r"rows= and columns= \(and values=\) must all be given, the columns that hold row ids,",
+        ),
         (
             TABLE,
             {"rows": "user", "values": "stars"},
-            "rows='user', values='stars' came without columns=",
+            r"rows= and columns= \(and values=\) must all be given, the columns that hold row ids,",
         ),
-        (TABLE, {"values": "stars"}, "values='stars' came without rows="),
-        (TABLE, {"columns": "film", "values": "stars"}, "came without rows="),
+        (
+            TABLE,
+            {"values": "stars"},
+            r"rows= and columns= \(and values=\) must all be given, the columns that hold row ids,",
+        ),
+        (
+            TABLE,
+            {"columns": "film", "values": "stars"},
+            r"rows= and columns= \(and values=\) must all be given, the columns that hold row ids,",
+        ),
         (
             TABLE,
             {**ASK, "columns": ["film"]},
-            r"columns=\['film'\] came, wanted the name of one column",
+            r"columns must be the name of one column \(or its position\) because rows= is given, got",
         ),
-        (TABLE, {**ASK, "columns": "user"}, "wanted different columns"),
+        (
+            TABLE,
+            {**ASK, "columns": "user"},
+            "rows, columns and values must be different columns of the table, got 'user', 'user' and",
+        ),
         (TABLE, {**ASK, "index": "user"}, "index='user' came beside rows="),
         (TABLE, {**ASK, "absent": "unknown"}, "absent='unknown' came beside rows="),
-        (TABLE, {**ASK, "duplicates": "max"}, "duplicates='max'"),
+        (
+            TABLE,
+            {**ASK, "duplicates": "max"},
+            "duplicates must be one of 'error', 'last', 'mean', 'sum', got 'max'",
+        ),
         (
             TABLE,
             {**ASK, "rows": 9},
-            "rows=9 came, wanted one of the columns of the table: 'user', 'film', 'stars'",
+            r"the column must be one of the columns of the table \('user', 'film', 'stars'\), got rows=9",
         ),
-        ({**TABLE, "user": ["a"]}, ASK, "'film' has 4 entries and 'user' has 1"),
+        ({**TABLE, "user": ["a"]}, ASK, "'film' and 'user' must have as many entries, got 4 and 1"),
         (
             [(1, 2, 3.0), (1, 2)],
             {"rows": 0, "columns": 1, "values": 2},
-            "2 cells at row 1, wanted 3",
+            "the list must have 3 cells in every row as at row 0, got 2 at row 1",
         ),
-        (pd.DataFrame(TABLE)[:0], ASK, "no row, wanted at least one observation"),
-        ([], ASK, "no row"),
+        (pd.DataFrame(TABLE)[:0], ASK, "the table must have at least one row, got none"),
+        ([], ASK, "the table must have at least one row, got none"),
         (
             [pd.DataFrame(TABLE), pd.DataFrame(TABLE)[1:]],
             ASK,
-            r"came at row 1 of the table \(table 0\) and again at row 0 of the table \(table 1\)",
+            r"each entry must have one value, got row 'ann', column 10 at row 1 of the table \(table",
         ),
-        (3, ASK, "X is a int, wanted a table in long form"),
-        (["a.csv"], ASK, "X is a str, wanted a table"),
-        (np.zeros(3), ASK, "came, wanted one of the columns"),
-        ([[1.0, 2.0]], {"duplicates": "sum"}, "duplicates='sum' came, wanted rows="),
+        (
+            3,
+            ASK,
+            "X must be a table in long form: a file, a frame, a dictionary of arrays or a list of",
+        ),
+        (
+            ["a.csv"],
+            ASK,
+            "X must be a table in long form: a file, a frame, a dictionary of arrays or a list of",
+        ),
+        (
+            np.zeros(3),
+            ASK,
+            r"the column must be one of the columns of the array \(none\), got rows='user'",
+        ),
+        (
+            [[1.0, 2.0]],
+            {"duplicates": "sum"},
+            "duplicates must be rows=, columns= and values= beside it: only a table in long form has",
+        ),
         (
             pd.DataFrame(TABLE).assign(stars=["a", "b", "c", "d"]),
             ASK,
-            "'stars' has 'a' at row 0.*wanted a number",
+            "column 'stars' must hold a number, got 'a' at row 0 of the table",
         ),
         (
             pd.DataFrame(TABLE).assign(stars=[1, 2, np.nan, 3]),
             ASK,
-            r"nan at row 2 of the table \(row 'bob', column 10\).*drop",
+            r"column 'stars' must hold finite numbers, got nan at row 2 of the table \(row 'bob',",
         ),
         (
             pd.DataFrame(TABLE).assign(user=["a", "b", None, "c"]),
             ASK,
-            "'user' has no value at row 2",
+            "column 'user' must hold an id, got no value at row 2 of the table",
         ),
     ],
 )
@@ -444,9 +510,7 @@ def test_observations_without_an_id_or_a_value_can_be_left_out(tmp_path, monkeyp
     ask = dict(zip(ASK, range(3))) if kind == "tuples" else ASK
     assert triples(observed(source, **ask, missing=["", "NA"])) == WHOLE
     assert triples(observed(source, **ask, missing="")) == {**WHOLE, ("NA", "x"): 4.0}
-    with pytest.raises(
-        InputError, match=r"drop the entries that have none|ids of one kind|wanted an id"
-    ):
+    with pytest.raises(InputError, match=r"Drop the entries that have none\."):
         observed(source, **ask)
 
 

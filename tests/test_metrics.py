@@ -180,22 +180,52 @@ def test_coverage_counts_every_row_and_has_no_error():
 @pytest.mark.parametrize(
     ("recommended", "relevant", "k", "message"),
     [
-        ([[0, 1]], [[0]], 0, "k=0 came"),
-        ([[0, 1]], [[0]], True, "k=True came"),
-        ([[0, 1]], [[0]], 1.0, r"k=1\.0 came"),
+        ([[0, 1]], [[0]], 0, "k must be an int >= 1, got 0"),
+        ([[0, 1]], [[0]], True, "k must be an int, got True"),
+        ([[0, 1]], [[0]], 1.0, r"k must be an int, got 1\.0"),
         ([[0, 1]], [[0]], 3, "at most 2, the length of the lists"),
         ([0, 1], [[0]], 1, "a 1-d array"),
         ([[0.5, 1.0]], [[0]], 1, "float64"),
-        ([[0, 1], [2, 2]], [[0], [0]], 2, "column 2 came twice in row 1"),
-        ([[0, -2]], [[0]], 2, r"recommended\[0, 1\]=-2"),
-        ([[0, 1]], [[0], [1]], 2, "1 rows.*wanted 2"),
+        (
+            [[0, 1], [2, 2]],
+            [[0], [0]],
+            2,
+            "recommended must hold each column once in a row, got column 2 twice in row 1",
+        ),
+        (
+            [[0, -2]],
+            [[0]],
+            2,
+            r"recommended\[0, 1\] must be -1 \(none\) or a column position, got -2",
+        ),
+        (
+            [[0, 1]],
+            [[0], [1]],
+            2,
+            "recommended must be 2, one for each row of relevant, got '1 rows'",
+        ),
         ([[0, 1]], [[]], 2, "no column in any row"),
-        ([[0, 1]], [[1, 1]], 2, "column 1 came twice in row 0"),
+        (
+            [[0, 1]],
+            [[1, 1]],
+            2,
+            "relevant must hold each column once in a row, got column 1 twice in row 0",
+        ),
         ([[0, 1]], [[-1]], 2, r"relevant\[0\]"),
         ([[0, 1]], np.array([[True, False]]), 2, r"relevant\[0\]"),
         ([[0, 1]], [0], 2, r"relevant\[0\]"),
-        ([[0, 1]], 3, 2, "relevant='int'"),
-        ([[0, 9]], sparse.csr_array(np.eye(1, 4)), 2, r"recommended\[0, 1\]=9 came.*below 4"),
+        (
+            [[0, 1]],
+            3,
+            2,
+            "relevant must be Observed, a SciPy sparse matrix or one integer array per row, got 'int'",
+        ),
+        (
+            [[0, 9]],
+            sparse.csr_array(np.eye(1, 4)),
+            2,
+            r"recommended\[0, 1\] must be -1 \(none\) or a column position below 4, got 9",
+        ),
     ],
 )
 def test_lists_that_are_refused(recommended, relevant, k, message):
@@ -208,7 +238,10 @@ def test_repeats_beyond_k_are_not_read():
 
 
 def test_unknown_measures_are_refused():
-    with pytest.raises(InputError, match="metrics='f1'"):
+    with pytest.raises(
+        InputError,
+        match="metrics must be names among precision, recall, recall_truncated, ndcg, map, mrr,",
+    ):
         ranking([[0]], [[0]], 1, ("f1",))
     with pytest.raises(InputError, match="coverage_at_k"):
         ranking([[0]], [[0]], 1, "coverage")
@@ -244,14 +277,20 @@ def test_errors_of_extreme_and_single_precision_values():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (([1.0, 2.0], [1.0, np.nan]), r"predicted\[1\]=nan came, wanted a finite number"),
-        (([1.0, np.inf], [1.0, 1.0]), r"truth\[1\]=inf"),
-        (([[1.0], [2.0]], [1.0, 2.0]), r"shape \(2,\).*wanted shape \(2, 1\)"),
+        (([1.0, 2.0], [1.0, np.nan]), r"predicted\[1\] must be a finite number, got nan"),
+        (([1.0, np.inf], [1.0, 1.0]), r"truth\[1\] must be a finite number, got inf"),
+        (
+            ([[1.0], [2.0]], [1.0, 2.0]),
+            r"predicted must be shape \(2, 1\), that of truth, got 'an array of shape \(2,\)'",
+        ),
         (([], []), "no value"),
-        (([1.0], [1.0], [-1.0]), "sample_weight=-1"),
+        (
+            ([1.0], [1.0], [-1.0]),
+            r"sample_weight must be weights >= 0, not all of them 0, got -1\.0",
+        ),
         (([1.0], [1.0], [0.0]), "not all of them 0"),
         (([1.0], [1.0], [1.0, 2.0]), "sample_weight"),
-        ((["a"], [1.0]), "truth='list' came, wanted an array of numbers"),
+        ((["a"], [1.0]), "truth must be an array of numbers, got 'list'"),
     ],
 )
 @pytest.mark.parametrize("measure", [rmse, mae])

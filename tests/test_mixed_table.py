@@ -351,15 +351,26 @@ def test_errors_name_what_came(gaps, change, words):
 
 def test_bad_tables_are_refused_in_words(model, gaps):
     frame = gaps[0]
-    with pytest.raises(InputError, match="'town' of the training data is missing"):
+    with pytest.raises(
+        InputError,
+        match=r"X must have all columns of the training data \(size, age, smokes, town, grade, colour,",
+    ):
         model.impute(frame.drop(columns="town"))
     with pytest.raises(InputError, match="infinity at row 4"):
         MixedTable().fit(pd.DataFrame({"a": [1.0, 2, 3, 4, np.inf], "b": [1.0, 2, 1, 2, 1]}))
-    with pytest.raises(InputError, match="no column of X says anything"):
+    with pytest.raises(
+        InputError,
+        match=r"at least one column of X must have values that differ, got none \(a: every value is the",
+    ):
         MixedTable().fit(pd.DataFrame({"a": [1.0, 1.0], "b": [np.nan, np.nan]}))
-    with pytest.raises(TypeError, match="'size' holds"):
+    with pytest.raises(
+        TypeError, match="column 'size' must hold numbers as in the training data, got str"
+    ):
         model.impute(frame.assign(size="tall"))
-    with pytest.raises(InputError, match="no levels"):
+    with pytest.raises(
+        InputError,
+        match="column must be one of smokes, town, grade, colour, which have levels, got 'size'",
+    ):
         model.predict_proba(frame, "size")
 
 
@@ -391,9 +402,14 @@ def test_the_door_tells_kinds():
         "category",
         "boolean",
     ]
-    with pytest.raises(TypeError, match="'e' holds values of type"):
+    with pytest.raises(
+        TypeError,
+        match="column 'e' must hold numbers, yes/no, texts, categories or dates, got values of type",
+    ):
         mixed_frame(pd.DataFrame({"e": [1, "x"]}))
-    with pytest.raises(InputError, match="stands 2 times"):
+    with pytest.raises(
+        InputError, match="columns of X must have names that differ, got 'a' 2 times"
+    ):
         mixed_frame(pd.DataFrame([[1, 2]], columns=["a", "a"]))
 
 
@@ -468,8 +484,7 @@ def test_zeros_and_ones_are_numbers_where_that_is_asked_for():
     assert model.losses_["yes"] == model.losses_["user_id"] == "squared"
     with pytest.raises(
         InputError,
-        match=r"losses\['size'\]='logistic' came for a column that holds .*, wanted 0 and 1 "
-        r"alone",
+        match=r"losses\['size'\]='logistic' needs a column of 0 and 1 alone, got 170\.594",
     ):
         MixedTable(losses={"size": "logistic"}).fit(frame)
 

@@ -134,12 +134,16 @@ def test_a_family_of_ones_own(rng):
     assert sorted(model.weights_.round(1)) == [0.3, 0.7]
     np.testing.assert_allclose(sorted(model.parameters_["rates"][:, 1]), [1, 9], atol=0.5)
     assert model.aic(x) == pytest.approx(-2 * model.score(x) * 300 + 2 * (6 + 1))
-    with pytest.raises(TypeError, match="wanted a name"):
+    with pytest.raises(
+        TypeError,
+        match=r"family must be a name \('gaussian', 'bernoulli', 'multinomial'\) to be saved, got a",
+    ):
         model.save("nowhere.safetensors")
     with pytest.raises(eckart.InputError, match="cannot be sampled"):
         model.sample(3)
     with pytest.raises(
-        eckart.InputError, match="NaN at row 0, column 0, wanted complete rows for family='poisson'"
+        eckart.InputError,
+        match="X must have complete rows for family='poisson', got NaN at row 0, column 0",
     ):
         model.predict([[np.nan, 1.0, 2.0]])
 
@@ -154,9 +158,15 @@ def test_missing_answers_are_left_out(rng):
     a, b = (np.array(sorted(m.parameters_["means"].tolist())) for m in (whole, model))
     # deviation of a mean without 300 of its 1000 answers: sqrt(0.13 * 0.3 / 700) = 0.008
     np.testing.assert_allclose(a, b, atol=0.06)
-    with pytest.raises(eckart.InputError, match="wanted complete rows for family='multinomial'"):
+    with pytest.raises(
+        eckart.InputError,
+        match="X must have complete rows for family='multinomial', got NaN at row 0, column 1",
+    ):
         Mixture(2, family="multinomial").fit([[1.0, np.nan], [1.0, 2.0]])
-    with pytest.raises(eckart.InputError, match="wanted complete rows for family='gaussian full'"):
+    with pytest.raises(
+        eckart.InputError,
+        match="X must have complete rows for family='gaussian full', got NaN at row 0, column 1",
+    ):
         Mixture(2, family="gaussian").fit([[1.0, np.nan], [1.0, 2.0]])
 
 
@@ -197,22 +207,42 @@ def test_impossible_rows_stay_finite():
 @pytest.mark.parametrize(
     ("params", "x", "words"),
     [
-        ({"family": "cauchy"}, [[1.0]], "family='cauchy' came"),
-        ({"family": 3}, [[1.0]], "family=3 came"),
-        ({"n_components": 3}, [[1.0], [2.0]], "n_components=3 came, wanted at most 2"),
+        (
+            {"family": "cauchy"},
+            [[1.0]],
+            "family must be 'gaussian', 'bernoulli', 'multinomial', or an object with log_prob and",
+        ),
+        (
+            {"family": 3},
+            [[1.0]],
+            "family must be 'gaussian', 'bernoulli', 'multinomial', or an object with log_prob and",
+        ),
+        (
+            {"n_components": 3},
+            [[1.0], [2.0]],
+            r"n_components must be at most 2, got 3: X has 2 sample\(s\) \(rows with weight\)",
+        ),
         (
             {"family": "bernoulli"},
             [[0.0], [2.0]],
-            "X has 2.0 at row 1, column 0, wanted numbers from 0 to 1",
+            r"X must hold numbers from 0 to 1 for family='bernoulli', got 2\.0 at row 1, column 0",
         ),
         (
             {"family": "multinomial"},
             [[0.0], [-2.0]],
-            "Negative values in data: X has -2.0 at row 1",
+            r"Negative values in data: X must hold counts >= 0 for family='multinomial', got -2\.0 at",
         ),
-        ({"family": "gaussian round"}, [[1.0]], "covariance_type='round'"),
-        ({"tol": -1}, [[1.0]], "tol=-1"),
-        ({"init_params": "x"}, [[1.0]], "init_params='x'"),
+        (
+            {"family": "gaussian round"},
+            [[1.0]],
+            "covariance_type must be 'unit', 'spherical', 'diag', 'tied', 'full', got 'round'",
+        ),
+        ({"tol": -1}, [[1.0]], "tol must be a number >= 0, got -1"),
+        (
+            {"init_params": "x"},
+            [[1.0]],
+            r"init_params must be 'k-means\+\+', 'kmeans', 'random' or 'random_from_data', got 'x'",
+        ),
     ],
 )
 def test_errors_name_the_argument_and_the_value(params, x, words):

@@ -54,7 +54,7 @@ def test_the_engine_is_taken_and_its_reason_kept(model, data, tmp_path):
 def test_what_is_no_engine_of_networks_is_refused_in_words(model, data, engine):
     with pytest.raises(
         eckart.InputError,
-        match=r"engine=.* came, wanted 'auto', 'cpu' or 'cuda': networks run in PyTorch",
+        match="engine must be 'auto', 'cpu' or 'cuda': networks run in PyTorch, on the processors or on a GPU of this machine, got",
     ):
         model.set_params(engine=engine).fit(*data)
     assert not hasattr(model, "fit_")

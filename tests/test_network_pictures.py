@@ -81,7 +81,7 @@ def test_pictures_of_filters_want_a_network_of_images(images):
     for model in (Autoencoder(2, **QUICK).fit(images), PCA(2).fit(images)):
         for draw in (lambda m: plots.feature_maps(m, images[0]), plots.filters):
             with pytest.raises(
-                eckart.InputError, match="has no convolution, wanted a network of images"
+                eckart.InputError, match="the model must be a network of images, got a"
             ):
                 draw(model)
 

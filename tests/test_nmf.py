@@ -656,29 +656,47 @@ def test_a_failed_fit_leaves_the_old_state(model, rng):
 @pytest.mark.parametrize(
     ("params", "words"),
     [
-        ({"n_components": 0}, "n_components=0 came, wanted an int >= 1"),
+        ({"n_components": 0}, "n_components must be an int >= 1, 'auto' or None, got 0"),
         ({"n_components": 2.5}, "n_components"),
-        ({"beta_loss": "hinge"}, "beta_loss='hinge'"),
+        (
+            {"beta_loss": "hinge"},
+            r"beta_loss must be 'frobenius', 'kullback-leibler', 'itakura-saito' or a number \(beta\),",
+        ),
         (
             {"beta_loss": "kl", "solver": "hals"},
-            "solver='hals' came, wanted one of 'auto', 'mm', 'mu'",
+            "solver must be one of 'auto', 'mm', 'mu' with beta_loss='kl', got 'hals'",
         ),
-        ({"solver": "mm"}, "solver='mm' came, wanted one of 'auto', 'hals', 'cd', 'als', 'mu'"),
+        (
+            {"solver": "mm"},
+            "solver must be one of 'auto', 'hals', 'cd', 'als', 'mu' with beta_loss='frobenius', got",
+        ),
         (
             {"solver": "cd", "beta_loss": 1.0},
-            "solver='cd' came, wanted one of 'auto', 'mm', 'mu' with beta_loss=1.0",
+            r"solver must be one of 'auto', 'mm', 'mu' with beta_loss=1\.0, got 'cd'",
         ),
-        ({"beta_loss": float("nan")}, "beta_loss=nan"),
-        ({"beta_loss": True}, "beta_loss=True"),
-        ({"init": "spam"}, "init='spam'"),
-        ({"tol": -1}, "tol=-1"),
-        ({"max_iter": 0}, "max_iter=0"),
-        ({"alpha_W": -1}, "alpha_W=-1"),
-        ({"alpha_H": "other"}, "alpha_H='other'"),
-        ({"l1_ratio": 2}, "l1_ratio=2"),
-        ({"n_init": 0}, "n_init=0"),
+        (
+            {"beta_loss": float("nan")},
+            r"beta_loss must be 'frobenius', 'kullback-leibler', 'itakura-saito' or a number \(beta\),",
+        ),
+        (
+            {"beta_loss": True},
+            r"beta_loss must be 'frobenius', 'kullback-leibler', 'itakura-saito' or a number \(beta\),",
+        ),
+        (
+            {"init": "spam"},
+            "init must be None, 'nndsvd', 'nndsvda', 'nndsvdar', 'random' or 'custom', got 'spam'",
+        ),
+        ({"tol": -1}, "tol must be None or a number >= 0, got -1"),
+        ({"max_iter": 0}, "max_iter must be an int >= 1, got 0"),
+        ({"alpha_W": -1}, "alpha_W must be a number >= 0, got -1"),
+        ({"alpha_H": "other"}, "alpha_H must be a number >= 0 or 'same', got 'other'"),
+        ({"l1_ratio": 2}, "l1_ratio must be a number from 0 to 1, got 2"),
+        ({"n_init": 0}, "n_init must be an int from 1 to 100000, got 0"),
         ({"init": "custom"}, "init='custom' came without W"),
-        ({"n_components": 99, "init": "nndsvd"}, "init='nndsvd' came with n_components=99"),
+        (
+            {"n_components": 99, "init": "nndsvd"},
+            "n_components must be at most 25 with init='nndsvd' for data of 60 rows and 25 columns,",
+        ),
     ],
 )
 def test_bad_arguments_are_named(rng, params, words):
@@ -712,7 +730,9 @@ def test_parts_beside_components_and_a_row_as_their_sum(rng):
     assert words[-1] == "sum of all"
     assert words[1].endswith("%")
     assert float(words[1][:-1]) >= float(words[2][:-1])
-    with pytest.raises(eckart.InputError, match="wanted height x width = 12"):
+    with pytest.raises(
+        eckart.InputError, match=r"shape must be height x width = 12 columns, got \(5, 5\)"
+    ):
         plots.parts_and_components(m, PCA(2).fit(x), (5, 5))
 
 

@@ -57,7 +57,9 @@ def test_schedules_rise_and_fall():
     assert cosine(999) < 1e-3
     assert line(500) == pytest.approx(0.5)
     assert flat(0) == flat(999) == 1.0
-    with pytest.raises(eckart.InputError, match="schedule='no' came"):
+    with pytest.raises(
+        eckart.InputError, match="schedule must be one of constant, cosine, linear, got 'no'"
+    ):
         schedule_of("no", 10)
 
 
@@ -215,13 +217,16 @@ def test_a_place_is_checked_and_said():
     assert choose_place(None, "float64", "auto", 0).dtype == torch.float64
     with pytest.raises(
         eckart.InputError,
-        match=r"precision='bfloat16' came, wanted 'float32' or 'float64' on a CPU",
+        match="precision must be 'float32' or 'float64' on a CPU; bfloat16 products are for a GPU, got",
     ):
         choose_place("cpu", "bfloat16", False, 0)
     for name, bad in (("device", "moon"), ("device", 1.5)):
         with pytest.raises(eckart.InputError, match=name):
             choose_place(bad, "auto", "auto", 0)
-    with pytest.raises(eckart.InputError, match="precision='half' came"):
+    with pytest.raises(
+        eckart.InputError,
+        match="precision must be one of auto, float32, float64, bfloat16, got 'half'",
+    ):
         choose_place(None, "half", "auto", 0)
     if not torch.cuda.is_available():
         with pytest.raises(eckart.InputError, match="sees no CUDA device; leave it out"):

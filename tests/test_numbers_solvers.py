@@ -138,7 +138,10 @@ def test_rules_have_their_usual_constants():
         "adagrad": 0.1,
         "adam": 0.02,
     }
-    with pytest.raises(InputError, match="optimizer='fast' came"):
+    with pytest.raises(
+        InputError,
+        match="optimizer must be one of gd, heavy_ball, nesterov, adagrad, adam, got 'fast'",
+    ):
         rule_named("fast")
 
 
@@ -492,9 +495,9 @@ def test_strengths_that_are_raw_stay_as_they_are():
     x = Observed.from_nan(
         np.where(np.eye(6, 5) > 0, np.nan, 1.0 + np.arange(30.0).reshape(6, 5) ** 3)
     )
-    assert ALS(feedback="implicit", strengths="raw")._taming(x) is None
-    assert ALS(strengths="log")._taming(x) is None  # explicit values are no strengths
-    assert ALS(feedback="implicit", strengths="log")._taming(x) is not None
+    assert ALS(feedback="implicit", strengths="raw")._log_scaling(x) is None
+    assert ALS(strengths="log")._log_scaling(x) is None  # explicit values are no strengths
+    assert ALS(feedback="implicit", strengths="log")._log_scaling(x) is not None
 
 
 def test_an_interrupt_in_the_first_sweep_of_a_chain_is_raised(monkeypatch):

@@ -93,7 +93,7 @@ WHOLE = (
 @pytest.mark.parametrize(("name", "parameter"), [c for c in cases() if c[1] in WHOLE])
 def test_a_fraction_or_a_text_is_no_number_of_things(name, parameter):
     for value in (2.5, "x", "3", True):
-        with pytest.raises(eckart.InputError, match=rf"{parameter}={value!r} came, wanted"):
+        with pytest.raises(eckart.InputError, match=rf"{parameter} must be .*, got {value!r}"):
             getattr(eckart, name)(**SMALL.get(name, {}) | {parameter: value}).fit(
                 *DATA.get(name, (TABLE,))
             )
@@ -101,7 +101,7 @@ def test_a_fraction_or_a_text_is_no_number_of_things(name, parameter):
 
 @pytest.mark.parametrize(("name", "parameter"), [c for c in cases() if c[1] == "tol"])
 def test_a_text_is_no_tolerance(name, parameter):
-    with pytest.raises(eckart.InputError, match="tol='x' came, wanted"):
+    with pytest.raises(eckart.InputError, match="tol must be"):
         getattr(eckart, name)(**SMALL.get(name, {}) | {"tol": "x"}).fit(*DATA.get(name, (TABLE,)))
 
 
@@ -116,8 +116,7 @@ def test_a_number_of_components_that_no_machine_can_hold(name):
         return
     with pytest.raises(
         eckart.InputError,
-        match=r"n_components=10000000000000 came, wanted (a number .*GiB are free|\d to|at "
-        r"most)",
+        match="n_components must be",
     ):
         model.fit(*DATA.get(name, (TABLE,)))
 
@@ -125,7 +124,9 @@ def test_a_number_of_components_that_no_machine_can_hold(name):
 @pytest.mark.parametrize("name", [c[0] for c in cases() if c[1] == "checkpoint"])
 def test_a_name_that_no_file_can_have_is_refused_before_the_fit(name):
     for value in ("a\0b", "é" * 300, "folder/" + "n" * 256, "\ud800"):
-        with pytest.raises(eckart.InputError, match="checkpoint="):
+        with pytest.raises(
+            eckart.InputError, match="checkpoint must be None or the name of a file, got"
+        ):
             getattr(eckart, name)(**SMALL.get(name, {}) | {"checkpoint": value}).fit(
                 *DATA.get(name, (TABLE,))
             )
@@ -134,7 +135,7 @@ def test_a_name_that_no_file_can_have_is_refused_before_the_fit(name):
 @pytest.mark.parametrize("name", ["GloVe", "SkipGram", "PMI"])
 def test_a_window_that_no_text_fills(name):
     with pytest.raises(
-        eckart.InputError, match="window=1000000000000 came, wanted None or an int from 1 to 10000"
+        eckart.InputError, match="window must be None or an int from 1 to 10000, got 1000000000000"
     ):
         getattr(eckart, name)(window=10**12).fit(TEXT)
 
@@ -158,7 +159,7 @@ def test_what_is_no_engine_is_refused(name):
         model = getattr(eckart, name)(**SMALL.get(name, {}))
         if "engine" not in model.get_params():
             continue
-        with pytest.raises(eckart.InputError, match=r"engine=.* came, wanted"):
+        with pytest.raises(eckart.InputError, match="engine must be 'auto',"):
             model.set_params(engine=value).fit(*DATA.get(name, (TABLE,)))
 
 
@@ -168,7 +169,7 @@ def test_what_is_no_engine_is_refused(name):
 def test_starts_and_threads_have_a_limit(name, parameter):
     most = 100_000 if parameter == "n_init" else 4096
     with pytest.raises(
-        eckart.InputError, match=rf"{parameter}={most + 1} came, wanted .*int from 1 to {most}"
+        eckart.InputError, match=rf"{parameter} must be .*int from 1 to {most}, got {most + 1}"
     ):
         getattr(eckart, name)(**SMALL.get(name, {}) | {parameter: most + 1}).fit(
             *DATA.get(name, (TABLE,))
@@ -180,7 +181,10 @@ def test_a_price_as_small_as_a_float_can_be_is_as_good_as_none():
     gaps[0, 0] = np.nan
     model = eckart.SoftImpute(tau=1e-320, random_state=0, max_iter=50).fit(gaps)
     assert np.isfinite(model.fit_.factors.to_state()[0]["left"]).all()
-    with pytest.raises(eckart.InputError, match=r"tau=1e\+308 came, wanted .* up to 1e\+150"):
+    with pytest.raises(
+        eckart.InputError,
+        match=r"tau must be None or a number > 0, up to 1e\+150 in size, got 1e\+308",
+    ):
         eckart.SoftImpute(tau=1e308).fit(gaps)
 
 
@@ -189,7 +193,7 @@ def test_a_price_as_small_as_a_float_can_be_is_as_good_as_none():
     "value", [np.ones(2), ("a", 1.0), (2.0, 1.0), (1.0, float("nan")), (0.0, 1.0, 2.0), "x", {}]
 )
 def test_ends_of_predictions_are_two_numbers(name, value):
-    with pytest.raises(eckart.InputError, match="clip="):
+    with pytest.raises(eckart.InputError, match=r"clip must be \(low, high\), True,"):
         getattr(eckart, name)(clip=value).fit(TABLE)
 
 
@@ -205,7 +209,7 @@ def test_ends_of_predictions_are_two_numbers(name, value):
 def test_steps_inside_of_compiled_code_have_a_limit(name, parameter, most):
     """It does not hear an interrupt."""
     with pytest.raises(
-        eckart.InputError, match=rf"{parameter}={most + 1} came, wanted .*int from 1 to {most}"
+        eckart.InputError, match=rf"{parameter} must be .*int from 1 to {most}, got {most + 1}"
     ):
         getattr(eckart, name)(**SMALL.get(name, {}) | {parameter: most + 1}).fit(
             *DATA.get(name, (TABLE,))

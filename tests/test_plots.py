@@ -143,7 +143,10 @@ def test_reconstructions_has_a_line_for_each_k(model, rows, ax):
     plots.reconstructions(model, rows[:4], (2, 3), [1, 2, 30, -1], ax)
     assert [t.get_text() for t in ax.get_yticklabels()] == ["original", "k = 1", "k = 2"]
     for bad in (rows[0], rows[:, :5], rows[:0]):
-        with pytest.raises(InputError, match="rows of shape"):
+        with pytest.raises(
+            InputError,
+            match="rows must have the 6 columns of the model and at least one row, got shape",
+        ):
             plots.reconstructions(model, bad, (2, 3))
 
 

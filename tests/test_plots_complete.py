@@ -99,7 +99,10 @@ def test_held_out_curve_marks_the_least(ax):
     for bad in ([], [[1.0]], 3.0):
         with pytest.raises(InputError, match="errors"):
             plots.held_out_curve(bad)
-    with pytest.raises(InputError, match="at="):
+    with pytest.raises(
+        InputError,
+        match=r"at must be shape \(2,\), one place for each error, got 'an array of shape \(1,\)'",
+    ):
         plots.held_out_curve([1.0, 2.0], [1.0])
 
 

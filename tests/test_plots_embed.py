@@ -80,7 +80,7 @@ def test_chosen_words_groups_and_models(ax):
     assert [t.get_text() for t in ax.get_legend().get_texts()] == ["a", "b"]
     model = type("Model", (), {"vectors_": v})()
     assert len(plots.plot_map(model, words).texts) == 4
-    with pytest.raises(InputError, match="groups='1 names' came, wanted 4"):
+    with pytest.raises(InputError, match="groups must be 4, one for each word, got '1 names'"):
         plots.plot_map(v, words, groups=["a"])
     with pytest.raises(InputError, match="'none'"):
         plots.plot_map(v, ["none", "word1"])

@@ -125,10 +125,12 @@ def test_the_loss_has_its_bounds(trained, ax):
 
 def test_what_does_not_fit_is_refused(skipgram):
     with pytest.raises(
-        InputError, match=f"wanted co-occurrences of the model's {N.shape[0]} words"
+        InputError, match=f"must be co-occurrences of the model's {N.shape[0]} words"
     ):
         plots.plot_pmi_optimum(skipgram, sparse.eye_array(3, format="csr"))
-    with pytest.raises(InputError, match="wanted co-occurrences"):
+    with pytest.raises(
+        InputError, match=r"counts must be co-occurrences of the model's 6 words, got \(6, 6\)"
+    ):
         plots.plot_pmi_optimum(skipgram, np.eye(N.shape[0]))
     model = SkipGram(2, random_state=0).fit(N)
     model.fit_.trace.values.clear()

@@ -51,9 +51,12 @@ def test_new_entries_are_folded_in_and_bad_frames_refused(files):
     model = _load_pyfunc(str(folder / "films.safetensors"))
     new = pd.DataFrame({"row": ["me"] * 3, "column": [1, 2, 3], "value": [5.0, 1.0, 4.0]})
     assert len(model.predict(new, {"n": 4})) == 4
-    with pytest.raises(InputError, match="row 'nobody' came"):
+    with pytest.raises(InputError, match="row must be one of the 30 row labels, got 'nobody'"):
         model.predict(pd.DataFrame({"rows": ["nobody"]}))
-    with pytest.raises(InputError, match="verb 'dance' came, wanted one of transform"):
+    with pytest.raises(
+        InputError,
+        match="verb must be one of transform, predict, recommend, similar, explain, impute, certify,",
+    ):
         model.predict(pd.DataFrame({"rows": ["u1"]}), {"verb": "dance"})
 
 

@@ -270,7 +270,7 @@ def test_csv(file, text, columns, values):
         ("a,b", "header and no row"),
         ("a,b\n\n\n", "header and no row"),
         ("\n\n", "no row"),
-        ("a,a\n1,2\n", "column 'a' stands 2 times"),
+        ("a,a\n1,2\n", "columns of"),
         ("a,b\n0x10,2\n", "column 'a'.*0x10"),
         ("é,b\n1,2\n".encode("latin1"), "UTF-8"),
         ("a,b\n1,é\n".encode("latin1"), "UTF-8"),
@@ -317,7 +317,10 @@ def test_a_file_of_another_encoding_says_where_and_what_to_do(file):
             rf"{text[:at].count(chr(10)) + 1}.*'cp1252', 'latin-1' or 'utf-16'",
         ):
             read(file("x.csv", text.encode("latin-1")), index="name" if "name" in text else None)
-    with pytest.raises(InputError, match="encoding='klingon' came"):
+    with pytest.raises(
+        InputError,
+        match="encoding must be the name of an encoding, such as 'utf-8', 'cp1252', 'latin-1' or",
+    ):
         read(file("x.csv", "a,b\n1,2\n"), encoding="klingon")
     with pytest.raises(FileError, match="not ascii text"):
         read(file("x.csv", "é,b\n1,2\n2,3\n"), encoding="ascii")
@@ -367,7 +370,7 @@ def test_numbers_that_are_written_for_people(file, text, column, how):
         ('a,b\n"$1,234",2.5\n4,3\n', "first text is"),
         (
             'a,b\n"1,234.5",2\n' + "7,3\n" * 2500 + "x,3\n",
-            "has 'x' at line 2503, wanted numbers that are all written",
+            "column 'a' of",
         ),
     ],
 )
@@ -427,7 +430,10 @@ def test_csv_columns_and_index(file):
             read(path, columns=bad)
     with pytest.raises(InputError, match="zz"):
         read(path, columns=["a"], index="zz")
-    with pytest.raises(InputError, match="no column"):
+    with pytest.raises(
+        InputError,
+        match=r"must have at least one column beside the index, got none\. Check columns= and index=\.",
+    ):
         read(file("i.csv", "id\nx\n"), index="id")
 
 
@@ -565,7 +571,10 @@ def test_arrow_tables_and_batches():
         (pa.table({"a": [[1]]}), "list"),
         (pa.table({"a": [dt.date(2020, 1, 1)]}), "date"),
         (pa.table([[1], [2]], names=["a", "a"]), "2 times"),
-        (pa.table({}), "no column"),
+        (
+            pa.table({}),
+            r"must have at least one column beside the index, got none\. Check columns= and index=\.",
+        ),
         (table.slice(0, 0), "0 sample"),
         (table["a"], "ChunkedArray"),
     ):
@@ -753,7 +762,7 @@ def test_lists_and_objects(source, values):
 @pytest.mark.parametrize(
     ("source", "words"),
     [
-        ([[1, 2], [3]], "1 cells at row 1, wanted 2"),
+        ([[1, 2], [3]], "X must have 2 cells in every row as at row 0, got 1 at row 1"),
         ([], "2D"),
         ([[]], "0 feature"),
         ([1, 2], "2D"),
@@ -762,7 +771,7 @@ def test_lists_and_objects(source, values):
         ([[10**400]], "too large"),
         (np.array([[1, {}]], object), "row 0, column 1"),
         (np.full((2, 2), "2020-01-01", "M8[D]"), "dates"),
-        (np.zeros((2, 2), [("a", "f8")]), "wanted numbers"),
+        (np.zeros((2, 2), [("a", "f8")]), r"X must hold numbers, got \[\('a', '<f8'\)\]"),
         (np.ones((2, 2)) * 1j, "omplex"),
         (None, "NoneType"),
         (3, "int"),
@@ -853,7 +862,7 @@ def test_every_verb_refuses_bad_rows_with_a_value_error(x, verb, bad):
         "complex": x * 1j,
         "narrow": x[:, :3],
     }[bad]
-    with pytest.raises(ValueError, match=r"row|2D|omplex|features|wanted"):
+    with pytest.raises(ValueError, match=r"X must hold numbers, got datetime64\[D\]"):
         getattr(PCA(2).fit(x), verb)(rows)
 
 
@@ -895,7 +904,10 @@ def test_an_iterator_is_read_once_and_a_list_again(x):
     ("blocks", "words"),
     [
         ([], "yields nothing"),
-        ([np.zeros((3, 2)), np.zeros((3, 3))], "row 3 has 3 columns, wanted 2"),
+        (
+            [np.zeros((3, 2)), np.zeros((3, 3))],
+            "X must have 2 columns in every block, got 3 in the block that starts at row 3",
+        ),
         ([np.zeros(3)], "row 0.*2D"),
         ([np.zeros((3, 2)), np.zeros(2)], "row 3.*2D"),
         ([np.zeros((3, 2)), None], "row 3"),
@@ -905,7 +917,7 @@ def test_an_iterator_is_read_once_and_a_list_again(x):
         ([np.zeros((3, 2)), np.full((1, 2), np.inf)], "inf at row 3"),
         (
             [pd.DataFrame({"a": [1.0], "b": [2.0]}), pd.DataFrame({"b": [1.0], "a": [2.0]})],
-            "row 1 has the columns b, a",
+            "X must have the columns a, b in this order in every block, got b, a in the block that",
         ),
         ([np.zeros((0, 2))], "0 rows"),
     ],
@@ -933,11 +945,13 @@ def test_patterns_chain_files(tmp_path, x, monkeypatch):
     )
     same_pca(pattern, x[:30])
     pd.DataFrame(x[:5], columns=list("badc")).to_csv(tmp_path / "p9.csv", index=False)
-    with pytest.raises(InputError, match=r"p9\.csv has the columns b, a, d, c"):
+    with pytest.raises(
+        InputError, match="files must have the same columns in the same order, got b, a, d, c in"
+    ):
         read(pattern)
     assert sum(len(b) for b in read(pattern, columns=NAMES).stream.blocks(9)) == 35
     pd.DataFrame(x[:5, :2], columns=list("ab")).to_csv(tmp_path / "p9.csv", index=False)
-    with pytest.raises(InputError, match=r"p9\.csv has 2 columns"):
+    with pytest.raises(InputError, match="files must have the same number of columns, got 2 in"):
         read(pattern)
 
 

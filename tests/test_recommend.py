@@ -82,7 +82,7 @@ def test_candidates_and_exclusions_are_ids(rng, options):
             np.testing.assert_array_equal(got.positions, want)
             np.testing.assert_allclose(got.scores, scores)
             assert [c for _, _, c, _ in got] == [f"r{j:02d}" for j in want.ravel() if j >= 0]
-    with pytest.raises(InputError, match="no column is left"):
+    with pytest.raises(InputError, match="at least one column must be left to recommend, got none"):
         model.recommend(candidates="r01", exclude="r01")
     with pytest.raises(InputError, match="nothing"):
         model.recommend(candidates=["nothing"])
@@ -124,7 +124,10 @@ def test_new_rows_get_what_the_fitted_row_gets(rng):
         finite = np.isfinite(old.scores)
         np.testing.assert_allclose(new.scores[finite], old.scores[finite], atol=1e-3)
         assert new.rows.tolist() == [0, 1, 2]
-    with pytest.raises(InputError, match="wanted one of them"):
+    with pytest.raises(
+        InputError,
+        match=r"give rows= \(ids of fitted rows\) or X= \(the entries of new rows\), not both",
+    ):
         model.recommend("r01", X=a[:1])
 
 
@@ -161,9 +164,9 @@ def test_ids_come_back_as_they_were(rng, kind):
 @pytest.mark.parametrize("bad", [0, -1, 2.5, True, None])
 def test_bad_numbers_are_refused(rng, bad):
     model = ALS(2, random_state=0).fit(holes(rng))
-    with pytest.raises(InputError, match="n="):
+    with pytest.raises(InputError, match="n must be an"):
         model.recommend(0, n=bad)
-    with pytest.raises(InputError, match="n="):
+    with pytest.raises(InputError, match="n must be an"):
         model.similar(rows=0, n=bad)
 
 
@@ -287,9 +290,7 @@ def test_what_is_alike_says_which_side_was_meant(kind):
     """Python's own words would count arguments."""
     x = strengths(np.random.default_rng(0), 20, 15)
     model = kind(feedback="implicit").fit(x) if kind is ALS else kind().fit(x)
-    with pytest.raises(
-        InputTypeError, match=r"similar\('x'\) came, wanted its name beside it: rows=, columns="
-    ):
+    with pytest.raises(InputTypeError, match=r"by name, got similar\('x'\)"):
         model.similar("x")
     with pytest.raises(TypeError):
         model.similar("x")

@@ -56,7 +56,9 @@ def test_report_of_a_good_problem():
     assert report.connected
     assert report.verdict.startswith("can be recovered")
     assert report.bound == pytest.approx(report.mu**2 * 40 * 2 * np.log(40) ** 6)
-    with pytest.raises(eckart.InputError, match="k=99"):
+    with pytest.raises(
+        eckart.InputError, match="k must be an int from 0 to 35 for 40 rows and 35 columns, got 99"
+    ):
         recovery(x, 99)
     assert recovery(np.where(np.eye(4) > 0, np.nan, 1.0), 1).entries == 12
 

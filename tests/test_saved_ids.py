@@ -57,7 +57,9 @@ def test_ids_are_saved_as_they_are(tmp_path, kind):
 
 @pytest.mark.parametrize("strange", [1j, frozenset([1]), object()])
 def test_ids_that_no_file_can_hold_are_refused_at_fit(strange):
-    with pytest.raises(InputError, match="wanted texts, numbers, dates"):
+    with pytest.raises(
+        InputError, match="ids must be texts, numbers, dates, bytes or tuples of them, got type"
+    ):
         _fitted([strange, "b"])
 
 

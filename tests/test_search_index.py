@@ -88,15 +88,21 @@ def test_a_table_needs_no_package(films, tmp_path):
 
 
 def test_what_cannot_be_exported_is_refused(films, tmp_path):
-    with pytest.raises(InputTypeError, match="a PCA came, wanted a fitted completion"):
+    with pytest.raises(
+        InputTypeError,
+        match=r"the model must be a fitted completion with factors \(such as ALS\) or an embedding, got a",
+    ):
         export_vectors(
             PCA(2).fit(np.random.default_rng(0).normal(size=(20, 4))), tmp_path / "x.parquet"
         )
-    with pytest.raises(FileError, match=r"ends in '.txt', wanted one of .usearch"):
+    with pytest.raises(
+        FileError,
+        match=r"x\.txt must end in one of \.usearch, \.faiss, \.parquet, got '\.txt'",
+    ):
         export_vectors(films, tmp_path / "x.txt")
     with pytest.raises(FileError, match="does not exist"):
         export_vectors(films, tmp_path / "no" / "x.parquet")
-    with pytest.raises(InputError, match="sample=0"):
+    with pytest.raises(InputError, match="sample must be an int >= 1, got 0"):
         export_vectors(films, tmp_path / "x.parquet", sample=0)
     assert not list(tmp_path.iterdir())
 

@@ -50,7 +50,9 @@ def test_words_are_those_of_a_plain_count(rows, min_count, max_words):
         :max_words
     ]
     if not kept:
-        with pytest.raises(InputError, match="no word is left"):
+        with pytest.raises(
+            InputError, match="at least one word must be left, got none of 1 in a text of 2"
+        ):
             sequences(rows, min_count=min_count)
         return
     for source in (
@@ -143,7 +145,7 @@ def test_invalid_utf8_is_refused_or_replaced_and_counted(tmp_path, name):
     c = corpus(tmp_path / name, undecodable="replace")
     assert c.replaced == 3
     assert "caf" in c.columns
-    with pytest.raises(InputError, match="undecodable='ignore' came, wanted 'error' or 'replace'"):
+    with pytest.raises(InputError, match="undecodable must be 'error' or 'replace', got 'ignore'"):
         sequences(tmp_path / name, undecodable="ignore")
 
 
@@ -179,30 +181,37 @@ def test_folders_gzip_and_tables(tmp_path):
 
 def test_wrong_input_is_named():
     for bad, words in (
-        ([["a"], "b"], "list 1 is a str"),
-        ([["a", None]], "list 0 holds 'None'"),
-        ([["a"], [1.5]], "list 1 holds '1.5'"),
-        ([[["a"]]], "list 0 holds"),
-        ([["a"], [1]], "item 1 of list 1 is a number, others are not"),
-        ([[True]], "wanted texts"),
-        (np.zeros((2, 2, 2), int), "list 0 is an array of 2 dimensions"),
-        (5, "documents are a int"),
+        ([["a"], "b"], r"list 1 must be a list of items, got a str \('b'\)"),
+        ([["a", None]], r"list 0 must hold texts \(str\) or integers, got 'None' \(NoneType\)"),
+        ([["a"], [1.5]], r"list 1 must hold texts \(str\) or integers, got '1\.5' \(float\)"),
+        ([[["a"]]], "list 0 must hold texts \\(str\\) or integers, got \"\\['a'\\]\" \\(list\\)"),
+        (
+            [["a"], [1]],
+            "lists must hold all texts or all integers, got item 1 of list 1, which is a number",
+        ),
+        ([[True]], r"list 0 must hold texts \(str\) or integers, got 'True' \(bool\)"),
+        (np.zeros((2, 2, 2), int), "list 0 must be an array of one dimension, got 2"),
+        (5, "documents must be a path, a table, or a list of texts, got a int"),
     ):
         with pytest.raises(InputTypeError, match=words):
             sequences(bad, min_count=1)
     for bad in ([], iter(()), {}):
-        with pytest.raises(InputError, match="no sentence came"):
+        with pytest.raises(
+            InputError, match="the source must hold at least one sentence, got none"
+        ):
             sequences(bad)
     for how in ({"min_count": 0}, {"min_count": 1.5}, {"max_words": 0}, {"max_words": True}):
         with pytest.raises(InputError, match=next(iter(how))):
             sequences(["a"], **how)
-    with pytest.raises(InputError, match="lower min_count=5"):
+    with pytest.raises(
+        InputError, match="at least one word must be left, got none of 3 in a text of 3"
+    ):
         sequences(["a b c"])
-    with pytest.raises(InputError, match="text='x' came with lists"):
+    with pytest.raises(InputError, match="text='x' is for text only, got lists of items"):
         sequences([["a"]], text="x")
     s = sequences(["a b"], min_count=1)
     assert Sequences.of(s) is s
-    with pytest.raises(InputError, match="wanted the number of a sentence"):
+    with pytest.raises(InputError, match="s must be the number of a sentence, 0 to 0, got 1"):
         s.sentence(1)
 
 
@@ -215,7 +224,9 @@ def test_keep_probability_is_the_rule_of_word2vec():
     assert (
         keep_probability(counts, None).tolist() == keep_probability(counts, 0).tolist() == [1] * 4
     )
-    with pytest.raises(InputError, match="sample=-1"):
+    with pytest.raises(
+        InputError, match="sample must be None, 0 or a positive number, such as 1e-4, got -1"
+    ):
         keep_probability(counts, -1)
 
 
@@ -281,7 +292,10 @@ def test_a_damaged_cache_is_never_used(file, tmp_path, harm):
 
 
 def test_what_cannot_be_cached_is_refused(file, tmp_path):
-    with pytest.raises(InputError, match=r"came with a list, wanted a file"):
+    with pytest.raises(
+        InputError,
+        match=r"cache=PosixPath\('kept'\) needs a file, a folder or a pattern, where a change can be",
+    ):
         sequences(["a"], cache=tmp_path / "kept")
     with pytest.raises(InputError, match="a function may change unseen"):
         sequences(file, tokenizer=str.split, cache=tmp_path / "kept")

@@ -186,16 +186,26 @@ def test_arrow_streams_both_ways(client, films, files):
 @pytest.mark.parametrize(
     ("place", "body", "status", "words"),
     [
-        ("films/recommend", {"rows": ["nobody"]}, 422, "row 'nobody' came"),
-        ("films/recommend", {"rows": [1]}, 422, "wanted text"),
+        (
+            "films/recommend",
+            {"rows": ["nobody"]},
+            422,
+            "row must be one of the 50 row labels, got 'nobody'",
+        ),
+        ("films/recommend", {"rows": [1]}, 422, "row must be text, got 1"),
         ("films/recommend", {}, 422, "rows .*or X"),
-        ("films/recommend", {"rows": ["u1"], "n": 0}, 422, "n=0 came, wanted 1 to 1000"),
-        ("films/recommend", {"rows": ["u1"], "n": True}, 422, "wanted a whole number"),
+        ("films/recommend", {"rows": ["u1"], "n": 0}, 422, "n must be 1 to 1000, got 0"),
+        ("films/recommend", {"rows": ["u1"], "n": True}, 422, "n must be a whole number, got True"),
         ("films/recommend", {"rows": ["u1"], "by": "magic"}, 422, "auto or chance or prediction"),
-        ("films/recommend", {"rows": ["u1"], "colour": 1}, 422, "field 'colour' came"),
+        ("films/recommend", {"rows": ["u1"], "colour": 1}, 422, "got 'colour'"),
         ("films/recommend", {"rows": []}, 422, "at least one"),
-        ("films/recommend", {"rows": [2**70]}, 422, "wanted"),
-        ("films/predict", {"rows": ["u1", "u2"], "columns": [1, 2, 3]}, 422, "came"),
+        ("films/recommend", {"rows": [2**70]}, 422, "must be -9223372036854775808 to"),
+        (
+            "films/predict",
+            {"rows": ["u1", "u2"], "columns": [1, 2, 3]},
+            422,
+            "columns must be 2, one for each row id",
+        ),
         (
             "films/transform",
             {"X": {"rows": ["a"], "columns": [1001], "values": [1, 2]}},
@@ -206,18 +216,23 @@ def test_arrow_streams_both_ways(client, films, files):
             "films/transform",
             {"X": {"rows": ["a"], "columns": [5], "values": [1]}},
             422,
-            "column 5 came",
+            "column must be one of the 300 column labels, got 5",
         ),
-        ("films/neighbours", {"words": "x"}, 422, "a ALS, wanted one of"),
+        ("films/neighbours", {"words": "x"}, 422, "for model 'films' \\(ALS\\), got 'neighbours'"),
         ("table/transform", {"X": [[1, 2]]}, 422, "2 features"),
-        ("table/transform", {"X": [[1, 2], [1]]}, 422, "same number in each"),
-        ("table/transform", {"X": [[1, "a", 3, 4, 5]]}, 422, r"X\[0\]\[1\]='a' came"),
+        ("table/transform", {"X": [[1, 2], [1]]}, 422, "the same number of numbers, got 1 and 2"),
+        (
+            "table/transform",
+            {"X": [[1, "a", 3, 4, 5]]},
+            422,
+            r"X\[0\]\[1\] must be a number or null, got 'a'",
+        ),
         ("table/transform", {}, 422, "X is missing"),
-        ("nothing/transform", {}, 404, "wanted one of films, table, words"),
-        ("films/dance", {}, 404, "verb 'dance'"),
+        ("nothing/transform", {}, 404, "model must be one of films, table, words"),
+        ("films/dance", {}, 404, "got 'dance'"),
     ],
 )
-def test_errors_say_what_came_and_what_was_wanted(client, place, body, status, words):
+def test_errors_say_what_is_wrong_and_what_is_right(client, place, body, status, words):
     response = _post(client, place, **body)
     assert response.status_code == status
     assert response.headers["content-type"] == "application/problem+json"
@@ -351,7 +366,7 @@ def test_limits_and_tokens(files):
             == 413
         )
         assert (
-            "21 rows"
+            "at most 20 rows, got 21"
             in c.post(
                 "/v1/models/films/predict", json={"rows": ["u1"] * 21, "columns": [1001] * 21}
             ).json()["detail"]
@@ -392,8 +407,8 @@ def test_a_replaced_file_is_taken_in_and_a_hostile_one_refused(files, tmp_path):
         before = c.get("/v1/models/m").json()["version"]
         new = PCA(1).fit(np.random.default_rng(5).normal(size=(30, 5)))
         new.save(path)
-        app.shelf.look()
-        app.shelf.look()
+        app.registry.look()
+        app.registry.look()
         card = c.get("/v1/models/m").json()
         assert card["version"] != before
         assert card["components"] == 1
@@ -401,8 +416,8 @@ def test_a_replaced_file_is_taken_in_and_a_hostile_one_refused(files, tmp_path):
         damaged[-3] ^= 1
         (tmp_path / "x").write_bytes(damaged)
         os.replace(tmp_path / "x", path)
-        app.shelf.look()
-        app.shelf.look()
+        app.registry.look()
+        app.registry.look()
         told = c.get("/v1/models").json()["models"][0]
         assert "checksum" in told["refused"]
         assert c.post("/v1/models/m/transform", json={"X": [[0.0] * 5]}).status_code == 200

@@ -188,7 +188,7 @@ def test_one_odd_file_does_not_end_the_looks_at_the_others(files, tmp_path, monk
             tmp_path / "table.safetensors"
         )
         for _ in range(2):
-            app.shelf.look()
+            app.registry.look()
         cards = {card["name"]: card for card in c.get("/v1/models").json()["models"]}
         assert "nobody thought of" in cards["films"]["refused"]
         assert cards["table"]["components"] == 1
@@ -213,7 +213,7 @@ def test_a_file_that_is_written_in_place_changes_no_answer(files, tmp_path, shar
             file.write(b"\xff" * size)
         assert c.post("/v1/models/films/recommend", json={"rows": ["u1"]}).json() == before
         for _ in range(3):
-            app.shelf.look()
+            app.registry.look()
         assert c.post("/v1/models/films/recommend", json={"rows": ["u1"]}).json() == before
         assert c.get("/v1/models/films").json()["version"] == before["version"]
 

@@ -55,7 +55,7 @@ def test_its_manners(rng):
     assert model.fit(x).components_.tobytes() == first.tobytes()
     assert model.get_params() == before
     for bad in ({"tol": 0.0}, {"max_iter": 0}, {"max_iter": 2.5}, {"engine": "abacus"}):
-        with pytest.raises(eckart.InputError, match=f"^{next(iter(bad))}="):
+        with pytest.raises(eckart.InputError, match=f"^{next(iter(bad))} must be"):
             LeadingDirection(**bad).fit(x)
     with pytest.raises(ValueError, match="expecting 5 features"):
         model.transform(x[:, :3])

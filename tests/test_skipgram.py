@@ -390,7 +390,9 @@ def test_bad_parameters_are_named(options, words):
 
 
 def test_text_without_pairs_is_refused():
-    with pytest.raises(InputError, match="beside"):
+    with pytest.raises(
+        InputError, match="at least one sentence must have two words of the vocabulary, got none"
+    ):
         SkipGram(min_count=1).fit([["one"], ["two"], []])
     with pytest.raises(InputError, match="min_count"):
         SkipGram().fit([["one", "two"]])

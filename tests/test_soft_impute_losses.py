@@ -87,11 +87,15 @@ def test_files_and_new_rows(tmp_path):
 
 def test_what_does_not_go_together_is_named():
     x, _ = table("logistic")
-    with pytest.raises(InputError, match="debias=True came, wanted False with loss='logistic'"):
+    with pytest.raises(InputError, match="debias must be False with loss='logistic', got True"):
         SoftImpute(loss="logistic", debias=True).fit(x)
     with pytest.raises(
-        InputError, match="normalise='column' came, wanted 'auto', 'bias', 'global' or None"
+        InputError,
+        match="normalise must be 'auto', 'bias', 'global' or None with loss='logistic', got 'column'",
     ):
         SoftImpute(loss="logistic", normalise="column").fit(x)
-    with pytest.raises(InputError, match=r"X holds 2\.0 at row 0, column 0"):
+    with pytest.raises(
+        InputError,
+        match=r"X must hold 0 and 1 \(or shares between them\) with loss='logistic', got 2\.0 at row 0,",
+    ):
         SoftImpute(loss="logistic").fit(np.where(np.isnan(x), np.nan, 2.0 + 0 * x))

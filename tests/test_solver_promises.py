@@ -133,7 +133,7 @@ def test_the_variational_term_is_the_divergence_from_a_standard_normal():
     assert float(with_term - without) == pytest.approx(0.7 * float(kl) / 4)
 
 
-class Heard:
+class Recorder:
     """An object whose calls are written down: (name, keyword arguments)."""
 
     def __init__(self, inner, calls):
@@ -147,7 +147,7 @@ class Heard:
         def call(*args, **more):
             self._calls.append((name, more))
             out = found(*args, **more)
-            return Heard(out, self._calls) if name == "topic_chain" else out
+            return Recorder(out, self._calls) if name == "topic_chain" else out
 
         return call
 
@@ -165,7 +165,7 @@ def test_a_chain_averages_after_its_burn_in_alone(rng):
             burn_in=3,
             n_samples=4,
             n_init=1,
-            engine=Heard(engine, calls),
+            engine=Recorder(engine, calls),
             rng=rng,
         )
     sweeps = [more["average"] for name, more in calls if name == "sweep"]
@@ -182,7 +182,7 @@ def test_noise_words_are_others_in_every_epoch_while_the_rate_falls(rng):
     engine = engine_named("auto", None)
     with engine.at_work():
         pairs = FixedPairs(np.zeros(1, int), np.ones(1, int), np.full((1, 1), 2), 5.0)
-        train(pieces, how, engine=Heard(engine, calls), rng=rng, judges=(pairs, None))
+        train(pieces, how, engine=Recorder(engine, calls), rng=rng, judges=(pairs, None))
     steps = [more for name, more in calls if name == "pair_step"]
     assert len({more["seed"] for more in steps}) == 4
     rates = [rate for more in steps for rate in more["rates"]]
@@ -207,7 +207,10 @@ def test_a_checkpoint_of_another_layout_is_refused(tmp_path, monkeypatch):
     np.testing.assert_array_equal(
         checkpoint.Checkpoint(path, {"model": "PCA"}).load()["x"], np.arange(4.0)
     )
-    with pytest.raises(FileError, match="model is 'PCA', wanted 'ALS'"):
+    with pytest.raises(
+        FileError,
+        match=r"fit\.ckpt is a checkpoint of other work \(model must be 'ALS', got 'PCA'\); delete it to",
+    ):
         checkpoint.Checkpoint(path, {"model": "ALS"}).load()
     monkeypatch.setattr(checkpoint, "LAYOUT", checkpoint.LAYOUT + 1)
     with pytest.raises(FileError, match="layout"):

@@ -167,13 +167,21 @@ def test_an_answer_larger_than_memory_may_hold_is_streamed_and_its_file_removed(
         ("shop.duckdb", "selec 1", "refused the query.*selec"),
         ("shop.sqlite", "selec 1", "refused the query.*selec"),
         ("shop.duckdb", "select nothing from ratings", "refused the query.*nothing"),
-        ("shop.duckdb", "drop table ratings", "wanted one select"),
-        ("shop.duckdb", "select 1; drop table ratings", "wanted one select"),
-        ("shop.duckdb", "copy ratings to 'x.csv'", "wanted one select"),
+        ("shop.duckdb", "drop table ratings", "sql must be one select, got"),
+        ("shop.duckdb", "select 1; drop table ratings", "sql must be one select, got"),
+        ("shop.duckdb", "copy ratings to 'x.csv'", "sql must be one select, got"),
         ("shop.sqlite", "delete from ratings", "refused the query.*not authorized"),
-        ("shop.sqlite", "select item, item from ratings", "names that differ"),
-        ("shop.duckdb", "  ", "wanted a query"),
-        ("shop.duckdb", "select * from ratings where item < 0", "no row"),
+        ("shop.sqlite", "select item, item from ratings", "the answer of"),
+        (
+            "shop.duckdb",
+            "  ",
+            "sql must be a query, such as 'select user, item, stars from ratings', got '  '",
+        ),
+        (
+            "shop.duckdb",
+            "select * from ratings where item < 0",
+            "the table must have at least one row, got none",
+        ),
         ("missing.duckdb", "select 1", "does not exist"),
     ],
 )
@@ -216,7 +224,10 @@ def test_a_connection_lost_on_the_way_says_after_how_many_rows(shop, monkeypatch
 def test_a_database_without_a_query_asks_for_one(shop):
     folder, _ = shop
     for file in ("shop.duckdb", "shop.sqlite"):
-        with pytest.raises(InputError, match="wanted a query beside it"):
+        with pytest.raises(
+            InputError,
+            match=r"is a database and needs a query\. Say sql='select \.\.\. from \.\.\.'\.",
+        ):
             eckart.read(folder / file)
     with pytest.raises(InputError, match=r"ann:\*\*\*@db"):
         eckart.read("postgresql://ann:secret@db/shop")
@@ -244,7 +255,9 @@ def test_tables_are_written_whole_or_not_at_all(tmp_path, file):
     read = "select id, n, x from t order by id"
     assert Answer(place, read).table(10**9).num_rows == 6
     assert write_sql(place, "t", [good], "append") == 3
-    with pytest.raises(InputError, match="has the columns"):
+    with pytest.raises(
+        InputError, match="must have the columns id, n to append to it, got id, price, day, n, x"
+    ):
         write_sql(place, "t", [good.select(["id", "n"])], "append")
     assert write_sql(place, "t", [good], "replace") == 3
     assert Answer(place, read).table(10**9).to_pylist() == [
@@ -256,7 +269,10 @@ def test_tables_are_written_whole_or_not_at_all(tmp_path, file):
 
 def test_targets_are_a_database_and_a_table():
     for bad in ("shop.duckdb", ":t", "shop.duckdb:", "postgresql://host:5432/shop"):
-        with pytest.raises(InputError, match="wanted the database and the table"):
+        with pytest.raises(
+            InputError,
+            match=r"--to must be the database and the table, such as shop\.duckdb:recommendations, got",
+        ):
             split_target(bad)
 
 
@@ -314,9 +330,9 @@ def test_the_shell_reads_and_writes_databases(shop, monkeypatch):
     )
     assert Answer("shop.duckdb", "select * from codes").table(10**9).num_rows == 900
     wrong = {
-        "x.csv --sql q": "--sql came alone",
+        "x.csv --sql q": "got --sql alone",
         "": "neither the argument FILE nor --from",
-        "x.csv --from shop.duckdb": "wanted one of them",
+        "x.csv --from shop.duckdb": "give a file of data, or a database with --sql, not both",
     }
     for odd, words in wrong.items():
         assert words in str(CliRunner().invoke(app, ["reduce", *odd.split()]).exception)

@@ -108,5 +108,8 @@ def test_blocks_of_one_row_and_a_stream_shorter_than_k(rng):
     np.testing.assert_allclose(
         pca.components_, PCA(3, svd_solver="eigh").fit(x).components_, atol=1e-8
     )
-    with pytest.raises(eckart.InputError, match="n_components=6 came, wanted 0 to 4"):
+    with pytest.raises(
+        eckart.InputError,
+        match="n_components must be 0 to 4 for data of 4 rows and 30 columns, got 6",
+    ):
         PCA(6).fit(iter([planted(rng, rows=4, n=30)]))

@@ -234,7 +234,7 @@ def test_jobs_that_fail_say_why_and_a_closed_studio_leaves_no_child(folder):
     assert child.poll() is not None, "the studio waits for its children"
     again = Jobs(Folder.of(folder))
     assert again.named(long["id"]).state == "stopped"
-    assert again.named(long["id"]).told()["can_resume"]
+    assert again.named(long["id"]).to_json()["can_resume"]
 
 
 class _Quick:

@@ -134,7 +134,10 @@ def test_the_widget_holds_the_page_and_answers(folder):
     assert not place.exists(), "the folder lasts as long as the widget"
     with pytest.raises(InputError, match="height"):
         eckart.view(folder / MODEL, height=1)
-    with pytest.raises(TypeError, match="model is a"):
+    with pytest.raises(
+        TypeError,
+        match="model must be a fitted model of eckart, or the name of a model file, got a int",
+    ):
         eckart.view(5)
 
 

@@ -123,9 +123,12 @@ def test_float32_and_labels_and_saving(tmp_path):
 def test_bad_arguments_are_named():
     _, x = planted()
     for bad, words in (
-        ({"step": -1.0}, "step=-1.0"),
-        ({"n_components": 0}, "n_components=0"),
-        ({"tol": -1}, "tol=-1"),
+        ({"step": -1.0}, r"step must be None or a number > 0, got -1\.0"),
+        (
+            {"n_components": 0},
+            "n_components must be an int >= 1; SVT and SoftImpute find the rank by themselves, got 0",
+        ),
+        ({"tol": -1}, "tol must be a number >= 0, got -1"),
     ):
         with pytest.raises(eckart.InputError, match=words):
             SVP(**bad).fit(x)

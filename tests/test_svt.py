@@ -111,6 +111,9 @@ def test_threads_bits_saving_and_arguments(tmp_path):
     assert one.fit_.factors.left.tobytes() == two.fit_.factors.left.tobytes()
     one.save(tmp_path / "m.safetensors")
     assert eckart.load(tmp_path / "m.safetensors").tau_ == one.tau_
-    for bad, words in (({"tau": 0.0}, "tau=0.0"), ({"step": -2.0}, "step=-2.0")):
+    for bad, words in (
+        ({"tau": 0.0}, r"tau must be None or a number > 0, got 0\.0"),
+        ({"step": -2.0}, r"step must be None or a number > 0, got -2\.0"),
+    ):
         with pytest.raises(eckart.InputError, match=words):
             SVT(**bad).fit(x)

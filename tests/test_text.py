@@ -151,7 +151,7 @@ def test_compiled_rule_is_the_written_rule(text):
 def test_counts_are_those_of_counting(texts, characters):
     words = [w for t in texts for w in slow_words(t)]
     if not words:
-        with pytest.raises(InputError, match="no word is left"):
+        with pytest.raises(InputError, match="at least one word must be left, got none of 0 in"):
             corpus(texts)
         return
     c = corpus(texts)
@@ -225,22 +225,34 @@ def test_words_are_chosen_by_frequency():
 @pytest.mark.parametrize(
     ("how", "words"),
     [
-        ({"min_df": 0}, "min_df=0"),
-        ({"min_df": 1.5}, "min_df=1.5"),
+        (
+            {"min_df": 0},
+            r"min_df must be a number of documents \(int >= 1\) or a share of them \(float of 0 to 1\),",
+        ),
+        (
+            {"min_df": 1.5},
+            r"min_df must be a number of documents \(int >= 1\) or a share of them \(float of 0 to 1\),",
+        ),
         ({"max_df": -0.1}, "max_df"),
         ({"max_df": True}, "max_df"),
         ({"min_df": 3, "max_df": 2}, "below max_df"),
-        ({"min_df": 4}, "no word is left of 10 in 4 documents"),
+        ({"min_df": 4}, "at least one word must be left, got none of 10 in 4 documents"),
         ({"max_features": 0}, "max_features"),
         ({"stop_words": "klingon"}, "'english'"),
-        ({"stop_words": [1]}, "stop_words holds 1"),
+        ({"stop_words": [1]}, r"stop_words must hold words \(str\), got 1"),
         ({"dtype": int}, "float32 or float64"),
         ({"n_threads": 0}, "n_threads"),
-        ({"encoding": "morse"}, "encoding='morse'"),
-        ({"vocabulary": ["cat"], "min_df": 2}, "vocabulary= came beside"),
+        (
+            {"encoding": "morse"},
+            "encoding must be the name of an encoding, such as 'utf-8' or 'latin-1', got 'morse'",
+        ),
+        (
+            {"vocabulary": ["cat"], "min_df": 2},
+            "give vocabulary=, or min_df, max_df, max_features and stop_words, not both: a given",
+        ),
         ({"vocabulary": ["cat", "cat"]}, "more than once"),
-        ({"vocabulary": []}, "empty"),
-        ({"vocabulary": "cat"}, "vocabulary is a str"),
+        ({"vocabulary": []}, "the vocabulary must have at least one word, got none"),
+        ({"vocabulary": "cat"}, "vocabulary must be words, Counts or a fitted model, got a str"),
         ({"vocabulary": [3]}, "word 0"),
         ({"text": "body"}, "has no columns"),
     ],
@@ -261,7 +273,10 @@ def test_new_documents_in_a_fitted_vocabulary():
     assert swapped.to_scipy().toarray()[0].tolist() == [1, 1, 0]
     model = eckart.PCA(1).fit(c)
     same(corpus(TEXTS, vocabulary=model), c)
-    with pytest.raises(InputError, match="columns without names"):
+    with pytest.raises(
+        InputError,
+        match="the vocabulary must come from columns with names, got a PCA that was fitted without",
+    ):
         corpus(TEXTS, vocabulary=eckart.PCA(1).fit(np.eye(3)))
 
 
@@ -362,7 +377,11 @@ def test_bad_files_are_refused_by_name_and_place(tmp_path):
             corpus(tmp_path / name, **how)
 
     refused("none.txt", r"none.txt does not exist")
-    refused("empty.txt", r"empty.txt is empty \(0 bytes\)", b"")
+    refused(
+        "empty.txt",
+        r"empty\.txt must hold text, got an empty file \(0 bytes\)",
+        b"",
+    )
     refused("emty.txt", "near ones are empty.txt")
     refused("bad.txt", r"bad.txt is not utf-8 text: byte 0xff at offset 7", b"line 1\n\xff\n")
     refused(
@@ -371,28 +390,37 @@ def test_bad_files_are_refused_by_name_and_place(tmp_path):
         b"text\nna\nn\xe9e\n",
         text="text",
     )
-    refused("bad.jsonl", r"line 2 of .*bad.jsonl is not JSON", b'{"text": "a"}\n{oops\n')
-    refused("list.jsonl", "holds a list", b"[1]\n")
+    refused("bad.jsonl", "line 2 of", b'{"text": "a"}\n{oops\n')
+    refused("list.jsonl", "line 1 of", b"[1]\n")
     refused(
-        "short.jsonl", "did you mean 'text'", b'{"text": "a b"}\n', kind=InputError, text="texts"
+        "short.jsonl",
+        "the column must be one of the columns of line 1 of",
+        b'{"text": "a b"}\n',
+        kind=InputError,
+        text="texts",
     )
     refused(
         "t.csv",
-        "did you mean 'review'",
+        "the column must be one of the columns of",
         b"review,label\nbad film,0\n",
         kind=InputError,
         text="reviews",
     )
-    refused("t.csv", ": 'review', 'label'", kind=InputError, text="zzz")
-    refused("t.csv", "did you mean 'label'", kind=InputError, index="lable")
-    refused("two.csv", "the text columns a, b, wanted one", b"a,b\nx x,y y\n", kind=InputError)
+    refused("t.csv", "the column must be one of the columns of", kind=InputError, text="zzz")
+    refused("t.csv", "the column must be one of the columns of", kind=InputError, index="lable")
+    refused("two.csv", "one column of", b"a,b\nx x,y y\n", kind=InputError)
     refused("num.csv", "no text among", b"a,b\n1,2\n", kind=InputError)
     refused("cut.txt.gz", "cannot be read", gzip.compress(b"some text\n" * 100)[:25])
     (tmp_path / "void").mkdir()
-    refused("void", "a folder without a text file")
+    refused(
+        "void",
+        r"void must be a folder of text files, files that end in \.txt, \.text, \.md, \.rst, got none",
+    )
     refused("*.nothing", "matches no file")
     for bad in ([], {}, iter(())):
-        with pytest.raises(InputError, match="no document"):
+        with pytest.raises(
+            InputError, match="the source must hold at least one document, got none"
+        ):
             corpus(bad)
     for bad in (5, b"bytes", [3], [("a", "b", "c")], [("a", "b"), "c"], {"a": 7}):
         with pytest.raises(InputTypeError, match="document"):
@@ -411,7 +439,9 @@ def test_docstrings_are_english(sklearn_docs):
     assert "centroids" in text
     assert ">>>" not in text
     assert len({t for _, t in sklearn_docs}) == len(sklearn_docs)
-    with pytest.raises(FileError, match="not installed"):
+    with pytest.raises(
+        FileError, match="package must be one that is installed, got 'no_such_package'"
+    ):
         docstrings(("no_such_package",))
     with pytest.raises(InputError, match="packages"):
         docstrings("numpy")

@@ -185,55 +185,82 @@ def test_shape_makes_positions_of_the_ids():
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"rows": ["a", None, "b"]}, "rows has None at position 1, wanted an id"),
-        ({"rows": [1.0, np.nan, 2.0]}, "rows has nan at position 1"),
+        ({"rows": ["a", None, "b"]}, "rows must hold an id, got None at position 1"),
+        ({"rows": [1.0, np.nan, 2.0]}, "rows must hold an id, got nan at position 1"),
         (
             {"columns": np.array(["2020-01-01", "NaT", "NaT"], "M8[D]")},
-            "columns has NaT at position 1",
+            "columns must hold an id, got NaT at position 1",
         ),
-        ({"columns": pd.Series([1, 2, None], dtype="Int64")}, "columns has no value at position 2"),
-        ({"columns": pd.Series(["a", "b", None])}, "columns has .* at position 2"),
-        ({"rows": pl.Series(["a", None, "b"])}, "rows has no value at position 1"),
+        (
+            {"columns": pd.Series([1, 2, None], dtype="Int64")},
+            "columns must hold an id, got no value at position 2",
+        ),
+        (
+            {"columns": pd.Series(["a", "b", None])},
+            "columns must hold an id, got no value at position 2",
+        ),
+        ({"rows": pl.Series(["a", None, "b"])}, "rows must hold an id, got no value at position 1"),
         (
             {"rows": ["a", ["b"], "c"]},
-            r"rows has \['b'\] at position 1, wanted an id that can be hashed",
+            r"rows must hold an id that can be hashed: text, a number, a date, a tuple, got \['b'\] at",
         ),
-        ({"rows": ["a", "b"]}, "rows has 2 ids and values has 3 values"),
+        ({"rows": ["a", "b"]}, "rows and values must have as many values, got 2 ids and 3 values"),
         (
             {"values": [1.0, np.nan, 2.0]},
-            r"values has nan at position 1 \(row 'b', column 2\), wanted a finite number; drop",
+            r"values must hold finite numbers, got nan at position 1 \(row 'b', column 2\)",
         ),
-        ({"values": [1.0, 2.0, -np.inf]}, r"values has -inf at position 2 \(row 'c', column 3\)"),
-        ({"values": [1.0, 1e200, 2.0], "dtype": np.float32}, "values has inf at position 1"),
-        ({"values": [1, None, 2]}, "values has nan at position 1"),
+        (
+            {"values": [1.0, 2.0, -np.inf]},
+            r"values must hold finite numbers, got -inf at position 2 \(row 'c', column 3\)",
+        ),
+        (
+            {"values": [1.0, 1e200, 2.0], "dtype": np.float32},
+            r"values must hold finite numbers, got inf at position 1 \(row 'b', column 2\)",
+        ),
+        (
+            {"values": [1, None, 2]},
+            r"values must hold finite numbers, got nan at position 1 \(row 'b', column 2\)",
+        ),
         (
             {"values": np.array([1, "x", 2], object)},
-            "values has 'x' at position 1, wanted a number",
+            "values must hold a number, got 'x' at position 1",
         ),
-        ({"values": ["1", "2", "3"]}, "wanted numbers"),
+        ({"values": ["1", "2", "3"]}, "values must hold numbers, got <U1"),
         ({"values": [1j, 2, 3]}, "omplex"),
         ({"values": [[1.0, 2.0, 3.0]]}, "2 dimensions"),
         ({"values": [1, 2, 3], "dtype": int}, "float32 or float64"),
         (
             {"rows": ["a", "b", "a"], "columns": [1, 2, 1]},
-            "row 'a', column 1 came at position 0 and again at position 2",
+            "each entry must have one value, got row 'a', column 1 at position 0 and again at",
         ),
-        ({"duplicates": "first"}, "duplicates='first' came, wanted one of 'error', 'last'"),
+        (
+            {"duplicates": "first"},
+            "duplicates must be one of 'error', 'last', 'mean', 'sum', got 'first'",
+        ),
         (
             {"row_labels": ["a", "c"]},
             "rows has 'b' at position 1, which is not among the 2 row labels",
         ),
-        ({"column_labels": [1, 2, 2, 3]}, "column_labels has 2 more than once"),
+        ({"column_labels": [1, 2, 2, 3]}, "column_labels must differ, got 2 more than once"),
         ({"row_labels": [1, 2, 3]}, "labels are integers"),
-        ({"shape": (3, 3)}, "rows holds text.*leave shape= out"),
-        ({"shape": (None, 3)}, "columns has 3 at position 2, wanted positions of 0 to 2"),
-        ({"shape": (None, 9), "columns": [0, -1, 2]}, "columns has -1 at position 1"),
+        (
+            {"shape": (3, 3)},
+            "rows must hold positions of 0 to 2 because shape= is given, got text or objects",
+        ),
+        ({"shape": (None, 3)}, "columns must hold positions of 0 to 2, got 3 at position 2"),
+        (
+            {"shape": (None, 9), "columns": [0, -1, 2]},
+            "columns must hold positions of 0 to 8, got -1 at position 1",
+        ),
         ({"shape": 3}, "two sizes"),
         ({"shape": (3, 4, 5)}, "two sizes"),
         ({"shape": (9, None), "row_labels": list("abc")}, "as shape= says"),
-        ({"rows": "abc"}, "wanted a list of ids"),
+        ({"rows": "abc"}, "ids must be a list of ids, got 'abc'"),
         ({"rows": np.zeros((3, 1))}, "2 dimensions"),
-        ({"rows": [], "columns": [], "values": []}, "rows is empty.*shape="),
+        (
+            {"rows": [], "columns": [], "values": []},
+            "rows must hold at least one observation, got none",
+        ),
     ],
 )
 def test_what_cannot_be_an_observation_is_named(change, words):
@@ -243,7 +270,10 @@ def test_what_cannot_be_an_observation_is_named(change, words):
 
 
 def test_a_sum_beyond_the_largest_number_is_refused():
-    with pytest.raises(InputError, match="the sum of repeated values is beyond float32"):
+    with pytest.raises(
+        InputError,
+        match="the sum of repeated values must be a finite number, got one beyond float32",
+    ):
         Observed.from_triples([0, 0], [0, 0], np.array([3e38, 3e38], np.float32), duplicates="sum")
 
 
@@ -306,7 +336,7 @@ def test_transpose_and_lookups_work_for_counts_too():
     assert x.T.row_of(6) == x.column_of(6) == 1
     assert x.rows_of(["b", "a"]).tolist() == [1, 0]
     assert x.columns_of([6]).tolist() == [1]
-    with pytest.raises(InputError, match="column 7 came"):
+    with pytest.raises(InputError, match="column must be one of the 2 column labels, got 7"):
         x.column_of(7)
 
 
@@ -389,17 +419,32 @@ def test_observed_of_blocks_and_files(tmp_path, monkeypatch, rng):
 @pytest.mark.parametrize(
     ("source", "words"),
     [
-        (np.full((2, 3), np.nan), "no observed entry among 2 rows and 3 columns"),
-        (sparse.csr_array((2, 3)), "no observed entry"),
+        (
+            np.full((2, 3), np.nan),
+            "X must have at least one observed entry among 2 rows and 3 columns, got none",
+        ),
+        (
+            sparse.csr_array((2, 3)),
+            "X must have at least one observed entry among 2 rows and 3 columns, got none",
+        ),
         (np.array([[1.0, np.inf]]), "inf at row 0, column 1"),
         (pd.DataFrame({"p": [1.0, -np.inf]}, index=["a", "b"]), "-inf at row 'b', column 'p'"),
         ([np.zeros((2, 2)), np.array([[1.0, np.inf]])], "inf at row 2, column 1"),
         (sparse.csr_array(np.array([[1.0, np.nan]])), "nan at row 0, column 1"),
-        (Counts.from_scipy(sparse.eye(2)), "absent entry is zero.*absent='unknown'"),
-        ([np.zeros((2, 2)), np.zeros((1, 3))], "starts at row 2 has 3 columns, wanted 2"),
+        (
+            Counts.from_scipy(sparse.eye(2)),
+            "X must be a matrix in which an absent entry is unknown, got Counts, in which it is zero",
+        ),
+        (
+            [np.zeros((2, 2)), np.zeros((1, 3))],
+            "X must have 2 columns in every block, got 3 in the block that starts at row 2",
+        ),
         ([np.zeros((2, 2)), np.array([["a", "b"]])], "starts at row 2 cannot be used.*'a'"),
-        ([pd.DataFrame({"a": [1]}), pd.DataFrame({"b": [1]})], "other column names"),
-        (iter([]), "yields no row"),
+        (
+            [pd.DataFrame({"a": [1]}), pd.DataFrame({"b": [1]})],
+            "X must have the same column names in the same order in every block, got others in the",
+        ),
+        (iter([]), "X must yield at least one block of rows, got none"),
         (np.zeros((0, 3)), "no row"),
         (np.zeros(3), "2D"),
         ("nothing.csv", "does not exist"),

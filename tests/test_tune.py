@@ -300,7 +300,7 @@ def test_triples_with_ids(planted):
 def test_bad_choices_are_refused_by_name(planted, options):
     names = {"folds": "n", "model": "model|metric"}
     name = next(iter(options))
-    with pytest.raises(InputError, match=f"({names.get(name, name)})="):
+    with pytest.raises(InputError, match=f"^({names.get(name, name)}) must be"):
         tune(np.abs(planted), **options)
 
 

@@ -38,7 +38,7 @@ print(
 )
 
 figure, ax = plt.subplots(figsize=(10, 3), layout="constrained")
-plots.rows_beside(holes[:12], {"filled": filled[:12], "truth": X[:12]}, (8, 8), ax)
+plots.compare_rows(holes[:12], {"filled": filled[:12], "truth": X[:12]}, (8, 8), ax)
 
 # %%
 # What the first layer sees

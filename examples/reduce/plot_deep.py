@@ -63,6 +63,6 @@ plots.code_maps({"Autoencoder": net.transform(X), "PCA": pca.transform(X)}, y, a
 shown = X[test][:12]
 back = {"PCA": pca.inverse_transform(pca.transform(shown)), "autoencoder": net.reconstruct(shown)}
 figure, ax = plt.subplots(figsize=(10, 3), layout="constrained")
-plots.rows_beside(shown, back, (8, 8), ax)
+plots.compare_rows(shown, back, (8, 8), ax)
 figure, ax = plt.subplots(figsize=(9, 1.4), layout="constrained")
 plots.code_walk(net, shown[0], shown[1], (8, 8), ax)

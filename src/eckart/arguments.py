@@ -17,7 +17,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from eckart.errors import InputTypeError, written, wrong
+from eckart.errors import InputTypeError, invalid, written
 from eckart.parameters import COUNTABLE, Rule, either, flag, is_int, number, one_of
 
 C = TypeVar("C", bound=type)
@@ -68,12 +68,12 @@ def numbers(name: str, value: Any, wanted: str) -> np.ndarray:
 
     >>> numbers("a", ["x"], "a matrix of numbers")
     Traceback (most recent call last):
-    eckart.errors.InputError: a=['x'] came, wanted a matrix of numbers
+    eckart.errors.InputError: a must be a matrix of numbers, got ['x']
     """
     try:
         return np.asarray(value, np.float64)
     except (TypeError, ValueError, OverflowError):
-        raise wrong(name, value, wanted) from None
+        raise invalid(name, value, wanted) from None
 
 
 def precision(dtype: Any) -> np.dtype:
@@ -87,7 +87,7 @@ def precision(dtype: Any) -> np.dtype:
     except (TypeError, ValueError):
         found = np.dtype(object)
     if dtype is None or found not in (np.float32, np.float64):
-        raise wrong("dtype", dtype, "float32 or float64")
+        raise invalid("dtype", dtype, "float32 or float64")
     return found
 
 
@@ -99,11 +99,11 @@ def held(verb: F) -> F:
     ...     return values[:n]
     >>> held(first)([3, 4], "x")
     Traceback (most recent call last):
-    eckart.errors.InputError: n='x' came, wanted an int
+    eckart.errors.InputError: n must be an int, got 'x'
     >>> def alike(*, rows: Any = None, columns: Any = None) -> Any: ...
     >>> held(alike)("x")
     Traceback (most recent call last):
-    eckart.errors.InputTypeError: alike('x') came, wanted its name beside it: rows= or columns=
+    eckart.errors.InputTypeError: alike() takes rows= or columns= by name, got alike('x')
     """
     parameters = inspect.signature(verb).parameters
     rules = {
@@ -127,7 +127,7 @@ def held(verb: F) -> F:
 
     def check(name: str, value: Any) -> None:
         if value is not usual[name] and not rules[name].fits(value):
-            raise wrong(name, value, rules[name].wanted)
+            raise invalid(name, value, rules[name].wanted)
 
     def refuse(value: Any) -> None:
         before = "..., " if set(names) - {"self"} else ""
@@ -135,7 +135,8 @@ def held(verb: F) -> F:
             [", ".join(by_name[:-1]), by_name[-1]] if len(by_name) > 1 else by_name
         )
         raise InputTypeError(
-            f"{verb.__name__}({before}{written(value)}) came, wanted its name beside it: {wanted}"
+            f"{verb.__name__}() takes {wanted} by name, got "
+            f"{verb.__name__}({before}{written(value)})"
         )
 
     def method(*args: Any, **named: Any) -> Any:

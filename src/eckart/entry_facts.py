@@ -21,28 +21,28 @@ class EntryFacts(NamedTuple):
     most: float
     whole: bool
     values: np.ndarray | None
-    looked: int
+    inspected: int
 
     @classmethod
     def of(cls, matrix: Any) -> EntryFacts:
-        facts = LookedUp(matrix.data)
+        facts = LazyFacts(matrix.data)
         return cls(*(getattr(facts, name) for name in cls._fields))
 
     def merge(self, other: EntryFacts) -> EntryFacts:
         """Of both, these first."""
-        values, looked = self.values, self.looked
-        if looked < 10_000:
+        values, inspected = self.values, self.inspected
+        if inspected < 10_000:
             both = (
                 None if values is None or other.values is None else np.union1d(values, other.values)
             )
-            values, looked = (
+            values, inspected = (
                 (both if both is not None and len(both) <= 64 else None),
-                looked + other.looked,
+                inspected + other.inspected,
             )
         whole = self.whole and other.whole
         least, most = min(self.least, other.least), max(self.most, other.most)
         sums = self.entries + other.entries, self.total + other.total, self.square + other.square
-        return EntryFacts(*sums, least, most, whole, values, looked)
+        return EntryFacts(*sums, least, most, whole, values, inspected)
 
     @property
     def deviation(self) -> float:
@@ -68,7 +68,7 @@ def _squares(a: np.ndarray) -> float:
     return total
 
 
-class LookedUp:
+class LazyFacts:
     """The facts of entries in memory, each looked for when it is asked for: every one of them is a
     pass over the entries."""
 
@@ -81,7 +81,7 @@ class LookedUp:
     least = cached_property(lambda self: float(self._a.min(initial=np.inf)))
     most = cached_property(lambda self: float(self._a.max(initial=-np.inf)))
     whole = cached_property(lambda self: bool((self._a == np.rint(self._a)).all()))
-    looked = property(lambda self: min(len(self._a), 10_000))
+    inspected = property(lambda self: min(len(self._a), 10_000))
     deviation = property(_deviation)
 
     @cached_property

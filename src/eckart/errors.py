@@ -1,13 +1,26 @@
-"""Errors in one grammar: what came, what was wanted, what to do."""
+"""Errors in one grammar: what a value must be, what it is, what to do."""
 
 from __future__ import annotations
+
+import re
 
 LONGEST = 500
 """Characters of a value in an error: enough to know it again, few enough for one screen."""
 
 
 class EckartError(Exception):
-    """Base of every error that eckart raises on purpose."""
+    """Base of every error that eckart raises on purpose.
+
+    ``code`` names the kind of error for programs, which need not read the sentence: that of the
+    class, or ``"invalid.<name>"`` where one argument breaks its rule.
+    """
+
+    code = "error"
+
+    def __init__(self, *args: object, code: str = ""):
+        super().__init__(*args)
+        if code:
+            self.code = code
 
 
 class InputError(EckartError, ValueError):
@@ -17,16 +30,22 @@ class InputError(EckartError, ValueError):
     >>> PCA(n_components=9).fit([[1.0, 2.0], [3.0, 4.0]])
     Traceback (most recent call last):
     ...
-    eckart.errors.InputError: n_components=9 came, wanted 0 to 2 for data of 2 rows and 2 columns; lower it
+    eckart.errors.InputError: n_components must be 0 to 2 for data of 2 rows and 2 columns, got 9. Lower it.
     """
+
+    code = "input"
 
 
 class InputTypeError(InputError, TypeError):
-    """An argument of a type that no door of eckart takes."""
+    """An argument of a type that eckart cannot read."""
+
+    code = "input.type"
 
 
 class NoWordsError(InputError):
     """Texts in which no word is left; a part of a collection may have none."""
+
+    code = "input.no_words"
 
 
 class UnknownWord(InputError, KeyError):
@@ -36,8 +55,10 @@ class UnknownWord(InputError, KeyError):
     >>> Vectors(["king", "queen"], [[1.0], [2.0]])["kin"]
     Traceback (most recent call last):
     ...
-    eckart.errors.UnknownWord: word 'kin' came, wanted one of the 2 words; near ones are 'king'
+    eckart.errors.UnknownWord: word must be one of the 2 words, got 'kin'. Near ones are 'king'.
     """
+
+    code = "input.unknown_word"
 
     __str__ = Exception.__str__
 
@@ -45,14 +66,26 @@ class UnknownWord(InputError, KeyError):
 class FileError(EckartError, ValueError):
     """A file is missing, truncated, tampered with, foreign, or from a newer version."""
 
+    code = "file"
+
 
 class MissingError(EckartError, ImportError):
     """An optional package is not installed; the message has the line that installs it."""
 
+    code = "missing_package"
 
-def wrong(name: str, came: object, wanted: str, do: str = "") -> InputError:
-    """An InputError in the house grammar: ``name=came came, wanted ...; do``."""
-    return InputError(f"{name}={written(came)} came, wanted {wanted}" + (f"; {do}" if do else ""))
+
+def invalid(name: str, value: object, rule: str, do: str = "") -> InputError:
+    """An InputError that says what an argument must be, what it is, and what to do.
+
+    >>> error = invalid("n_components", 0, "an int >= 1", "use None to choose it from the data")
+    >>> error.code, str(error)
+    ('invalid.n_components', 'n_components must be an int >= 1, got 0. Use None to choose it from the data.')
+    """
+    sentence = do[:1].upper() + do[1:] if re.match(r"[a-z]+[ ,]", do) else do
+    advice = f". {sentence}." if do else ""
+    code = "invalid." + re.sub(r"[\W_]+", "_", name).strip("_").lower()
+    return InputError(f"{name} must be {rule}, got {written(value)}{advice}", code=code)
 
 
 def written(value: object) -> str:

@@ -19,7 +19,7 @@ from eckart.bases import BaseEstimator
 from eckart.certify.certificate import Certificate
 from eckart.engines import available_memory, engine_named
 from eckart.engines.protocol import GapsFound
-from eckart.errors import InputError, InputTypeError, wrong
+from eckart.errors import InputError, InputTypeError, invalid
 from eckart.io.dask.answers import BY_ROWS, answer, asked
 from eckart.io.models.pack import kept_trace, resumed_trace
 from eckart.io.read import read
@@ -264,7 +264,7 @@ class Estimator(BaseEstimator):
         )
 
     def _new_rows(self, x: Any) -> Matrix:
-        """New data through the door, with the columns of the training data."""
+        """Read new data, with the columns of the training data."""
         check_is_fitted(self)
         matrix = read(x)
         if matrix.shape[1] != self.n_features_in_:
@@ -350,7 +350,7 @@ def require_room(
     asked for."""
     needed, free = numbers * itemsize, available_memory()
     if needed > free:
-        raise wrong(
+        raise invalid(
             name,
             value,
             "a number whose arrays fit in memory: they would need "
@@ -371,9 +371,9 @@ def _or_interrupted(verb: Callable[..., Any]) -> Callable[..., Any]:
             trace is not None
             and trace.reason is StopReason.INTERRUPTED
             and not is_preliminary()
-            and not trace.interrupt_told
+            and not trace.interrupt_reported
         ):
-            trace.interrupt_told = True
+            trace.interrupt_reported = True
             warnings.warn(
                 f"{type(self).__name__} was interrupted after {len(trace)} steps; the "
                 "best state so far is kept, and certificate_ says how far it came",
@@ -406,8 +406,8 @@ def same_names(came: np.ndarray | None, fitted: np.ndarray | None) -> None:
     for j, (a, b) in enumerate(zip(came, fitted)):
         if a != b:
             raise InputError(
-                f"column {j} of X is {a!r}, wanted {b!r} as in the training data: the "
-                "feature names should match those that were passed during fit"
+                f"column {j} of X must be {b!r} as in the training data, got {a!r}: the feature "
+                "names should match those that were passed during fit"
             )
 
 
@@ -429,31 +429,32 @@ def sample_weights(weights: Any, rows: int | None) -> np.ndarray | None:
         return None
     if rows is None:
         raise InputError(
-            "sample_weight came with a stream of unknown length, wanted data whose "
-            "number of rows is known"
+            "sample_weight needs data whose number of rows is known, got a stream of unknown length"
         )
     try:
         w = np.asarray(weights, np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         raise InputError(
-            f"sample_weight is not numeric ({error}), wanted one number for each row"
+            f"sample_weight must be one number for each row, got something else ({error})"
         ) from None
     if w.ndim == 0:
         w = np.full(rows, float(w))
     if w.shape != (rows,):
         raise InputError(
-            f"sample_weight has shape {w.shape}, wanted ({rows},), one weight for each row"
+            f"sample_weight must have shape ({rows},), one weight for each row, got {w.shape}"
         )
     bad = np.flatnonzero(~(np.isfinite(w) & (w >= 0)))
     if len(bad):
         raise InputError(
-            f"sample_weight is {w[bad[0]]} at row {bad[0]}, wanted a finite number >= 0"
+            f"sample_weight must hold finite numbers >= 0, got {w[bad[0]]} at row {bad[0]}"
         )
     if len(w) and not w.max() < HEAVIEST / rows:
         raise InputError(
-            f"sample_weight is {w.max():g} at row {w.argmax()}, wanted weights whose "
-            f"sum is below {HEAVIEST:g}; divide all by a constant"
+            f"the sum of sample_weight must be below {HEAVIEST:g}, got {w.max():g} at row "
+            f"{w.argmax()}. Divide all by a constant."
         )
     if not w.any():
-        raise InputError("sample_weight is zero for every row, wanted at least one positive weight")
+        raise InputError(
+            "sample_weight must hold at least one positive weight, got zero for every row"
+        )
     return w

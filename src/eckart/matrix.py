@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
-from eckart.errors import InputError, wrong
+from eckart.errors import InputError, invalid
 from eckart.index.compress import check_compressed, check_pointers, index_dtype, transpose
 from eckart.index.entries import assemble, floating, placed, sizes
 from eckart.index.ids import Place, position
@@ -62,7 +62,7 @@ class Dense:
 
     def __post_init__(self) -> None:
         if not hasattr(self.values, "shape") or not hasattr(self.values, "dtype"):
-            raise wrong(
+            raise invalid(
                 "values",
                 self.values,
                 "an array of rows and columns; eckart.read takes lists, tables and files",
@@ -379,17 +379,17 @@ def squarable(matrix: Kind, limits: dict[Any, tuple[float, float]] = SQUARABLE) 
     >>> squarable(Dense(np.array([[1e200, 1.0]])))  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    eckart.errors.InputError: X has entries as large as 1e+200, wanted a largest entry of 1e-75 to 1e+75 in float64: ...; multiply X by 1e-200 first
+    eckart.errors.InputError: the largest entry of X must be 1e-75 to 1e+75 in float64, got entries as large as 1e+200: ... Multiply X by 1e-200 first.
     """
     largest = _largest(matrix)
     low, high = limits[matrix.dtype]
     if largest == 0.0 or not np.isfinite(largest) or low <= largest <= high:
         return matrix
     raise InputError(
-        f"X has {'entries as large as' if largest > high else 'no entry beyond'} "
-        f"{largest:.0e}, wanted a largest entry of {low:.0e} to {high:.0e} in "
-        f"{matrix.dtype.name}: powers of it leave the range; multiply X by "
-        f"1e{-int(np.floor(np.log10(largest))):+03d} first"
+        f"the largest entry of X must be {low:.0e} to {high:.0e} in {matrix.dtype.name}, "
+        f"got {'entries as large as' if largest > high else 'no entry beyond'} "
+        f"{largest:.0e}: powers of it leave the range. Multiply X by "
+        f"1e{-int(np.floor(np.log10(largest))):+03d} first."
     )
 
 
@@ -422,9 +422,9 @@ def _largest(matrix: Matrix) -> float:
 def wrong_ndim(ndim: int) -> InputError:
     """The error for data that is not a table."""
     return InputError(
-        f"Expected 2D array, got {ndim}D array instead: X has {ndim} dimension(s), "
-        "wanted rows and columns. Reshape your data "
-        "with X.reshape(-1, 1) if it has one column or X.reshape(1, -1) if it is one row"
+        f"Expected 2D array, got {ndim}D array instead: X must have rows and columns, got "
+        f"{ndim} dimension(s). Reshape your data with X.reshape(-1, 1) if it has one column "
+        "or X.reshape(1, -1) if it is one row."
     )
 
 
@@ -436,6 +436,6 @@ def _check_labels(matrix: Any) -> None:
         if labels is not None and (
             not hasattr(labels, "__len__") or getattr(labels, "ndim", 1) == 0
         ):
-            raise wrong(name, labels, "None or an array of labels")
+            raise invalid(name, labels, "None or an array of labels")
         if labels is not None and size is not None and len(labels) != size:
-            raise wrong(name, f"{len(labels)} labels", f"{size}, one for each of the {name}")
+            raise invalid(name, f"{len(labels)} labels", f"{size}, one for each of the {name}")

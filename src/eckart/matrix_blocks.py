@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from eckart.entry_facts import EntryFacts, LookedUp
+from eckart.entry_facts import EntryFacts, LazyFacts
 from eckart.errors import InputError
 from eckart.index.compress import index_dtype
 from eckart.matrix import Counts, Dense, Matrix, Observed, row_parts
@@ -35,10 +35,10 @@ FILE_BLOCK, LEAST_FILE_BLOCK = 2**24, 2**20
 three times as much, and the next block is made while one is worked on."""
 
 
-def facts_of(matrix: Any) -> EntryFacts | LookedUp:
+def facts_of(matrix: Any) -> EntryFacts | LazyFacts:
     """The facts of a sparse or partly observed matrix; of one in parts without reading it into
     memory."""
-    return matrix.facts if isinstance(matrix, _Parted) else LookedUp(matrix.data)
+    return matrix.facts if isinstance(matrix, _Parted) else LazyFacts(matrix.data)
 
 
 @dataclass(frozen=True, eq=False)
@@ -395,7 +395,7 @@ def of_parts(
 ) -> Matrix:
     """The matrix of these parts."""
     if sum(parts.lengths) == 0:
-        raise InputError("X has no row, wanted at least one")
+        raise InputError("X must have at least one row, got none")
     if parts.kind == "dense":
         return Dense(DenseParts(parts, columns), rows, columns)
     return (ObservedParts if parts.kind == "observed" else CountsParts)(parts, rows, columns)

@@ -35,7 +35,7 @@ from typing import Any
 import numpy as np
 
 from eckart.arguments import held
-from eckart.errors import InputError, wrong
+from eckart.errors import InputError, invalid
 from eckart.parameters import seed
 from eckart.word_metrics import analogies as analogies
 from eckart.word_metrics import word_similarity as word_similarity
@@ -205,14 +205,14 @@ def ranking(
     names = (metrics,) if isinstance(metrics, str) else tuple(metrics)
     for name in names:
         if name not in _MEASURES and name != "coverage":
-            raise wrong("metrics", name, f"names among {', '.join([*_MEASURES, 'coverage'])}")
+            raise invalid("metrics", name, f"names among {', '.join([*_MEASURES, 'coverage'])}")
     if hasattr(recommended, "positions"):
         if hasattr(relevant, "row_index"):
             relevant = relevant.to_scipy()[relevant.row_index.indices_of(recommended.rows)]
         recommended = recommended.positions
     counts, columns, n_columns = _relevant(relevant)
     if "coverage" in names and n_columns is None:
-        raise wrong(
+        raise invalid(
             "metrics",
             "coverage",
             "relevant as a matrix",
@@ -255,15 +255,15 @@ def bootstrap_interval(
     """
     values = _finite("values", values)
     if values.ndim != 1 or len(values) == 0:
-        raise wrong(
+        raise invalid(
             "values", f"an array of shape {values.shape}", "one number for each row, at least one"
         )
     if not 0 < level < 1:
-        raise wrong("level", level, "a number between 0 and 1")
+        raise invalid("level", level, "a number between 0 and 1")
     if not 1 <= resamples <= MOST_RESAMPLES:
-        raise wrong("resamples", resamples, f"an int from 1 to {MOST_RESAMPLES}")
+        raise invalid("resamples", resamples, f"an int from 1 to {MOST_RESAMPLES}")
     if not seed().fits(random_state):
-        raise wrong("random_state", random_state, seed().wanted)
+        raise invalid("random_state", random_state, seed().wanted)
     rng = np.random.default_rng(random_state)
     means = [values[rng.integers(len(values), size=len(values))].mean() for _ in range(resamples)]
     low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
@@ -318,9 +318,9 @@ def _hits(
     sorted keys of what is relevant."""
     n = len(lists)
     if len(counts) != n:
-        raise wrong("recommended", f"{n} rows", f"{len(counts)}, one for each row of relevant")
+        raise invalid("recommended", f"{n} rows", f"{len(counts)}, one for each row of relevant")
     if len(columns) == 0:
-        raise wrong(
+        raise invalid(
             "relevant",
             "no column in any row",
             "at least one row with a relevant column",
@@ -334,8 +334,8 @@ def _hits(
         if len(again) and n_columns is None:
             row, column = divmod(int(keys[again[0]]), width)
             raise InputError(
-                f"relevant: column {column} came twice in row {row}, wanted each once; "
-                "use numpy.unique"
+                f"relevant must hold each column once in a row, got column {column} twice in row "
+                f"{row}. Use numpy.unique."
             )
         keys = np.delete(keys, again)
         counts = np.bincount(keys // width, minlength=n)
@@ -356,7 +356,7 @@ def _relevant(relevant: Any) -> tuple[np.ndarray, np.ndarray, int | None]:
         or isinstance(relevant, (str, bytes))
         or getattr(relevant, "ndim", 1) == 0
     ):
-        raise wrong(
+        raise invalid(
             "relevant",
             type(relevant).__name__,
             "Observed, a SciPy sparse matrix or one integer array per row",
@@ -364,7 +364,7 @@ def _relevant(relevant: Any) -> tuple[np.ndarray, np.ndarray, int | None]:
     parts = [np.asarray(part) for part in relevant]
     for row, part in enumerate(parts):
         if part.ndim != 1 or (part.size and (part.dtype.kind not in "iu" or part.min() < 0)):
-            raise wrong(f"relevant[{row}]", relevant[row], "a 1-d array of column positions >= 0")
+            raise invalid(f"relevant[{row}]", relevant[row], "a 1-d array of column positions >= 0")
     columns = np.concatenate([np.zeros(0, np.int64), *(part.astype(np.int64) for part in parts)])
     return np.array([len(part) for part in parts], dtype=np.int64), columns, None
 
@@ -374,23 +374,23 @@ def _lists(recommended: Any, k: int, n_columns: int | None) -> np.ndarray:
     lists = np.asarray(recommended)
     if lists.ndim != 2 or lists.dtype.kind not in "iu":
         came = f"a {lists.ndim}-d array of {lists.dtype}"
-        raise wrong(
+        raise invalid(
             "recommended",
             came,
             "a 2-d array of integers, rows x at least k",
             "pad short lists with -1",
         )
     if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
-        raise wrong("k", k, "an int >= 1")
+        raise invalid("k", k, "an int >= 1")
     if k > lists.shape[1]:
-        raise wrong(
+        raise invalid(
             "k",
             k,
             f"at most {lists.shape[1]}, the length of the lists",
             "recommend more, or pad with -1",
         )
     if n_columns is not None and n_columns < 1:
-        raise wrong("n_columns", n_columns, "at least 1")
+        raise invalid("n_columns", n_columns, "at least 1")
     lists = lists[:, :k].astype(np.int64)
     off = (lists < -1) | (lists >= (n_columns or np.iinfo(np.int64).max))
     if off.any():
@@ -398,15 +398,15 @@ def _lists(recommended: Any, k: int, n_columns: int | None) -> np.ndarray:
         wanted = "-1 (none) or a column position" + (
             "" if n_columns is None else f" below {n_columns}"
         )
-        raise wrong(f"recommended[{row}, {rank}]", int(lists[row, rank]), wanted)
+        raise invalid(f"recommended[{row}, {rank}]", int(lists[row, rank]), wanted)
     ordered = np.sort(lists, axis=1)
     twice = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
     if twice.any():
         row, rank = np.argwhere(twice)[0]
         column = ordered[row, rank]
         raise InputError(
-            f"recommended: column {column} came twice in row {row}, wanted each once; "
-            "drop the repeats"
+            f"recommended must hold each column once in a row, got column {column} twice in row "
+            f"{row}. Drop the repeats."
         )
     return lists
 
@@ -418,9 +418,11 @@ def _errors(
     checked."""
     t, p = _finite("truth", truth), _finite("predicted", predicted)
     if t.shape != p.shape:
-        raise wrong("predicted", f"an array of shape {p.shape}", f"shape {t.shape}, that of truth")
+        raise invalid(
+            "predicted", f"an array of shape {p.shape}", f"shape {t.shape}, that of truth"
+        )
     if t.size == 0:
-        raise wrong("truth", "no value", "at least one", "hold out entries")
+        raise invalid("truth", "no value", "at least one", "hold out entries")
     with np.errstate(over="ignore"):
         error = np.abs(t - p).ravel()
     top = float(error.max())
@@ -429,11 +431,11 @@ def _errors(
         return error, top, None
     weight = _finite("sample_weight", sample_weight)
     if weight.shape != t.shape:
-        raise wrong(
+        raise invalid(
             "sample_weight", f"an array of shape {weight.shape}", f"shape {t.shape}, that of truth"
         )
     if weight.min() < 0 or weight.max() == 0:
-        raise wrong("sample_weight", float(weight.min()), "weights >= 0, not all of them 0")
+        raise invalid("sample_weight", float(weight.min()), "weights >= 0, not all of them 0")
     return error, top, weight.ravel() / weight.max()
 
 
@@ -441,12 +443,12 @@ def _finite(name: str, values: Any) -> np.ndarray:
     try:
         array = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
-        raise wrong(name, type(values).__name__, "an array of numbers") from None
+        raise invalid(name, type(values).__name__, "an array of numbers") from None
     bad = ~np.isfinite(array)
     if bad.any():
         where = tuple(int(i) for i in np.argwhere(bad)[0])
         place = ", ".join(map(str, where))
-        raise wrong(
+        raise invalid(
             f"{name}[{place}]",
             float(array[where]),
             "a finite number",

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from eckart.errors import wrong
+from eckart.errors import invalid
 
 
 class Rule(NamedTuple):
@@ -64,7 +64,7 @@ def check(model: Any, *names: str) -> None:
     >>> check(Model(3))
     >>> check(Model(0))
     Traceback (most recent call last):
-    eckart.errors.InputError: k=0 came, wanted an int >= 1
+    eckart.errors.InputError: k must be an int >= 1, got 0
     """
     for f in fields(model):
         rule = f.metadata.get("rule") or choices(str(f.type))
@@ -72,15 +72,15 @@ def check(model: Any, *names: str) -> None:
             continue
         value: Any = getattr(model, f.name)
         if not rule.fits(value):
-            raise wrong(f.name, value, rule.wanted)
+            raise invalid(f.name, value, rule.wanted)
         if is_int(value) and abs(value) >= COUNTABLE and f.name != "random_state":
-            raise wrong(f.name, value, f"{rule.wanted}, below 2**63")
+            raise invalid(f.name, value, f"{rule.wanted}, below 2**63")
         if (
             isinstance(value, (float, np.floating))
             and np.isfinite(value)
             and abs(float(value)) > LARGEST
         ):
-            raise wrong(f.name, value, f"{rule.wanted}, up to {LARGEST:g} in size")
+            raise invalid(f.name, value, f"{rule.wanted}, up to {LARGEST:g} in size")
 
 
 @functools.cache

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from eckart.errors import wrong
+from eckart.errors import invalid
 
 STREAM_ROWS = 4096
 """Rows of a tall array that share a stream of draws: engines may draw the streams at the same time,
@@ -29,7 +29,7 @@ def generator(random_state: Any = None) -> np.random.Generator:
         return np.random.default_rng(random_state.randint(0, 2**31 - 1, size=4))
     if isinstance(random_state, (int, np.integer)) and random_state >= 0:
         return np.random.default_rng(int(random_state))
-    raise wrong("random_state", random_state, "None, an int >= 0, a Generator or a RandomState")
+    raise invalid("random_state", random_state, "None, an int >= 0, a Generator or a RandomState")
 
 
 def normal(rng: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> np.ndarray:

@@ -20,7 +20,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from eckart.errors import wrong
+from eckart.errors import invalid
 from eckart.teams import Team, crew_of
 
 MOST_LANES = 64
@@ -57,7 +57,7 @@ def resolve_threads(n_threads: int | None) -> int:
         or not isinstance(n_threads, numbers.Integral)
         or not 1 <= n_threads <= MOST_THREADS
     ):
-        raise wrong("n_threads", n_threads, f"None or an int from 1 to {MOST_THREADS}")
+        raise invalid("n_threads", n_threads, f"None or an int from 1 to {MOST_THREADS}")
     return int(n_threads)
 
 

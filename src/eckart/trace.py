@@ -40,14 +40,14 @@ class Trace:
     seconds: list[float] = field(default_factory=list, repr=False)
     reason: StopReason = StopReason.DIRECT
     note: str = ""
-    interrupt_told: bool = field(default=False, repr=False, compare=False)
+    interrupt_reported: bool = field(default=False, repr=False, compare=False)
     _start: float = field(default_factory=time.perf_counter, repr=False)
 
     def add(self, value: float) -> None:
         self.values.append(float(value))
         self.seconds.append(time.perf_counter() - self._start)
-        if _Told.listener is not None:
-            _Told.listener.value(self)
+        if _Listening.listener is not None:
+            _Listening.listener.value(self)
 
     def __len__(self) -> int:
         return len(self.values)
@@ -89,7 +89,7 @@ unknown."""
 
 
 class Listener(Protocol):
-    """Another process that shows a fit: it is told every stage and every value of a trace, and may
+    """Another process that shows a fit: it receives every stage and every value of a trace, and may
     ask to stop."""
 
     def stage(self, stage: str, done: float, total: float | None) -> None: ...
@@ -99,7 +99,7 @@ class Listener(Protocol):
     def stopping(self) -> bool: ...
 
 
-class _Told:
+class _Listening:
     """Who listens, and whether the work that goes on is a step towards the answer, not the answer
     itself."""
 
@@ -108,8 +108,8 @@ class _Told:
 
 
 @contextmanager
-def told_to(listener: Listener) -> Iterator[None]:
-    """All fits of this process are told to ``listener`` meanwhile."""
+def use_listener(listener: Listener) -> Iterator[None]:
+    """All fits of this process report to ``listener`` meanwhile."""
     count = 0
 
     def compiling(name: str) -> None:
@@ -117,17 +117,17 @@ def told_to(listener: Listener) -> Iterator[None]:
         count += 1
         listener.stage("compiling, once on this machine", count, None)
 
-    with compiling_told(compiling):
-        _Told.listener = listener
+    with report_compiling(compiling):
+        _Listening.listener = listener
         try:
             yield
         finally:
-            _Told.listener = None
+            _Listening.listener = None
 
 
-def is_told() -> bool:
+def has_listener() -> bool:
     """Whether someone listens."""
-    return _Told.listener is not None
+    return _Listening.listener is not None
 
 
 @contextmanager
@@ -135,22 +135,26 @@ def preliminary() -> Iterator[None]:
     """Fits whose models are not the answer: candidates, measurements on held-out entries. An
     interrupt ends one of them with its best state; a listener that asked to stop wants no other to
     begin, so where it did the interrupt is raised again."""
-    before, _Told.preliminary = _Told.preliminary, True
+    before, _Listening.preliminary = _Listening.preliminary, True
     try:
         yield
         _end_if_stopping()
     finally:
-        _Told.preliminary = before
+        _Listening.preliminary = before
 
 
 def _end_if_stopping() -> None:
-    if _Told.preliminary and _Told.listener is not None and _Told.listener.stopping():
+    if (
+        _Listening.preliminary
+        and _Listening.listener is not None
+        and _Listening.listener.stopping()
+    ):
         raise KeyboardInterrupt
 
 
 def is_preliminary() -> bool:
     """Whether the work that goes on is a step towards the answer."""
-    return _Told.preliminary
+    return _Listening.preliminary
 
 
 def silent(stage: str, done: float, total: float | None) -> None:
@@ -187,11 +191,11 @@ def _one_line() -> Iterator[Watcher]:
 
 def _logged() -> Watcher:
     """A watcher that tells the log when a stage begins."""
-    begun: set[str] = set()
+    started: set[str] = set()
 
     def watch(stage: str, done: float, total: float | None) -> None:
-        if stage not in begun:
-            begun.add(stage)
+        if stage not in started:
+            started.add(stage)
             LOG.debug("%s begins", stage)
 
     return watch
@@ -242,7 +246,7 @@ class _Display:
 
     @contextmanager
     def shown(self) -> Iterator[None]:
-        with self.bars, compiling_told(self.compiling):
+        with self.bars, report_compiling(self.compiling):
             self.tasks[""] = self.bars.add_task("getting ready", total=None)
             _Display.open = self
             try:
@@ -252,7 +256,7 @@ class _Display:
 
 
 @contextmanager
-def compiling_told(tell: Callable[[str], None]) -> Iterator[None]:
+def report_compiling(tell: Callable[[str], None]) -> Iterator[None]:
     """Call ``tell`` with the name of every kernel that numba compiles meanwhile; what its cache has
     is not compiled."""
     from numba.core import event
@@ -276,12 +280,12 @@ def compiling_told(tell: Callable[[str], None]) -> Iterator[None]:
 def progress(show: bool) -> Iterator[Watcher]:
     """A watcher for ``verbose=``: bars on standard error where that is a terminal, one line that is
     written anew in a notebook, else one line a step on standard output, where the lines of
-    scikit-learn and of ``print`` go (logs, pipes). Unless ``show``, only the log is told. Inside a
-    display that is open already, its bars are joined to it. A listener is told all of it
+    scikit-learn and of ``print`` go (logs, pipes). Unless ``show``, only the log is written. Inside a
+    display that is open already, its bars are joined to it. A listener receives all of it
     instead."""
     _end_if_stopping()
-    if _Told.listener is not None:
-        yield _Told.listener.stage
+    if _Listening.listener is not None:
+        yield _Listening.listener.stage
     elif not show:
         yield _logged() if LOG.isEnabledFor(logging.DEBUG) else silent
     elif _Display.open is not None:

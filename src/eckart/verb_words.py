@@ -101,7 +101,7 @@ PARAMETERS = {
     "reading": "How a file is read: arguments of ``eckart.read``.",
     "options": "How text is cut into words: arguments of ``eckart.sequences``.",
     "params": "Parameters of the model that is fitted.",
-    "at": "Where the answer is wanted: positions, or candidates that are tried first.",
+    "at": "Where the answer is asked for: positions, or candidates that are tried first.",
     "single_pass": "Whether the data are read once only.",
     "observed": "The observed entries, or what ``eckart.observed`` makes them of.",
     "n_splits": "The number of folds.",
@@ -261,7 +261,7 @@ ANSWERS = {
     "to_scipy": "The stored entries as a sparse matrix of SciPy.",
     "transposed": "The matrix with rows and columns exchanged.",
     "to_dict": "Plain values, as JSON holds them.",
-    "beside": "The certificate with these facts beside its own.",
+    "with_errors": "The certificate with these facts beside its own.",
     "corpus": "The counts, with the words as columns.",
     "column_of": "The position of the column with this id.",
     "columns_of": "Positions of the columns with these ids.",
@@ -322,12 +322,12 @@ def documented(verb: Callable[..., Any], signature: inspect.Signature) -> str | 
         return None
     doc = inspect.cleandoc(verb.__doc__)
     own = doc.partition("Parameters\n----------\n")[2]
-    told = {
+    described = {
         name.lstrip("*")
         for line in re.findall(r"^(\S[^\n:]*?) *(?::[^\n]*)?$", own, re.MULTILINE)
         for name in line.split(", ")
     }
-    names = [name for name in signature.parameters if name in PARAMETERS and name not in told]
+    names = [name for name in signature.parameters if name in PARAMETERS and name not in described]
     stars = {name: "**" for name, p in signature.parameters.items() if p.kind is p.VAR_KEYWORD}
     entries = "".join(f"{stars.get(name, '')}{name}\n    {PARAMETERS[name]}\n" for name in names)
     answer = ANSWERS.get(verb.__name__)

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from eckart.arguments import held
-from eckart.errors import FileError, InputError, InputTypeError, written, wrong
+from eckart.errors import FileError, InputError, InputTypeError, invalid, written
 
 BLOCK_SCORES = 2**23
 """Scores that are held at once: 32 to 64 MB."""
@@ -150,7 +150,7 @@ def word_similarity(
     rho 0.9487 (p 0.051) over 4 of 5 pairs (80.0%)
     """
     if missing not in ("skip", "zeros", "error"):
-        raise wrong("missing", missing, "'skip', 'zeros' or 'error'")
+        raise invalid("missing", missing, "'skip', 'zeros' or 'error'")
     first, second, scores = _triples(pairs, encoding)
     look = _Lookup(_words_of(vectors), ignore_case)
     a, b = look(first), look(second)
@@ -204,11 +204,11 @@ def analogies(
     all                            100.00% = 1 / 1 of 2
     """
     if method not in METHODS:
-        raise wrong("method", method, "'add' or 'multiply'")
+        raise invalid("method", method, "'add' or 'multiply'")
     if restrict is not None and (
         isinstance(restrict, bool) or not isinstance(restrict, (int, np.integer)) or restrict < 1
     ):
-        raise wrong("restrict", restrict, "None or an int >= 1")
+        raise invalid("restrict", restrict, "None or an int >= 1")
     names, of, asked = _questions(questions, encoding)
     words, unit = vectors.words[:restrict], vectors.unit[:restrict]
     look = _Lookup(words, ignore_case)
@@ -278,7 +278,8 @@ def spearman(x: Any, y: Any) -> tuple[float, float]:
     m = len(x)
     if m < 3:
         raise InputError(
-            f"{m} pairs of words have vectors, wanted at least 3 to correlate; train on more text"
+            f"at least 3 pairs of words must have vectors to correlate, got {m}. Train on more "
+            "text."
         )
     a, b = _ranks(x), _ranks(y)
     a, b = a - a.mean(), b - b.mean()
@@ -286,7 +287,7 @@ def spearman(x: Any, y: Any) -> tuple[float, float]:
     if spread == 0:
         what = "cosines" if not a.any() else "scores"
         raise InputError(
-            f"all {m} {what} are equal, wanted some that differ: ranks of equals say nothing"
+            f"{what} must differ somewhere, got {m} equal ones: ranks of equals say nothing"
         )
     rho = max(-1.0, min(1.0, float(a @ b) / spread))
     from scipy.special import stdtr
@@ -308,7 +309,7 @@ def _ranks(values: np.ndarray) -> np.ndarray:
 
 def _words_of(vectors: Any) -> Any:
     if not hasattr(vectors, "words") or not hasattr(vectors, "unit"):
-        raise wrong("vectors", vectors, "Vectors, or anything with words and unit")
+        raise invalid("vectors", vectors, "Vectors, or anything with words and unit")
     return vectors.words
 
 
@@ -356,7 +357,7 @@ def _triples(pairs: Any, encoding: str) -> tuple[list[Any], list[Any], np.ndarra
                 if number == 1 and len(cells) >= 3:
                     continue  # titles
                 raise FileError(
-                    f"{pairs}, line {number}: {line!r} came, wanted two words and a number"
+                    f"{pairs}, line {number} must be two words and a number, got {line!r}"
                 ) from None
     elif isinstance(pairs, Iterable) and getattr(pairs, "ndim", 1) != 0:
         for i, triple in enumerate(pairs):
@@ -365,14 +366,14 @@ def _triples(pairs: Any, encoding: str) -> tuple[list[Any], list[Any], np.ndarra
                 rows.append((a, b, _number(score)))
             except (TypeError, ValueError, OverflowError):
                 raise InputError(
-                    f"pairs[{i}]={written(triple)} came, wanted (word, word, score)"
+                    f"pairs[{i}] must be (word, word, score), got {written(triple)}"
                 ) from None
     else:
         raise InputTypeError(
-            f"pairs={written(pairs)} came, wanted the name of a file or (word, word, score) triples"
+            f"pairs must be the name of a file or (word, word, score) triples, got {written(pairs)}"
         )
     if not rows:
-        raise InputError("no pair of words came, wanted at least one")
+        raise InputError("pairs must have at least one pair of words, got none")
     first, second, scores = zip(*rows)
     return list(first), list(second), np.array(scores)
 
@@ -406,7 +407,7 @@ def _questions(
             words = tuple(line.split())
             if len(words) != 4:
                 raise FileError(
-                    f"{questions}, line {number}: {line!r} came, wanted four words, or ': section'"
+                    f"{questions}, line {number} must be four words, or ': section', got {line!r}"
                 )
             if not names:
                 names.append("questions")
@@ -417,22 +418,22 @@ def _questions(
             names.append(str(name))
             if not isinstance(part, (list, tuple, np.ndarray)):
                 raise InputError(
-                    f"questions[{name!r}]={written(part)} came, wanted a list of four words each"
+                    f"questions[{name!r}] must be a list of four words each, got {written(part)}"
                 )
             for i, question in enumerate(part):
                 if not isinstance(question, (list, tuple, np.ndarray)) or len(question) != 4:
                     raise InputError(
-                        f"questions[{name!r}][{i}]={written(question)} came, wanted four words"
+                        f"questions[{name!r}][{i}] must be four words, got {written(question)}"
                     )
                 of.append(len(names) - 1)
                 asked.append(tuple(question))
     else:
         raise InputTypeError(
-            f"questions are a {type(questions).__name__}, wanted the name of a file or "
-            f"{{section: questions}}"
+            "questions must be the name of a file or {section: questions}, got a "
+            f"{type(questions).__name__}"
         )
     if not asked:
-        raise InputError("no question came, wanted at least one")
+        raise InputError("questions must have at least one question, got none")
     return names, np.array(of), asked
 
 
@@ -452,7 +453,7 @@ def _lines(path: Any, encoding: str) -> Iterator[tuple[int, str]]:
         raise FileError(f"{path} cannot be read: {error.strerror or error}") from None
     except (LookupError, ValueError):
         if "\0" in str(path):
-            raise FileError(f"{str(path)!r} came, wanted the name of a file") from None
-        raise wrong(
+            raise FileError(f"path must be the name of a file, got {str(path)!r}") from None
+        raise invalid(
             "encoding", encoding, "the name of an encoding, such as 'utf-8' or 'latin-1'"
         ) from None

@@ -190,11 +190,17 @@ def test_lda_of_texts():
     [
         (
             ["cat dog", "sun", 3, "moon"],
-            r"document 0 is a int \(3\), wanted a text.*\(partition 1\)",
+            r"document 0 must be a text \(str\), got a int \(3\) \(partition 1\)",
         ),
-        ([{"a": 1}] * 3, "X is a bag of dict, wanted texts alone or sparse blocks alone"),
-        ([sparse.csr_array(np.eye(3)), "cat"], "X is a bag of sparse and text"),
-        (["a", "b"], "no word is left of 0 in 2 documents"),
+        ([{"a": 1}] * 3, "X must be a bag of texts alone or of sparse blocks alone, got dict"),
+        (
+            [sparse.csr_array(np.eye(3)), "cat"],
+            "X must be a bag of texts alone or of sparse blocks alone, got sparse and text",
+        ),
+        (
+            ["a", "b"],
+            "at least one word must be left in at most 50% documents, got none of 0 in 2 documents",
+        ),
     ],
     ids=["a number", "dicts", "sparse and text", "no words"],
 )
@@ -215,22 +221,22 @@ def with_value(table, at, column, value):
     [
         (
             lambda t: with_value(t, 5000, "rating", np.nan),
-            r"column 'rating' has nan at row \d+ .*of partition \d",
+            r"column 'rating' must hold finite numbers, got nan at row \d+ .*of partition \d",
         ),
         (
             lambda t: with_value(t, 5000, "user", None),
-            r"column 'user' has .* at row \d+, .*partition \d",
+            r"column 'user' must hold an id, got .* at row \d+.*partition \d",
         ),
         (
             lambda t: pd.concat([t, t.iloc[:1]], ignore_index=True),
-            r"row 'u\d+', column \d+ came at row 0 of partition 0 and again at row \d+ "
-            r"of partition 3",
+            r"one value, got row 'u\d+', column \d+ at row 0 of partition 0 and again at row \d+ of "
+            r"partition 3",
         ),
         (
             lambda t: t.rename(columns={"item": "film"}),
-            "columns='item' came, wanted one of the columns of the Dask frame",
+            r"the column must be one of the columns of the Dask frame \('user', 'film', 'rating'\), got",
         ),
-        (lambda t: t[:0], "no row"),
+        (lambda t: t[:0], "the Dask frame must have at least one row, got none"),
     ],
     ids=["NaN", "no id", "twice", "no column", "empty"],
 )
@@ -253,20 +259,27 @@ def parted_as(table, change, to=2):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda p: p.assign(rating="good"), r"'good' at row 0, .*row 0 of partition 2"),
+        (
+            lambda p: p.assign(rating="good"),
+            "column 'rating' must hold a number, got 'good' at row 0, .*row 0 of partition 2",
+        ),
         (
             lambda p: p.drop(columns="item"),
-            r"column 'item' is not in this partition.*\(partition 2\)",
+            r"must have the same columns, got none called 'item' in this one.*\(partition 2\)",
         ),
-        (lambda p: p.to_numpy(), r"is a ndarray, wanted a frame with columns \(partition 2\)"),
+        (
+            lambda p: p.to_numpy(),
+            r"the partition must be a frame with columns, got a ndarray \(partition 2\)",
+        ),
         (
             lambda p: p.assign(user=range(len(p))),
-            r"column 'user' holds text \('u\d+' at row 0 of partition 0\) and numbers "
-            r"\(partition 2\)",
+            r"column 'user' must hold ids of one kind, got text \('u\d+' at row 0 of partition 0\) and "
+            r"numbers \(partition 2\)",
         ),
         (
             lambda p: with_value(p.astype({"item": object}), 3, "item", "x"),
-            r"holds text \('x' at row 3 of partition 2\) and numbers \(partition 0\)",
+            r"column 'item' must hold ids of one kind, got text \('x' at row 3 of partition 2\) and "
+            r"numbers \(partition 0\)",
         ),
     ],
     ids=[
@@ -291,7 +304,8 @@ def test_columns_of_a_partition_are_found_by_name(rows):
     )
     for change in (lambda p: p.drop(columns="c3"), lambda p: p.rename(columns={"c3": "other"})):
         with pytest.raises(
-            InputError, match=r"column 'c3' is not in every partition.*\(partition 2\)"
+            InputError,
+            match=r"the 12 columns that the frame says, got none called 'c3'.*\(partition 2\)",
         ):
             PCA(2).fit(parted_as(frame, change))
 
@@ -322,12 +336,15 @@ def with_a_word(part):
         (lambda x: da.from_array(x[:, 0], chunks=100), "1D array"),
         (
             lambda x: dd.from_pandas(pd.Series(x[:, 0]), npartitions=2),
-            "X is a Series of Dask, wanted an array of two dimensions, a frame",
+            "X must be an array of two dimensions, a frame with columns, a series of texts, or a bag",
         ),
-        (lambda x: da.from_array(x.astype(str), chunks=(1000, 12)), "wanted numbers"),
+        (
+            lambda x: da.from_array(x.astype(str), chunks=(1000, 12)),
+            "X must be a Dask array of numbers, got <U32",
+        ),
         (
             lambda x: dd.from_pandas(pd.DataFrame({"a": x[:, 0], "b": "word"}), npartitions=2),
-            "column 'b' holds",
+            "column 'b' must hold numbers, got string",
         ),
         (
             lambda x: dd.from_pandas(pd.DataFrame(x), npartitions=4).map_partitions(
@@ -343,13 +360,16 @@ def with_a_word(part):
             lambda x: da.from_array(x, chunks=(1000, 12)).map_blocks(
                 half_of_the_third, dtype=float
             ),
-            r"chunk of 500 rows, wanted 1000.*\(partition 2\)",
+            r"X must have chunks of 1000 rows as its array says, got 500 \(partition 2\)",
         ),
         (
             lambda x: da.from_array(x, chunks=(1000, 12)).map_blocks(lambda _: None, dtype=float),
             r"a chunk that is None.*\(partition 0\)",
         ),
-        (lambda x: dask.delayed(x), r"X is a Delayed\w* of Dask, wanted an array"),
+        (
+            lambda x: dask.delayed(x),
+            "X must be an array of two dimensions, a frame with columns, a series of texts, or a bag",
+        ),
     ],
     ids=[
         "inf",

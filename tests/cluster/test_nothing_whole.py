@@ -255,16 +255,19 @@ def test_no_task_and_no_step_of_the_client_holds_the_whole_data(nobody, name):
 @pytest.mark.parametrize(
     ("fit", "words"),
     [
-        (lambda: TimeFactors(2).fit(DATA["numbers"](), **HOW), "use BayesianMF or ALS"),
+        (
+            lambda: TimeFactors(2).fit(DATA["numbers"](), **HOW),
+            r"X must be a table in memory, got parts \(shards or a Dask collection\): chains go through",
+        ),
         (
             lambda: MixedTable(2).fit(
                 dd.from_pandas(pd.DataFrame({"a": [1.0, 2.0], "b": ["x", "y"]}), npartitions=1)
             ),
-            r"pass X\.compute\(\)",
+            "X must be a table in memory, got a Dask collection: a mixed table is fitted whole",
         ),
         (
             lambda: SoftImpute(loss="logistic").fit(DATA["answers"](), **HOW),
-            r"use ALS\(loss='logistic'\)",
+            "loss must be 'squared' for data in parts, got 'logistic'",
         ),
         (lambda: GloVe(2, solver="adagrad").fit(DATA["texts"]()), "use solver='als'"),
         (lambda: SkipGram(2).fit(DATA["texts"]()), "use PMI or GloVe"),
@@ -276,7 +279,7 @@ def test_no_task_and_no_step_of_the_client_holds_the_whole_data(nobody, name):
             lambda: ALS(2, loss="ordered").fit(
                 eckart.read(DATA["grades"](), **HOW), weights=np.ones(2411)
             ),
-            "repeat entries",
+            "weights need data in memory, got data in parts",
         ),
     ],
     ids=["time", "mixed", "loss", "adagrad", "skip-gram", "gibbs", "weights"],
@@ -304,8 +307,8 @@ def test_factors_that_do_not_fit_are_refused_with_the_numbers(nobody, monkeypatc
     monkeypatch.setattr(fit, "available_memory", lambda: 400_000.0)
     with pytest.raises(
         InputError,
-        match=r"n_components=64 came, wanted a number whose arrays fit .*need 0\.0 GiB, 0\.0 "
-        r"GiB are free; .*stay in this process",
+        match=r"n_components must be a number whose arrays fit .*need 0\.0 GiB, 0\.0 GiB are free.*stay in "
+        r"this process",
     ):
         ALS(64).fit(x)
 

@@ -82,8 +82,8 @@ def test_what_walks_through_sentences_says_what_to_use(texts):
 @pytest.mark.parametrize(
     ("items", "words"),
     [
-        ([], "no sentence came"),
-        (["", ""], "no word is left"),
+        ([], "the collection must hold at least one sentence, got none"),
+        (["", ""], "at least one word must be left, got none of 0 in a text of 0"),
         ([["a", 0.5]], "partition 0"),
         ([sparse.csr_array(np.eye(2))], "csr_array.*partition 0"),
     ],

@@ -78,7 +78,8 @@ def test_a_zero_has_no_divergence_below_zero(engine, judge):
     a[3, 2] = 0
     engine = JUDGE if judge else engine
     with pytest.raises(
-        InputError, match=r"X is 0 at row 3, column 2, wanted numbers > 0 with beta_loss=-0.5"
+        InputError,
+        match=r"X must hold numbers > 0 with beta_loss=-0\.5, got 0 at row 3, column 2: the divergence",
     ):
         engine.beta_size(engine.put(Dense(a)), -0.5)
     assert engine.beta_size(

@@ -65,7 +65,7 @@ def test_the_steps_of_plain(k, window, drawn, bias, together, request):
     assert np.abs(x1 - x2).max() < 1e-4
     assert np.abs(y1 - y2).max() < 1e-4
     assert e1.pairs == e2.pairs > 300
-    assert e1.heard == e2.heard > 0
+    assert e1.listened == e2.listened > 0
     assert e2.loss == pytest.approx(e1.loss, rel=1e-4)
     assert np.abs(x2 - start(engine_named("plain"), pieces.n, k, bias=bias)[0][:-1]).max() > 0.01
 
@@ -124,7 +124,7 @@ def test_all_ways_learn_as_much(monkeypatch):
                 seed=epoch,
                 together=together,
             )
-        heard.append(told.loss / told.heard)
+        heard.append(told.loss / told.listened)
     assert heard[1:] == pytest.approx([heard[0]] * 2, rel=0.02)
 
 

@@ -15,8 +15,8 @@ from eckart import ALS, BayesianMF, observed
 from eckart.certify.mapped import look
 from eckart.complete.bayes.links import AttributeLink, SeveralLinks
 from eckart.complete.bayes.times import level, settle
-from eckart.complete.beside import TimeBins
 from eckart.complete.factors import mapped
+from eckart.complete.side_information import TimeBins
 from eckart.io.tables.attributes import Encoding
 from eckart.metrics import rmse
 

@@ -87,12 +87,12 @@ class Certificate:
     def holds(self) -> bool:
         return all(check.passed for check in self.checks)
 
-    def beside(self, errors: dict[str, float], where: str) -> Certificate:
+    def with_errors(self, errors: dict[str, float], where: str) -> Certificate:
         """The same with the mean squared errors (or losses) of the model, of biases and of the mean
         on some entries; a model that is no better says so in the first line.
 
         >>> c = Certificate("least squares", "global", ())
-        >>> str(c.beside({"model": 1.0, "mean": 1.0}, "5 entries")).splitlines()[0]
+        >>> str(c.with_errors({"model": 1.0, "mean": 1.0}, "5 entries")).splitlines()[0]
         'Certificate: HOLDS (global), but predicts no better than the mean'
         """
         plain = {name: value for name, value in errors.items() if name not in ("model", "entries")}
@@ -151,11 +151,11 @@ class Certificate:
             f"{c.limit:.3g}   {c.meaning}"
             for c in self.checks
         ]
-        told = {
+        lines_by_name = {
             name: f"{value:.6g}" if isinstance(value, float) else str(value)
             for name, value in self.facts.items()
         }
-        lines += [f"        {name:<{width}}  {value}" for name, value in told.items()]
+        lines += [f"        {name:<{width}}  {value}" for name, value in lines_by_name.items()]
         lines += [f"  note      {note}" for note in self.notes]
         if not self.holds:
             lines.append(f"  reason    {self.reason}")

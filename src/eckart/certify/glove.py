@@ -76,13 +76,13 @@ def certify_glove(
     u, v, b, c = (engine.take(part) for part in (f.vectors, f.context, f.bias, f.context_bias))
     nothing = engine.take(np.zeros_like(f.vectors))
     sides = ((p.x, u, v, b, c, f.bias), (p.x.T, v, u, c, b, f.context_bias))
-    for i, (x, own, other, bias, beside, numbers) in enumerate(sides):
-        seen = engine.evidence_rows(x, own, other, p.rule, own=bias, other=beside)
+    for i, (x, own, other, bias, other_bias, numbers) in enumerate(sides):
+        seen = engine.evidence_rows(x, own, other, p.rule, own=bias, other=other_bias)
         data = seen.value
         ridge, bias_ridge = p.rule.ridges(x.counts)
         sizes[0, 0] += _square(engine, own, seen.pull, ridge)
         sizes[1, 0] += np.sum((bias_ridge * numbers - engine.get(seen.row_sum)) ** 2)
-        target = engine.evidence_rows(x, nothing, other, p.rule, own=bias, other=beside).pull
+        target = engine.evidence_rows(x, nothing, other, p.rule, own=bias, other=other_bias).pull
         sizes[0, 1] += _square(engine, own, target, 0.0 * ridge)
         sizes[1, 1] += p.pull[i]
     slope = float(np.sqrt(np.max(sizes[:, 0] / np.maximum(sizes[:, 1], 1e-30))))

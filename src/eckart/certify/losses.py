@@ -47,7 +47,7 @@ class Seen(NamedTuple):
 
 
 def given(at: RidgePoint, turned: bool = False) -> dict[str, Any]:
-    """What a primitive of losses is told of a point beside its factors."""
+    """What a primitive of losses takes of a point with its factors."""
     own, other = (at.column_bias, at.row_bias) if turned else (at.row_bias, at.column_bias)
     return {"mean": at.mean, "own": own, "other": other}
 

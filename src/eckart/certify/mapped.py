@@ -177,10 +177,10 @@ def certify_mapped(
     ]
     if len(getattr(at.loss, "thresholds", ())):
         design, offset = p.design(engine, p.columns, at.right)
-        told = engine.threshold_sums(
+        threshold_sums_ = engine.threshold_sums(
             p.plain.x, at.loss, at.left, design, mean=at.mean, other=offset
         )
-        checks.append(best_thresholds(told, errors))
+        checks.append(best_thresholds(threshold_sums_, errors))
     values = (
         [*trace.values, seen.value]
         if at.loss is not None and trace.reason.value != "interrupted" and not errors

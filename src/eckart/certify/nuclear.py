@@ -42,13 +42,13 @@ class Measured:
     def __init__(self, x: Observed, f: LowRank, engine: Engine):
         if f.shape != x.shape:
             raise InputError(
-                f"the model has shape {f.shape}, the data {x.shape}, wanted the data it "
-                "was fitted to"
+                f"X must be the data the model was fitted to, of shape {f.shape}, got shape "
+                f"{x.shape}"
             )
         if f.row_scale is not None or f.column_scale is not None:
             raise InputError(
-                "the model was fitted to rescaled entries (scale=True), wanted the "
-                "normalised data and its plain factors"
+                "X must be the normalised data and the model's plain factors: the model was fitted "
+                "to rescaled entries (scale=True)"
             )
         self.x, self.engine, self.pattern = x, engine, Sampling(x, engine)
         left, right = (placed(engine, a.astype(np.float64)) for a in (f.left, f.right))

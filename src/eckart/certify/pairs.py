@@ -87,13 +87,13 @@ def measure(p: Pairs, f: Embedding, engine: Engine, seed: int = 0) -> Measured:
 
 def _chance(rows: Any, weights: np.ndarray, p: Pairs) -> float:
     """The least loss of a pair for scores that depend on the other word alone."""
-    beside = weights @ rows.astype(np.float64)
-    total = max(float(beside.sum()), 1e-300)
+    near = weights @ rows.astype(np.float64)
+    total = max(float(near.sum()), 1e-300)
     if p.loss == "softmax":
-        return float(-xlogy(beside, beside / total).sum() / total)
+        return float(-xlogy(near, near / total).sum() / total)
     away = p.negatives * total * p.noise
-    both = beside + away
-    return float((xlogy(both, both) - xlogy(beside, beside) - xlogy(away, away)).sum() / total)
+    both = near + away
+    return float((xlogy(both, both) - xlogy(near, near) - xlogy(away, away)).sum() / total)
 
 
 def certify_pairs(

@@ -86,10 +86,9 @@ def _resolve(fit: Any, observed: Observed | None) -> tuple[LowRank, Observed]:
     factors = getattr(getattr(fit, "fit_", fit), "factors", fit)
     if not isinstance(factors, LowRank) or not isinstance(observed, Observed):
         raise InputTypeError(
-            f"a {type(fit).__name__} came with observed entries of type "
-            f"{type(observed).__name__}, wanted a fitted completion model, or LowRank "
-            "factors "
-            "and an Observed"
+            "the model and its entries must be a fitted completion model, or LowRank factors "
+            f"and an Observed, got a {type(fit).__name__} with observed entries of type "
+            f"{type(observed).__name__}"
         )
     return factors, observed
 

@@ -41,7 +41,7 @@ PROBE = (5, 8)
 products are sparse."""
 SPARSE_PROBE = (10, 1)
 FAILURE = 1e-3
-"""Chance with which a bound that is not proven may be wrong; it is told with it."""
+"""Chance with which a bound that is not proven may be wrong; it is reported with it."""
 CLEAR = 1e-13
 """Parts of unit vectors in a basis up to which they count as orthogonal to it: some dozen
 roundings."""
@@ -76,7 +76,7 @@ def certify_subspace(
     ``tol`` is the share of the captured variance that the solver was allowed to miss; residuals may
     then be up to about its square root. ``held`` is C itself where it is at hand, with the engine
     that factors it; else ``engine`` is that of the products, where tall arrays then stay. ``floor``
-    is the rounding error of C: smaller eigenvalues cannot be told from zero. ``known`` are these
+    is the rounding error of C: smaller eigenvalues cannot be distinguished from zero. ``known`` are these
     very components as columns and their products, inside the engine, where these have been made;
     then ``rough`` may give products for the remainder alone, and the share by which they round
     entries.
@@ -278,7 +278,9 @@ def _measured(
     if held is None and k < n:
         drawn = rng.standard_normal((n, min(probe[1], n - k)))
         fresh = _outside(drawn if engine is None else engine.take(drawn), exact, by)
-        both = _beside(v, fresh.astype(v.dtype), by) if known is None else fresh.astype(v.dtype)
+        both = (
+            _stack_columns(v, fresh.astype(v.dtype), by) if known is None else fresh.astype(v.dtype)
+        )
     if known is not None and both is v:
         images = known[1].astype(np.float64, copy=False)
     else:
@@ -437,7 +439,7 @@ def _write(into: np.ndarray, first: int, columns: np.ndarray, by: Engine | None)
         by.write_columns(into, first, columns)
 
 
-def _beside(a: np.ndarray, b: np.ndarray, by: Engine | None) -> np.ndarray:
+def _stack_columns(a: np.ndarray, b: np.ndarray, by: Engine | None) -> np.ndarray:
     """Two tall arrays side by side."""
     if by is None:
         return np.hstack([a, b])

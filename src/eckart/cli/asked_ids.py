@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from eckart.cli.reading import Reading
-from eckart.errors import FileError, InputError, wrong
+from eckart.errors import FileError, InputError, invalid
 from eckart.index.alike import unknown_column
 from eckart.index.ids import Ids
 from eckart.index.labels import Labels
@@ -43,12 +43,12 @@ def as_kind(ids: Any, labels: Labels) -> np.ndarray:
         return np.array([convert(x) for x in ids.tolist()])
     except (ValueError, OverflowError):
         bad = next(x for x in ids.tolist() if not _converts(x, convert))
-        told = (
-            "the model has no labels there"
+        advice = (
+            "The model has no labels there."
             if labels.kind == "positions"
-            else f"the labels are {labels.kind}"
+            else f"The labels are {labels.kind}."
         )
-        raise InputError(f"{labels.axis} {bad!r} came, wanted {wanted}: {told}") from None
+        raise InputError(f"{labels.axis} must be {wanted}, got {bad!r}. {advice}") from None
 
 
 def _objects(ids: np.ndarray, convert: Any) -> np.ndarray:
@@ -98,7 +98,7 @@ def for_model(x: Observed, row_ids: Labels | None, column_ids: Labels) -> Observ
     if x.rows is None or row_ids.labels is None:
         if x.shape[0] != row_ids.size:
             raise InputError(
-                f"the data has {x.shape[0]} rows, wanted {row_ids.size} as in the model"
+                f"the data must have {row_ids.size} rows as in the model, got {x.shape[0]}"
             )
         return x
     at = row_ids.indices_of(as_kind(x.rows, row_ids))
@@ -113,7 +113,7 @@ def for_model(x: Observed, row_ids: Labels | None, column_ids: Labels) -> Observ
 def pairs_in(file: str, source: Reading) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Row ids and column ids of a file of pairs, block by block, in the order of the file."""
     if not source.long:
-        raise wrong(
+        raise invalid(
             "--pairs", file, "--rows and --columns beside it: the columns that hold the ids"
         )
     blanks = tuple(NULLS) if Path(file).suffix.lower() not in ARROW_FILES else None
@@ -138,7 +138,7 @@ def pairs_in(file: str, source: Reading) -> Iterator[tuple[np.ndarray, np.ndarra
         seen += len(out[0])
         yield out[0], out[1]
     if not seen:
-        raise FileError(f"{file} has no row, wanted at least one pair of ids")
+        raise FileError(f"{file} must have at least one row, a pair of ids, got none")
 
 
 def ids_in(file: str, name: str, labels: Labels) -> np.ndarray:
@@ -159,7 +159,7 @@ def ids_in(file: str, name: str, labels: Labels) -> np.ndarray:
     else:
         ids = np.array(_first_cells(path, name), object)
     if not len(ids):
-        raise FileError(f"{file} has no id, wanted one a line")
+        raise FileError(f"{file} must have at least one row, one id a line, got none")
     return as_kind(ids, labels)
 
 
@@ -183,7 +183,7 @@ class Titles:
     def __init__(self, spec: str, labels: Labels, source: Reading | None = None):
         file, *names = spec.rsplit(":", 2)
         if len(names) != 2 or not all((file, *names)):
-            raise wrong("--titles", spec, "FILE:ID:TITLE, such as movies.csv:movieId:title")
+            raise invalid("--titles", spec, "FILE:ID:TITLE, such as movies.csv:movieId:title")
         table, picked = side_table(file, names, f"--titles {spec}", source)
         ids, texts = (table.column(name).to_pylist() for name in picked)
         self.of = {_key(i): str(t) for i, t in zip(as_kind(ids, labels), texts) if t is not None}
@@ -229,8 +229,8 @@ def side_table(
         head = head_of(file, header=False, whole=True, **how)  # type: ignore[arg-type]
     if head is None:
         raise FileError(
-            f"{file} is no table with columns, wanted .csv, .tsv, .dat, .parquet, "
-            ".arrow, .xlsx or .jsonl"
+            f"{file} must be a table with columns: .csv, .tsv, .dat, .parquet, .arrow, .xlsx or "
+            ".jsonl"
         )
     names = head.rows.column_names
     picked = [

@@ -41,14 +41,16 @@ def features_in(
     Ids become those of the ``labels``."""
     from eckart.cli.asked_ids import as_kind, side_table
 
-    file, _, told = spec.rpartition(":")
+    file, _, id_column = spec.rpartition(":")
     if not file or Path(spec).is_file():
-        file, told = spec, "" if key is None else str(key)
-    table, (told,) = side_table(file, [told], f"{name} {spec}", source)
+        file, id_column = spec, "" if key is None else str(key)
+    table, (id_column,) = side_table(file, [id_column], f"{name} {spec}", source)
     if labels is not None:
-        ids = as_kind(table.column(told).to_pylist(), labels)
-        table = table.set_column(table.column_names.index(told), told, pa.array(list(ids)))
-    return table, told
+        ids = as_kind(table.column(id_column).to_pylist(), labels)
+        table = table.set_column(
+            table.column_names.index(id_column), id_column, pa.array(list(ids))
+        )
+    return table, id_column
 
 
 def times_in(source: Any, file: str, name: str, x: Any) -> Any:
@@ -72,8 +74,8 @@ def times_in(source: Any, file: str, name: str, x: Any) -> Any:
     )
     if head is None:
         raise InputError(
-            f"--time {name} came, wanted a file of triples (--rows, --columns, "
-            "--values) with a column of times"
+            f"--time {name} needs a file of triples (--rows, --columns, --values) with a column "
+            "of times"
         )
     names = head.rows.column_names
     at = [
@@ -104,7 +106,6 @@ def times_in(source: Any, file: str, name: str, x: Any) -> Any:
         for a, b in ((when.rows, x.rows), (when.columns, x.columns))
     ):
         raise InputError(
-            f"--time {name} came for lines of {file} whose value is missing, wanted a "
-            "value and a time in every line"
+            f"--time {name} needs a value and a time in every line: a value of {file} is missing"
         )
     return when, dates

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from eckart.cli.shell import OTHER_NAMES, Shell
-from eckart.errors import InputError, wrong
+from eckart.errors import InputError, invalid
 from eckart.io.models.save import class_named
 from eckart.io.tables.write import write_long, write_table
 from eckart.matrix import Matrix, row_parts
@@ -20,20 +20,20 @@ from eckart.trace import preliminary
 def builder(
     method: str,
     methods: dict[str, str],
-    told: dict[str, Any],
+    options: dict[str, Any],
     *,
     name: str | None = None,
     **always: Any,
 ) -> Callable[..., Any]:
-    """A function that makes the unfitted model. Of the options ``told`` (not None), those that the
+    """A function that makes the unfitted model. Of the ``options`` (not None), those that the
     method lacks are refused now, by the name they have in the shell; ``always`` is passed where it
     is known."""
     if method not in methods:
-        raise wrong("--method", method, ", ".join(methods))
+        raise invalid("--method", method, ", ".join(methods))
     name = name or methods[method]
     kind = class_named(name)
     known = inspect.signature(kind).parameters
-    given = {option: value for option, value in told.items() if value is not None}
+    given = {option: value for option, value in options.items() if value is not None}
     for option, value in given.items():
         if option not in known:
             flag = f"--{OTHER_NAMES.get(option, 'no-center' if option == 'center' else option).replace('_', '-')}"
@@ -60,13 +60,13 @@ def kind_and_file(
         *(_kind(value) for value in given or [] if _kind(value) in known),
     ]
     files = [value for value in given or [] if _kind(value) not in known]
-    for found, wanted in ((names, "one kind of model"), (files, "one file for the model")):
+    for found, one in ((names, "one kind of model"), (files, "one file for the model")):
         if len(found) > 1:
-            raise InputError(f"{' and '.join(found)} came, wanted {wanted}")
+            raise InputError(f"give {one}, got {' and '.join(found)}")
     if files and not files[0].endswith(".safetensors"):
         raise InputError(
-            f"--model {files[0]} came, wanted a file that ends in .safetensors; the "
-            f"kind of model is --method {', '.join(known)}"
+            f"--model must be a file that ends in .safetensors, got {files[0]}. The kind of "
+            f"model is --method {', '.join(known)}."
         )
     if names and not method:
         shell.note(
@@ -89,14 +89,14 @@ def parse_image(text: str | None) -> tuple[int, int] | None:
         if min(height, width) < 1:
             raise ValueError
     except ValueError:
-        raise wrong("--image", text, "height x width, such as 28x28") from None
+        raise invalid("--image", text, "height x width, such as 28x28") from None
     return height, width
 
 
 def check_image(shape: tuple[int, int] | None, columns: int) -> None:
     """Refuse an image shape that does not hold a row, before any work is done."""
     if shape is not None and shape[0] * shape[1] != columns:
-        raise wrong(
+        raise invalid(
             "--image",
             f"{shape[0]}x{shape[1]}",
             f"height x width = {columns}, the number of columns",
@@ -108,7 +108,7 @@ def whole_or(text: str, *others: str) -> int | None:
     if text in others:
         return None
     if not (text.isascii() and text.isdigit() and int(text) >= 1):
-        raise wrong(
+        raise invalid(
             "--components",
             text,
             "a whole number of 1 or more" + "".join(f", or {word}" for word in others),
@@ -120,7 +120,7 @@ def held_out_share(given: float | None, usual: float = 0.1) -> float:
     """The value of --held-out, or the usual share."""
     share = usual if given is None else given
     if not 0 <= share < 1:
-        raise wrong("--held-out", share, "a share of 0 (none) to below 1, such as 0.1")
+        raise invalid("--held-out", share, "a share of 0 (none) to below 1, such as 0.1")
     return share
 
 
@@ -131,7 +131,7 @@ def measured(shell: Shell, judge: Callable[[], Any], asked: float | None, what: 
         with shell.phase(f"measuring the error on {what} held out"), preliminary():
             judged = judge()
     except InputError as error:
-        if asked is not None or "held_out" not in str(error):
+        if asked is not None or error.code != "invalid.held_out":
             raise
         shell.say("held out", f"nothing: there are too few {what} to spare any")
         return None

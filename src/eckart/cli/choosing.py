@@ -32,12 +32,12 @@ class Chooser:
         threads: int | None,
         shape: Any,
         because: str = "",
-        beside: dict[str, Any] | None = None,
+        side_information: dict[str, Any] | None = None,
         steps: Steps | None = None,
     ):
         from eckart.io.models.named_steps import Steps
 
-        self.beside, self.steps = beside or {}, steps or Steps()
+        self.side_information, self.steps = side_information or {}, steps or Steps()
         self.cut_short = False
         self.build, self.k, self.method, self.seed, self.threads = build, k, method, seed, threads
         self.best: dict[str, Any] = {} if k is None else {"n_components": k}
@@ -50,7 +50,7 @@ class Chooser:
         ridge = method == "als" and build(method).l2 is None
         self.search = method == "auto" or (tunable and not self.lists and (k is None or ridge))
         if (
-            self.beside and self.search
+            self.side_information and self.search
         ):  # candidates are compared without attributes: the usual ridge and rank are taken
             self.search = False
             if k is None:
@@ -93,7 +93,7 @@ class Chooser:
         """A model for a part of the entries; chooses what is not known yet."""
         model = self._choose(x) if self.search else None
         if model is None:
-            model = self.build(self.method, "held-out", **self.best).fit(x, **self.beside)
+            model = self.build(self.method, "held-out", **self.best).fit(x, **self.side_information)
         self.cut_short = model.fit_.trace.reason is StopReason.INTERRUPTED
         return model
 
@@ -104,7 +104,7 @@ class Chooser:
         try:
             return self._compared(x) if self.method == "auto" else self._tuned(x)
         except InputError as error:
-            if "held_out" not in str(error):
+            if error.code != "invalid.held_out":
                 raise
             self.method = "als" if self.method == "auto" else self.method
             self.best = self.best or (
@@ -203,7 +203,7 @@ class Chooser:
                 self._chosen(self.steps.take("chosen", work))
         self.steps.keep()
         with timed or nullcontext():
-            return self.build(self.method, **self.best).fit(x, **self.beside)
+            return self.build(self.method, **self.best).fit(x, **self.side_information)
 
 
 def steps_of(
@@ -214,7 +214,7 @@ def steps_of(
     method: str,
     seed: int,
     share: float,
-    beside: dict[str, Any],
+    side_information: dict[str, Any],
 ) -> AbstractContextManager[Steps]:
     """The steps of a command, in a file beside the checkpoint of its answer, about these entries,
     attributes and options."""
@@ -233,11 +233,15 @@ def steps_of(
                 f"{parameter} of {name}": value
                 for parameter, value in parameters_of(build(name)).items()
             }
-        if beside:  # attributes belong to ids
+        if side_information:  # attributes belong to ids
             about["attributes"] = digest(
                 x.rows,
                 x.columns,
-                *(part for name in sorted(beside) for part in _arrays(beside[name])),
+                *(
+                    part
+                    for name in sorted(side_information)
+                    for part in _arrays(side_information[name])
+                ),
             )
     return steps_in(path and path.with_name(f"{path.name}.steps"), "eckart complete", x, about)
 
@@ -256,10 +260,10 @@ def _arrays(attributes: Any) -> Iterator[Any]:
 
 def _chosen_words(tuned: Any) -> str:
     names = {"n_components": "rank", "l2": "ridge"}
-    told = ", ".join(
+    counts = ", ".join(
         f"{names[name]} {value:.4g}" for name, value in tuned.best.items() if name in names
     )
     return (
-        f"{told} of {len(tuned.table)} candidates had the least error on unseen entries; "
+        f"{counts} of {len(tuned.table)} candidates had the least error on unseen entries; "
         f"{tuned.stopped}"
     )

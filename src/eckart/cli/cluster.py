@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
-from eckart.errors import InputError, wrong
+from eckart.errors import InputError, invalid
 
 OPTIONS = ("--workers", "--cluster")
 OWN = ("serve",)
@@ -27,29 +27,30 @@ def around(words: list[str]) -> tuple[list[str], Any]:
     """
     if words[:1] and words[0] in OWN:
         return words, nullcontext()
-    rest, told = _parted(words)
-    if not told:
+    rest, cluster_options = _parted(words)
+    if not cluster_options:
         return words, nullcontext()
-    if len(told) == 2:
+    if len(cluster_options) == 2:
         raise InputError(
-            "--workers and --cluster came, wanted one of them: a cluster of this "
-            "machine, or a running one"
+            "give --workers or --cluster, not both: a cluster of this machine, or a running one"
         )
     engine = next((rest[i + 1] for i, word in enumerate(rest[:-1]) if word == "--engine"), None)
     if engine not in (None, "dask", "dask-cuda"):
-        raise wrong("--engine", engine, f"dask, dask-cuda, or none, beside {next(iter(told))}")
+        raise invalid(
+            "--engine", engine, f"dask, dask-cuda, or none, beside {next(iter(cluster_options))}"
+        )
     rest = rest if engine else [*rest, "--engine", "dask"]
-    if "--cluster" in told:
-        return rest, _running(told["--cluster"])
-    count = told["--workers"]
+    if "--cluster" in cluster_options:
+        return rest, _running(cluster_options["--cluster"])
+    count = cluster_options["--workers"]
     if not count.isdigit() or int(count) < 1:
-        raise wrong("--workers", count, "a number of processes, 1 or more")
+        raise invalid("--workers", count, "a number of processes, 1 or more")
     return rest, _local(int(count))
 
 
 def _parted(words: list[str]) -> tuple[list[str], dict[str, str]]:
     rest: list[str] = []
-    told: dict[str, str] = {}
+    cluster_options: dict[str, str] = {}
     given = iter(words)
     for word in given:
         name, equals, value = word.partition("=")
@@ -59,11 +60,11 @@ def _parted(words: list[str]) -> tuple[list[str], dict[str, str]]:
         found = value if equals else next(given, None)
         if found is None:
             raise InputError(
-                f"{name} came without a value, wanted "
-                f"{'a number of processes' if name == OPTIONS[0] else 'an address'}"
+                f"{name} must be {'a number of processes' if name == OPTIONS[0] else 'an address'}, "
+                "got no value"
             )
-        told[name] = found
-    return rest, told
+        cluster_options[name] = found
+    return rest, cluster_options
 
 
 @contextmanager

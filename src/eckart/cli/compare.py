@@ -9,7 +9,7 @@ import typer
 from eckart.cli import options
 from eckart.cli.options import CellOptions, TripleOptions, option
 from eckart.cli.shell import Shell
-from eckart.errors import InputError, wrong
+from eckart.errors import InputError, invalid
 
 METHODS = {
     "als": "ALS",
@@ -70,15 +70,18 @@ def compare(
     names = [name.strip() for name in methods.split(",")]
     for name in names:
         if name not in METHODS:
-            raise wrong("--methods", name, ", ".join(METHODS))
+            raise invalid("--methods", name, ", ".join(METHODS))
     on = options.engine_option(engine)
     share = held_out_share(held_out, 0.2)
     if not share:
-        raise wrong("--held-out", share, "a share above 0: the lists are judged by what is hidden")
+        raise invalid(
+            "--held-out", share, "a share above 0: the lists are judged by what is hidden"
+        )
     source = reading_of(triples, written)
     if not source.long:
         raise InputError(
-            "--rows and --columns are missing, wanted the columns of the file that hold the two ids"
+            "--rows and --columns must be the columns of the file that hold the two ids, got "
+            "neither"
         )
     with shell.phase(f"reading {file}"):
         path = local(file)

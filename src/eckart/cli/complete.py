@@ -15,7 +15,7 @@ from eckart.cli.choosing import Chooser, steps_of
 from eckart.cli.complete_options import ITEM_METHODS, FitOptions, WantedCells
 from eckart.cli.options import Arithmetic, CellOptions, TableOptions, TripleOptions
 from eckart.cli.shell import Shell, Targets
-from eckart.errors import InputError, wrong
+from eckart.errors import InputError, invalid
 
 METHODS = {
     "biases": "ALS",
@@ -105,7 +105,7 @@ def complete(
     to = Targets(out, model, report).check(file)
     check_output(source, out, wanted.pairs, wanted.unknown, wanted.cells)
     share, k = held_out_share(held_out), whole_or(fit.components, "auto")
-    told = {
+    model_options = {
         "n_components": k,
         "loss": fit.loss,
         "l2": fit.l2,
@@ -116,7 +116,9 @@ def complete(
     always = {"random_state": how.seed, "n_threads": how.threads, "verbose": shell.bars}
     method, because = fit.settled(max_iter, out)
     build: Any = (
-        None if method == "mixed" else _builder(method, fit.feedback, fit.normalise, told, always)
+        None
+        if method == "mixed"
+        else _builder(method, fit.feedback, fit.normalise, model_options, always)
     )
     fit.refuse_targets(method, to)
     wanted.refuse_forecast(method, out)
@@ -130,8 +132,8 @@ def complete(
     )
     if method == "mixed" and (not plainly or source.long):
         raise InputError(
-            "--method mixed came with options of other methods, wanted a wide table, "
-            "and -k, --l2, --max-iter, --checkpoint, --out, --model and --report alone"
+            "--method mixed takes a wide table, and -k, --l2, --max-iter, --checkpoint, --out, "
+            "--model and --report alone, got options of other methods"
         )
     if method != "mixed":
         refuse_clicks(source, file)
@@ -155,12 +157,13 @@ def complete(
         return
     if source.long and source.values is None and fit.feedback == "explicit":
         raise InputError(
-            "--rows and --columns came without --values, wanted the column of values, "
-            "or --feedback implicit"
+            "--rows and --columns need --values, the column of values, or --feedback implicit"
         )
     with shell.phase(f"reading {file}"):
         x = _load(source, file, shell)
-        beside = _beside(source, file, x, fit.row_features, fit.column_features, fit.time)
+        side_information = _side_information(
+            source, file, x, fit.row_features, fit.column_features, fit.time
+        )
         called = None if titles is None else Titles(titles, x.column_index, source)
     refuse_complete(source, file, x)
     refuse_rank(k, x)
@@ -169,21 +172,23 @@ def complete(
         check_cells(x.shape, wanted.cells, wanted.all_cells)
     shell.say("data", described(file, x))
     if how.plan:
-        _plan(build, x, k, method, share, beside, how, shell)
+        _plan(build, x, k, method, share, side_information, how, shell)
         return
     if method == "auto" and fit.feedback == "implicit":
         _tell_lists(shell, "the comparison of")
     begin = perf_counter()
-    with steps_of(checkpoint, x, build, k, method, how.seed, share, beside) as steps:
-        chooser = Chooser(build, k, method, how.seed, how.threads, x.shape, because, beside, steps)
+    with steps_of(checkpoint, x, build, k, method, how.seed, share, side_information) as steps:
+        chooser = Chooser(
+            build, k, method, how.seed, how.threads, x.shape, because, side_information, steps
+        )
         judged = (
             measured(shell, lambda: chooser.judge(x, share), held_out, "entries") if share else None
         )
         fitted = chooser.final(x, shell.fitting())
     # ids that only a file of attributes has are part of the model
-    x = fitted.observed_ if beside else x
-    told_method = {"method": chooser.because} if chooser.because else {}
-    fitted.fit_.plan.update(source.plan(x) | {"rank": chooser.reason} | told_method)
+    x = fitted.observed_ if side_information else x
+    method_reason = {"method": chooser.because} if chooser.because else {}
+    fitted.fit_.plan.update(source.plan(x) | {"rank": chooser.reason} | method_reason)
     shell.answer["data"] = facts(file, x)
     if judged is not None:
         fitted.fit_.plan["held_out"] = shell.answer["held_out"] = judged.scores
@@ -233,7 +238,7 @@ def _plan(
     k: Any,
     method: str,
     share: float,
-    beside: dict[str, Any],
+    side_information: dict[str, Any],
     how: Arithmetic,
     shell: Shell,
 ) -> None:
@@ -253,11 +258,18 @@ def _plan(
     if draws and how.engine_option() in (None, "auto", "cpu", "plain"):
         from eckart.cli.complete_plan import expected
 
-        tell_plan(shell, x, unkept, lambda x, build: expected(x, build, k, method, share, beside))
+        tell_plan(
+            shell,
+            x,
+            unkept,
+            lambda x, build: expected(x, build, k, method, share, side_information),
+        )
         return
 
     def work(part: Any) -> None:
-        chooser = Chooser(unkept, k, method, how.seed, how.threads, part.shape, beside=beside)
+        chooser = Chooser(
+            unkept, k, method, how.seed, how.threads, part.shape, side_information=side_information
+        )
         if share:
             chooser.judge(part, share)
         chooser.final(part)
@@ -275,10 +287,10 @@ def _load(source: Any, file: str, shell: Shell) -> Any:
     return source.observed(file, shell)
 
 
-def _beside(
+def _side_information(
     source: Any, file: str, x: Any, rows: str | None, columns: str | None, time: str | None
 ) -> dict[str, Any]:
-    """What a fit is told beside the entries."""
+    """What a fit takes with the entries."""
     from eckart.cli.attribute_files import features_in, times_in
 
     out: dict[str, Any] = {}
@@ -300,7 +312,11 @@ def _beside(
 
 
 def _builder(
-    method: str, feedback: str, normalise: str | None, told: dict[str, Any], always: dict[str, Any]
+    method: str,
+    feedback: str,
+    normalise: str | None,
+    model_options: dict[str, Any],
+    always: dict[str, Any],
 ) -> Callable[..., Any]:
     """``build(method, "held-out")`` is for other work than the answer, with a checkpoint of its own
     beside it; a method given is checked at once, "auto" has several."""
@@ -309,24 +325,33 @@ def _builder(
     from eckart.complete.normalise import KINDS
 
     if feedback not in ("explicit", "implicit"):
-        raise wrong("--feedback", feedback, "explicit or implicit")
+        raise invalid("--feedback", feedback, "explicit or implicit")
     if normalise is not None and normalise not in KINDS:
-        raise wrong("--normalise", normalise, ", ".join(k for k in KINDS if k))
-    told = told | {"normalise": normalise, "feedback": feedback if feedback == "implicit" else None}
+        raise invalid("--normalise", normalise, ", ".join(k for k in KINDS if k))
+    model_options = model_options | {
+        "normalise": normalise,
+        "feedback": feedback if feedback == "implicit" else None,
+    }
     if normalise is not None:
         always = always | {"biases": False}
-    kept = told["checkpoint"]
-    told = told | {"n_components": None}  # the rank comes with each call
+    kept = model_options["checkpoint"]
+    model_options = model_options | {"n_components": None}  # the rank comes with each call
     names = (
         (("als", *ITEM_METHODS) if feedback == "implicit" else ("als", "bayes"))
         if method == "auto"
         else (method,)
     )
     if feedback == "implicit" and method == "auto":  # some of them have no checkpoint
-        always, told = always | {"checkpoint": kept}, told | {"checkpoint": None}
-    make = {name: builder(name, METHODS, told, **always) for name in names if name != "biases"}
+        always, model_options = always | {"checkpoint": kept}, model_options | {"checkpoint": None}
+    make = {
+        name: builder(name, METHODS, model_options, **always) for name in names if name != "biases"
+    }
     make["biases"] = lambda **more: biases_only(
-        **{n: v for n, v in {**told, **always, **more}.items() if n in BIASES and v is not None}
+        **{
+            n: v
+            for n, v in {**model_options, **always, **more}.items()
+            if n in BIASES and v is not None
+        }
     )
 
     def build(method: str, part: str = "", members: Iterable[str] = (), **more: Any) -> Any:
@@ -391,11 +416,13 @@ def _summary(
 
 def _command(file: str, source: Any) -> str:
     """The same command without method and rank, to add others."""
-    told = {
+    model_options = {
         name: getattr(source, name) for name in ("rows", "columns", "values", "index", "delimiter")
     }
     words = [
-        f"--{name} {shlex.quote(str(value))}" for name, value in told.items() if value is not None
+        f"--{name} {shlex.quote(str(value))}"
+        for name, value in model_options.items()
+        if value is not None
     ]
     words += ["--no-header"] if source.header is False else []
     words += [f"--duplicates {source.duplicates}"] if source.duplicates != "error" else []

@@ -73,13 +73,19 @@ class FitOptions:
     @property
     def plain(self) -> bool:
         """Whether nothing was asked for that a table of several kinds has not."""
-        told = (self.normalise, self.loss, self.row_features, self.column_features, self.time)
-        return all(value is None for value in told) and self.feedback == "explicit"
+        given_options = (
+            self.normalise,
+            self.loss,
+            self.row_features,
+            self.column_features,
+            self.time,
+        )
+        return all(value is None for value in given_options) and self.feedback == "explicit"
 
     def settled(self, max_iter: int | None, out: Path | None) -> tuple[str, str]:
         """The method, where "auto" leaves no choice, and why."""
         features = {"--row-features": self.row_features, "--column-features": self.column_features}
-        told: dict[str, Any] = {
+        given_options: dict[str, Any] = {
             "--loss": self.loss,
             "--l2": self.l2,
             "--normalise": self.normalise,
@@ -88,35 +94,35 @@ class FitOptions:
         named = [name for name, value in features.items() if value is not None]
         if self.method not in ("auto", "als", "bayes") and (named or self.time is not None):
             raise InputError(
-                f"--method {self.method} came with {(*named, '--time')[0]}, wanted als "
-                "or bayes, which know attributes"
+                "--method must be als or bayes, which know attributes, with "
+                f"{(*named, '--time')[0]}, got {self.method}"
             )
         if self.time is not None and (self.method == "als" or self.feedback == "implicit"):
-            raise InputError(
-                f"--time {self.time} came, wanted --method bayes, which has bins of time"
-            )
+            raise InputError(f"--time {self.time} needs --method bayes, which has bins of time")
         if self.method != "auto":
             return self.method, ""
         if self.time is not None:
             return "bayes", "bayes: --time is an option of it"
         if self.feedback == "implicit":  # the other methods give lists alone
-            told |= {"-k": None if self.components == "auto" else self.components, "--out": out}
-        named = [name for name, value in told.items() if value is not None]
+            given_options |= {
+                "-k": None if self.components == "auto" else self.components,
+                "--out": out,
+            }
+        named = [name for name, value in given_options.items() if value is not None]
         return ("als", f"als: {named[0]} is an option of it") if named else ("auto", "")
 
     def refuse_targets(self, method: str, to: Targets) -> None:
         """Files that the method has nothing to write to."""
         if method in ITEM_METHODS and (self.feedback != "implicit" or to.out is not None):
             raise InputError(
-                f"--method {method} came with --out or --feedback {self.feedback}, "
-                "wanted --feedback implicit, --model and --report: it ranks columns "
-                "and "
-                "predicts no values; eckart recommend writes its lists"
+                f"--method {method} takes --feedback implicit, --model and --report, got --out or "
+                f"--feedback {self.feedback}: it ranks columns and predicts no values. Lists are "
+                "written by eckart recommend."
             )
         if method == "series" and (to.report is not None or self.feedback != "explicit"):
             raise InputError(
-                "--method series came with --report or --feedback implicit, wanted "
-                "neither: it has no page, and its values are measurements"
+                "--method series takes neither --report nor --feedback implicit: it has no page, "
+                "and its values are measurements"
             )
 
 
@@ -160,11 +166,11 @@ class WantedCells:
             return
         if method != "series":
             raise InputError(
-                f"--forecast {self.forecast} came with --method {method}, wanted "
-                "--method series: columns must be times"
+                f"--forecast {self.forecast} needs --method series, got {method}: columns must be "
+                "times"
             )
         if out is None or self.pairs is not None or self.cells is not None:
             raise InputError(
-                f"--forecast {self.forecast} came without --out, or with --pairs or "
-                "--cells, wanted --out alone: the file for the next times"
+                f"--forecast {self.forecast} needs --out, the file for the next times, and neither "
+                "--pairs nor --cells"
             )

@@ -38,7 +38,7 @@ def expected(
     k: int | None,
     method: str,
     share: float,
-    beside: dict[str, Any],
+    side_information: dict[str, Any],
 ) -> dict[str, Any]:
     """As ``estimate``; ``build(method, **parameters)`` makes an estimator without a checkpoint."""
     rank = max(1, min(16, *x.shape)) if k is None else k
@@ -52,8 +52,10 @@ def expected(
         build("bayes", n_components=rank, n_samples=2, burn_in=sweeps, thin=1)
         for sweeps in (FEW, MORE)
     )
-    little = seconds(few, **beside)
-    sweep = max(0.0, seconds(more, **beside) - little) / (sweeps_of(more) - sweeps_of(few))
+    little = seconds(few, **side_information)
+    sweep = max(0.0, seconds(more, **side_information) - little) / (
+        sweeps_of(more) - sweeps_of(few)
+    )
     fixed = max(0.0, little - sweep * sweeps_of(few))
     answer = fixed + sweep * sweeps_of(build("bayes", n_components=rank))
     first = 0.0

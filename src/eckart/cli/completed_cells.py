@@ -11,7 +11,7 @@ import numpy as np
 from eckart.cli.asked_ids import as_kind, pairs_in
 from eckart.cli.reading import Reading
 from eckart.cli.shell import Targets
-from eckart.errors import FileError, InputError, wrong
+from eckart.errors import FileError, InputError, invalid
 from eckart.io.tables.write import check_target, label_array, write_long, write_table
 from eckart.loading import pa
 
@@ -28,21 +28,20 @@ def check_output(
 ) -> None:
     """Refuse what cannot be written before anything is read."""
     if unknown not in ("raise", "mean", "nan"):
-        raise wrong("--unknown", unknown, "raise, mean or nan")
+        raise invalid("--unknown", unknown, "raise, mean or nan")
     if cells not in (None, "all", "unobserved"):
-        raise wrong(
+        raise invalid(
             "--cells", cells, "all or unobserved; cells of a file are asked for with --pairs"
         )
     for name, value in (("--pairs", pairs), ("--cells", cells)):
         if value is not None and out is None:
-            raise InputError(f"{name} {value} came without --out, wanted a file to write to")
+            raise InputError(f"{name} {value} needs --out, a file to write to")
         if value is not None and not source.long:
             raise InputError(
-                f"{name} {value} came for a wide table, wanted --rows and --columns: a "
-                "wide table is written whole"
+                f"{name} {value} needs --rows and --columns: a wide table is written whole"
             )
     if pairs is not None and cells is not None:
-        raise InputError("--pairs and --cells came, wanted one of them")
+        raise InputError("give --pairs or --cells, not both")
     if pairs is not None:
         Targets(out).check(pairs)
         if not Path(pairs).is_file():
@@ -58,9 +57,9 @@ def check_cells(shape: tuple[int, int], cells: str | None, all_cells: bool) -> N
         return
     ask = "--cells all" if count <= MOST_CELLS and cells is None else "--all-cells"
     raise InputError(
-        f"--out came for {shape[0]:,} x {shape[1]:,} = {count:,} cells; name the cells "
-        "wanted with --pairs FILE, keep the model with --model and "
-        f"use eckart recommend, or say {ask} to write every one"
+        f"--out would write {shape[0]:,} x {shape[1]:,} = {count:,} cells. Name the cells "
+        "with --pairs FILE, keep the model with --model and use eckart recommend, or say "
+        f"{ask} to write every one."
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from eckart.cli.reading import Reading, fitting
-from eckart.errors import FileError, InputError, wrong
+from eckart.errors import FileError, InputError, invalid
 from eckart.io.tables.other_files import images_in
 from eckart.io.text.documents import Documents, holds_text
 from eckart.io.text.stop_words import LISTS
@@ -29,17 +29,18 @@ def counted(file: str, reading: Reading, **choice: Any) -> Corpus:
     """Text as counts; the column of labels names the documents where there is no index."""
     if reading.only is not None:
         raise InputError(
-            f"--only {','.join(reading.only)} came for text, wanted --text for the column of text"
+            f"--only {','.join(reading.only)} is for numbers. Use --text for the column of text."
         )
-    told = reading.of_text()
-    if reading.labels is not None and told["index"] not in (None, reading.labels):
+    text_options = reading.of_text()
+    if reading.labels is not None and text_options["index"] not in (None, reading.labels):
         raise InputError(
-            f"--index {reading.index} and --labels {reading.labels} came, wanted one of "
-            "them: both name the documents"
+            f"give --index or --labels, not both: both name the documents, got {reading.index} "
+            f"and {reading.labels}"
         )
     return corpus(
         file,
-        **told | {"index": told["index"] if told["index"] is not None else reading.labels},
+        **text_options
+        | {"index": text_options["index"] if text_options["index"] is not None else reading.labels},
         **choice,
     )
 
@@ -83,7 +84,7 @@ def guided(file: str | None) -> dict[int, list[str]] | None:
         z: line.split() for z, (_, line) in enumerate(Documents(file, lines=True)) if line.split()
     }
     if not found:
-        raise FileError(f"{file} holds no word, wanted words of a topic on each line")
+        raise FileError(f"{file} must hold words of a topic on each line, got no word")
     return found
 
 
@@ -95,8 +96,8 @@ def stop_words_of(text: str) -> Any:
         return text
     if not Path(text).is_file():
         raise FileError(
-            f"--stop-words {text} came, wanted {', '.join(LISTS)}, none, or a file of "
-            "one word a line"
+            f"--stop-words must be {', '.join(LISTS)}, none, or a file of one word a line, got "
+            f"{text}"
         )
     return words_in(text)
 
@@ -106,7 +107,7 @@ def frequency(name: str, text: str) -> int | float:
     try:
         return int(text) if text.isdigit() else float(text)
     except ValueError:
-        raise wrong(name, text, "a number of documents, or a share such as 0.5") from None
+        raise invalid(name, text, "a number of documents, or a share such as 0.5") from None
 
 
 def texts_of(file: str, reading: Reading, at: np.ndarray) -> dict[int, str]:

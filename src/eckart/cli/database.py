@@ -115,13 +115,11 @@ def _optional(annotation: Any) -> Any:
 def _check_source(file: str | None, from_: str | None, sql: str | None) -> None:
     if (file is None) == (from_ is None):
         came = "neither the argument FILE nor --from" if file is None else f"{file} and --from"
-        raise InputError(
-            f"{came} came, wanted one of them: a file of data, or a database with --sql"
-        )
+        raise InputError(f"give a file of data, or a database with --sql, not both, got {came}")
     if (from_ is None) != (sql is None):
         raise InputError(
-            f"{'--sql' if from_ is None else '--from'} came alone, wanted --from and "
-            "--sql: a database and a query of it"
+            "--from and --sql go together, a database and a query of it, got "
+            f"{'--sql' if from_ is None else '--from'} alone"
         )
 
 
@@ -147,7 +145,7 @@ class _Places:
         from eckart.io.sql.write import check_table, split_target
 
         if out is not None:
-            raise InputError(f"--out {out} and --to {shown(to)} came, wanted one of them")
+            raise InputError(f"give --out or --to, not both, got {out} and {shown(to)}")
         place, table = split_target(to)
         check_table(place, table, if_exists)
         spool = new_spool(".parquet")
@@ -165,7 +163,7 @@ class _Places:
         batches = answer.batches()
         first = next(batches, None)
         if first is None:
-            raise InputError(f"{answer.name} has no row, wanted at least one")
+            raise InputError(f"{answer.name} must have at least one row, got none")
         spool = spooled([pa.Table.from_batches([first])], batches, answer.name)
         self.held.append(spool)
         self.names[str(spool)] = shown(from_)
@@ -185,8 +183,8 @@ class _Places:
             sys.stdout = before
 
     def renamed(self, words: str) -> str:
-        for name, told in self.names.items():
-            words = words.replace(name, told)
+        for name, shown_name in self.names.items():
+            words = words.replace(name, shown_name)
         return words
 
     def deliver(self, quiet: bool) -> None:

@@ -12,7 +12,7 @@ import typer
 from eckart.cli import options
 from eckart.cli.options import Arithmetic, CellOptions, TextOptions, option
 from eckart.cli.shell import Shell, Targets
-from eckart.errors import wrong
+from eckart.errors import invalid
 
 LARGE = 1_000_000
 """Words of text from which skip-gram is the usual method: passes over fewer leave the vectors of
@@ -160,8 +160,12 @@ def embed(
     from eckart.io.vectors.write import check_names, vectors_target
 
     method, kept = kind_and_file(method, model, METHODS, shell)
-    told = {"n_components": components, **vars(learned), "lowercase": False if keep_case else None}
-    told |= {"checkpoint": checkpoint, "engine": how.engine_option()}
+    model_options = {
+        "n_components": components,
+        **vars(learned),
+        "lowercase": False if keep_case else None,
+    }
+    model_options |= {"checkpoint": checkpoint, "engine": how.engine_option()}
     always: dict[str, Any] = {
         "random_state": how.seed,
         "n_threads": how.threads,
@@ -169,13 +173,13 @@ def embed(
     }
     # the others give the same bits anyway
     build = builder(
-        method or "skipgram", METHODS, told, **always, deterministic=deterministic or None
+        method or "skipgram", METHODS, model_options, **always, deterministic=deterministic or None
     )
     unfitted = build()
     reading = reading_of(texts, written)
     to = Targets(out, kept, report).check(file, lambda path: vectors_target(path, format))
     if top < 1:
-        raise wrong("--top", top, "a number of 1 or more")
+        raise invalid("--top", top, "a number of 1 or more")
     unfitted._check()
     with shell.phase(f"reading {file}"):
         file = local(file, ".txt" if reading.text is None else ".csv")
@@ -199,7 +203,7 @@ def embed(
         and not deterministic
         and all(one is None for one in of_skipgram)
     ):
-        build = builder("pmi", METHODS, told, **always)
+        build = builder("pmi", METHODS, model_options, **always)
         shell.say(
             "method",
             "pmi: skip-gram, the usual method, wants a million words or more; --method "
@@ -242,9 +246,9 @@ def sentences_for(model: Any, data: str, reading: Any, **how: Any) -> Any:
     """Text with the words that an embedding (fitted or not) asks for."""
     from eckart.embed.sequences import sequences
 
-    params, told = model.get_params(deep=False), reading.of_text()
-    del told["index"]  # sentences have no names
-    return sequences(data, **told, **{name: params[name] for name in WORDS}, **how)
+    params, model_options = model.get_params(deep=False), reading.of_text()
+    del model_options["index"]  # sentences have no names
+    return sequences(data, **model_options, **{name: params[name] for name in WORDS}, **how)
 
 
 def described(file: str, s: Any) -> str:

@@ -4,7 +4,7 @@ many, until the time can be read off.
 With t(s) the time for s rows, T(N) = t(s) + (t(s) - t(s / 2)) (N - s) / (s / 2): what does not grow
 with the rows is counted once. The first fit of a process takes longer than the next of the same
 size: packages and compiled kernels are loaded. A run has to wait for that too, so it is part of the
-answer. Kernels that had to be compiled are there for the run itself and are told apart. No constant
+answer. Kernels that had to be compiled are there for the run itself and are counted apart. No constant
 of any machine is needed.
 """
 

@@ -16,7 +16,7 @@ import typer
 from eckart.cli import options
 from eckart.cli.options import Arithmetic, CellOptions, TableOptions, TextOptions, option
 from eckart.cli.shell import Shell, Targets
-from eckart.errors import wrong
+from eckart.errors import invalid
 from eckart.trace import StopReason, preliminary
 
 METHODS = {"lda": "LDA", "plsa": "PLSA", "nmf": "NMF", "mixture": "GaussianMixture"}
@@ -156,10 +156,10 @@ def explain(
     method, kept = building.kind_and_file(method, model, METHODS, shell)
     to = Targets(out, kept, report).check(file)
     if method is not None and method not in METHODS:
-        raise wrong("--method", method, ", ".join(METHODS))
+        raise invalid("--method", method, ", ".join(METHODS))
     _count(components, method or "lda", family)
     share, shape = building.held_out_share(held_out), building.parse_image(image)
-    told = {
+    model_options = {
         "learning_method": learning,
         "seed_words": guided(seed_words),
         "family": family,
@@ -207,7 +207,7 @@ def explain(
             "1.0 keeps them",
         )
     method = method or _suited(x)
-    build, k = _builder(method, told, always), _count(components, method, family, x)
+    build, k = _builder(method, model_options, always), _count(components, method, family, x)
     _check_size(k, x, method)
     shell.say("data", described(file, x))
     shell.answer["data"] = facts(file, x)
@@ -330,11 +330,11 @@ def _run(
     soft = fitted.predict_proba if hasattr(fitted, "predict_proba") else fitted.transform
     names = numbered(_word(fitted.fit_.factors), fitted)
     labels = work.data.labels
-    beside = None if labels is None or work.as_text else (str(work.reading.labels), labels)
+    id_columns = None if labels is None or work.as_text else (str(work.reading.labels), labels)
     shell.finish(
         fitted,
         work.to,
-        lambda path: write_codes(soft, names, x, path, work.reading.index, beside),
+        lambda path: write_codes(soft, names, x, path, work.reading.index, id_columns),
         lambda: work.page(fitted, judged),
     )
     steps.end(fitted.fit_.trace)
@@ -385,7 +385,9 @@ def _check_size(k: int | str, x: Any, method: str) -> None:
     them."""
     if isinstance(k, int) and x.shape[0] is not None and k > x.shape[0]:
         what = "documents" if method in ("lda", "plsa") else "rows"
-        raise wrong("--components", k, f"at most {x.shape[0]:,}, the number of {what}", "lower it")
+        raise invalid(
+            "--components", k, f"at most {x.shape[0]:,}, the number of {what}", "lower it"
+        )
 
 
 def _chosen(build: Any, x: Any, seed: int, shell: Shell, steps: Any) -> int:
@@ -393,9 +395,9 @@ def _chosen(build: Any, x: Any, seed: int, shell: Shell, steps: Any) -> int:
     from eckart.explain.topics.judge import select_topics
 
     with shell.phase("choosing the number of topics"), preliminary():
-        beside = _apart(build, "candidates")
+        id_columns = _apart(build, "candidates")
         tried = steps.take(
-            "tried", lambda: select_topics(build(), x, CANDIDATES, random_state=seed, **beside)
+            "tried", lambda: select_topics(build(), x, CANDIDATES, random_state=seed, **id_columns)
         )
     for i, row in enumerate(sorted(tried, key=lambda r: r["n_components"])):
         words = (
@@ -406,11 +408,13 @@ def _chosen(build: Any, x: Any, seed: int, shell: Shell, steps: Any) -> int:
     return int(tried[0]["n_components"])
 
 
-def _builder(method: str, told: dict[str, Any], always: dict[str, Any]) -> Callable[..., Any]:
+def _builder(
+    method: str, model_options: dict[str, Any], always: dict[str, Any]
+) -> Callable[..., Any]:
     from eckart.cli.building import builder
 
-    other = method == "mixture" and told["family"] is not None
-    return builder(method, METHODS, told, name="Mixture" if other else None, **always)
+    other = method == "mixture" and model_options["family"] is not None
+    return builder(method, METHODS, model_options, name="Mixture" if other else None, **always)
 
 
 def _summary(model: Any, seconds: float, top: int, shell: Shell) -> None:
@@ -419,17 +423,18 @@ def _summary(model: Any, seconds: float, top: int, shell: Shell) -> None:
 
     f = model.fit_.factors
     shell.outcome(model, seconds, limit_reached(model))
-    told = _components(model, f, top) if isinstance(f, Components) else _topics(model, top)
-    empty = [z for _, z, size, _ in told if size < EMPTY]
-    for word, z, size, words in told:
+    model_options = _components(model, f, top) if isinstance(f, Components) else _topics(model, top)
+    empty = [z for _, z, size, _ in model_options if size < EMPTY]
+    for word, z, size, words in model_options:
         if size >= EMPTY:
             shell.say(word, f"{z:>3} {size:>6.1%}  {words}".rstrip())
     if empty:
         shell.say(
-            "", f"{len(empty)} of {len(told)} {told[0][0]}s are next to empty: fewer would do (-k)"
+            "",
+            f"{len(empty)} of {len(model_options)} {model_options[0][0]}s are next to empty: fewer would do (-k)",
         )
     shell.answer["components"] = [
-        {"number": z, "share": size, "words": words} for _, z, size, words in told
+        {"number": z, "share": size, "words": words} for _, z, size, words in model_options
     ]
 
 
@@ -461,4 +466,7 @@ def _components(model: Any, f: Any, top: int) -> list[tuple[str, int, float, str
     means = means_of(model)
     if means is None:
         return [("component", z + 1, w, "") for z, w in enumerate(f.weights)]
-    return [("component", *told) for told in described(f.weights, means, column_names(f), top)]
+    return [
+        ("component", *model_options)
+        for model_options in described(f.weights, means, column_names(f), top)
+    ]

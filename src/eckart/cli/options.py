@@ -13,7 +13,7 @@ from typing import Annotated, Any, get_args, get_type_hints
 import typer
 from typer.models import ArgumentInfo, OptionInfo
 
-from eckart.errors import wrong
+from eckart.errors import invalid
 
 METAVARS = {Path: "FILE", int: "N", float: "X", str: "TEXT"}
 """What stands for a value in the help."""
@@ -99,7 +99,7 @@ def engine_option(name: str) -> str | None:
     from eckart.engines import engine_names
 
     if name not in ("auto", *engine_names()):
-        raise wrong("--engine", name, ", ".join(["auto", *engine_names()]))
+        raise invalid("--engine", name, ", ".join(["auto", *engine_names()]))
     return None if name == "auto" else name
 
 

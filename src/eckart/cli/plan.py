@@ -99,9 +99,9 @@ def plan(
             shell, matrix, PCA(k, svd_solver=cast(Any, solver), random_state=0, engine=engine).fit
         )
         measured = found["seconds"] - found["loading"]
-        beside = min(max(0.0, measured - chosen.seconds / speed), FIXED)
+        overhead = min(max(0.0, measured - chosen.seconds / speed), FIXED)
         speed = chosen.seconds / max(
-            measured - beside, 1e-6
+            measured - overhead, 1e-6
         )  # the estimates beside it in the unit of what was measured
     shell.say(
         "",

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from eckart.cli.options import CellOptions, TableOptions, TextOptions, TripleOptions
-from eckart.errors import FileError, InputError, wrong
+from eckart.errors import FileError, InputError, invalid
 from eckart.index.alike import unknown_column
 from eckart.io.read import read
 from eckart.io.tables.columns import Head, head_of, is_prose
@@ -208,7 +208,7 @@ class Reading:
         _tell_repeated(matrix.rows, self.index, shell)
         if words is not None:
             if len(words) != matrix.shape[1]:
-                raise wrong(
+                raise invalid(
                     "--vocabulary",
                     f"{len(words)} words",
                     f"{matrix.shape[1]}, one for each column of {file}",
@@ -216,13 +216,12 @@ class Reading:
             matrix = replace(matrix, columns=titles(words))
         if self.labels is None:
             return Table(matrix)
-        beside = read(file, columns=columns or _few(matrix), index=self.labels, **how).rows  # type: ignore[arg-type]
-        if beside is None:
+        id_rows = read(file, columns=columns or _few(matrix), index=self.labels, **how).rows  # type: ignore[arg-type]
+        if id_rows is None:
             raise InputError(
-                f"--labels {self.labels} came, wanted a table small enough to hold and "
-                "with named columns"
+                f"--labels {self.labels} needs a table small enough to hold and with named columns"
             )
-        return Table(matrix, beside)
+        return Table(matrix, id_rows)
 
     def wanted(self, file: str, shell: Any = None) -> list[str] | None:
         """The columns to read: those of --only, or all that hold numbers but for --exclude, the
@@ -257,7 +256,7 @@ class Reading:
         if not kept:
             if dressed := next((c for c in words if c.like is not None), None):
                 raise InputError(
-                    f"no column of {file} holds plain numbers ({_told(words)}); "
+                    f"no column of {file} holds plain numbers ({_columns_shown(words)}); "
                     f"{_plainly(dressed.like)}"
                 )
             prose = next(
@@ -265,7 +264,7 @@ class Reading:
                 " for a column of text",
             )
             raise InputError(
-                f"no column of {file} holds numbers ({_told(words)}); say eckart "
+                f"no column of {file} holds numbers ({_columns_shown(words)}); say eckart "
                 f"explain {file} --text{prose}, or --rows, --columns and --values for "
                 "triples"
             )
@@ -277,7 +276,7 @@ class Reading:
                 if first
                 else ""
             )
-            shell.note(f"left out of {called(file)}: {_told(words)}{hint}")
+            shell.note(f"left out of {called(file)}: {_columns_shown(words)}{hint}")
             if prose := next((c.name for c in words if is_prose(head.rows.column(c.name))), None):
                 shell.note(
                     f"{prose} holds texts: eckart explain {called(file)} --text "
@@ -327,8 +326,8 @@ class Reading:
                 n: getattr(self, n)
                 for n in (("rows", "columns", "values") if self.long else ("index",))
             }
-            told = names if self.long or self.index else {}
-            return {"names": told} | ({"read": kept} if kept else {})
+            given_options = names if self.long or self.index else {}
+            return {"names": given_options} | ({"read": kept} if kept else {})
         if isinstance(x, Counts) and rules is not None:
             return {"text": kept | {"rules": rules}}
         return {("text" if rules is not None else "read"): kept} if kept else {}
@@ -338,17 +337,17 @@ def reading_of(*groups: Any, plan: dict[str, Any] | None = None, shell: Any = No
     """The options of a command; what is not said is taken from the plan of a model."""
     kept: dict[str, Any] = {}
     for part in ("names", "read", "text"):
-        told = (plan or {}).get(part)
+        given_options = (plan or {}).get(part)
         kept |= (
-            {n: v for n, v in told.items() if n in Reading.__dataclass_fields__}
-            if isinstance(told, dict)
+            {n: v for n, v in given_options.items() if n in Reading.__dataclass_fields__}
+            if isinstance(given_options, dict)
             else {}
         )
     kept["missing"] = tuple(kept.get("missing", ()))
     given: dict[str, Any] = {}
     long = any(isinstance(g, TripleOptions) for g in groups)
     for group in groups:
-        told = vars(group)
+        given_options = vars(group)
         if isinstance(group, CellOptions):
             given["delimiter"] = {"tab": "\t", "\\t": "\t"}.get(
                 group.delimiter or "", group.delimiter
@@ -370,11 +369,11 @@ def reading_of(*groups: Any, plan: dict[str, Any] | None = None, shell: Any = No
             given["only"], given["exclude"] = _list(only), tuple(_list(group.exclude) or ()) or None
             given["index"], given["labels"] = _place(group.index), group.labels
         elif isinstance(group, TripleOptions):
-            given |= {n: _place(told[n]) for n in ("rows", "columns", "values")} | {
+            given |= {n: _place(given_options[n]) for n in ("rows", "columns", "values")} | {
                 "duplicates": group.duplicates
             }
         elif isinstance(group, TextOptions):
-            given |= {n: told[n] for n in ("lines", "encoding", "undecodable")} | {
+            given |= {n: given_options[n] for n in ("lines", "encoding", "undecodable")} | {
                 "text": _place(group.text)
             }
             given["quotes"], given["split"] = (
@@ -392,25 +391,26 @@ def _check_triples(given: dict[str, Any], kept: dict[str, Any]) -> None:
     names = ("rows", "columns", "values")
     if "index" in given and any(n in given for n in names):
         raise InputError(
-            f"--index {given['index']} came beside --rows, --columns or --values, "
-            "wanted one of them: a wide table has an index, triples have rows"
+            f"--index {given['index']} is for a wide table, --rows, --columns and --values are "
+            "for triples. Give one of them."
         )
     if given.get("duplicates", "error") not in ("error", "last", "mean", "sum"):
-        raise wrong("--duplicates", given["duplicates"], "last, mean or sum")
+        raise invalid("--duplicates", given["duplicates"], "last, mean or sum")
     if "index" in given:
         for name in names:
             kept.pop(name, None)
-    told = {n: (kept | given).get(n) for n in names}
+    given_options = {n: (kept | given).get(n) for n in names}
     for name in ("rows", "columns"):
-        if any(part is not None for part in told.values()) and told[name] is None:
-            came = ", ".join(f"--{n} {v}" for n, v in told.items() if v is not None)
+        if any(part is not None for part in given_options.values()) and given_options[name] is None:
+            came = ", ".join(f"--{n} {v}" for n, v in given_options.items() if v is not None)
             raise InputError(
-                f"{came} came without --{name}, wanted the columns that hold row ids and column ids"
+                f"--{name} must be given too, the columns that hold row ids and column ids, got "
+                f"{came}"
             )
-    if told["rows"] is not None:
+    if given_options["rows"] is not None:
         kept.pop("index", None)
     elif given.get("duplicates", "error") != "error":
-        raise wrong(
+        raise invalid(
             "--duplicates",
             given["duplicates"],
             "--rows and --columns beside it: only triples can repeat a cell",
@@ -432,7 +432,7 @@ def local(file: str, usual: str = ".csv") -> str:
     data = sys.stdin.buffer.read()
     if not data:
         raise FileError(
-            "standard input is empty, wanted data; write the name of a file instead of -"
+            "standard input must hold data, got nothing. Write the name of a file instead of -."
         )
     magic = {
         b"PAR1": ".parquet",
@@ -475,8 +475,13 @@ def described(file: str, x: Any) -> str:
 
 def facts(file: str, x: Any) -> dict[str, Any]:
     """The data for --json."""
-    told = {"file": file, "rows": x.shape[0], "columns": x.shape[1], "kind": type(x).__name__}
-    return told | {
+    given_options = {
+        "file": file,
+        "rows": x.shape[0],
+        "columns": x.shape[1],
+        "kind": type(x).__name__,
+    }
+    return given_options | {
         n: getattr(x, n) for n in ("nnz", "words_read", "words_dropped") if hasattr(x, n)
     }
 
@@ -491,8 +496,8 @@ def fitting(fitted: Any, model: Any, data: str, reading: Reading) -> Matrix:
     matrix: Matrix = reading.table(data).matrix
     if matrix.shape[1] != fitted.n_features_in_:
         raise InputError(
-            f"{data} has {matrix.shape[1]} columns, wanted the {fitted.n_features_in_} "
-            f"of {model}; choose them with --only"
+            f"{data} must have the {fitted.n_features_in_} columns of {model}, got "
+            f"{matrix.shape[1]}. Choose them with --only."
         )
     return replace(matrix, columns=names) if named and matrix.columns is None else matrix
 
@@ -527,13 +532,13 @@ def _place(text: str | None) -> str | int | None:
 def _in_shell_words(line: str) -> str:
     """An error of a table in long form with what a person in the shell can do."""
     line = re.sub(
-        r"say duplicates=(.*)", lambda m: "say --duplicates " + m[1].replace("'", ""), line
+        r"[Ss]ay duplicates=(.*)", lambda m: "Say --duplicates " + m[1].replace("'", ""), line
     )
-    none = re.search(r"has '(\S+)' at .*wanted an id; (drop the entries that have none)", line)
+    none = re.search(r"an id, got '(\S+)' at .*(Drop the entries that have none)", line)
     return (
         line
         if none is None
-        else line.replace(none[2], f"say --missing {none[1]} to leave such lines out")
+        else line.replace(none[2], f"Say --missing {none[1]} to leave such lines out")
     )
 
 
@@ -550,6 +555,6 @@ def _plainly(like: str | None) -> str:
     )
 
 
-def _told(columns: list[Any]) -> str:
+def _columns_shown(columns: list[Any]) -> str:
     more = f" and {len(columns) - 8} more" if len(columns) > 8 else ""
-    return ", ".join(c.told for c in columns[:8]) + more
+    return ", ".join(c.description for c in columns[:8]) + more

@@ -15,7 +15,7 @@ import typer
 from eckart.cli import attribute_files, options
 from eckart.cli.options import CellOptions, TripleOptions, option
 from eckart.cli.shell import Shell, Targets, harmless
-from eckart.errors import EckartError, FileError, InputError, wrong
+from eckart.errors import EckartError, FileError, InputError, invalid
 
 MOST_REASONS = 2**31 - 1
 """All entries of a row count for its score; those beyond -n are said together."""
@@ -111,7 +111,7 @@ def recommend(
 
     _check(row, column, everyone, rows_file, new, row_features, similar, explain, out)
     if n < 1:
-        raise wrong("-n", n, "a number of 1 or more")
+        raise invalid("-n", n, "a number of 1 or more")
     Targets(out).check(str(model), lambda path: check_target(path, long=True))
     on, fitted = options.engine_option(engine), completion(model)
     if threads is not None:
@@ -180,7 +180,7 @@ def _tell_lists(
         )
     if out is not None and len(set(head)) < len(head):
         raise InputError(
-            f"columns {', '.join(head)} came, wanted names that differ; fit with other column names"
+            f"column names must differ, got {', '.join(head)}. Fit with other column names."
         )
     tell(head, tables, out, shell)
     shell.answer["ordered_by"] = first.by
@@ -203,21 +203,22 @@ def _with_attributes(
         return fitted, None
     if not isinstance(fitted, Featured):
         raise InputError(
-            f"the model is a {type(fitted).__name__}, wanted one that was fitted with attributes"
+            "the model must be one that was fitted with attributes, got a "
+            f"{type(fitted).__name__} without"
         )
-    told: dict[str, Any] = {}
+    given_features: dict[str, Any] = {}
     if rows is not None:
-        told["row_features"] = features_in(
+        given_features["row_features"] = features_in(
             rows, "--row-features", source.rows, fitted.row_ids, source
         )
     if columns is not None:
-        told["column_features"] = features_in(
+        given_features["column_features"] = features_in(
             columns, "--column-features", source.columns, fitted.column_ids, source
         )
-    fitted.update(**told)
+    fitted.update(**given_features)
     if rows is None:
         return fitted, None
-    table, key = told["row_features"]
+    table, key = given_features["row_features"]
     return fitted, np.array(table.column(key).to_pylist(), object)
 
 
@@ -294,7 +295,7 @@ def completion(path: Path) -> Any:
     fitted = load(path)
     if not isinstance(fitted.fit_.factors, (LowRank, ItemWeights)):
         raise FileError(
-            f"{path} holds a {type(fitted).__name__}, wanted a model saved by eckart complete"
+            f"{path} must be a model saved by eckart complete, got a {type(fitted).__name__}"
         )
     return fitted
 
@@ -318,27 +319,25 @@ def _check(
         "--rows-file": rows_file,
         "--new": new,
     }
-    told = [name for name, value in asked.items() if value]
-    if not told and row_features is not None and not similar:
-        told = ["--row-features"]
-    if len(told) != 1:
-        came = " and ".join(told) or "no row"
+    given_features = [name for name, value in asked.items() if value]
+    if not given_features and row_features is not None and not similar:
+        given_features = ["--row-features"]
+    if len(given_features) != 1:
+        came = " and ".join(given_features) or "no row"
         raise InputError(
-            f"{came} came, wanted one of --row, --rows-file, --all and --new (or "
-            "--column with --similar)"
+            "give one of --row, --rows-file, --all and --new (or --column with --similar), got "
+            f"{came}"
         )
     if column and not similar:
-        raise InputError("--column came without --similar, wanted both: columns that are alike")
-    if similar and told[0] not in ("--row", "--column"):
-        raise InputError(f"--similar came with {told[0]}, wanted --row or --column")
-    if explain is not None and (told[0] != "--row" or similar or len(row or ()) != 1):
-        raise InputError(f"--explain {explain} came, wanted one --row beside it")
+        raise InputError("--column needs --similar: columns that are alike")
+    if similar and given_features[0] not in ("--row", "--column"):
+        raise InputError(f"--similar goes with --row or --column, got {given_features[0]}")
+    if explain is not None and (given_features[0] != "--row" or similar or len(row or ()) != 1):
+        raise InputError(f"--explain {explain} needs exactly one --row")
     if explain is not None and out is not None:
-        raise InputError(
-            f"--explain {explain} came with --out, wanted one of them: the explanation is printed"
-        )
+        raise InputError(f"--explain {explain} is printed and takes no --out")
     if everyone and out is None:
-        raise InputError("--all came without --out, wanted a file for the lists of all rows")
+        raise InputError("--all needs --out, a file for the lists of all rows")
 
 
 def why(explanation: Any, names: tuple[str, str, str], titles: Any = None) -> list[str]:

@@ -11,7 +11,7 @@ import typer
 from eckart.cli import options
 from eckart.cli.options import Arithmetic, CellOptions, TableOptions, option
 from eckart.cli.shell import Shell, Targets, lasting
-from eckart.errors import wrong
+from eckart.errors import invalid
 
 METHODS = {"pca": "PCA", "autoencoder": "Autoencoder", "conv_autoencoder": "ConvAutoencoder"}
 
@@ -93,7 +93,7 @@ def reduce(
     method, kept = building.kind_and_file(method, model, METHODS, shell)
     method, to = method or "pca", Targets(out, kept, report).check(file)
     k, shape, pca = _components(components), building.parse_image(image), method == "pca"
-    told = {
+    model_options = {
         "svd_solver": solver,
         "whiten": whiten or None,
         "center": None if center else False,
@@ -112,7 +112,7 @@ def reduce(
         else checkpoint,  # a plan fits parts of the data, which are no work to go on with
         "verbose": shell.bars,
     }
-    build = building.builder(method, METHODS, told, init="pca", **always)
+    build = building.builder(method, METHODS, model_options, init="pca", **always)
     k = k if pca else _code_size(k, components)
     reading = reading_of(table, cells, shell=shell)
     with shell.phase(f"reading {file}"):
@@ -152,9 +152,14 @@ def reduce(
         )
 
     def write(path: Path) -> int:
-        beside = None if data.labels is None else (str(reading.labels), data.labels)
+        id_columns = None if data.labels is None else (str(reading.labels), data.labels)
         return building.write_codes(
-            fitted.transform, building.numbered("component", fitted), x, path, reading.index, beside
+            fitted.transform,
+            building.numbered("component", fitted),
+            x,
+            path,
+            reading.index,
+            id_columns,
         )
 
     shell.finish(fitted, to, write, page, "codes")
@@ -167,7 +172,7 @@ def _components(text: str) -> int | float | str:
     try:
         return int(text) if text.lstrip("+-").isdigit() else float(text)
     except ValueError:
-        raise wrong("--components", text, "a number, a share such as 0.9, or auto") from None
+        raise invalid("--components", text, "a number, a share such as 0.9, or auto") from None
 
 
 def _few_instead_of_none(basis: Any, k: Any, shell: Shell) -> int:
@@ -210,7 +215,7 @@ def _code_size(k: Any, components: str) -> int:
     if components == "auto":
         return 2
     if not isinstance(k, int):
-        raise wrong("--components", components, "a number, for an autoencoder")
+        raise invalid("--components", components, "a number, for an autoencoder")
     return k
 
 
@@ -221,7 +226,7 @@ def _widths(text: str | None) -> list[int] | None:
     try:
         return [int(part) for part in text.split(",") if part.strip()]
     except ValueError:
-        raise wrong("--hidden", text, "widths separated by commas, such as 512,256") from None
+        raise invalid("--hidden", text, "widths separated by commas, such as 512,256") from None
 
 
 def _square(n: int) -> tuple[int, int] | None:
@@ -262,6 +267,6 @@ def _summary(model: Any, file: str, seconds: float, shell: Shell) -> None:
     shell.say("solver", f"{plan['solver']}: {plan['reason']}")
     shell.outcome(model, seconds)
     for i, top in enumerate(model.top_features(3)[:5]):
-        told = ", ".join(f"{name} {value:+.3g}" for name, value in top)
-        shell.say("component", f"{i + 1}: {float(ratio[i]):.1%}  {told}")
+        model_options = ", ".join(f"{name} {value:+.3g}" for name, value in top)
+        shell.say("component", f"{i + 1}: {float(ratio[i]):.1%}  {model_options}")
     shell.answer |= {"components": f.k, "explained_variance_ratio": ratio}

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from eckart.errors import FileError, InputError, MissingError, wrong
+from eckart.errors import FileError, InputError, MissingError, invalid
 
 File = Annotated[
     Path | None, typer.Argument(help="A saved model; it is served by the name of its file.")
@@ -53,7 +53,8 @@ Rows = Annotated[int, typer.Option(help="Most rows of a request.")]
 Seconds = Annotated[float, typer.Option(help="Most seconds of an answer.")]
 Slow = Annotated[float, typer.Option(help="Seconds within which a request must have come.")]
 Together = Annotated[
-    int, typer.Option(help="Most requests at once, in each process; more are told to ask again.")
+    int,
+    typer.Option(help="Most requests at once, in each process; more get the answer to ask again."),
 ]
 Drain = Annotated[int, typer.Option(help="Seconds that requests have to end after SIGTERM.")]
 HERE = ("127.0.0.1", "::1", "localhost")
@@ -113,18 +114,17 @@ def serve(
         ("--max-requests", max_requests),
     ):
         if value < 1:
-            raise wrong(name, value, "a number of 1 or more")
+            raise invalid(name, value, "a number of 1 or more")
     for name, seconds in (("--max-seconds", max_seconds), ("--slow", slow)):
         if not seconds > 0:
-            raise wrong(name, seconds, "seconds above 0")
+            raise invalid(name, seconds, "seconds above 0")
     if (tls_certificate is None) != (tls_key is None):
-        raise InputError("--tls-certificate and --tls-key come together, wanted both or none")
+        raise InputError("--tls-certificate and --tls-key go together, got one of them")
     if token_file is not None:
         read_token(token_file)
     elif host not in HERE and not no_token:
         raise InputError(
-            f"--host {host} came without a token, wanted --token-file (or --no-token "
-            "behind a proxy that asks for one)"
+            f"--host {host} needs --token-file (or --no-token behind a proxy that asks for one)"
         )
     typer.echo(
         f"{'serving':<10} {', '.join(paths)} at "
@@ -157,14 +157,14 @@ def _paths(file: Path | None, named: list[str]) -> dict[str, Path]:
             or not name.replace("-", "").replace("_", "").replace(".", "").isalnum()
         ):
             raise InputError(
-                f"--model {one} came, wanted name=path, such as films=m.safetensors, "
-                "with a name of letters, digits, '-', '_' and '.'"
+                "--model must be name=path, such as films=m.safetensors, with a name of letters, "
+                f"digits, '-', '_' and '.', got {one}"
             )
         if name in found:
-            raise InputError(f"model {name!r} came twice, wanted each name once")
+            raise InputError(f"model names must differ, got {name!r} twice")
         found[name] = Path(path)
     if not found:
-        raise InputError("no model came, wanted a file or --model name=path")
+        raise InputError("a model must be given, a file or --model name=path, got none")
     for path in found.values():
         if not path.is_file():
             raise FileError(f"{path} does not exist or is not a file")

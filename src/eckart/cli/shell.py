@@ -23,7 +23,7 @@ import typer
 from eckart import __version__
 from eckart.cli.options import option
 from eckart.errors import EckartError, FileError, InputError
-from eckart.trace import StopReason, is_told, progress
+from eckart.trace import StopReason, has_listener, progress
 
 LOG = logging.getLogger("eckart")
 LOG.addHandler(logging.NullHandler())
@@ -78,7 +78,10 @@ def in_options(line: str, options: Collection[str]) -> str:
         return line
     # a name of two words is no word of a sentence
     long = "|".join(name for name in names if "_" in name) or "(?!)"
-    found = re.compile(rf"(?<![\w./-])(?:({'|'.join(names)})=('[^']*'|[^\s,;)]*)|({long})\b)")
+    every = "|".join(names)
+    found = re.compile(
+        rf"(?<![\w./-])(?:({every})=('[^']*'|[^\s,;)]*[^\s,;).]|)|({long})\b)|^(?:({every})(?= must ))"
+    )
 
     def said(m: re.Match[str]) -> str:
         value = m[2] or ""
@@ -87,7 +90,7 @@ def in_options(line: str, options: Collection[str]) -> str:
             if value[:1] == "'" and value[1:-1].replace("_", "").replace("-", "").isalnum()
             else value
         )
-        return f"--{names[m[1] or m[3]].replace('_', '-')}" + (f" {value}" if value else "")
+        return f"--{names[m[1] or m[3] or m[4]].replace('_', '-')}" + (f" {value}" if value else "")
 
     return found.sub(said, line)
 
@@ -209,7 +212,7 @@ class Shell:
         """Names what is going on, from the first moment, where someone is there to see or hear
         it."""
         LOG.debug("%s", words)
-        if not (self.bars or is_told()):
+        if not (self.bars or has_listener()):
             yield
             return
         with progress(self.bars) as watch:
@@ -244,7 +247,7 @@ class Shell:
         if len(trace):
             steps = f"{len(trace)} steps; stopped: {trace.reason.value}"
             self.say("fitted", f"{type(model).__name__} in {lasting(times['fit'])}, {steps}")
-        beside = [
+        phases = [
             f"{what} took {lasting(times[name])}"
             for name, what in (
                 ("choosing", "choosing and measuring"),
@@ -252,8 +255,8 @@ class Shell:
             )
             if times[name] >= max(TELLING_SECONDS, times["fit"] / 10)
         ]
-        if beside:
-            self.say("", "; ".join(beside))
+        if phases:
+            self.say("", "; ".join(phases))
         self.certified(c)
         if not c.holds and trace.reason is StopReason.MAX_ITER and limit is not None:
             self.say("", limit)
@@ -331,13 +334,13 @@ class Targets(NamedTuple):
             (check or check_target)(self.out)
         for path, ending in ((self.model, ".safetensors"), (self.report, ".html")):
             if path is not None and path.suffix.lower() != ending:
-                raise FileError(f"{path} ends in {path.suffix!r}, wanted {ending}")
+                raise FileError(f"{path} must end in {ending}, got {path.suffix!r}")
             if path is not None:
                 check_place(path)
         sources = {os.path.realpath(name) for name in (glob.glob(data) or [data])}
         for path in self:
             if path is not None and os.path.realpath(path) in sources:
-                raise FileError(f"{path} is the data itself, wanted another name to write to")
+                raise FileError(f"{path} is the data itself. Write to another file.")
         return self
 
 

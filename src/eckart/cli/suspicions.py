@@ -8,8 +8,8 @@ import shlex
 from typing import Any
 
 from eckart.cli.reading import Reading
-from eckart.complete.factors.strengths import taming
-from eckart.errors import InputError, wrong
+from eckart.complete.factors.strengths import log_scaling
+from eckart.errors import InputError, invalid
 from eckart.io.text.documents import Documents
 from eckart.loading import pa
 from eckart.matrix import Observed
@@ -161,7 +161,7 @@ def note_amounts(reading: Reading, x: Any, feedback: str, shell: Any) -> None:
         or reading.values is None
         or feedback != "explicit"
         or facts_of(x).least <= 0
-        or (found := taming(x, False, True)) is None
+        or (found := log_scaling(x, False, True)) is None
     ):
         return
     shell.note(
@@ -178,7 +178,7 @@ def refuse_rank(k: Any, x: Any) -> None:
     most = m if n is None else min(n, m)
     if isinstance(k, int) and not isinstance(k, bool) and k > most:
         rows = "unknown" if n is None else f"{n:,}"
-        raise wrong(
+        raise invalid(
             "--components", k, f"at most {most:,} for {rows} rows x {m:,} columns", "lower it"
         )
 

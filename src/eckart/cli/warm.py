@@ -15,7 +15,7 @@ import eckart
 from eckart.cli import options
 from eckart.cli.options import option
 from eckart.cli.shell import Shell, lasting
-from eckart.errors import wrong
+from eckart.errors import invalid
 
 
 def small_table(dtype: str = "float64", gaps: float = 0.0) -> Any:
@@ -130,7 +130,7 @@ def warm(
     """
     jobs = jobs or os.cpu_count() or 1
     if jobs < 1:
-        raise wrong("--jobs", jobs, "a number of 1 or more")
+        raise invalid("--jobs", jobs, "a number of 1 or more")
     begin, waiting, failed = time.perf_counter(), list(CASES), {}
     running: dict[str, tuple[subprocess.Popen[str], float]] = {}
     done: dict[str, float] = {}

@@ -11,7 +11,7 @@ import typer
 from eckart.cli import options
 from eckart.cli.options import option
 from eckart.cli.shell import Shell, Targets
-from eckart.errors import wrong
+from eckart.errors import invalid
 
 File = Annotated[
     str, typer.Argument(metavar="VECTORS", help="A file of vectors, or a saved embedding model.")
@@ -94,7 +94,7 @@ def analogy(
     """
     _check(n, out, vectors)
     if method not in ("add", "multiply"):
-        raise wrong("--method", method, "add or multiply")
+        raise invalid("--method", method, "add or multiply")
     v = _read(vectors, format, limit, encoding, shell)
     asked = [_ids(v, [word]) for word in (a, b, c)]
     table = v.analogy(*asked, n=n, method=method).to_table()
@@ -112,7 +112,7 @@ def _check(n: int, out: Path | None, data: str) -> None:
     from eckart.io.tables.write import check_target
 
     if n < 1:
-        raise wrong("-n", n, "a number of 1 or more")
+        raise invalid("-n", n, "a number of 1 or more")
     Targets(out).check(data, lambda path: check_target(path, long=True))
 
 

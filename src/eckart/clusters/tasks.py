@@ -168,7 +168,7 @@ def wait(client: Any, futures: list[Any]) -> None:
         except TimeoutError:
             if not _connected(client):
                 raise _gone(client) from None
-            before, unheard = unheard, not _heard(client)
+            before, unheard = unheard, not _answered(client)
             if before and unheard:  # twice: it may just be about to be known
                 client.loop.add_callback(
                     client.scheduler_comm.comm.abort
@@ -193,7 +193,7 @@ def _connected(client: Any) -> bool:
     return client.status == "running"
 
 
-def _heard(client: Any) -> bool:
+def _answered(client: Any) -> bool:
     """Whether the scheduler knows the client, and how to tell it what is done. One that was cut off
     and came back at once may be forgotten with the connection it had: the scheduler takes its time
     to clear that away, by the client's name, which is the new one's, too. Such a client would wait

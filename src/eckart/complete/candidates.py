@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import clone
 
 from eckart.complete.factors.als import ALS
-from eckart.errors import InputTypeError, written, wrong
+from eckart.errors import InputTypeError, invalid, written
 from eckart.matrix import Observed
 from eckart.matrix_blocks import facts_of
 
@@ -20,13 +20,13 @@ def base_of(model: Any, n_threads: int | None) -> Any:
     """A fresh estimator with the caller's choices."""
     if isinstance(model, str):
         if model != "ALS":
-            raise wrong("model", model, "'ALS' or an estimator such as ALS(biases=False)")
+            raise invalid("model", model, "'ALS' or an estimator such as ALS(biases=False)")
         model = ALS()
     if not hasattr(model, "get_params") or not {"n_components", "l2"} & set(
         model.get_params(deep=False)
     ):
         raise InputTypeError(
-            f"model={written(model)} came, wanted 'ALS' or an estimator with n_components or l2"
+            f"model must be 'ALS' or an estimator with n_components or l2, got {written(model)}"
         )
     base = clone(model)
     params = base.get_params(deep=False)
@@ -55,15 +55,15 @@ def metric_of(metric: str, at: int, base: Any) -> str:
     if metric == "auto":
         metric = "ndcg" if getattr(base, "feedback", "explicit") == "implicit" else "rmse"
     if metric not in METRICS:
-        raise wrong("metric", metric, f"'auto', {', '.join(map(repr, METRICS))}")
+        raise invalid("metric", metric, f"'auto', {', '.join(map(repr, METRICS))}")
     if metric in ("rmse", "mae") and getattr(base, "feedback", "explicit") == "implicit":
-        raise wrong(
+        raise invalid(
             "metric",
             metric,
             "'ndcg' or 'recall' with feedback='implicit': scores are no predictions of strengths",
         )
     if isinstance(at, bool) or not isinstance(at, (int, np.integer)) or at < 1:
-        raise wrong("at", at, "an int >= 1")
+        raise invalid("at", at, "an int >= 1")
     return metric
 
 
@@ -77,7 +77,7 @@ def ranks_of(base: Any, n_components: Any, strategy: str, shape: tuple[int, int]
             n_components is None,
         )
     if n_components is not None:
-        raise wrong(
+        raise invalid(
             "n_components", n_components, f"None: {type(base).__name__} has no n_components"
         )
     return [0]
@@ -94,12 +94,12 @@ def _rising(n_components: Any, strategy: str, shape: tuple[int, int], usual: boo
     if not given or any(
         isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1 for k in given
     ):
-        raise wrong("n_components", n_components, "an int >= 1 or several")
+        raise invalid("n_components", n_components, "an int >= 1 or several")
     if strategy == "grid":
         ranks = sorted({int(k) for k in given})
         return [k for k in ranks if k <= min(shape)] or [max(1, min(shape))] if usual else ranks
     if strategy != "doubling":
-        raise wrong("strategy", strategy, "'grid' or 'doubling'")
+        raise invalid("strategy", strategy, "'grid' or 'doubling'")
     most = min(shape) if len(given) == 1 else int(max(given))
     ranks = [int(min(given))]
     while 2 * ranks[-1] <= most:
@@ -119,18 +119,18 @@ def ridges_of(
 
     if "l2" not in base.get_params(deep=False):
         if l2 is not None:
-            raise wrong("l2", l2, f"None: {type(base).__name__} has no l2")
+            raise invalid("l2", l2, f"None: {type(base).__name__} has no l2")
         return [None], plain
     if l2 is None:
         own = base.ridge_for(x)._asdict() if hasattr(base, "ridge_for") else {"l2": base.l2}
-        beside = (
+        attribute_ridge = (
             {}
             if base.l2 is not None
             else {name: value for name, value in own.items() if name != "l2" and value is not None}
         )
         return [own["l2"] * f for f in (4.0, 2.0, 1.0, 0.5)] if own["l2"] else [
             own["l2"]
-        ], lambda ridge: plain(ridge) | beside
+        ], lambda ridge: plain(ridge) | attribute_ridge
     return sorted(_numbers("l2", l2), reverse=True), plain  # type: ignore[return-value]
 
 
@@ -142,7 +142,7 @@ def weights_of(unobserved_weight: Any, base: Any) -> list[float | None]:
     if getattr(
         base, "feedback", "explicit"
     ) != "implicit" or "unobserved_weight" not in base.get_params(deep=False):
-        raise wrong(
+        raise invalid(
             "unobserved_weight",
             unobserved_weight,
             "None unless the model is ALS(feedback='implicit')",
@@ -166,5 +166,5 @@ def _numbers(name: str, given: Any) -> list[float]:
         or not 0 <= v < np.inf
         for v in numbers
     ):
-        raise wrong(name, given, "a number >= 0 or several")
+        raise invalid(name, given, "a number >= 0 or several")
     return sorted({float(v) for v in numbers})

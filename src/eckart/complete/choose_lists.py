@@ -129,11 +129,13 @@ def _guesses(train: Observed, build: Callable[..., Any], steps: Steps) -> dict[s
 
 
 def _sentence(method: str, table: list[Judged], hidden: int, budget: float, at: int) -> str:
-    told = {
+    scores_in_words = {
         row.method: f"{1 - row.error:.3g}" if row.error is not None else row.words for row in table
     }
-    others = ", ".join(f"{name} {words}" for name, words in told.items() if name != method)
-    if method not in told or told[method].startswith("left out"):
+    others = ", ".join(
+        f"{name} {words}" for name, words in scores_in_words.items() if name != method
+    )
+    if method not in scores_in_words or scores_in_words[method].startswith("left out"):
         return f"als: every comparison would take longer than {budget:.0f} s of processor time"
-    first = f"{method} had the best lists on {hidden:,} unseen entries, NDCG@{at} {told[method]}"
+    first = f"{method} had the best lists on {hidden:,} unseen entries, NDCG@{at} {scores_in_words[method]}"
     return f"{first}; {others}; compared within a budget of {budget:.0f} s of processor time"

@@ -9,7 +9,7 @@ time of a few draws, the tuning of ``ALS`` by that of one fit, further rounds by
 
 Methods are compared entry by entry. With d_p = e_p^2 - f_p^2, e being the errors of biases alone
 and f those of the method of least error, biases are taken
-where  mean(d) <= std(d) / sqrt(N):  what factors gain cannot be told from the luck of the split.
+where  mean(d) <= std(d) / sqrt(N):  what factors gain cannot be distinguished from the luck of the split.
 Else the method of least error is taken: als and bayes have
 the same form, and neither is the simpler one.
 
@@ -127,7 +127,7 @@ def compare(
     verbose: bool = False,
     steps: Steps | None = None,
 ) -> Comparison:
-    """The method of least error on unseen entries, or biases alone where they cannot be told from
+    """The method of least error on unseen entries, or biases alone where they cannot be distinguished from
     it. ``build(method, part, **parameters)`` makes an estimator, with a checkpoint for that part of
     the work where there is one at all ("": none); ``k`` is the rank, None where it is open. Every
     candidate, and every decision about time, is one of the ``steps``."""
@@ -168,7 +168,7 @@ def compare(
             again.append(more.als(k, rank, None if tuning is None else left, verbose)[0])
             again += [more.logistic(rank)] if yes_no(x) else []
         except InputError as error:
-            if "held_out" not in str(error):
+            if error.code != "invalid.held_out":
                 raise
             break  # the entries that must stay, so that every row has one, leave none to hide
         tried.append(again)
@@ -384,16 +384,14 @@ def _sentence(method: str, table: list[Judged], hidden: int, budget: float) -> s
         for row in table
         if row is not chosen
     ]
-    told = f"RMSE {chosen.error:.4g}" + (
+    summary = f"RMSE {chosen.error:.4g}" + (
         "" if chosen.standard_error is None else f" (± {chosen.standard_error:.2g})"
     )
     least = min(row.error for row in table if row.error is not None)
-    told = (
-        f"{method} had the least error on {hidden:,} unseen entries, {told}"
+    summary = (
+        f"{method} had the least error on {hidden:,} unseen entries, {summary}"
         if chosen.error == least
-        else f"{method} alone have an error on {hidden:,} unseen entries, {told}, within one "
+        else f"{method} alone have an error on {hidden:,} unseen entries, {summary}, within one "
         "standard error of the least"
     )
-    return (
-        f"{told}; {', '.join(others)}; compared within a budget of {budget:.0f} s of processor time"
-    )
+    return f"{summary}; {', '.join(others)}; compared within a budget of {budget:.0f} s of processor time"

@@ -25,7 +25,7 @@ from eckart.complete.items.ease import EASE
 from eckart.complete.items.slim import SLIM
 from eckart.complete.items.spectral_filter import SpectralFilter
 from eckart.complete.split import split, train_and_hidden
-from eckart.errors import InputError, wrong
+from eckart.errors import InputError, invalid
 from eckart.io.models.checkpoint import contents, digest, parameters_of
 from eckart.io.models.named_steps import Steps, steps_in
 from eckart.io.models.save import load
@@ -153,11 +153,11 @@ def compare(
     """
     x = observed(X, rows=rows, columns=columns, values=values, duplicates=duplicates)
     if isinstance(at, bool) or not isinstance(at, (int, np.integer)) or at < 1:
-        raise wrong("at", at, "an int >= 1")
+        raise invalid("at", at, "an int >= 1")
     if checkpoint is not None and (
         isinstance(random_state, bool) or not isinstance(random_state, (int, np.integer))
     ):
-        raise wrong(
+        raise invalid(
             "random_state", random_state, "an int with checkpoint: the split is made again by it"
         )
     chosen = _chosen(models, x, random_state, n_threads)
@@ -165,7 +165,7 @@ def compare(
     relevant = hidden.to_scipy()
     asked = np.flatnonzero(np.diff(relevant.indptr))
     if not len(asked):
-        raise InputError("test holds no entry, wanted at least one row with a hidden entry")
+        raise InputError("test must hold at least one row with a hidden entry, got none")
     relevant, k = relevant[asked], min(int(at), x.n_columns)
     lists, fitted, left_out = {POPULARITY: _popular(train, asked, k)}, {}, {}
     if recent is not None:
@@ -227,9 +227,7 @@ def _parts(
     if times is None:
         return *train_and_hidden(x, test, held_out, seed), None
     if test is not None:
-        raise InputError(
-            "times= and test= came, wanted one of them: times say which entries are hidden"
-        )
+        raise InputError("give times= or test=, not both: times say which entries are hidden")
     parts = split(x, held_out, by="time", per_row=True, times=times)
     when = times.data if isinstance(times, Observed) else np.asarray(times)
     order = np.empty(x.nnz)
@@ -297,17 +295,17 @@ def _chosen(
             "blend": Blend(),
         }
     if not isinstance(models, Mapping):
-        raise wrong("models", models, "estimators by name, such as {'ease': EASE()}")
+        raise invalid("models", models, "estimators by name, such as {'ease': EASE()}")
     found = {}
     for name, model in models.items():
         if not hasattr(model, "recommend") or not hasattr(model, "get_params"):
-            raise wrong(
+            raise invalid(
                 "models",
                 f"{name}: {type(model).__name__}",
                 "estimators that recommend, such as EASE() or ALS()",
             )
         if name in (POPULARITY, RECENT):
-            raise wrong("models", name, "another name: popularity is always among them")
+            raise invalid("models", name, "another name: popularity is always among them")
         found[name] = clone(model)
         params = found[name].get_params(deep=False)
         if params.get("random_state", 0) is None:

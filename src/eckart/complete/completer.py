@@ -32,7 +32,7 @@ from eckart.complete.normalise import Normaliser
 from eckart.complete.plain_answers import own_errors
 from eckart.complete.recommend import Recommender
 from eckart.engines.protocol import RidgeRule
-from eckart.errors import FileError, InputError, wrong
+from eckart.errors import FileError, InputError, invalid
 from eckart.factors import LowRank
 from eckart.fit import Fit, fitted, require_room
 from eckart.io.tables.triples import observed
@@ -135,7 +135,7 @@ class Completer(NewRows, Recommender, TransformerMixin, KeptEntries, ABC):
         for name, what in (("hidden entries", "hidden"), ("own entries", "fitted")):
             errors = fit.plan.get(name)
             if isinstance(errors, dict):
-                return fit.certificate.beside(errors, f"{errors['entries']:,} {what} entries")
+                return fit.certificate.with_errors(errors, f"{errors['entries']:,} {what} entries")
         return fit.certificate
 
     def demand(self) -> Any:
@@ -187,7 +187,7 @@ class Completer(NewRows, Recommender, TransformerMixin, KeptEntries, ABC):
     def _natural(self, rows: Any, columns: Any, unknown: str) -> np.ndarray:
         """B at the cells, by id: the natural parameter where there is a loss."""
         if unknown not in ("raise", "mean", "nan"):
-            raise wrong("unknown", unknown, "'raise', 'mean' or 'nan'")
+            raise invalid("unknown", unknown, "'raise', 'mean' or 'nan'")
         f = self._lowrank()
         if unknown == "raise":
             return f.at(*self._cells(rows, columns))
@@ -216,8 +216,8 @@ class Completer(NewRows, Recommender, TransformerMixin, KeptEntries, ABC):
         loss = self._loss()
         if loss is None or not loss.discrete:  # set_params after the fit
             raise InputError(
-                "predict_proba came for a model that was fitted to numbers, wanted one "
-                "of yes/no or of grades; fit it again"
+                "predict_proba needs a model of yes/no or of grades, got one that was fitted to "
+                "numbers. Fit it again."
             )
         return loss.probabilities(self._natural(rows, columns, unknown).astype(np.float64))
 

@@ -197,8 +197,8 @@ class Demand:
         weight, liked, spread = (float(values[name]) for name in ("weight", "liked", "spread"))
         if not (np.isfinite([weight, liked, spread]).all() and weight >= 0 and spread > 0):
             raise FileError(
-                f"demand with weight {weight}, liked {liked} and spread {spread} came, "
-                "wanted finite numbers, the last above 0"
+                f"demand must hold finite numbers, the last above 0, got weight {weight}, liked "
+                f"{liked} and spread {spread}"
             )
         model = _model(k, weight, how)
         factors = LowRank(left, right)

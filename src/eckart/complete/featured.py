@@ -19,12 +19,12 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from eckart.complete.beside import Beside, Cold, Known, TimeBins, known
 from eckart.complete.completer import Completer
 from eckart.complete.folding import entry_weights
 from eckart.complete.recommend import Explanation, Recommendations
+from eckart.complete.side_information import Cold, Known, SideInformation, TimeBins, known
 from eckart.complete.timed_tables import timed
-from eckart.errors import FileError, InputError, wrong
+from eckart.errors import FileError, InputError, invalid
 from eckart.fit import Fit
 from eckart.index.labels import Labels, shown, tidy
 from eckart.io.tables.attributes import Encoding
@@ -107,8 +107,7 @@ class Featured(Completer, auto_wrap_output_keys=None):
         parts = parts_of(x) is not None
         if parts and time is not None:
             raise InputError(
-                "time= came with data in parts, wanted data in memory; leave it out to "
-                "fit the ids alone"
+                "time needs data in memory, got data in parts. Leave it out to fit the ids alone."
             )
         notes, cold = list[str](), list[tuple[bool, Cold]]()
         sides: list[Known | None] = []
@@ -124,8 +123,8 @@ class Featured(Completer, auto_wrap_output_keys=None):
             cold.append((where == "column_features", beyond))
             notes += [] if note is None else [note]
         bins, bin_of = (None, None) if when is None else TimeBins.of(when.numbers)
-        beside = Beside(sides[0], sides[1], bins, bin_of)
-        fit = self._solve(squarable(x), entry_weights(weights, x), beside)  # type: ignore[arg-type]
+        side_information = SideInformation(sides[0], sides[1], bins, bin_of)
+        fit = self._solve(squarable(x), entry_weights(weights, x), side_information)  # type: ignore[arg-type]
         if when is not None:
             fit.plan["time"] = "dates" if when.dates else "numbers"
         certificate = replace(fit.certificate, notes=(*fit.certificate.notes, *notes))
@@ -232,8 +231,7 @@ class Featured(Completer, auto_wrap_output_keys=None):
         if row_features is None:
             if X is None:
                 raise InputError(
-                    "X=None came without row_features=, wanted new rows, attributes of "
-                    "rows, or both"
+                    "X=None needs row_features=: give new rows, attributes of rows, or both"
                 )
             return super().transform(X)
         side = self._known("rows", "row_features")
@@ -309,9 +307,8 @@ class Featured(Completer, auto_wrap_output_keys=None):
             return
         if f.rows is None:
             raise InputError(
-                f"the id {shown(ids[0])} came for a model whose {f.shape[0]} "
-                f"{'columns' if turned else 'rows'} have none, wanted a position; fit "
-                "with ids"
+                f"ids of {'columns' if turned else 'rows'} must be positions of 0 to {f.shape[0]} "
+                f"less one: the model has no ids, got {shown(ids[0])}. Fit with ids."
             )
         empty = np.zeros(len(ids) + 1, np.int64)
         x = Observed(empty, np.zeros(0, np.int32), np.zeros(0, f.dtype), f.n, ids, f.columns)
@@ -360,10 +357,7 @@ class Featured(Completer, auto_wrap_output_keys=None):
         self._lowrank()
         found = None if self.features_ is None else getattr(self.features_, side)
         if found is None:
-            raise InputError(
-                f"{where}= came for a model that was fitted without, wanted a model of "
-                f"fit(..., {where}=frame)"
-            )
+            raise InputError(f"{where} needs a model that was fitted with fit(..., {where}=frame)")
         return found
 
     def _ids_of(self, source: Any, side: str) -> np.ndarray:
@@ -376,7 +370,7 @@ class Featured(Completer, auto_wrap_output_keys=None):
         if known is not None:
             found |= known.find(ids) >= 0
         if not found.all():
-            raise wrong(
+            raise invalid(
                 where,
                 f"a frame without the id {shown(np.asarray(ids)[~found][0])}",
                 "one row for each new row of X",
@@ -415,7 +409,7 @@ class Featured(Completer, auto_wrap_output_keys=None):
         kept, sides = fit.plan.get("features"), list[Known | None]()
         if kept is not None and not isinstance(kept, dict):
             raise FileError(
-                f"features={kept!r} came, wanted how the attributes of rows and columns are written"
+                f"features must be how the attributes of rows and columns are written, got {kept!r}"
             )
         for name, size in zip(Features._fields, fit.factors.shape):
             if kept is None or name not in kept:

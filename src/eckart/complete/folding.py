@@ -11,7 +11,7 @@ import numpy as np
 
 from eckart.arguments import numbers
 from eckart.complete.normalise import Normaliser
-from eckart.errors import InputError, wrong
+from eckart.errors import InputError, invalid
 from eckart.factors import LowRank
 from eckart.index.labels import Labels, one_or_many
 from eckart.matrix import Counts, Dense, Observed
@@ -28,7 +28,7 @@ def entry_weights(weights: Any, x: Observed) -> np.ndarray | None:
             weights.indices, x.indices
         )
         if weights.shape != x.shape or not same:
-            raise wrong(
+            raise invalid(
                 "weights",
                 f"an Observed of shape {weights.shape}",
                 "one that has the same entries as X",
@@ -40,7 +40,7 @@ def entry_weights(weights: Any, x: Observed) -> np.ndarray | None:
             rows = np.repeat(np.arange(x.shape[0]), x.row_counts())
             w = w[rows, x.indices]
     if w.shape != (x.nnz,):
-        raise wrong(
+        raise invalid(
             "weights",
             f"an array of shape {w.shape}",
             f"{x.shape}, or one number for each of the {x.nnz} entries",
@@ -49,11 +49,11 @@ def entry_weights(weights: Any, x: Observed) -> np.ndarray | None:
     if len(bad):
         row = int(np.searchsorted(x.indptr, bad[0], side="right")) - 1
         raise InputError(
-            f"weights hold {w[bad[0]]} at row {row}, column {x.indices[bad[0]]}, wanted "
-            "a finite number >= 0"
+            f"weights must hold a finite number >= 0, got {w[bad[0]]} at row {row}, column "
+            f"{x.indices[bad[0]]}"
         )
     if not w.any():
-        raise InputError("weights are zero for every entry, wanted at least one positive weight")
+        raise InputError("weights must hold at least one positive weight, got zero for every entry")
     return w
 
 
@@ -152,8 +152,8 @@ def flipped(f: LowRank) -> LowRank:
     """B^T; refused where the offsets of one side are multiplied by the scales of the other."""
     if f.column_scale is not None and f.row_bias is not None:
         raise InputError(
-            "axis='columns' came for a model normalised with scale=True and row "
-            "offsets, wanted scale=False"
+            "axis='columns' needs scale=False, got a model normalised with scale=True and row "
+            "offsets"
         )
     return LowRank(
         f.right,
@@ -205,7 +205,7 @@ def pairs(rows: Any, columns: Any) -> tuple[Any, Any]:
     if len(j) == 1:
         j = j * len(i) if isinstance(j, list) else np.repeat(j, len(i))
     if len(i) != len(j):
-        raise wrong("columns", f"{len(j)} ids", f"{len(i)}, one for each row id, or a single one")
+        raise invalid("columns", f"{len(j)} ids", f"{len(i)}, one for each row id, or a single one")
     return i, j
 
 
@@ -251,8 +251,8 @@ def _refuse_negative(where: str, x: Observed) -> None:
         at = int(np.argmax(x.data < 0))
         row = int(np.searchsorted(x.indptr, at, side="right")) - 1
         raise InputError(
-            f"Negative values in data: X holds {x.data[at]} at row {row}, column "
-            f"{x.indices[at]}, wanted strengths >= 0 {where}"
+            f"Negative values in data: X must hold strengths >= 0 {where}, got {x.data[at]} at "
+            f"row {row}, column {x.indices[at]}"
         )
 
 
@@ -279,12 +279,12 @@ def limits(clip: Any, x: Observed, rates: bool = False) -> list[float] | None:
         facts = facts_of(x)
         if rates:
             return [0.0, facts.most]
-        scale = facts.values is not None and facts.looked >= 10 * len(facts.values)
+        scale = facts.values is not None and facts.inspected >= 10 * len(facts.values)
         return [facts.least, facts.most] if scale else None
     if clip is True:
         facts = facts_of(x)
         return [facts.least, facts.most]
-    raise wrong("clip", clip, "(low, high), True, False or 'auto'")
+    raise invalid("clip", clip, "(low, high), True, False or 'auto'")
 
 
 def on_a_scale(x: Observed) -> list[float] | None:

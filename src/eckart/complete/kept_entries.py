@@ -94,7 +94,8 @@ class KeptEntries(Estimator):
         shape = self.fit_.factors.shape
         if x.shape != shape:
             raise InputError(
-                f"X has shape {x.shape}, wanted {shape}: the data that the model was fitted to"
+                f"X must be the data that the model was fitted to, of shape {shape}, got shape "
+                f"{x.shape}"
             )
         return x
 

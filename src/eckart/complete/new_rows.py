@@ -23,7 +23,7 @@ from eckart.complete.folding import (
 )
 from eckart.complete.normalise import Normaliser
 from eckart.engines.protocol import RowSolution
-from eckart.errors import InputError, wrong
+from eckart.errors import InputError, invalid
 from eckart.factors import LowRank
 from eckart.io.tables.triples import observed
 from eckart.matrix import Counts, Dense, Observed, squarable, wrong_ndim
@@ -33,7 +33,7 @@ UPDATED = "measured before the last update; certify(X) measures the present mode
 
 
 class NewRows:
-    """fold_in and update of a ``Completer``, and the door for the rows that its other verbs are
+    """fold_in and update of a ``Completer``, and the reading of the rows that its other verbs are
     given."""
 
     def fold_in(self: Any, X: Any, *, axis: str = "rows") -> np.ndarray:
@@ -61,15 +61,14 @@ class NewRows:
         labels = np.arange(ids.size, ids.size + x.shape[0]) if x.rows is None else x.rows
         if x.rows is None and ids.labels is not None:
             raise InputError(
-                "X has no row ids while the model has, wanted the ids of the rows to "
-                "update; read it with rows="
+                "X must have the ids of the rows to update, got none. Read it with rows=."
             )
         fresh = np.asarray(labels)[ids.find(labels) < 0]
         if ids.labels is None and list(fresh) != list(range(ids.size, ids.size + len(fresh))):
             raise InputError(
-                f"row ids {list(fresh[:3])} came for a model whose {ids.size} rows have "
-                f"none, wanted positions up to {ids.size - 1}, or {ids.size}, ... "
-                "for new rows; fit with row ids to add any"
+                f"row ids must be positions up to {ids.size - 1}, or {ids.size}, ... for new rows: "
+                f"the {ids.size} rows of the model have no ids, got {list(fresh[:3])}. Fit with row "
+                "ids to add any."
             )
         merged = merge_rows(model._lowrank(), new, labels, ids)
         entries = merge_entries(model.observed_, x, labels, ids, merged.rows)
@@ -96,7 +95,7 @@ class NewRows:
         return other
 
     def _folded(self: Any, X: Any) -> tuple[LowRank, Observed]:
-        """New rows through the door and solved: their LowRank and their observed entries."""
+        """Read new rows, solve their codes against the fitted columns, and return both."""
         x = self._aligned(X)
         f = self._lowrank()
         norm = Normaliser(None, f.shape) if self.normaliser_ is None else self.normaliser_
@@ -114,7 +113,7 @@ class NewRows:
     ) -> RowSolution:
         """Codes and biases of new rows, given the columns."""
         offset, loss = learned_columns(f, norm), self._loss()
-        beside = None if offset is None else engine.take(offset, y.dtype)
+        offset_array = None if offset is None else engine.take(offset, y.dtype)
         if loss is not None:
             return folded(
                 engine,
@@ -122,14 +121,14 @@ class NewRows:
                 loss,
                 engine.take(f.right, y.dtype),
                 self._fold_rule(),
-                beside,
+                offset_array,
                 f.k,
             )
         return engine.ridge_rows(
             engine.put(y),
             engine.take(f.right),
             self._fold_rule(),
-            offset=beside,
+            offset=offset_array,
             base=self._fold_base(f),
         )
 
@@ -173,5 +172,5 @@ class NewRows:
 
 def _of_columns(axis: str) -> bool:
     if axis not in ("rows", "columns"):
-        raise wrong("axis", axis, "'rows' or 'columns'")
+        raise invalid("axis", axis, "'rows' or 'columns'")
     return axis == "columns"

@@ -33,7 +33,7 @@ import numpy as np
 from eckart.arguments import held
 from eckart.complete.biases import BiasSums, balanced, ridged
 from eckart.engines import engine_named
-from eckart.errors import InputTypeError, wrong
+from eckart.errors import InputTypeError, invalid
 from eckart.matrix import Observed
 from eckart.matrix_blocks import facts_of, parts_of, with_values
 from eckart.optim.tangent import Sampling
@@ -72,7 +72,7 @@ class Normaliser:
         if (self.row_offset is not None or self.row_scale is not None) and observed.shape[
             0
         ] != self.shape[0]:
-            raise wrong(
+            raise invalid(
                 "observed",
                 f"{observed.shape[0]} rows",
                 f"the {self.shape[0]} rows of the fit",
@@ -129,7 +129,7 @@ class Normaliser:
             shape = np.broadcast_shapes(values.shape, rows.shape, columns.shape)
         except ValueError:
             came = f"shapes {rows.shape} and {columns.shape}"
-            raise wrong(
+            raise invalid(
                 "rows, columns",
                 came,
                 f"positions that broadcast with values of shape {values.shape}",
@@ -211,24 +211,24 @@ def normalise(
     """
     _check(observed)
     if by not in KINDS:
-        raise wrong("by", by, ", ".join(map(repr, KINDS)))
+        raise invalid("by", by, ", ".join(map(repr, KINDS)))
     if scale and by in ("bias", None):
-        raise wrong(
+        raise invalid(
             "scale", scale, f"False with by={by!r}", "choose 'column', 'row', 'both' or 'global'"
         )
     if not (isinstance(l2, (int, float, np.number)) and 0 <= l2 < np.inf):
-        raise wrong("l2", l2, "a number >= 0")
+        raise invalid("l2", l2, "a number >= 0")
     if (
         isinstance(iterations, bool)
         or not isinstance(iterations, (int, np.integer))
         or iterations < 1
     ):
-        raise wrong("iterations", iterations, "an int >= 1")
+        raise invalid("iterations", iterations, "an int >= 1")
     if by is None:
         return Normaliser(None, observed.shape), observed
     if parts_of(observed) is not None:
         if scale:
-            raise wrong(
+            raise invalid(
                 "scale",
                 scale,
                 "False for data in parts (shards or a Dask collection)",
@@ -365,10 +365,10 @@ def _positions(name: str, positions: Any, size: int) -> np.ndarray:
     if at.size == 0:
         return at.astype(np.int64)
     if at.dtype.kind not in "iu":
-        raise wrong(name, f"an array of {at.dtype}", "integer positions")
+        raise invalid(name, f"an array of {at.dtype}", "integer positions")
     low, high = int(at.min()), int(at.max())
     if low < 0 or high >= size:
-        raise wrong(name, low if low < 0 else high, f"positions from 0 to {size - 1}")
+        raise invalid(name, low if low < 0 else high, f"positions from 0 to {size - 1}")
     return at
 
 
@@ -376,11 +376,11 @@ def _check(observed: Any, n_columns: int | None = None) -> None:
     if not isinstance(observed, Observed):
         came = type(observed).__name__
         raise InputTypeError(
-            f"observed={came!r} came, wanted Observed; make one with eckart.read(..., "
-            "absent='unknown')"
+            f"observed must be Observed, got {came!r}. Make one with eckart.read(..., "
+            "absent='unknown')."
         )
     if n_columns is not None and observed.n_columns != n_columns:
-        raise wrong(
+        raise invalid(
             "observed", f"{observed.n_columns} columns", f"the {n_columns} columns of the fit"
         )
     if parts_of(observed) is not None:
@@ -390,7 +390,7 @@ def _check(observed: Any, n_columns: int | None = None) -> None:
         at = int(np.argmax(bad))
         row = int(np.searchsorted(observed.indptr, at, side="right")) - 1
         value = float(observed.data[at])
-        raise wrong(
+        raise invalid(
             "observed",
             value,
             "finite entries",

@@ -18,7 +18,7 @@ import numpy as np
 from eckart.complete.folding import on_a_scale
 from eckart.complete.lists_by_parts import OnParts, best_by_parts
 from eckart.complete.shares import SharesOfEntries
-from eckart.errors import InputError, wrong
+from eckart.errors import InputError, invalid
 from eckart.factors import LowRank
 from eckart.index.labels import Labels, one_or_many, tidy
 from eckart.matrix import Observed
@@ -124,10 +124,12 @@ class Explanation:
     on_scale: float | None = None
 
     def __str__(self) -> str:
-        told = "mean, biases, attributes and time" if "history" in self.parts else "mean and biases"
+        parts_named = (
+            "mean, biases, attributes and time" if "history" in self.parts else "mean and biases"
+        )
         lines = [
             f"row {self.row}, column {self.column}: {self.prediction:.4g} = "
-            f"{self.base:.4g} from {told}"
+            f"{self.base:.4g} from {parts_named}"
         ]
         if self.on_scale is not None:
             lines[0] += f"; {self.on_scale:.4g} on the scale of the data"
@@ -195,7 +197,7 @@ class Recommender(OnParts, SharesOfEntries):
             exclude_seen if filter_already_liked_items is None else filter_already_liked_items
         )
         if unknown not in ("raise", "popular"):
-            raise wrong("unknown", unknown, "'raise' or 'popular'")
+            raise invalid("unknown", unknown, "'raise' or 'popular'")
         f: LowRank = self._lowrank()
         _check_number(n)
         if (
@@ -212,17 +214,17 @@ class Recommender(OnParts, SharesOfEntries):
             }
             return self._with_popular(tidy(one_or_many(rows)), new, int(n), how)
         if by not in ("auto", "chance", "prediction"):
-            raise wrong("by", by, "'auto', 'chance' or 'prediction'")
+            raise invalid("by", by, "'auto', 'chance' or 'prediction'")
         if (
             isinstance(min_support, bool)
             or not isinstance(min_support, (int, np.integer))
             or min_support < 0
         ):
-            raise wrong("min_support", min_support, "a number of observations, 0 or more")
+            raise invalid("min_support", min_support, "a number of observations, 0 or more")
         if by == "auto":
             by = self._ranking()
         if by == "chance" and self._loss() is not None:
-            raise wrong(
+            raise invalid(
                 "by",
                 by,
                 "'auto' or 'prediction' for a model with a loss",
@@ -231,8 +233,7 @@ class Recommender(OnParts, SharesOfEntries):
         if X is not None:
             if rows is not None:
                 raise InputError(
-                    "rows= and X= came, wanted one of them: ids of fitted rows, or the "
-                    "entries of new rows"
+                    "give rows= (ids of fitted rows) or X= (the entries of new rows), not both"
                 )
             f, seen = self._folded(X)
             at = np.arange(f.shape[0])
@@ -252,7 +253,7 @@ class Recommender(OnParts, SharesOfEntries):
             best, scores = best_by_parts(self, at, int(n), columns, exclude_seen, chance, f.dtype)
         else:
             best, scores = self._best(f, at, columns, int(n), seen, exclude_seen, chance)
-        best, scores = self._told_scores(f, at, best, scores, by)
+        best, scores = self._reported_scores(f, at, best, scores, by)
         often = np.where(best >= 0, support[best], 0)
         return Recommendations(
             ids.names(at), _names(self.column_ids, best), scores, best, often, by
@@ -279,7 +280,9 @@ class Recommender(OnParts, SharesOfEntries):
                 if min_support
                 else "candidates= and exclude="
             )
-            raise InputError(f"no column is left to recommend, wanted at least one; check {named}")
+            raise InputError(
+                f"at least one column must be left to recommend, got none. Check {named}."
+            )
         return columns, support
 
     def _with_popular(
@@ -337,7 +340,7 @@ class Recommender(OnParts, SharesOfEntries):
             scores[best >= 0] = self._clipped(scores[best >= 0])
         return best, scores
 
-    def _told_scores(
+    def _reported_scores(
         self: Any, f: Any, at: np.ndarray, best: np.ndarray, scores: np.ndarray, by: str
     ) -> tuple[np.ndarray, np.ndarray]:
         """Lists with the scores that are handed out; a model whose predictions are more than values
@@ -476,14 +479,15 @@ def _on(seen: Observed, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _check_number(n: Any) -> None:
     if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
-        raise wrong("n", n, "an int >= 1")
+        raise invalid("n", n, "an int >= 1")
 
 
 def one_side(rows: Any, columns: Any) -> None:
     """What is alike is asked of one side."""
     if (rows is None) == (columns is None):
         raise InputError(
-            f"rows={rows!r} and columns={columns!r} came, wanted ids for exactly one of them"
+            f"give ids of rows or of columns, exactly one of them, got rows={rows!r} and "
+            f"columns={columns!r}"
         )
 
 

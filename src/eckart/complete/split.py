@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from eckart.arguments import held
-from eckart.errors import InputError, InputTypeError, wrong
+from eckart.errors import InputError, InputTypeError, invalid
 from eckart.io.tables.triples import observed as read_observed
 from eckart.matrix import Counts, Observed
 from eckart.matrix_blocks import fewer, parts_of
@@ -92,12 +92,12 @@ def split(
     """
     _check_matrix(observed)
     if by not in ("entry", "row", "time"):
-        raise wrong("by", by, "'entry', 'row' or 'time'")
+        raise invalid("by", by, "'entry', 'row' or 'time'")
     if (times is not None) != (by == "time"):
         came = "None" if times is None else f"times with by={by!r}"
-        raise wrong("times", came, "one time for each entry, with by='time'")
+        raise invalid("times", came, "one time for each entry, with by='time'")
     if per_row and by != "time":
-        raise wrong("per_row", per_row, "False unless by='time'")
+        raise invalid("per_row", per_row, "False unless by='time'")
     if parts_of(observed) is not None:
         return _of_parts(observed, held_out, by, generator(random_state))
     if by == "row":
@@ -109,14 +109,14 @@ def split(
     else:
         hidden = _latest(_ranked(observed, times), _number(held_out, observed.nnz))
     if not hidden.any():
-        raise wrong(
+        raise invalid(
             "held_out",
             held_out,
             "a share that leaves a test entry",
             "raise it, or set keep_rows=False",
         )
     if hidden.all():
-        raise wrong("held_out", held_out, "a share that leaves a training entry", "lower it")
+        raise invalid("held_out", held_out, "a share that leaves a training entry", "lower it")
     return Split(_take(observed, ~hidden), _take(observed, hidden))
 
 
@@ -124,7 +124,7 @@ def _of_parts(x: Any, held_out: Any, by: str, rng: np.random.Generator) -> Split
     """By entry, of a matrix in parts: every part hides its share, and keeps an entry of each of its
     rows and columns."""
     if by != "entry" or not isinstance(held_out, float):
-        raise wrong("by, held_out", (by, held_out), "by='entry' and a share for data in parts")
+        raise invalid("by, held_out", (by, held_out), "by='entry' and a share for data in parts")
     seeds = rng.integers(2**63, size=len(x.parts.lengths)).tolist()
     train, test = (
         fewer(x, _half, [(held_out, seed, side) for seed in seeds]) for side in (False, True)
@@ -152,7 +152,7 @@ def folds(observed: Observed | Counts, n: int = 5, *, random_state: Any = None) 
     """
     _check_matrix(observed)
     if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or not 2 <= n <= observed.nnz:
-        raise wrong("n", n, f"an int from 2 to the number of entries, {observed.nnz}")
+        raise invalid("n", n, f"an int from 2 to the number of entries, {observed.nnz}")
     rng = generator(random_state)
     if parts_of(observed) is not None:  # each part deals its own entries, so no row is torn apart
         seeds = rng.integers(2**63, size=len(parts_of(observed).lengths)).tolist()
@@ -186,7 +186,7 @@ class EntryKFold:
 
     def __init__(self, n_splits: int = 5, *, rows: Any = 0, random_state: Any = None) -> None:
         if not whole(2).fits(n_splits):
-            raise wrong("n_splits", n_splits, "an int >= 2")
+            raise invalid("n_splits", n_splits, "an int >= 2")
         self.n_splits, self.rows, self.random_state = n_splits, rows, random_state
 
     def split(
@@ -194,7 +194,7 @@ class EntryKFold:
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Positions of the lines of each training set and its test."""
         if len(np.shape(X)) != 2:
-            raise wrong(
+            raise invalid(
                 "X",
                 type(X).__name__,
                 "a table of triples: a frame or an array of two dimensions, with a line "
@@ -209,7 +209,7 @@ class EntryKFold:
         )
         rows = np.unique(np.asarray(column), return_inverse=True)[1]
         if len(rows) < self.n_splits:
-            raise wrong("n_splits", self.n_splits, f"at most the {len(rows)} lines of the table")
+            raise invalid("n_splits", self.n_splits, f"at most the {len(rows)} lines of the table")
         dealt = _dealt(rows, np.bincount(rows), self.n_splits, generator(self.random_state))
         return (
             (np.flatnonzero(dealt != i), np.flatnonzero(dealt == i)) for i in range(self.n_splits)
@@ -259,8 +259,8 @@ def train_and_hidden(
     same = all(_equal(a, b) for a, b in ((x.rows, other.rows), (x.columns, other.columns)))
     if other.shape != x.shape or not same:
         raise InputError(
-            f"{name} of shape {other.shape} came, wanted the rows and columns of X, "
-            f"shape {x.shape}, with the same ids"
+            f"{name} must have the rows and columns of X, shape {x.shape}, with the same ids, "
+            f"got shape {other.shape}"
         )
     return x, other
 
@@ -304,9 +304,9 @@ def _by_row(observed: Any, held_out: float | int, share: float, rng: np.random.G
     able = np.flatnonzero(counts >= 2)
     number = min(_number(held_out, len(counts)), len(able))
     if not 0 < share < 1:
-        raise wrong("fold_in", share, "a share between 0 and 1")
+        raise invalid("fold_in", share, "a share between 0 and 1")
     if number == 0 or number == len(counts):
-        raise wrong(
+        raise invalid(
             "held_out",
             held_out,
             "a share that leaves rows in both parts; only rows of 2 entries or more can go",
@@ -375,7 +375,7 @@ def _ranked(observed: Any, times: Any) -> np.ndarray:
             times.indices, observed.indices
         )
         if times.shape != observed.shape or not same:
-            raise wrong(
+            raise invalid(
                 "times",
                 f"a matrix of {times.nnz} other entries",
                 "the entries of the matrix to split",
@@ -383,16 +383,16 @@ def _ranked(observed: Any, times: Any) -> np.ndarray:
         times = times.data
     times = np.asarray(times)
     if times.shape != (observed.nnz,):
-        raise wrong(
+        raise invalid(
             "times",
             f"an array of shape {times.shape}",
             f"one time for each of the {observed.nnz} entries",
         )
     if times.dtype.kind not in "iufM":
-        raise wrong("times", f"an array of {times.dtype}", "numbers or datetime64")
+        raise invalid("times", f"an array of {times.dtype}", "numbers or datetime64")
     unknown = np.isnat(times) if times.dtype.kind == "M" else ~np.isfinite(times)
     if unknown.any():
-        raise wrong(
+        raise invalid(
             "times",
             times[unknown][0],
             "a time for every entry",
@@ -418,7 +418,7 @@ def _number(held_out: float | int, whole: int) -> int:
         return min(max(1, round(float(held_out) * whole)), whole)
     if isinstance(held_out, (int, np.integer)) and not isinstance(held_out, bool) and held_out >= 1:
         return min(int(held_out), whole)
-    raise wrong("held_out", held_out, "a share between 0 and 1, or a number of at least 1")
+    raise invalid("held_out", held_out, "a share between 0 and 1, or a number of at least 1")
 
 
 def _rows(observed: Any) -> np.ndarray:
@@ -443,6 +443,6 @@ def _check_matrix(observed: Any) -> None:
     if not isinstance(observed, (Observed, Counts)):
         came = type(observed).__name__
         raise InputTypeError(
-            f"observed={came!r} came, wanted Observed or Counts; make one with "
-            "eckart.read(..., absent='unknown')"
+            f"observed must be Observed or Counts, got {came!r}. Make one with eckart.read(..., "
+            "absent='unknown')."
         )

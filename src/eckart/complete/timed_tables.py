@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from eckart.complete.beside import moments
-from eckart.errors import InputError, wrong
+from eckart.complete.side_information import moments
+from eckart.errors import InputError, invalid
 from eckart.index.alike import unknown_column
 from eckart.io.tables.attributes import table_of
 from eckart.io.tables.triples import observed
@@ -39,14 +39,14 @@ def timed(X: Any, sql: str | None, time: Any, table: dict[str, Any]) -> tuple[Ob
             time, were = time
         numbers, dates = moments(_at_entries(time, x) if isinstance(time, Observed) else time, None)
         if numbers.shape != (x.nnz,):
-            raise wrong(
+            raise invalid(
                 "time",
                 f"{numbers.size} times",
                 f"one for each of the {x.nnz} entries, or the name of a column",
             )
         return x, Times(numbers, dates or bool(were))
     if sql is not None or table["rows"] is None or table["columns"] is None:
-        raise wrong(
+        raise invalid(
             "time",
             time,
             "an array of times, or a table with rows=, columns= and values= that has this column",
@@ -86,7 +86,7 @@ def _at_entries(when: Observed, x: Observed) -> np.ndarray:
     """The values of ``when`` at the entries of x, both with the same rows and columns; an entry
     that it lacks is named."""
     if when.shape != x.shape:
-        raise wrong(
+        raise invalid(
             "time",
             f"an Observed of shape {when.shape}",
             f"one of shape {x.shape} that has all entries of X",
@@ -101,7 +101,7 @@ def _at_entries(when: Observed, x: Observed) -> np.ndarray:
     if lacking.any():
         i, j = divmod(int(place[1][lacking.argmax()]), x.shape[1])
         raise InputError(
-            f"time has no value at row {i}, column {j}, wanted one for every entry of X"
+            f"time must hold a value for every entry of X, got none at row {i}, column {j}"
         )
     return when.data[order[at]]
 

@@ -45,7 +45,7 @@ from eckart.complete.candidates import (
 from eckart.complete.split import Split, split
 from eckart.complete.split import folds as cut
 from eckart.complete.tuning import Trial, Tuning
-from eckart.errors import wrong
+from eckart.errors import invalid
 from eckart.factors import LowRank
 from eckart.fit import kept_fit, resumed_fit
 from eckart.io.models.checkpoint import Checkpoint, parameters_of
@@ -138,7 +138,7 @@ def tune(
     if patience is not None and (
         isinstance(patience, bool) or not isinstance(patience, (int, np.integer)) or patience < 1
     ):
-        raise wrong("patience", patience, "an int >= 1, or None to try every rank")
+        raise invalid("patience", patience, "an int >= 1, or None to try every rank")
     about = parameters_of(base) | {
         "model": type(base).__name__,
         "ranks": ranks,

@@ -79,8 +79,10 @@ class Tuning:
 
     @classmethod
     def resumed(cls, kept: Any) -> Tuning:
-        told = dict(kept) | {name: tuple(kept[name]) for name in ("tested", "cold")}
-        return cls(**told | {"table": tuple(map(Trial.resumed, kept["table"])), "model": None})
+        kept_fields = dict(kept) | {name: tuple(kept[name]) for name in ("tested", "cold")}
+        return cls(
+            **kept_fields | {"table": tuple(map(Trial.resumed, kept["table"])), "model": None}
+        )
 
     def __str__(self) -> str:
         ranked = any(t.n_components for t in self.table)

@@ -45,19 +45,19 @@ class Cache:
         beginning of the names of one."""
         if not isinstance(source, (str, os.PathLike)):
             raise InputError(
-                f"cache={written(place)} came with a {type(source).__name__}, wanted a "
-                "file, a folder or a pattern: only there a change can be seen"
+                f"cache={written(place)} needs a file, a folder or a pattern, where a change can be "
+                f"seen, got a {type(source).__name__}"
             )
-        told = rule.to_dict()
-        if told.get("function"):
+        header = rule.to_dict()
+        if header.get("function"):
             raise InputError(
-                f"cache={str(place)!r} came with {told['tokenizer']} as tokenizer, "
-                "wanted a regular expression or none: a function may change unseen"
+                f"cache={str(place)!r} needs a regular expression as tokenizer, or none, got "
+                f"{header['tokenizer']}: a function may change unseen"
             )
         about = {
             "format": FORMAT,
             "version": VERSION,
-            "rules": told,
+            "rules": header,
             "options": options,
             "source": _files(source),
         }
@@ -82,8 +82,8 @@ class Cache:
         if not self.file("json").exists():
             return None
         try:
-            told = json.loads(self.file("json").read_text("utf-8"))
-            about = dict(told["about"])
+            header = json.loads(self.file("json").read_text("utf-8"))
+            about = dict(header["about"])
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             self._again("is damaged")
             return None
@@ -97,7 +97,7 @@ class Cache:
                 self._again(f"is of other work ({reason})")
                 return None
         try:
-            return self._mapped(told)
+            return self._mapped(header)
         except (*UNREADABLE, TypeError) as error:
             self._again(f"is damaged ({error})")
             return None
@@ -107,27 +107,29 @@ class Cache:
         for kind in ("ids", "pointers"):
             with replacing(self.file(f"{kind}.npy")) as part:
                 _write(part, fields[kind])
-        told = {name: fields[name] for name in ("words_read", "words_dropped", "replaced", "rules")}
-        told |= {"words": fields["words"].tolist(), "counts": fields["counts"].tolist()}
-        told |= {
+        header = {
+            name: fields[name] for name in ("words_read", "words_dropped", "replaced", "rules")
+        }
+        header |= {"words": fields["words"].tolist(), "counts": fields["counts"].tolist()}
+        header |= {
             "checksums": [_checksum(fields["ids"]), _checksum(fields["pointers"])],
             "about": self.about,
         }
-        told["seal"] = _seal(told)
+        header["seal"] = _seal(header)
         with replacing(self.file("json")) as part:
-            Path(part).write_text(json.dumps(told), "utf-8")
-        return self._mapped(told)
+            Path(part).write_text(json.dumps(header), "utf-8")
+        return self._mapped(header)
 
-    def _mapped(self, told: dict[str, Any]) -> dict[str, Any]:
-        if told.pop("seal") != _seal(told):
+    def _mapped(self, header: dict[str, Any]) -> dict[str, Any]:
+        if header.pop("seal") != _seal(header):
             raise ValueError("its list of words was changed")
         arrays = {}
-        for kind, wanted in zip(("ids", "pointers"), told["checksums"]):
+        for kind, wanted in zip(("ids", "pointers"), header["checksums"]):
             arrays[kind] = _read(self.file(f"{kind}.npy"))
             if _checksum(arrays[kind]) != wanted:
                 raise ValueError(f"{kind} do not match their checksum")
-        more = {name: told[name] for name in ("words_read", "words_dropped", "replaced", "rules")}
-        words, counts = titles(told["words"]), np.array(told["counts"], np.int64)
+        more = {name: header[name] for name in ("words_read", "words_dropped", "replaced", "rules")}
+        words, counts = titles(header["words"]), np.array(header["counts"], np.int64)
         return arrays | more | {"words": words, "counts": counts}
 
     def _again(self, why: str) -> None:
@@ -157,9 +159,9 @@ def _checksum(array: np.ndarray) -> str:
     return f"{array.dtype.str} {array.shape} {code:08x}"
 
 
-def _seal(told: dict[str, Any]) -> str:
+def _seal(header: dict[str, Any]) -> str:
     text = json.dumps(
-        {name: value for name, value in told.items() if name != "seal"}, sort_keys=True
+        {name: value for name, value in header.items() if name != "seal"}, sort_keys=True
     )
     return f"{zlib.crc32(text.encode()):08x}"
 

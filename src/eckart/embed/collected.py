@@ -42,8 +42,8 @@ def collected(
     how = {name: value for name, value in how.items() if name not in ("n_threads", "verbose")}
     if others := [name for name, value in how.items() if name not in RULES and value is not None]:
         raise InputError(
-            f"{others[0]}={how[others[0]]!r} came with a Dask collection, wanted it "
-            "with files and tables only; leave it out"
+            f"{others[0]}={how[others[0]]!r} is for files and tables only, got a Dask "
+            "collection. Leave it out."
         )
     parts = partitions(source)
     number: dict[Any, int] = {}
@@ -52,7 +52,7 @@ def collected(
         for word in found.words:
             number.setdefault(word, len(number))
     if not sum(found.sentences for found in seen):
-        raise InputError("no sentence came, wanted at least one; the collection is empty")
+        raise InputError("the collection must hold at least one sentence, got none")
     counts = np.zeros(len(number), np.int64)
     for found in seen:
         counts[[number[word] for word in found.words]] += found.counts

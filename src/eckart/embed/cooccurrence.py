@@ -30,7 +30,7 @@ from eckart.embed.collected import collected
 from eckart.embed.sequences import Sequences
 from eckart.engines import engine_named
 from eckart.engines.protocol import CountRows, PairRule
-from eckart.errors import InputError, wrong
+from eckart.errors import InputError, invalid
 from eckart.io.dask.known import is_collection
 from eckart.io.models.levels import NOTHING, Memory
 from eckart.matrix import Counts
@@ -98,7 +98,7 @@ def cooccurrence(
         or not isinstance(max_memory, (int, np.integer))
         or max_memory < 2**20
     ):
-        raise wrong("max_memory", max_memory, "a number of bytes, at least 2**20")
+        raise invalid("max_memory", max_memory, "a number of bytes, at least 2**20")
     if is_collection(source):
         return collected(source, rule, **options)[0]
     s = Sequences.of(source, n_threads=n_threads, verbose=verbose, **options)
@@ -114,11 +114,11 @@ def pair_rule(window: int, weighting: str = "harmonic", sides: str = "both") -> 
     PairRule(weights=(6.0, 3.0, 2.0), scale=6.0, left=True, right=True)
     """
     if not (rule := whole(1, MOST_WINDOW)).fits(window):
-        raise wrong("window", window, rule.wanted)
+        raise invalid("window", window, rule.wanted)
     if weighting not in WEIGHTINGS:
-        raise wrong("weighting", weighting, " or ".join(map(repr, WEIGHTINGS)))
+        raise invalid("weighting", weighting, " or ".join(map(repr, WEIGHTINGS)))
     if sides not in SIDES:
-        raise wrong("sides", sides, " or ".join(map(repr, SIDES)))
+        raise invalid("sides", sides, " or ".join(map(repr, SIDES)))
     distances, scale = range(1, int(window) + 1), 1
     if weighting == "harmonic":
         for d in distances:
@@ -269,8 +269,8 @@ def _check(s: Sequences) -> None:
     """Refuse numbers that a kernel would follow out of bounds."""
     if len(s.ids) and not (int(s.ids.min()) >= 0 and int(s.ids.max()) < len(s.words)):
         raise InputError(
-            f"ids are {int(s.ids.min())} to {int(s.ids.max())}, wanted positions in "
-            f"{len(s.words)} words; make them with eckart.sequences"
+            f"ids must be positions in {len(s.words)} words, got {int(s.ids.min())} to "
+            f"{int(s.ids.max())}. Make them with eckart.sequences."
         )
     p = s.pointers
     if len(p) < 1 or p[0] != 0 or p[-1] != len(s.ids) or (np.diff(p) < 0).any():

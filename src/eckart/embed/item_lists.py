@@ -101,9 +101,8 @@ class Numbers:
                 raise _refused(item, row)
             if self._kind not in (None, kind):
                 raise InputTypeError(
-                    f"item {item!r} of list {row} is "
-                    f"{'a text' if kind is str else 'a number'}, others are not; wanted "
-                    "all texts or all integers"
+                    f"lists must hold all texts or all integers, got item {item!r} of list {row}, which "
+                    f"is {'a text' if kind is str else 'a number'}"
                 )
             self._kind = kind
 
@@ -111,7 +110,7 @@ class Numbers:
 def _items(row: Any, i: int) -> list[Any]:
     if isinstance(row, np.ndarray):
         if row.ndim != 1:
-            raise InputTypeError(f"list {i} is an array of {row.ndim} dimensions, wanted one")
+            raise InputTypeError(f"list {i} must be an array of one dimension, got {row.ndim}")
         return row.tolist()
     if isinstance(row, (set, frozenset)):
         return sorted(
@@ -120,7 +119,7 @@ def _items(row: Any, i: int) -> list[Any]:
         )
     if not _is_row(row):
         raise InputTypeError(
-            f"list {i} is a {type(row).__name__} ({str(row)[:30]!r}), wanted a list of items"
+            f"list {i} must be a list of items, got a {type(row).__name__} ({str(row)[:30]!r})"
         )
     return list(row)
 
@@ -135,6 +134,6 @@ def _hashable(item: Any) -> bool:
 
 def _refused(item: Any, row: int) -> InputTypeError:
     return InputTypeError(
-        f"list {row} holds {str(item)[:40]!r} ({type(item).__name__}), wanted texts "
-        "(str) or integers; name other things by one of these"
+        f"list {row} must hold texts (str) or integers, got {str(item)[:40]!r} "
+        f"({type(item).__name__}). Name other things by one of these."
     )

@@ -117,7 +117,7 @@ class WordModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         return self._fitted("vectors").factors
 
     def _sequences(self, X: Any) -> Sequences:
-        """The door: sentences of anything that ``eckart.sequences`` takes."""
+        """Read sentences of anything that ``eckart.sequences`` takes."""
         if is_collection(X):
             raise InputTypeError(
                 f"X is a {type(X).__name__} of Dask, and {type(self).__name__} walks "

@@ -1,4 +1,4 @@
-"""The door of models that learn from co-occurrence: text, items, sequences, or counts that are
+"""Reading for models that learn from co-occurrence: text, items, sequences, or counts that are
 there already."""
 
 from __future__ import annotations
@@ -69,9 +69,7 @@ def pairs_of_fit(model: Any, X: Any, engine: Any, words: Any) -> Pairs:
     """The same for a certificate, of the ``words`` that the model was fitted to."""
     pairs = pairs_of(model, X, engine)
     if list(pairs.words) != list(words):
-        raise InputError(
-            "X has other words than the model, wanted the data that the model was fitted to"
-        )
+        raise InputError("X must be the data that the model was fitted to, got other words")
     return pairs
 
 
@@ -80,24 +78,24 @@ def checked(x: Counts) -> Counts:
     negative or not finite, nothing at all."""
     if x.shape[0] != x.shape[1]:
         raise InputError(
-            f"co-occurrences of shape {x.shape} came, wanted words x words; make them "
-            "with eckart.cooccurrence"
+            f"co-occurrences must be words x words, got shape {x.shape}. Make them with "
+            "eckart.cooccurrence."
         )
     if x.rows is not None and x.columns is not None and list(x.rows) != list(x.columns):
         raise InputError(
-            "rows and columns of the co-occurrences have other names, wanted the same "
-            "words in the same order"
+            "rows and columns of the co-occurrences must have the same words in the same "
+            "order, got other names"
         )
     bad = np.flatnonzero(~(np.isfinite(x.data) & (x.data >= 0)))
     if len(bad):
         row = int(np.searchsorted(x.indptr, bad[0], side="right")) - 1
         raise InputError(
-            f"co-occurrences hold {x.data[bad[0]]} at row {row}, column "
-            f"{x.indices[bad[0]]}, wanted finite counts >= 0"
+            f"co-occurrences must hold finite counts >= 0, got {x.data[bad[0]]} at row {row}, "
+            f"column {x.indices[bad[0]]}"
         )
     if not (x.data > 0).any():
         raise InputError(
-            "no two words stand near each other, wanted at least one pair; widen window "
-            "or lower min_count"
+            "at least one pair of words must stand near each other, got none. Widen window or "
+            "lower min_count."
         )
     return x

@@ -30,7 +30,7 @@ from eckart.embed.pairs import Pairs, contents_of, pairs_of, pairs_of_fit, sourc
 from eckart.embed.sequences import Sequences
 from eckart.engines import engine_named
 from eckart.engines.protocol import PmiRule
-from eckart.errors import wrong
+from eckart.errors import invalid
 from eckart.factors import Basis, Embedding
 from eckart.fit import Fit, fitted, plan_of
 from eckart.io.models.checkpoint import Checkpoint
@@ -194,7 +194,7 @@ class PMI(WordModel):
         n = source.n_columns if isinstance(source, Counts) else len(source.words)
         k = min(USUAL, n) if self.n_components is None else int(self.n_components)
         if k > n:
-            raise wrong(
+            raise invalid(
                 "n_components", k, f"1 to {n} for {n} words", "lower it, or lower min_count"
             )
         file = Checkpoint.of_parts(self, lambda: contents_of(source), ignored=SHOWN)

@@ -50,8 +50,8 @@ def read_vectors(
         model = load(path)
         if not hasattr(model, "vectors_"):
             raise InputTypeError(
-                f"{path} holds a {type(model).__name__}, wanted a model of embeddings "
-                "or a file of vectors"
+                f"{path} must hold a model of embeddings or be a file of vectors, got a "
+                f"{type(model).__name__}"
             )
         found = model.vectors_
         counts = None if found.counts is None else found.counts[:limit]

@@ -22,8 +22,8 @@ import numpy as np
 from eckart.arguments import held
 from eckart.embed.cache import Cache
 from eckart.embed.item_lists import Numbers, look
-from eckart.embed.spill import Shelf
-from eckart.errors import InputError, NoWordsError, wrong
+from eckart.embed.spill import SpillFile
+from eckart.errors import InputError, NoWordsError, invalid
 from eckart.io.tables.frames import titles
 from eckart.io.text.documents import documents
 from eckart.io.text.lexicon import Lexicon
@@ -77,7 +77,7 @@ class Sequences:
     def sentence(self, s: int) -> list[Any]:
         """The words of one sentence."""
         if not -len(self) <= s < len(self):
-            raise wrong("s", s, f"the number of a sentence, 0 to {len(self) - 1}")
+            raise invalid("s", s, f"the number of a sentence, 0 to {len(self) - 1}")
         s %= len(self)
         return self.words[self.ids[self.pointers[s] : self.pointers[s + 1]]].tolist()
 
@@ -141,7 +141,7 @@ def sequences(
         ("max_words", max_words, optional(whole(1))),
     ):
         if not allowed.fits(value):
-            raise wrong(name, value, allowed.wanted)
+            raise invalid(name, value, allowed.wanted)
     how = {
         "text": text,
         "lines": lines,
@@ -159,17 +159,17 @@ def sequences(
         )
         if (found := kept.load()) is not None:
             return Sequences(**found)
-    with progress(verbose) as watch, Shelf() as shelf:
+    with progress(verbose) as watch, SpillFile() as spilled:
         rows, source = look(source)
         read = (
-            _texts(source, rule, how, shelf, n_threads, watch)
+            _texts(source, rule, how, spilled, n_threads, watch)
             if rows is None
-            else _items(rows, how, shelf, watch)
+            else _items(rows, how, spilled, watch)
         )
-        if not shelf.sentences:
-            raise InputError("no sentence came, wanted at least one; the source is empty")
+        if not spilled.sentences:
+            raise InputError("the source must hold at least one sentence, got none")
         table, words, counts = _vocabulary(read, min_count, max_words)
-        ids, pointers = shelf.renumbered(
+        ids, pointers = spilled.renumbered(
             table, int(counts.sum()), None if kept is None else kept.folder
         )
         dropped = int(read.counts.sum()) - len(ids)
@@ -221,7 +221,7 @@ def keep_probability(counts: np.ndarray, sample: float | None) -> np.ndarray:
         or not isinstance(sample, (int, float, np.number))
         or not 0 < sample < np.inf
     ):
-        raise wrong("sample", sample, "None, 0 or a positive number, such as 1e-4")
+        raise invalid("sample", sample, "None, 0 or a positive number, such as 1e-4")
     share = np.asarray(counts, np.float64) / max(float(np.sum(counts)), 1.0)
     with np.errstate(divide="ignore"):
         ratio = np.where(share > 0, sample / np.maximum(share, np.finfo(float).tiny), 1.0)
@@ -239,7 +239,12 @@ class _Read:
 
 
 def _texts(
-    source: Any, rule: Tokenizer, how: dict[str, Any], shelf: Shelf, n_threads: Any, watch: Watcher
+    source: Any,
+    rule: Tokenizer,
+    how: dict[str, Any],
+    spilled: SpillFile,
+    n_threads: Any,
+    watch: Watcher,
 ) -> _Read:
     docs = documents(source, **how)
     lexicon, tally = Lexicon(), _Occurrences()
@@ -247,25 +252,24 @@ def _texts(
     for batch in token_batches(parts, rule, n_threads):
         numbers = lexicon.add(batch.words)
         tally.add(numbers, np.bincount(batch.ids, minlength=len(batch.words)))
-        shelf.put(
+        spilled.put(
             numbers[batch.ids], np.diff(batch.pointers), parts.begins(batch.first, len(batch))
         )
         watch("words", tally.total, None)
     return _Read(tally.counts(len(lexicon)), lexicon.words, docs.replaced)
 
 
-def _items(rows: Iterator[Any], how: dict[str, Any], shelf: Shelf, watch: Watcher) -> _Read:
+def _items(rows: Iterator[Any], how: dict[str, Any], spilled: SpillFile, watch: Watcher) -> _Read:
     for name in ("text", "lines", "delimiter", "header"):
         if how[name] is not None:
             raise InputError(
-                f"{name}={how[name]!r} came with lists of items, wanted it with text "
-                "only; leave it out"
+                f"{name}={how[name]!r} is for text only, got lists of items. Leave it out."
             )
     numbers, tally = Numbers(), _Occurrences()
     for ids, lengths in numbers.batches(rows):
         seen, times = np.unique(ids, return_counts=True)
         tally.add(seen, times)
-        shelf.put(ids, lengths)
+        spilled.put(ids, lengths)
         watch("words", tally.total, None)
     return _Read(tally.counts(len(numbers)), numbers.words)
 
@@ -351,9 +355,8 @@ def _vocabulary(
     good = np.flatnonzero(read.counts >= min_count)
     if not len(good):
         raise NoWordsError(
-            f"no word is left of {len(read.counts):,} in a text of "
-            f"{int(read.counts.sum()):,}, wanted at least one; "
-            f"lower min_count={min_count}"
+            f"at least one word must be left, got none of {len(read.counts):,} in a text of "
+            f"{int(read.counts.sum()):,}. Lower min_count={min_count}."
         )
     at = chosen(good, read.counts, read.words, max_words)
     table = np.full(len(read.counts), -1, np.int32)

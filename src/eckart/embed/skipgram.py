@@ -39,7 +39,7 @@ from eckart.embed.pairs import checked, contents_of
 from eckart.embed.sequences import Sequences, keep_probability
 from eckart.embed.skipgram_train import FixedPairs
 from eckart.engines.protocol.windows import Pieces, cut
-from eckart.errors import InputError, wrong
+from eckart.errors import InputError, invalid
 from eckart.factors import Embedding
 from eckart.fit import Fit, fitted, plan_of, require_room
 from eckart.io.models.checkpoint import Checkpoint
@@ -168,8 +168,8 @@ class SkipGram(WordModel):
             s = self._sequences(X)
             if s.n_tokens == 0 or np.diff(s.pointers).max(initial=0) < 2:
                 raise InputError(
-                    "no sentence has two words of the vocabulary, wanted words beside "
-                    "words; lower min_count"
+                    "at least one sentence must have two words of the vocabulary, got none. Lower "
+                    "min_count."
                 )
             require_room(
                 "n_components", self.n_components, 2.0 * len(s.words) * self.n_components, 4
@@ -190,7 +190,8 @@ class SkipGram(WordModel):
         )
         if counts.shape[0] != f.n:
             raise InputError(
-                f"counts of {counts.shape[0]} words came, wanted those of the model's {f.n} words"
+                f"counts must be those of the model's {f.n} words, got counts of {counts.shape[0]} "
+                "words"
             )
         with engine.at_work():
             return self._certify(counts, f, engine, self.fit_.plan["solver"], self.fit_.trace, {})
@@ -352,7 +353,7 @@ class SkipGram(WordModel):
         bounds = cut(s.pointers, MOST_WINDOW if len(s) >= HELD**2 else HELD)
         lengths = np.diff(bounds)
         if len(lengths) < HELD:
-            raise wrong(
+            raise invalid(
                 "stop",
                 self.stop,
                 f"None for a text of {s.n_tokens} words, too short to leave a part of it out",
@@ -389,7 +390,7 @@ class SkipGram(WordModel):
         s = self._sequences(X)
         if len(s.words) != f.n or any(a != b for a, b in zip(s.words, f.columns)):
             raise InputError(
-                "the text has other words than the model was fitted to, wanted the text of the fit"
+                "the text must be the text of the fit, got other words than the model was fitted to"
             )
         return s
 
@@ -400,9 +401,9 @@ class SkipGram(WordModel):
         if self.solver == "auto":
             return "exact" if self.loss == "softmax" or isinstance(X, Counts) else "stochastic"
         if self.solver == "stochastic" and self.loss == "softmax":
-            raise wrong("solver", self.solver, "'exact' for loss='softmax', which is not sampled")
+            raise invalid("solver", self.solver, "'exact' for loss='softmax', which is not sampled")
         if self.solver == "stochastic" and isinstance(X, Counts):
-            raise wrong(
+            raise invalid(
                 "solver",
                 self.solver,
                 "'exact' for Counts of pairs, in which the order of words is lost",

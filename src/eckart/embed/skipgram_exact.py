@@ -44,8 +44,8 @@ def solve(
     n = x.shape[0]
     if n > LARGEST:
         raise InputError(
-            f"{n} words came, wanted at most {LARGEST} without sampling (n x n numbers "
-            "are held); use loss='negative' with solver='stochastic', or max_words="
+            f"the vocabulary must have at most {LARGEST} words without sampling (n x n numbers "
+            f"are held), got {n}. Use loss='negative' with solver='stochastic', or max_words=."
         )
     seen = x.to_scipy().toarray().astype(np.float64)
     seen /= max(seen.sum(), 1e-300)

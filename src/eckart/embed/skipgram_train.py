@@ -47,7 +47,7 @@ class FixedPairs(NamedTuple):
     ``negatives``."""
 
     words: np.ndarray
-    beside: np.ndarray
+    contexts: np.ndarray
     noise: np.ndarray
     negatives: float
 
@@ -70,7 +70,7 @@ class FixedPairs(NamedTuple):
             part = slice(a, a + 2**11)
             u = x[self.words[part]]
             scores = (
-                np.einsum("pk,pk->p", u, y[self.beside[part]]),
+                np.einsum("pk,pk->p", u, y[self.contexts[part]]),
                 np.einsum("pk,prk->pr", u, y[self.noise[part]]),
             )
             with np.errstate(invalid="ignore"):  # a rate that was too high is said at the end
@@ -144,7 +144,7 @@ def train(
     rule = WindowRule(t.window, t.drawn, t.negatives / t.drawn, columns, t.k if t.bias else -1)
     parts = _parts(pieces.bounds)
     trace.reason = StopReason.MAX_ITER
-    (own, other), begun = judges, done > 0
+    (own, other), has_loss = judges, done > 0
 
     def tables() -> tuple[np.ndarray, np.ndarray]:
         left, right = (engine.get(side)[:n, :columns] for side in sides)
@@ -176,7 +176,7 @@ def train(
                 seed=(seed + epoch) % 2**63,
                 together=t.together,
             )
-            begun, step = True, step + 1
+            has_loss, step = True, step + 1
             watch("words", epoch * size + int(pieces.bounds[parts[at][1]]), course[1] * size)
             if at < len(parts) - 1:
                 continue
@@ -196,7 +196,7 @@ def train(
                 ]
                 sides = [engine.window_table(a) for a in best or ()]
     except KeyboardInterrupt:
-        if not begun:  # before there is an answer
+        if not has_loss:  # before there is an answer
             raise
         trace.reason = StopReason.INTERRUPTED
         if not len(trace):  # within the first pass

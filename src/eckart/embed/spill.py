@@ -14,7 +14,7 @@ IN_MEMORY = 2**30
 """Bytes of numbers that stay in memory; more go to a temporary file."""
 
 
-class Shelf:
+class SpillFile:
     """Sentences in the order in which they came.
 
     >>> with Shelf() as shelf:
@@ -34,7 +34,7 @@ class Shelf:
         self._file: BinaryIO | None = None
         self.sentences = 0
 
-    def __enter__(self) -> Shelf:
+    def __enter__(self) -> SpillFile:
         return self
 
     def __exit__(self, *_: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from eckart.errors import InputError, UnknownWord, wrong
+from eckart.errors import InputError, UnknownWord, invalid
 from eckart.index.alike import alike
 from eckart.index.labels import Labels, shown, tidy
 
@@ -24,7 +24,7 @@ class VectorTable:
         self._labels = Labels(self.words, len(self.words), "word")
         if (repeats := self._labels.repeats) is not None:
             twice = shown(self.words[int(repeats.argmax())])
-            raise InputError(f"word {twice} came twice, wanted each word once; drop the repeats")
+            raise InputError(f"words must differ, got {twice} twice. Drop the repeats.")
         self.counts = None if counts is None else np.asarray(counts)
         if self.counts is not None and (
             self.counts.shape != self.words.shape
@@ -95,15 +95,15 @@ class VectorTable:
     def _find(self, ids: np.ndarray, missing: str) -> np.ndarray:
         """Positions, -1 for an unknown word where that is allowed."""
         if missing not in MISSING:
-            raise wrong("missing", missing, "'error', 'skip' or 'zeros'")
+            raise invalid("missing", missing, "'error', 'skip' or 'zeros'")
         at = self._labels.find(ids)
         if missing == "error" and (at < 0).any():
             lost = np.flatnonzero(at < 0)
             more = f" ({len(lost) - 1} more are unknown)" if len(lost) > 1 else ""
             near = ", ".join(map(shown, self._near(ids[lost[0]])))
             raise UnknownWord(
-                f"word {shown(ids[lost[0]])} came{more}, wanted one of the {len(self)} words"
-                + (f"; near ones are {near}" if near else "")
+                f"word must be one of the {len(self)} words, got {shown(ids[lost[0]])}{more}"
+                + (f". Near ones are {near}." if near else "")
             )
         return at
 
@@ -143,7 +143,9 @@ class VectorTable:
             return np.fromiter((bool(words(word)) for word in self.words.tolist()), bool, len(self))
         if isinstance(words, np.ndarray) and words.dtype == bool:
             if words.shape != (len(self),):
-                raise wrong(name, f"a mask of shape {words.shape}", f"one of {len(self)} booleans")
+                raise invalid(
+                    name, f"a mask of shape {words.shape}", f"one of {len(self)} booleans"
+                )
             return words.copy()
         out = np.zeros(len(self), bool)
         out[self._find(self._asked(words)[1], "error")] = True
@@ -156,11 +158,11 @@ def _matrix(vectors: Any, words: np.ndarray) -> np.ndarray:
         if out.dtype.kind not in "fiu" or out.dtype.itemsize > 8:
             out = out.astype(np.float64)
     except (TypeError, ValueError, OverflowError):
-        raise wrong("vectors", type(vectors).__name__, "a matrix of numbers") from None
+        raise invalid("vectors", type(vectors).__name__, "a matrix of numbers") from None
     if out.dtype not in (np.float32, np.float64):
         out = out.astype(np.float32 if out.dtype == np.float16 else np.float64)
     if out.ndim != 2 or len(out) != len(words) or not out.size:
-        raise wrong(
+        raise invalid(
             "vectors",
             f"an array of shape {out.shape}",
             f"{len(words)} rows, one for each word, at least one number each",

@@ -19,7 +19,7 @@ import numpy as np
 from eckart.arguments import hold
 from eckart.embed.neighbours import Neighbours, answers, nearest
 from eckart.embed.table import VectorTable, unit_rows
-from eckart.errors import InputError, wrong
+from eckart.errors import InputError, invalid
 from eckart.index.labels import tidy
 from eckart.io.text.tokens import Tokenizer
 from eckart.io.vectors.write import write_words
@@ -100,7 +100,7 @@ class Vectors(VectorTable):
         if vector:
             one, given = of.ndim == 1, np.atleast_2d(of)
             if given.ndim != 2 or given.shape[1] != self.k or not np.isfinite(given).all():
-                raise wrong(
+                raise invalid(
                     "of",
                     f"an array of shape {of.shape}",
                     f"finite vectors of {self.k} numbers, or words",
@@ -141,13 +141,13 @@ class Vectors(VectorTable):
         """
         _check_number(n)
         if method not in ("add", "multiply"):
-            raise wrong("method", method, "'add' or 'multiply'")
+            raise invalid("method", method, "'add' or 'multiply'")
         asked = [self._asked(words) for words in (a, b, c)]
         one = all(single for single, _ in asked)
         if len({len(ids) for _, ids in asked}) > 1 or any(single for single, _ in asked) != one:
             sizes = ", ".join(str(len(ids)) for _, ids in asked)
             raise InputError(
-                f"a, b and c hold {sizes} words, wanted one each, or lists of one length"
+                f"a, b and c must hold one word each, or lists of one length, got {sizes} words"
             )
         at = np.column_stack([self._find(ids, missing) for _, ids in asked])
         known = (at >= 0).all(axis=1)
@@ -202,16 +202,14 @@ class Vectors(VectorTable):
                     or len(list(pair)) != 2
                 ):
                     raise InputError(
-                        f"pairs[{i}]={pair!r} came, wanted two words; for one pair "
-                        "write similarity(a, b)"
+                        f"pairs[{i}] must be two words, got {pair!r}. For one pair write similarity(a, b)."
                     )
             one, left, right = False, [p[0] for p in pairs], [p[1] for p in pairs]
         else:
             (one, left), (other, right) = self._asked(first), self._asked(second)
             if one != other or len(left) != len(right):
                 raise InputError(
-                    f"{len(left)} and {len(right)} words came, wanted one each, or "
-                    "lists of one length"
+                    f"words must be one each, or lists of one length, got {len(left)} and {len(right)}"
                 )
         a, b = (self._find(tidy(ids), missing) for ids in (left, right))
         cosines = np.einsum(
@@ -230,7 +228,7 @@ class Vectors(VectorTable):
         if missing == "skip":
             ids, at = ids[at >= 0], at[at >= 0]
         if len(at) < 2:
-            raise InputError(f"{len(at)} words with vectors came, wanted at least 2 to compare")
+            raise InputError(f"at least 2 words with vectors are needed to compare, got {len(at)}")
         rows = self._rows(self.unit, at).astype(np.float64)
         name = ids[int(np.argmin(rows @ rows.mean(axis=0)))]
         return name.item() if isinstance(name, np.generic) and name.dtype.kind != "M" else name
@@ -299,7 +297,7 @@ class Vectors(VectorTable):
             at = self._find(self._asked(words)[1], missing)
             at = at[at >= 0]
         if len(at) < 2:
-            raise InputError(f"{len(at)} words with vectors came, wanted at least 2 for a map")
+            raise InputError(f"at least 2 words with vectors are needed for a map, got {len(at)}")
         rows = self.unit[at].astype(np.float64)
         if not (rows != rows[0]).any():
             return Map(self.words[at], np.zeros((len(at), 2)), 1.0)
@@ -345,16 +343,16 @@ class Vectors(VectorTable):
         if isinstance(weights, Mapping):
             values = np.array([weights.get(word, 1.0) for word in self.words.tolist()], np.float64)
         elif isinstance(weights, str) or np.shape(weights) != (len(self),):
-            raise wrong("weights", weights, f"None, 'sif', {{word: weight}} or {len(self)} numbers")
+            raise invalid(
+                "weights", weights, f"None, 'sif', {{word: weight}} or {len(self)} numbers"
+            )
         else:
             values = np.asarray(weights, np.float64)
         if not (np.isfinite(values).all() and (values >= 0).all()):
-            raise InputError(
-                "weights hold a number that is negative or not finite, wanted numbers >= 0"
-            )
+            raise InputError("weights must be numbers >= 0, got one that is negative or not finite")
         return values
 
 
 def _check_number(n: Any) -> None:
     if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
-        raise wrong("n", n, "an int >= 1")
+        raise invalid("n", n, "an int >= 1")

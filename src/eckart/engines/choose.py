@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from eckart.engines.auto import Undecided, gpu_seen
-from eckart.errors import wrong
+from eckart.errors import invalid
 
 BUILT_IN = {
     "cpu": "eckart.engines.cpu.engine:CpuEngine",
@@ -59,7 +59,7 @@ def choose(engine: Any = "auto", n_threads: int | None = None) -> Choice:
         if not all(
             callable(getattr(engine, verb, None)) for verb in ("put", "at_work")
         ):  # NumPy's arrays have a ``put``, too
-            raise wrong("engine", engine, _wanted())
+            raise invalid("engine", engine, _wanted())
         return Choice(engine, "asked for")
     if engine == "auto":
         if not gpu_seen():
@@ -73,11 +73,11 @@ def choose(engine: Any = "auto", n_threads: int | None = None) -> Choice:
     for point in _added():
         if point.name == engine:
             return _made(point.load()(n_threads), "asked for")
-    raise wrong("engine", engine, _wanted())
+    raise invalid("engine", engine, _wanted())
 
 
 def engine_named(name: Any = "auto", n_threads: int | None = None, model: str = "") -> Any:
-    """The engine alone; it is told which model asks, so that it may get ready meanwhile what a fit
+    """The engine alone; it learns which model asks, so that it may get ready meanwhile what a fit
     of that model needs."""
     engine = choose(name, n_threads).engine
     # of its own: a card may fall back on the processors, but need not

@@ -24,8 +24,8 @@ class Host:
     entry_weights: np.ndarray | None = None
     checked: bool = False
     """Whether a pass has seen all entries of dense rows and found them finite; sparse ones are
-    checked at the door."""
-    looked: bool = False
+    checked when it is read."""
+    inspected: bool = False
     """Whether such a pass is known to have been, of another copy of these rows: they are not looked
     at again, and all else goes on as if they were new."""
     kept: dict[str, Any] = field(default_factory=dict)
@@ -36,7 +36,7 @@ class Host:
     def __getstate__(self) -> dict[str, Any]:
         """Without what is made from the rest: layouts belong to the process that made them, which
         may be adding to them now."""
-        kept = ("matrix", "weights", "entry_weights", "checked", "looked", "turn")
+        kept = ("matrix", "weights", "entry_weights", "checked", "inspected", "turn")
         return {name: self.__dict__[name] for name in kept} | {"kept": {}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -98,7 +98,7 @@ def place(
     weights: np.ndarray | None = None,
     entry_weights: np.ndarray | None = None,
 ) -> Host:
-    """The door of an engine on the host: sparse and observed entries are cast and checked here,
+    """Place a matrix on the host: sparse and observed entries are cast and checked here,
     dense rows by the first pass over them."""
     if isinstance(matrix, Host):
         return (

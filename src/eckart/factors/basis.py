@@ -97,8 +97,8 @@ class Basis(Stored):
         numbers("components", self.components, (None, None))
         if not self.n or self.k > self.n:
             raise FileError(
-                f"components has the shape {self.components.shape}, wanted at most as "
-                "many rows as columns"
+                "components must have at most as many rows as columns, got shape "
+                f"{self.components.shape}"
             )
         gram = np.abs(self.components @ self.components.T)
         # far above the rounding of float32; a row of zeros, of data without variance, passes
@@ -113,7 +113,7 @@ class Basis(Stored):
         for name in ("total", "noise", "weight"):
             value(name, getattr(self, name), 0.0)
         if self.weight == 0:
-            raise FileError("weight is 0, wanted the weight of some rows")
+            raise FileError("weight must be that of some rows, got 0")
         value("rows", self.rows, 0, whole=True)
         if self.tail_shape is not None:
             value("tail_shape", self.tail_shape, 0.0)

@@ -25,29 +25,30 @@ def numbers(
 
     >>> numbers("mean", np.zeros(2), (3,))
     Traceback (most recent call last):
-    eckart.errors.FileError: mean has the shape (2,), wanted (3,)
+    eckart.errors.FileError: mean must have shape (3,), got (2,)
     """
     if not isinstance(array, np.ndarray) or array.dtype not in (
         FLOATS if dtype is None else (dtype,)
     ):
         came = array.dtype if isinstance(array, np.ndarray) else type(array).__name__
         raise FileError(
-            f"{name} holds {came}, wanted "
-            f"{'float32 or float64' if dtype is None else np.dtype(dtype)}"
+            f"{name} must hold {'float32 or float64' if dtype is None else np.dtype(dtype)}, "
+            f"got {came}"
         )
     if array.ndim != len(shape) or any(
         size is not None and size != came for size, came in zip(shape, array.shape)
     ):
         wanted = ", ".join("any" if size is None else str(size) for size in shape)
         raise FileError(
-            f"{name} has the shape {array.shape}, wanted ({wanted}{',' if len(shape) == 1 else ''})"
+            f"{name} must have shape ({wanted}{',' if len(shape) == 1 else ''}), got {array.shape}"
         )
     if not np.isfinite(array).all():
-        raise FileError(f"{name} holds NaN or infinity, wanted finite numbers")
+        raise FileError(f"{name} must hold finite numbers, got NaN or infinity")
     if (low is not None and (array < low).any()) or (high is not None and (array > high).any()):
         limits = f">= {low:g}" if high is None else f"from {low:g} to {high:g}"
         raise FileError(
-            f"{name} holds numbers from {array.min():g} to {array.max():g}, wanted numbers {limits}"
+            f"{name} must hold numbers {limits}, got numbers from {array.min():g} to "
+            f"{array.max():g}"
         )
 
 
@@ -72,7 +73,7 @@ def names(labels: np.ndarray | None, size: int, side: str, distinct: bool = Fals
     if labels.shape != (size,):
         raise FileError(f"{labels.size} labels came for {size} {side}")
     if labels.dtype == object and any(isinstance(label, (dict, list)) for label in labels):
-        raise FileError(f"labels of {side} hold lists, wanted texts or numbers")
+        raise FileError(f"labels of {side} must be texts or numbers, got lists")
     if distinct and (len(set(labels.tolist())) != size or None in labels.tolist()):
         raise FileError(f"labels of {side} are not distinct ids")
 

@@ -58,14 +58,15 @@ class Components:
             raise FileError("weights are not probabilities that add up to 1")
         if not isinstance(self.family, str) or type(self.n) is not int or self.n < 1:
             raise FileError(
-                f"family={self.family!r}, n={self.n!r} came, wanted a name and a number of columns"
+                f"family and n must be a name and a number of columns, got {self.family!r} and "
+                f"{self.n!r}"
             )
         names(self.columns, self.n, "columns")
         shapes = self._shapes()
         if self.parameters.keys() != shapes.keys():
             raise FileError(
-                f"parameters {', '.join(self.parameters)} came for {self.family}, "
-                f"wanted {', '.join(shapes)}"
+                f"parameters must be {', '.join(shapes)} for {self.family}, got "
+                f"{', '.join(self.parameters)}"
             )
         for name, array in self.parameters.items():
             positive = (
@@ -87,7 +88,7 @@ class Components:
             and "spread" in shapes
             and not (self.parameters["spread"] > 0).all()
         ):
-            raise FileError("spread holds 0, wanted positive variances")
+            raise FileError("spread must hold positive variances, got 0")
 
     def _shapes(self) -> dict[str, tuple[int | None, ...]]:
         """The arrays of a family that files know."""
@@ -107,7 +108,7 @@ class Components:
         }
         if family != "gaussian" or kind not in spread:
             raise FileError(
-                f"family={self.family!r} came, wanted gaussian, bernoulli or multinomial"
+                f"family must be gaussian, bernoulli or multinomial, got {self.family!r}"
             )
         found: dict[str, Any] = {"means": (k, n)} | (
             {} if kind == "unit" else {"spread": spread[kind]}

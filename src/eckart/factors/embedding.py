@@ -40,13 +40,13 @@ class Embedding(Stored):
     def n(self) -> int:
         return len(self.vectors)
 
-    def scores(self, words: np.ndarray, beside: np.ndarray) -> np.ndarray:
+    def scores(self, words: np.ndarray, contexts: np.ndarray) -> np.ndarray:
         """<zeta_w, z_v> + bias_w + context_bias_v for pairs of positions."""
         other = self.vectors if self.context is None else self.context
-        out = np.einsum("pk,pk->p", self.vectors[words], other[beside])
+        out = np.einsum("pk,pk->p", self.vectors[words], other[contexts])
         if self.bias is not None:
             out = out + self.bias[words]
-        return out if self.context_bias is None else out + self.context_bias[beside]
+        return out if self.context_bias is None else out + self.context_bias[contexts]
 
     def check(self) -> None:
         """Refuse what does not fit together (a file may hold anything)."""

@@ -63,7 +63,7 @@ class ItemWeights(Stored):
         value("n_rows", self.n_rows, 0, whole=True)
         value("n", self.n, 1, whole=True)
         if all(a is None for a in (self.weights, self.data, self.left, self.shares)):
-            raise FileError("weights, data, left and shares are missing, wanted one of them")
+            raise FileError("one of weights, data, left and shares must be there, got none")
         if self.shares is not None:
             numbers("shares", self.shares, (None,), 0.0)
         if self.weights is not None:

@@ -94,8 +94,8 @@ class MixedColumns:
             share = float((self.weights**2 / self.noise[:, None]).sum())
         if not share < SOLVABLE:
             raise FileError(
-                "weights and noise came whose codes cannot be solved for: the sum of "
-                f"w^2 / noise is {share:.3g}, wanted less than {SOLVABLE:g}"
+                f"the sum of w^2 / noise must be less than {SOLVABLE:g}, got {share:.3g}: the codes "
+                "of these weights and noise cannot be solved for"
             )
         names(self.columns, self.n, "columns", distinct=True)
         if (

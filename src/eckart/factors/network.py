@@ -86,7 +86,7 @@ class Network:
             self.architecture.get("kind"), str
         ):
             raise FileError(
-                f"architecture={self.architecture!r} came, wanted the description of a network"
+                f"architecture must be the description of a network, got {self.architecture!r}"
             )
         value("k", self.k, 0, whole=True)
         value("rows", self.rows, 0, whole=True)
@@ -103,5 +103,5 @@ def _labels(kept: dict[str, Any]) -> np.ndarray:
     """Class labels of a file: numbers, truth values or texts, in their order."""
     kind = np.dtype(kept["dtype"])
     if kind.kind not in "biufUO":
-        raise FileError(f"classes of kind {kept['dtype']!r} came, wanted numbers or texts")
+        raise FileError(f"classes must be numbers or texts, got kind {kept['dtype']!r}")
     return np.array(kept["values"], dtype=kind)

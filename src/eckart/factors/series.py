@@ -123,9 +123,7 @@ class Series(Stored):
         s, k = self.left.shape[0], self.left.shape[2]
         numbers("profile", self.profile, (s, n, None), dtype=kind)
         if s == 0 or self.period == 0 or columns == 0:
-            raise FileError(
-                "a series without draws, a period or columns came, wanted at least one of each"
-            )
+            raise FileError("a series must have at least one draw, period and column")
         wanted: dict[str, tuple[tuple[int | None, ...], float | None]] = {
             "spread": ((n, columns), 0.0),
             "sigma": ((n,), 0.0),
@@ -143,11 +141,11 @@ class Series(Stored):
         numbers("levels", self.levels, self.probes.shape[:2], dtype=kind)
         if self.probes.shape[0] * self.probes.shape[1] != s or self.probes.shape[2] == 0:
             raise FileError(
-                f"probes have the shape {self.probes.shape}, wanted chains x draws x "
-                f"cells of {s} draws in all"
+                f"probes must have the shape chains x draws x cells of {s} draws in all, got "
+                f"{self.probes.shape}"
             )
         if (self.own[:, :, 0] >= 1).any():
-            raise FileError("own holds a memory phi of 1 or more, wanted less")
+            raise FileError("own must hold a memory phi below 1, got 1 or more")
         if k:
             covariances("shock", self.shock.astype(np.float64))
         names(self.rows, n, "rows", distinct=True)

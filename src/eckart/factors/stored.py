@@ -33,7 +33,7 @@ class Stored:
         in ``check``."""
         if not isinstance(values, dict) or values.keys() != set(cls.VALUES):
             raise FileError(
-                f"factors hold the values {values!r}, wanted {', '.join(cls.VALUES) or 'none'}"
+                f"factors must hold the values {', '.join(cls.VALUES) or 'none'}, got {values!r}"
             )  # a mean that is not there is not 0
         kept = {name: arrays[name] for name in _arrays(cls) if name in arrays}
         labels = {"rows": rows, "columns": columns}

@@ -59,7 +59,7 @@ class Topics(Stored):
         numbers("counts", self.counts, (None, None), 0.0)
         if not self.counts.size:
             raise FileError(
-                f"counts has the shape {self.counts.shape}, wanted a topic and a word at least"
+                f"counts must have at least a topic and a word, got shape {self.counts.shape}"
             )
         numbers("prior", self.prior, (self.k,), 0.0)
         numbers("sizes", self.sizes, (self.k,), 0.0)

@@ -55,15 +55,15 @@ def unknown_column(
     been meant.
 
     >>> str(unknown_column("yera", ["year", "island"], "a.csv"))
-    "column 'yera' came, wanted one of the columns of a.csv: 'year', 'island'; did you mean 'year'?"
+    "the column must be one of the columns of a.csv ('year', 'island'), got 'yera'. Did you mean 'year'?"
     """
     names = list(known)
     near = alike(str(name), names)
-    told = ", ".join(map(repr, names[:MOST_NAMES])) + (
+    listed = ", ".join(map(repr, names[:MOST_NAMES])) + (
         f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
     )
-    hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+    hint = f". Did you mean {' or '.join(map(repr, near))}?" if near else ""
     return InputError(
-        f"{came or f'column {name!r}'} came, wanted one of the columns of {where}: "
-        f"{told or 'none'}{hint}"
+        f"the column must be one of the columns of {where} ({listed or 'none'}), got "
+        f"{came or repr(name)}{hint}"
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from eckart.errors import InputError, wrong
+from eckart.errors import InputError, invalid
 from eckart.parameters import is_int
 
 LEAST_COMPILED = 2**20
@@ -88,21 +88,21 @@ def check_compressed(indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, 
         ("data", data, "fiub"),
     ):
         if getattr(array, "ndim", None) != 1 or array.dtype.kind not in kinds:
-            raise wrong(
+            raise invalid(
                 name,
                 array,
                 f"an array of {'whole ' if kinds == 'iu' else ''}numbers of one "
                 "dimension; build the matrix with eckart.read",
             )
     if not is_int(n) or n < 0:
-        raise wrong("n_columns", n, "an int >= 0")
+        raise invalid("n_columns", n, "an int >= 0")
     check_pointers(indptr, indices, data)
     # one look for both ends: a negative number, read without its sign, is larger than any index
     ends = indices.view(f"u{indices.itemsize}") if indices.dtype.kind == "i" else indices
     if len(indices) and not (ends.max() < n and (ends is not indices or ends.min() >= 0)):
         raise InputError(
-            f"a column index of {indices.min()} to {indices.max()} came, wanted 0 to "
-            f"{n - 1} for {n} columns"
+            f"column indices must be 0 to {n - 1} for {n} columns, got {indices.min()} to "
+            f"{indices.max()}"
         )
 
 

@@ -73,7 +73,7 @@ def dealt(keys: Any, owner: Any, ranges: int, others: Any, values: Any) -> Any:
         at[r + 1] += 1
     for r in range(ranges):
         at[r + 1] += at[r]
-    starts, out, beside, data = (
+    starts, out, neighbours, data = (
         at.copy(),
         np.empty_like(keys),
         np.empty_like(others),
@@ -84,9 +84,9 @@ def dealt(keys: Any, owner: Any, ranges: int, others: Any, values: Any) -> Any:
         w = at[r]
         at[r] = w + 1
         out[w] = keys[p]
-        beside[w] = others[p]
+        neighbours[w] = others[p]
         data[w] = values[p]
-    return starts, out, beside, data
+    return starts, out, neighbours, data
 
 
 @njit(**OUTSIDE)
@@ -116,7 +116,7 @@ def tallied(ids: Any, low: int, counts: Any) -> None:
 
 
 @njit(**OUTSIDE)
-def looked_up(ids: Any, low: int, table: Any) -> Any:
+def look_up_all(ids: Any, low: int, table: Any) -> Any:
     """``table[id - low]`` of every id; -1 outside."""
     out = np.empty(ids.shape[0], table.dtype)
     for p in range(ids.shape[0]):

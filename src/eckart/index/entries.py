@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from eckart.errors import InputError, wrong
+from eckart.errors import InputError, invalid
 from eckart.index.compress import RULES, compress, first_repeat, merge
 from eckart.index.ids import Ids, Place
 from eckart.index.labels import Labels, shown
@@ -29,13 +29,13 @@ def sizes(shape: Any, row_labels: Any, column_labels: Any) -> tuple[int | None, 
             size is None or (isinstance(size, (int, np.integer)) and size >= 0) for size in shape
         )
     ):
-        raise wrong("shape", shape, "two sizes, such as (943, 1682)")
+        raise invalid("shape", shape, "two sizes, such as (943, 1682)")
     out: list[int | None] = []
     for name, size, labels in zip(
         ("row", "column"), shape or (None, None), (row_labels, column_labels)
     ):
         if labels is not None and size is not None and len(labels) != size:
-            raise wrong(f"{name}_labels", f"{len(labels)} labels", f"{size}, as shape= says")
+            raise invalid(f"{name}_labels", f"{len(labels)} labels", f"{size}, as shape= says")
         out.append(len(labels) if labels is not None else None if size is None else int(size))
     return out[0], out[1]
 
@@ -49,15 +49,15 @@ def placed(
     if fixed is None:
         if size is None and len(ids) == 0:
             raise InputError(
-                f"{axis}s is empty, wanted at least one observation; say shape= for a "
-                "matrix without any"
+                f"{axis}s must hold at least one observation, got none. Say shape= for a matrix "
+                "without any."
             )
         return side.finish() if size is None else (side.finish_positions(size), None)
     labels = Labels(fixed, len(fixed), axis)
     if labels.repeats is not None:
         raise InputError(
-            f"{axis}_labels has {shown(labels.names([labels.repeats.argmax()])[0])} "
-            "more than once, wanted each label once"
+            f"{axis}_labels must differ, got "
+            f"{shown(labels.names([labels.repeats.argmax()])[0])} more than once"
         )
     return side.finish_in(labels), labels.labels
 
@@ -76,7 +76,7 @@ def assemble(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
     """indptr, indices, data and the number of columns, with one finite value a place."""
     if duplicates not in RULES:
-        raise wrong("duplicates", duplicates, "one of " + ", ".join(map(repr, RULES)))
+        raise invalid("duplicates", duplicates, "one of " + ", ".join(map(repr, RULES)))
     n, m = (
         (0 if labels is None else len(labels)) if size is None else int(size)
         for size, labels in zip(shape, (row_labels, column_labels))
@@ -86,12 +86,12 @@ def assemble(
     for axis, codes, size in (("rows", rows, n), ("columns", columns, m)):
         if len(codes) != len(data):
             raise InputError(
-                f"{axis} has {len(codes)} ids and {name} has {len(data)} values, wanted "
-                "as many of each"
+                f"{axis} and {name} must have as many values, got {len(codes)} ids and {len(data)} "
+                "values"
             )
         if len(codes) and not (codes.min() >= 0 and codes.max() < size):
             raise InputError(
-                f"{axis} has positions of {codes.min()} to {codes.max()}, wanted 0 to {size - 1}"
+                f"{axis} must have positions of 0 to {size - 1}, got {codes.min()} to {codes.max()}"
             )
 
     def place(i: int, j: int) -> str:
@@ -104,8 +104,8 @@ def assemble(
     if not np.isfinite(data).all():
         p = int((~np.isfinite(data)).argmax())
         raise InputError(
-            f"{name} has {data[p]} at {at(p)} ({place(rows[p], columns[p])}), wanted a "
-            "finite number; drop the entries that have none"
+            f"{name} must hold finite numbers, got {data[p]} at {at(p)} "
+            f"({place(rows[p], columns[p])}). Drop the entries that have none."
         )
     kept = compress(rows, columns, data, (n, m))
     if duplicates == "error":
@@ -116,15 +116,15 @@ def assemble(
                 "duplicates='sum' to count them" if ones else "duplicates='last', 'mean' or 'sum'"
             )
             raise InputError(
-                f"{place(*twice)} came at {at(p)} and again at {at(q)}, wanted one "
-                f"value; say {advice}"
+                f"each entry must have one value, got {place(*twice)} at {at(p)} and again at "
+                f"{at(q)}. Say {advice}."
             )
     else:
         kept = merge(*kept, duplicates)
         if not np.isfinite(kept[2]).all():
             raise InputError(
-                f"the {duplicates} of repeated {name} is beyond {data.dtype}, wanted a "
-                "finite number; rescale them"
+                f"the {duplicates} of repeated {name} must be a finite number, got one beyond "
+                f"{data.dtype}. Rescale them."
             )
     return *kept, m
 
@@ -133,15 +133,15 @@ def as_numbers(values: Any, dtype: Any, name: str, at: Place) -> np.ndarray:
     """Values as float32 or float64."""
     array = np.asarray(values)
     if array.ndim != 1:
-        raise InputError(f"{name} has {array.ndim} dimensions, wanted a list of numbers")
+        raise InputError(f"{name} must be a list of numbers, got {array.ndim} dimensions")
     if array.dtype.kind == "c":
         raise InputError(
-            f"Complex data not supported: {name} holds complex numbers, wanted real ones"
+            f"Complex data not supported: {name} must hold real numbers, got complex ones"
         )
     if dtype is not None and np.dtype(dtype) not in (np.float32, np.float64):
-        raise wrong("dtype", dtype, "float32 or float64")
+        raise invalid("dtype", dtype, "float32 or float64")
     if array.dtype.kind not in "fiubO":
-        raise InputError(f"{name} holds {array.dtype}, wanted numbers")
+        raise InputError(f"{name} must hold numbers, got {array.dtype}")
     try:
         with np.errstate(over="ignore"):
             return array.astype(
@@ -150,7 +150,8 @@ def as_numbers(values: Any, dtype: Any, name: str, at: Place) -> np.ndarray:
     except (TypeError, ValueError, OverflowError):
         p = next(i for i, x in enumerate(array) if not is_number(x))
         raise InputError(
-            f"{name} has {array[p]!r} at {at(p)}, wanted a number; drop the entries that have none"
+            f"{name} must hold a number, got {array[p]!r} at {at(p)}. Drop the entries that "
+            "have none."
         ) from None
 
 

@@ -82,9 +82,9 @@ class Ids:
             with contextlib.suppress(UnicodeError):  # half a surrogate pair
                 self._take_arrow(pa.array(ids, pa.large_string()), at)
                 return
-        self._parts.append(self._looked_up(ids.tolist(), at))
+        self._parts.append(self._look_up(ids.tolist(), at))
 
-    def _looked_up(self, ids: list[Any], at: Place) -> np.ndarray:
+    def _look_up(self, ids: list[Any], at: Place) -> np.ndarray:
         seen = self._seen
         try:
             fresh = dict.fromkeys(ids)
@@ -97,8 +97,8 @@ class Ids:
                 (i, x) for i, x in enumerate(ids) if type(x).__hash__ is None or not _hashable(x)
             )
             raise InputError(
-                f"{self.name} has {bad!r} at {at(p)}, wanted an id that can be hashed: "
-                "text, a number, a date, a tuple"
+                f"{self.name} must hold an id that can be hashed: text, a number, a date, a tuple, "
+                f"got {bad!r} at {at(p)}"
             ) from None
 
     def _take_arrow(self, ids: Any, at: Place) -> None:
@@ -148,7 +148,7 @@ class Ids:
                     return
                 self._numbers_to_text()
         self._check_kind("text or objects", at)
-        self._parts.append(self._looked_up(words.to_pylist(), at)[codes])
+        self._parts.append(self._look_up(words.to_pylist(), at)[codes])
 
     def _numbers_to_text(self) -> None:
         """What was read as whole numbers so far, as it was written."""
@@ -159,14 +159,14 @@ class Ids:
     def _check_kind(self, kind: str, at: Place) -> None:
         if self._kind and self._kind != kind:
             raise InputError(
-                f"{self.name} holds {kind} from {at(0)} on and {self._kind} before, "
-                "wanted ids of one kind; convert one of them"
+                f"{self.name} must hold ids of one kind, got {kind} from {at(0)} on and "
+                f"{self._kind} before. Convert one of them."
             )
         self._kind = kind
 
     def _null(self, came: str, where: str) -> InputError:
         return InputError(
-            f"{self.name} has {came} at {where}, wanted an id; drop the entries that have none"
+            f"{self.name} must hold an id, got {came} at {where}. Drop the entries that have none."
         )
 
     def finish(self, at: Place = position) -> tuple[np.ndarray, np.ndarray]:
@@ -205,15 +205,14 @@ class Ids:
         codes, self._parts = _joined(self._parts), []
         if len(codes) and (self._kind != "numbers" or codes.dtype.kind not in "iu"):
             raise InputError(
-                f"{self.name} holds "
-                f"{self._kind if codes.dtype.kind != 'f' else 'fractions'}, wanted "
-                f"positions of 0 to {size - 1} because "
-                "shape= is given; leave shape= out to use the ids as labels"
+                f"{self.name} must hold positions of 0 to {size - 1} because shape= is given, got "
+                f"{self._kind if codes.dtype.kind != 'f' else 'fractions'}. Leave shape= out to use "
+                "the ids as labels."
             )
         if len(codes) and not (codes.min() >= 0 and codes.max() < size):
             p = int(((codes < 0) | (codes >= size)).argmax())
             raise InputError(
-                f"{self.name} has {codes[p]} at {at(p)}, wanted positions of 0 to {size - 1}"
+                f"{self.name} must hold positions of 0 to {size - 1}, got {codes[p]} at {at(p)}"
             )
         return codes.astype(index_dtype(size), copy=False)
 
@@ -313,8 +312,7 @@ def _joined(parts: list[np.ndarray]) -> np.ndarray:
     kind = np.result_type(*parts)
     if kind.kind == "f" and any(p.dtype.kind in "iu" and int(p.max()) >= 2**53 for p in parts):
         raise InputError(
-            "ids of 64-bit integers and of other numbers came together, wanted one "
-            "type; convert one of them"
+            "ids must be of one type, got 64-bit integers and other numbers. Convert one of them."
         )
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 

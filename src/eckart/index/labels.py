@@ -29,15 +29,15 @@ def tidy(ids: Any, hashed: bool = True) -> np.ndarray:
     (dtype('int64'), dtype('O'), [1, 'a'])
     """
     if isinstance(ids, (str, bytes)):
-        raise InputError(f"{ids!r} came, wanted a list of ids; write [{ids!r}]")
+        raise InputError(f"ids must be a list of ids, got {ids!r}. Write [{ids!r}].")
     if not hasattr(ids, "dtype") and not hasattr(ids, "__array__"):
         if not hasattr(ids, "__iter__"):
-            raise InputError(f"{written(ids)} came, wanted a list of ids")
+            raise InputError(f"ids must be a list, got {written(ids)}")
         ids = list(ids)
         ids = np.fromiter(ids, dtype=object, count=len(ids))
     array = np.asarray(ids)
     if array.ndim != 1:
-        raise InputError(f"ids of {array.ndim} dimensions came, wanted a list of ids")
+        raise InputError(f"ids must be a list, got {array.ndim} dimensions")
     if array.dtype.kind == "U":
         return array.astype(object)
     if array.dtype.kind != "O":
@@ -63,8 +63,8 @@ def check_id_types(types: set[type]) -> None:
     )
     if strange:
         raise InputError(
-            f"ids of type {', '.join(strange)} came, wanted texts, numbers, dates, "
-            "bytes or tuples of them; write them as text"
+            "ids must be texts, numbers, dates, bytes or tuples of them, got type "
+            f"{', '.join(strange)}. Write them as text."
         )
 
 
@@ -134,7 +134,7 @@ class Labels:
     >>> users.index_of("42")
     Traceback (most recent call last):
     ...
-    eckart.errors.InputError: row '42' came, wanted an integer: the labels are integers; write 42
+    eckart.errors.InputError: row must be an integer, got '42': the labels are integers. Write 42.
     """
 
     def __init__(self, labels: Any, size: int, axis: str = "row"):
@@ -169,8 +169,8 @@ class Labels:
         null = first_null(ids)
         if null is not None:
             raise InputError(
-                f"{self.axis} {shown(ids[null])} came at position {null}, wanted an id; "
-                "drop what has none"
+                f"{self.axis} must be an id, got {shown(ids[null])} at position {null}. Drop what "
+                "has none."
             )
         self._check_kind(ids)
         if self.kind == "positions" or self.kind == "integers":
@@ -183,8 +183,8 @@ class Labels:
             again = found[self.repeats[found] & (found >= 0)]
             if len(again):
                 raise InputError(
-                    f"{self.axis} {self._shown_at(again[0])} is the label of several "
-                    f"{self.axis}s, wanted one; make the labels unique"
+                    f"{self.axis} must be the label of one {self.axis}, got {self._shown_at(again[0])}, "
+                    "which several have. Make the labels unique."
                 )
         return found
 
@@ -298,8 +298,8 @@ class Labels:
                 bad = ids[0]
             if bad is not None and self.kind == "positions":
                 raise InputError(
-                    f"{self.axis} {shown(bad)} came, but the matrix has no {self.axis} "
-                    f"labels; wanted a position of 0 to {self.size - 1}"
+                    f"{self.axis} must be a position of 0 to {self.size - 1}, got {shown(bad)}: the "
+                    f"matrix has no {self.axis} labels"
                 )
             if bad is not None:
                 digits = isinstance(bad, str) and bad.strip().lstrip("-").isdigit()
@@ -320,7 +320,8 @@ class Labels:
 
     def _other_kind(self, came: Any, wanted: str, labels: str, do: str) -> InputError:
         return InputError(
-            f"{self.axis} {shown(came)} came, wanted {wanted}: the labels are {labels}; {do}"
+            f"{self.axis} must be {wanted}, got {shown(came)}: the labels are {labels}. "
+            f"{do[0].upper()}{do[1:]}."
         )
 
     def _refused(self, ids: np.ndarray, found: np.ndarray) -> InputError:
@@ -329,16 +330,16 @@ class Labels:
         more = f" ({len(bad) - 1} more are unknown)" if len(bad) > 1 else ""
         if self.labels is None:
             return InputError(
-                f"{self.axis} {shown(ids[bad[0]])} came{at}{more}, wanted a position of "
-                f"0 to {self.size - 1}"
+                f"{self.axis} must be a position of 0 to {self.size - 1}, got "
+                f"{shown(ids[bad[0]])}{at}{more}"
             )
         near, first = (
             ", ".join(shown(x) for x in some) for some in (self._near(ids[bad[0]]), self.labels[:3])
         )
         return InputError(
-            f"{self.axis} {shown(ids[bad[0]])} came{at}{more}, wanted one of the "
-            f"{self.size} {self.axis} labels"
-            + (f"; near ones are {near}" if near else f"; none is like it, the first are {first}")
+            f"{self.axis} must be one of the {self.size} {self.axis} labels, got "
+            f"{shown(ids[bad[0]])}{at}{more}. "
+            + (f"Near ones are {near}." if near else f"None is like it, the first are {first}.")
         )
 
     def _near(self, label: Any) -> list[Any]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from eckart.errors import InputError
 from eckart.index.compress import index_dtype
-from eckart.index.counting import looked_up, tallied
+from eckart.index.counting import look_up_all, tallied
 from eckart.index.ids import Ids, Place, position
 from eckart.index.labels import Labels
 from eckart.loading import pa
@@ -132,7 +132,7 @@ class Finder:
         """An id that was not there when the labels were collected is refused."""
         numbers = None if self.table is None else native(ids)
         if numbers is not None and self.table is not None:
-            found = looked_up(numbers, self.low, self.table)
+            found = look_up_all(numbers, self.low, self.table)
         else:
             side = Ids(self.name, self.blanks)
             side.take(ids, at)
@@ -142,8 +142,8 @@ class Finder:
             found = places.astype(index_dtype(self.labels.size))[codes]
         if len(found) and found.min() < 0:
             raise InputError(
-                f"{self.name} has an id at {at(int(found.argmin()))} that was not there "
-                "when the table was first read, wanted a table at rest"
+                f"{self.name} must be a table at rest, got an id at {at(int(found.argmin()))} that "
+                "was not there when the table was first read"
             )
         return found
 

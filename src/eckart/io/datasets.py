@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-from eckart.errors import FileError, wrong
+from eckart.errors import FileError, invalid
 
 PACKAGES = ("numpy", "scipy", "sklearn")
 SKIPPED = {
@@ -57,7 +57,7 @@ def docstrings(
     (True, True)
     """
     if isinstance(packages, str) or not packages:
-        raise wrong("packages", packages, "a tuple of package names")
+        raise invalid("packages", packages, "a tuple of package names")
     found: dict[str, str] = {}
     for package in packages:
         for file, parts in _files(package):
@@ -77,7 +77,7 @@ def _files(package: str) -> Iterator[tuple[Path, list[str]]]:
     """Source files of a package with the public part of their module's name."""
     spec = find_spec(package)
     if spec is None or not spec.submodule_search_locations:
-        raise FileError(f"package {package!r} is not installed, wanted one that is")
+        raise FileError(f"package must be one that is installed, got {package!r}")
     for top in spec.submodule_search_locations:
         for folder, below, files in os.walk(top):
             below[:] = sorted(name for name in below if name not in SKIPPED)

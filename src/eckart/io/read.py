@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from eckart.arguments import held
-from eckart.errors import FileError, InputError, InputTypeError, written, wrong
+from eckart.errors import FileError, InputError, InputTypeError, invalid, written
 from eckart.io.dask.known import is_collection
 from eckart.io.sql.answers import Answer
 from eckart.io.sql.databases import is_address, is_database, shown
@@ -186,14 +186,14 @@ def read(
         seen = unmark(long.read(source), marks.numbers)
         return as_counts(seen) if absent == "zero" and isinstance(seen, Observed) else seen
     if duplicates != "error":
-        raise wrong(
+        raise invalid(
             "duplicates",
             duplicates,
             "rows=, columns= and values= beside it: only a table in long form has them",
         )
     absent = absent or "zero"
     if absent not in ("zero", "unknown"):
-        raise wrong("absent", absent, "'zero' or 'unknown'")
+        raise invalid("absent", absent, "'zero' or 'unknown'")
     if is_collection(source):
         from eckart.io.dask.wide import from_collection
 
@@ -232,15 +232,15 @@ def _read_source(source: Any, ask: _Ask) -> Matrix:
 
 def _check_long(rows: Any, columns: Any, values: Any, others: dict[str, Any]) -> None:
     """Refuse half a question."""
-    told = {"rows": rows, "columns": columns}
-    for name, value in told.items():
+    named = {"rows": rows, "columns": columns}
+    for name, value in named.items():
         if value is None:
             came = ", ".join(
-                f"{n}={written(v)}" for n, v in {**told, "values": values}.items() if v is not None
+                f"{n}={written(v)}" for n, v in {**named, "values": values}.items() if v is not None
             )
             raise InputError(
-                f"{came} came without {name}=, wanted rows= and columns= (and values=): "
-                "the columns that hold row ids, column ids and values"
+                "rows= and columns= (and values=) must all be given, the columns that hold row "
+                f"ids, column ids and values, got {came} without {name}="
             )
     for name, value in others.items():
         if value is not None:
@@ -265,8 +265,8 @@ def _from_object(source: Any, absent: str) -> Matrix:
     if isinstance(source, (list, tuple)) or hasattr(source, "__array__"):
         return Dense(from_nested(source))
     raise InputTypeError(
-        f"X is a {type(source).__name__}, wanted an array, a table, a sparse matrix, a "
-        "file or blocks of rows"
+        "X must be an array, a table, a sparse matrix, a file or blocks of rows, got a "
+        f"{type(source).__name__}"
     )
 
 
@@ -297,7 +297,7 @@ def _refuse_names(columns: Any, index: Any, where: str) -> None:
 
 def _numeric_sparse(matrix: Any) -> Any:
     if matrix.dtype.kind == "c":
-        raise InputError("Complex data not supported: X holds complex numbers, wanted real ones")
+        raise InputError("Complex data not supported: X must hold real numbers, got complex ones")
     if len(matrix.shape) != 2:
         raise wrong_ndim(len(matrix.shape))
     return matrix
@@ -308,8 +308,7 @@ def _read_path(path: str, ask: _Ask) -> Matrix:
     file = Path(path)
     if is_address(path) or is_database(file):
         raise InputError(
-            f"{shown(path)} came, which is a database, wanted a query beside it; say "
-            "sql='select ... from ...'"
+            f"{shown(path)} is a database and needs a query. Say sql='select ... from ...'."
         )
     if not path or not os.path.exists(file):  # a name that no file can have included
         if glob.has_magic(path):
@@ -320,8 +319,8 @@ def _read_path(path: str, ask: _Ask) -> Matrix:
         return Dense(*read_images(file)[:2])
     if file.is_dir():
         raise FileError(
-            f"{path} is a folder, wanted a file, or a folder of images; write "
-            f"{path}/*.parquet to read all files in it"
+            f"{path} must be a file, or a folder of images, got another folder. Write "
+            f"{path}/*.parquet to read all files in it."
         )
     if file.stat().st_size == 0:
         raise FileError(f"{path} is empty (0 bytes)")
@@ -352,9 +351,9 @@ def _read_path(path: str, ask: _Ask) -> Matrix:
     except OSError as error:
         raise FileError(f"{path} cannot be read: {error}") from None
     raise FileError(
-        f"{path} ends in {ending or 'nothing'!r}, wanted .npy, .npz, .mtx, .csv, .tsv, "
-        ".dat, .parquet, .arrow, .feather, .xlsx or .jsonl; say delimiter= "
-        "if it is text"
+        f"{path} must end in .npy, .npz, .mtx, .csv, .tsv, .dat, .parquet, .arrow, "
+        f".feather, .xlsx or .jsonl, got {ending or 'nothing'!r}. Say delimiter= if it is "
+        "text."
     )
 
 
@@ -368,7 +367,7 @@ def _read_many(pattern: str, ask: _Ask) -> Matrix:
         ask = replace(ask, held=-1)
     parts = [_read_path(file, ask) for file in files]
     if len({type(part) for part in parts}) > 1:
-        raise InputError(f"{pattern} matches dense and sparse files, wanted one kind")
+        raise InputError(f"{pattern} must match files of one kind, got dense and sparse ones")
     if isinstance(parts[0], Dense):
         labels = [part.rows for part in parts if part.rows is not None]
         return Dense(
@@ -385,8 +384,8 @@ def _stack(parts: list[Any], files: list[str]) -> Matrix:
     for part, file in zip(parts, files):
         if part.n_columns != parts[0].n_columns:
             raise InputError(
-                f"{file} has {part.n_columns} columns and {files[0]} has "
-                f"{parts[0].n_columns}, wanted the same number in each"
+                f"files must have the same number of columns, got {part.n_columns} in {file} and "
+                f"{parts[0].n_columns} in {files[0]}"
             )
     return type(parts[0]).from_scipy(
         sparse.vstack([part.to_scipy() for part in parts], format="csr")
@@ -421,9 +420,9 @@ def _stored_sparse(file: Path, matrix: Any, ask: _Ask) -> Matrix:
     n, m = _numeric_sparse(matrix).shape
     if max(n, m) > EMPTY_ROWS + 1000 * matrix.nnz:
         raise FileError(
-            f"{file} has {n} rows and {m} columns for {matrix.nnz} entries, wanted at "
-            f"most 1000 rows for each entry beyond {EMPTY_ROWS}: nearly "
-            "all would be empty, and the matrix would not fit in memory"
+            f"{file} must have at most 1000 rows for each entry beyond {EMPTY_ROWS}, got {n} "
+            f"rows and {m} columns for {matrix.nnz} entries: nearly all would be empty, and the "
+            "matrix would not fit in memory"
         )
     return (Counts if ask.absent == "zero" else Observed).from_scipy(matrix)
 

@@ -24,7 +24,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from eckart.errors import FileError, InputError, wrong
+from eckart.errors import FileError, InputError, invalid
 
 ACTIVATIONS = ("relu", "gelu", "tanh", "sigmoid", "identity")
 Layer = dict[str, Any]
@@ -84,8 +84,7 @@ def dense_coder(
     decoder = stack([k, *reversed(hidden), n], activation, dropout)
     if tied and variational:
         raise InputError(
-            "tied=True came with variational > 0, wanted one of them: an encoder with "
-            "2k outputs has no transpose"
+            "tied=True needs variational=0: an encoder with 2k outputs has no transpose"
         )
     return _coder(n, k, encoder, decoder, tied, variational, shortcut)
 
@@ -187,10 +186,10 @@ def image_shape(image: Any, n: int) -> list[int]:
     except (TypeError, ValueError, OverflowError):
         sizes, whole = [], False
     if not whole or len(sizes) not in (2, 3):
-        raise wrong("image", image, "(height, width) or (height, width, channels)")
+        raise invalid("image", image, "(height, width) or (height, width, channels)")
     sizes = [*sizes, 1][:3]
     if sizes[0] * sizes[1] * sizes[2] != n:
-        raise wrong("image", image, f"numbers whose product is {n}, the number of columns")
+        raise invalid("image", image, f"numbers whose product is {n}, the number of columns")
     return sizes
 
 
@@ -225,8 +224,8 @@ def weight_shapes(a: dict[str, Any]) -> tuple[dict[str, tuple[int, ...]], int]:
         isinstance(a[name], bool) for name in ("tied", "variational", "shortcut")
     ):
         raise FileError(
-            f"kind={a['kind']!r} came, wanted a coder or a head, with tied, variational "
-            "and shortcut"
+            "kind must be a coder or a head, with tied, variational and shortcut, got "
+            f"{a['kind']!r}"
         )
     k = _count(a["code"])
     if _flow("encoder", a["encoder"], (n,), shapes) != (2 * k if a["variational"] else k):
@@ -265,7 +264,7 @@ def _flow(
                 high, wide = ((s + 2 * pad - side) // stride + 1 for s in shape[1:])
             else:
                 if any(not 0 <= _count(e, 0) < stride for e in d["extra"]):
-                    raise FileError(f"layer {d!r} came, wanted an extra below its stride")
+                    raise FileError(f"layer must be an extra below its stride, got {d!r}")
                 high, wide = (
                     (s - 1) * stride - 2 * pad + side + e for s, e in zip(shape[1:], d["extra"])
                 )
@@ -291,9 +290,7 @@ def _flow(
 
 def _count(value: Any, least: int = 1) -> int:
     if type(value) is not int or value < least:
-        raise FileError(
-            f"{value!r} came in the description of a network, wanted a number >= {least}"
-        )
+        raise FileError(f"the description of a network must hold numbers >= {least}, got {value!r}")
     return value
 
 

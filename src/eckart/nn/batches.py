@@ -62,16 +62,16 @@ def whole(matrix: Matrix) -> Dense | Observed | Counts:
         if np.isinf(values).any():
             i, j = np.argwhere(np.isinf(values))[0]
             raise InputError(
-                f"X contains inf at row {i}, column {j}, wanted finite numbers; replace "
-                "it or mark it NaN (not observed)"
+                f"X must hold finite numbers, got inf at row {i}, column {j}. Replace it or mark it "
+                "NaN (not observed)."
             )
         return Dense(values, matrix.rows, matrix.columns)
     if not np.isfinite(matrix.data).all():
         at = int(np.argmax(~np.isfinite(matrix.data)))
         row = int(np.searchsorted(matrix.indptr, at, side="right")) - 1
         raise InputError(
-            f"X contains {matrix.data[at]} at row {row}, column "
-            f"{int(matrix.indices[at])}, wanted finite numbers"
+            f"X must hold finite numbers, got {matrix.data[at]} at row {row}, column "
+            f"{int(matrix.indices[at])}"
         )
     return matrix
 

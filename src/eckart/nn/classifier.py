@@ -75,8 +75,8 @@ class NetworkClassifier(ClassifierMixin, NetworkHead):
             classes, codes = np.unique(labels, return_inverse=True)
         except TypeError:
             raise InputError(
-                "y holds labels of several types, wanted labels that can be compared "
-                "with each other"
+                "y must hold labels that can be compared with each other, got labels of several "
+                "types"
             ) from None
         return codes.astype(np.int64), {"classes": classes, "extras": {}, "out": len(classes)}
 
@@ -102,6 +102,6 @@ def _check_kind(labels: np.ndarray) -> None:
     if raw or labels.dtype.kind not in "biufUO":
         kind = "bytes" if raw or labels.dtype.kind == "S" else f"labels of type {labels.dtype}"
         raise InputError(
-            f"y holds {kind}, wanted text, numbers or booleans; convert them, for "
-            "instance by y.astype(str)"
+            f"y must hold text, numbers or booleans, got {kind}. Convert them, for instance by "
+            "y.astype(str)."
         )

@@ -56,7 +56,7 @@ class NetworkHead(NetworkShell):
                 "None; pass one answer for each row"
             )
         check(self)
-        matrix, gpu = self._door(X)
+        matrix, gpu = self._read_rows(X)
         count = int(matrix.shape[0] or 0)
         targets, about = self._targets(y, count)
         place = self._place(matrix, gpu)
@@ -109,7 +109,9 @@ class NetworkHead(NetworkShell):
         at = np.minimum(np.searchsorted(f.classes, labels), len(f.classes) - 1)
         if (f.classes[at] != labels).any():
             strange = labels[np.argmax(f.classes[at] != labels)]
-            raise InputError(f"y holds {strange!r}, wanted one of the classes of the training data")
+            raise InputError(
+                f"y must hold one of the classes of the training data, got {strange!r}"
+            )
         return at.astype(np.int64)
 
     def _architecture(self, n: int, out: int, rows: int) -> dict[str, Any]:
@@ -124,8 +126,8 @@ class NetworkHead(NetworkShell):
             )
         if self.channels is None or len(self.channels) == 0:
             raise InputError(
-                f"channels={self.channels!r} came with image={self.image!r}, wanted a "
-                "list of at least one number of filters"
+                "channels must be a list of at least one number of filters with "
+                f"image={self.image!r}, got {self.channels!r}"
             )
         shape, channels = image_shape(self.image, n), [int(c) for c in self.channels]
         return conv_head(
@@ -183,8 +185,7 @@ class NetworkHead(NetworkShell):
             or (f.classes is None) == isinstance(self, ClassifierMixin)
         ):
             raise FileError(
-                f"a network with {out} outputs came, wanted one of {f.k} for a "
-                f"{type(self).__name__}"
+                f"a network for a {type(self).__name__} must have {f.k} outputs, got {out}"
             )
         if f.classes is None:
             numbers("offset", f.extras["offset"], (f.k,))
@@ -233,7 +234,8 @@ def numbers_of(y: Any, rows: int) -> np.ndarray:
         values = given.astype(np.float64)
     except (TypeError, ValueError, OverflowError):
         raise InputError(
-            "y is not numeric, wanted one number (or one row of numbers) for each row of X"
+            "y must be one number (or one row of numbers) for each row of X, got something "
+            "that is not numeric"
         ) from None
     if values.ndim == 2 and values.shape[1] == 1:
         warnings.warn(
@@ -243,19 +245,18 @@ def numbers_of(y: Any, rows: int) -> np.ndarray:
         )
         values = values[:, 0]
     if values.ndim not in (1, 2):
-        raise InputError(f"y has {values.ndim} dimensions, wanted 1 or 2")
+        raise InputError(f"y must have 1 or 2 dimensions, got {values.ndim}")
     if not np.isfinite(values).all():
         at = np.argwhere(~np.isfinite(values))[0]
         raise InputError(
-            f"y contains {values[tuple(at)]} (NaN or infinity) at row {at[0]}, wanted "
-            "finite numbers"
+            f"y must hold finite numbers, got {values[tuple(at)]} (NaN or infinity) at row {at[0]}"
         )
     low, high = SQUARABLE[values.dtype]
     largest = float(np.abs(values).max(initial=0.0))
     if largest and not low <= largest <= high:
         raise InputError(
-            f"y has a largest entry of {largest:.0e}, wanted {low:.0e} to {high:.0e}: "
-            "its squares leave the range; rescale it"
+            f"the largest entry of y must be {low:.0e} to {high:.0e}, got {largest:.0e}: its "
+            "squares leave the range. Rescale it."
         )
     return _as_many(values, rows)
 
@@ -263,7 +264,7 @@ def numbers_of(y: Any, rows: int) -> np.ndarray:
 def _as_many(y: np.ndarray, rows: int) -> np.ndarray:
     if len(y) != rows:
         raise InputError(
-            f"y has {len(y)} entries, wanted {rows}, one for each row of X: "
-            "inconsistent numbers of samples"
+            f"y must have {rows} entries, one for each row of X, got {len(y)}: inconsistent "
+            "numbers of samples"
         )
     return y

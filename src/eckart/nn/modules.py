@@ -117,7 +117,7 @@ def layer(description: dict[str, Any]) -> nn.Module:
     torch.Size([1, 2])
     """
     if description.get("layer") not in LAYERS:
-        raise FileError(f"layer {description!r} came, wanted one of {', '.join(LAYERS)}")
+        raise FileError(f"layer must be one of {', '.join(LAYERS)}, got {description!r}")
     return LAYERS[description["layer"]](description)
 
 
@@ -189,7 +189,7 @@ def build(architecture: dict[str, Any], seed: int = 0) -> Any:
     the order in which PyTorch would draw them.
     """
     if architecture.get("kind") not in KINDS:
-        raise FileError(f"kind {architecture.get('kind')!r} came, wanted one of {', '.join(KINDS)}")
+        raise FileError(f"kind must be one of {', '.join(KINDS)}, got {architecture.get('kind')!r}")
     # shapes alone: what PyTorch would draw here comes from its global generator
     with torch.device("meta"):
         net: Any = KINDS[architecture["kind"]](architecture)

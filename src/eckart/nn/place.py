@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from eckart.errors import InputError, wrong
+from eckart.errors import InputError, invalid
 from eckart.scheduler import resolve_threads
 
 PRECISIONS = ("auto", "float32", "float64", "bfloat16")
@@ -101,14 +101,14 @@ def choose_place(
     'cpu, float32'
     """
     if precision not in PRECISIONS:
-        raise wrong("precision", precision, f"one of {', '.join(PRECISIONS)}")
+        raise invalid("precision", precision, f"one of {', '.join(PRECISIONS)}")
     name = device or ("cuda" if on_gpu else "cpu")
     try:
         where = torch.device(name)
     except (RuntimeError, TypeError):
-        raise wrong("device", device, "None, 'cpu' or 'cuda'") from None
+        raise invalid("device", device, "None, 'cpu' or 'cuda'") from None
     if where.type not in ("cpu", "cuda"):
-        raise wrong("device", device, "None, 'cpu' or 'cuda'")
+        raise invalid("device", device, "None, 'cpu' or 'cuda'")
     if where.type == "cuda" and in_use and not torch.cuda.is_available():
         where = torch.device("cpu")
     if where.type == "cuda" and not torch.cuda.is_available():
@@ -118,7 +118,7 @@ def choose_place(
         )
     cuda = where.type == "cuda"
     if precision == "bfloat16" and not cuda:
-        raise wrong(
+        raise invalid(
             "precision",
             precision,
             "'float32' or 'float64' on a CPU; bfloat16 products are for a GPU",

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from eckart.errors import wrong
+from eckart.errors import invalid
 from eckart.optim.rules import RULES
 
 LEARNING_RATES = {"gd": 0.1, "heavy_ball": 0.02, "nesterov": 0.02, "adagrad": 0.02, "adam": 1e-3}
@@ -69,7 +69,7 @@ def optimizer_of(
     'SGD'
     """
     if name not in RULES:
-        raise wrong("optimizer", name, f"one of {', '.join(RULES)}")
+        raise invalid("optimizer", name, f"one of {', '.join(RULES)}")
     params = [p for p in net.parameters() if p.requires_grad]
     groups: list[dict[str, Any]] = [
         {"params": [p for p in params if p.ndim > 1], "weight_decay": weight_decay},
@@ -106,7 +106,7 @@ def schedule_of(name: str, steps: int) -> Callable[[int], float]:
     (0.01, True, 0.0)
     """
     if name not in SCHEDULES:
-        raise wrong("schedule", name, f"one of {', '.join(SCHEDULES)}")
+        raise invalid("schedule", name, f"one of {', '.join(SCHEDULES)}")
     warm = 0 if name == "constant" else max(1, min(WARM_STEPS, steps // 10))
 
     def factor(step: int) -> float:

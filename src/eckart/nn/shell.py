@@ -1,4 +1,4 @@
-"""What estimators with a network inside share: data through the door, the split, the run, the
+"""What estimators with a network inside share: reading the data, the split, the run, the
 network in use, and what is left out of a pickle."""
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class NetworkShell(NetworkParameters, ABC):
 
     # ---- data
 
-    def _door(self, X: Any) -> tuple[Matrix, bool]:
+    def _read_rows(self, X: Any) -> tuple[Matrix, bool]:
         """Data in memory, finite or NaN, and whether it came from a GPU."""
         need_torch(type(self).__name__)
         gpu = is_tensor(X) and X.is_cuda

@@ -181,6 +181,6 @@ def steps_of(
     """Recorded steps where they can be: rows and the state of the optimiser on a GPU."""
     there = place.cuda and place.resident and isinstance(rows.index(_NONE), torch.Tensor)
     kept = all(group.get("capturable") for group in optimizer.param_groups)
-    told = hasattr(torch.cuda.CUDAGraph, "register_generator_state")
-    kind = RecordedSteps if there and kept and told else Steps
+    has_registration = hasattr(torch.cuda.CUDAGraph, "register_generator_state")
+    kind = RecordedSteps if there and kept and has_registration else Steps
     return kind(net, loss, rows, optimizer, clip, place, room)

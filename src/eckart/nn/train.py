@@ -122,7 +122,7 @@ def train(
 @contextmanager
 def _drawing(net: Any, place: Place) -> Iterator[Callable[[int], Any]]:
     """A function that seeds what the network draws: from a generator of its own on its device, so
-    that fits in several threads repeat their seeds. Recorded steps are told of it
+    that fits in several threads repeat their seeds. Recorded steps are informed
     (``nn.steps``)."""
     here = torch.cuda.device(place.device) if place.cuda else nullcontext()
     with here:

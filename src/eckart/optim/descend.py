@@ -66,11 +66,11 @@ def descend(
     try:
         for step in range(len(trace), max_iter):
             if memory is not None:
-                told = {
+                kept_state = {
                     "numbers": [best_value, best_norm, since, lr, before],
                     "trace": [trace.values, trace.seconds],
                 }
-                memory.offer(told | {"params": params, "state": state, "best": best})
+                memory.offer(kept_state | {"params": params, "state": state, "best": best})
             point = rule.ahead(params, state)
             value, grads = objective(point)
             size = norm(grads)

@@ -70,11 +70,11 @@ def minimise(
     try:
         while len(trace) < max_iter:
             if memory is not None:
-                told = {
+                kept_state = {
                     "changes": [list(pair) for pair in changes],
                     "trace": [trace.values, trace.seconds],
                 }
-                memory.offer(told | {"x": x, "value": value, "slope": slope})
+                memory.offer(kept_state | {"x": x, "value": value, "slope": slope})
             if np.abs(slope).max(initial=0.0) <= FLAT:
                 trace.reason = StopReason.CONVERGED
                 break

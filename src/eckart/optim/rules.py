@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from eckart.errors import wrong
+from eckart.errors import invalid
 
 Params = list[np.ndarray]
 State = dict[str, Any]
@@ -142,5 +142,5 @@ def rule_named(name: str) -> Rule:
     0.02
     """
     if name not in RULES:
-        raise wrong("optimizer", name, f"one of {', '.join(RULES)}")
+        raise invalid("optimizer", name, f"one of {', '.join(RULES)}")
     return RULES[name]()

@@ -20,10 +20,10 @@ from eckart.plots.mixture import responsibilities, soft_clusters
 from eckart.plots.networks import (
     code_maps,
     code_walk,
+    compare_rows,
     feature_maps,
     filters,
     loss_curves,
-    rows_beside,
 )
 from eckart.plots.parts import parts_and_components, sum_of_parts
 from eckart.plots.recover import flow, phase_square, saddle_escape, saddle_field, triptych
@@ -41,6 +41,7 @@ __all__ = [
     "code_map",
     "code_maps",
     "code_walk",
+    "compare_rows",
     "components_as_images",
     "error_by_popularity",
     "factor_map",
@@ -64,7 +65,6 @@ __all__ = [
     "plot_singular_values",
     "reconstructions",
     "responsibilities",
-    "rows_beside",
     "saddle_escape",
     "saddle_field",
     "scree",

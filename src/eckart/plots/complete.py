@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from eckart.decompositions import svd
-from eckart.errors import InputError, wrong
+from eckart.errors import InputError, invalid
 from eckart.plots.style import BLUE, CLASSES, FAINT, INK, ORANGE, SOFT, new_axes, plain, words_at
 
 FEW_VALUES = 40
@@ -46,7 +46,7 @@ def held_out_curve(
     errors = _one_dimensional("errors", errors)
     at = np.arange(1, len(errors) + 1) if at is None else np.asarray(at, float)
     if at.shape != errors.shape:
-        raise wrong(
+        raise invalid(
             "at", f"an array of shape {at.shape}", f"shape {errors.shape}, one place for each error"
         )
     ax = new_axes(ax)
@@ -105,7 +105,7 @@ def error_by_popularity(
     ``counts`` and ``errors`` have one number an entry."""
     counts, errors = np.asarray(counts), _one_dimensional("errors", errors)
     if counts.shape != errors.shape:
-        raise wrong(
+        raise invalid(
             "counts",
             f"an array of shape {counts.shape}",
             f"shape {errors.shape}, one count for each error",
@@ -186,9 +186,9 @@ def shrinkage_path(
     """
     taus = _one_dimensional("taus", taus)
     if len(values) != len(taus):
-        raise wrong("values", f"{len(values)} lists", f"{len(taus)}, one for each threshold")
+        raise invalid("values", f"{len(values)} lists", f"{len(taus)}, one for each threshold")
     if taus.min() <= 0:
-        raise wrong("taus", float(taus.min()), "thresholds > 0")
+        raise invalid("taus", float(taus.min()), "thresholds > 0")
     ax = new_axes(ax)
     order = np.argsort(-taus)
     rank = max((len(values[t]) for t in order), default=0)
@@ -239,17 +239,17 @@ def factor_map(
     principal axes, and each side is stretched by the root of the singular values.
     """
     if side not in ("rows", "columns"):
-        raise wrong("side", side, "'rows' or 'columns'")
+        raise invalid("side", side, "'rows' or 'columns'")
     points = principal(model.fit_.factors, max(axes) + 1)[side == "columns"]
     labels = model.row_ids if side == "rows" else model.column_ids
     if points.shape[1] <= max(axes) or min(axes) < 0:
         raise InputError(
-            f"the model has {points.shape[1]} dimensions, wanted at least "
-            f"{max(axes) + 1} for a map of {axes}"
+            f"the model must have at least {max(axes) + 1} dimensions for a map of {axes}, got "
+            f"{points.shape[1]}"
         )
     kept = np.arange(len(points)) if among is None else np.asarray(among, int)
     if not len(kept):
-        raise wrong("among", among, f"positions of at least one of the {side}")
+        raise invalid("among", among, f"positions of at least one of the {side}")
     xy = points[kept][:, list(axes)].astype(float)
     ax = new_axes(ax, (6, 5.2))
     shown = np.arange(len(xy))[:: -(-len(xy) // most)]
@@ -324,5 +324,5 @@ def _name_points(ax: Any, xy: np.ndarray, at: np.ndarray, names: list[str]) -> N
 def _one_dimensional(name: str, values: Any) -> np.ndarray:
     array = np.asarray(values, float)
     if array.ndim != 1 or len(array) == 0:
-        raise wrong(name, f"an array of shape {array.shape}", "a list of at least one number")
+        raise invalid(name, f"an array of shape {array.shape}", "a list of at least one number")
     return array

@@ -7,7 +7,7 @@ from unicodedata import east_asian_width
 
 import numpy as np
 
-from eckart.errors import wrong
+from eckart.errors import invalid
 from eckart.plots.style import BLUE, CENTRED, CLASSES, FAINT, INK, SOFT, new_axes, plain, words_at
 from eckart.plots.topics import _short as short
 
@@ -42,7 +42,7 @@ def plot_map(
     found = v.map(words, n=n)
     named = None if groups is None else [str(g) for g in groups]
     if named is not None and len(named) != len(found.words):
-        raise wrong("groups", f"{len(named)} names", f"{len(found.words)}, one for each word")
+        raise invalid("groups", f"{len(named)} names", f"{len(found.words)}, one for each word")
     ax = new_axes(ax, (8, 6))
     kinds = [] if named is None else list(dict.fromkeys(named))
     colours = [
@@ -86,7 +86,7 @@ def plot_neighbours(
     v = getattr(vectors, "vectors_", vectors)
     asked = [words] if isinstance(words, str) or not hasattr(words, "__iter__") else list(words)
     if not asked:
-        raise wrong("words", words, "at least one word")
+        raise invalid("words", words, "at least one word")
     found = v.neighbours(asked, n)
     most = max(1, max(len(row) for row in found))
     columns = min(columns, len(asked))

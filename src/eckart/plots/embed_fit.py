@@ -27,8 +27,8 @@ def plot_loss(model: Any, ax: Any = None) -> Any:
     values = np.asarray(trace.values, float)
     if not len(values):
         raise InputError(
-            f"the trace of this {type(model).__name__} is empty, wanted a model that "
-            "was fitted in passes"
+            f"the model must be one that was fitted in passes, got a {type(model).__name__} "
+            "whose trace is empty"
         )
     ax = new_axes(ax)
     steps = np.arange(1, len(values) + 1)
@@ -164,7 +164,7 @@ def _counts(counts: Any, model: Any) -> Counts:
     if not isinstance(n, Counts) or n.shape != (model.fit_.factors.n,) * 2:
         came = getattr(n, "shape", type(n).__name__)
         raise InputError(
-            f"counts {came} came, wanted co-occurrences of the model's {model.fit_.factors.n} words"
+            f"counts must be co-occurrences of the model's {model.fit_.factors.n} words, got {came}"
         )
     if (n.data > 0).all():
         return n

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from eckart.decompositions import eigh
-from eckart.errors import InputError, wrong
+from eckart.errors import InputError, invalid
 from eckart.plots.style import CENTRED, CLASSES, FAINT, INK, SOFT, TAG, new_axes, plain, words_at
 
 LEVELS = (0.5, 0.9)
@@ -40,10 +40,10 @@ def soft_clusters(
     i, j = axes
     if x.ndim != 2 or min(i, j) < 0 or max(i, j) >= x.shape[1]:
         raise InputError(
-            f"rows of shape {x.shape} came, wanted at least {max(i, j) + 1} columns for axes {axes}"
+            f"rows must have at least {max(i, j) + 1} columns for axes {axes}, got shape {x.shape}"
         )
     if q.ndim != 2 or len(q) != len(x):
-        raise wrong(
+        raise invalid(
             "posteriors", f"an array of shape {q.shape}", f"{len(x)} rows, one for each row of x"
         )
     ax = new_axes(ax, (6.4, 5.2))
@@ -88,9 +88,9 @@ def responsibilities(
     """
     q = np.asarray(posteriors, float)
     if q.ndim != 2 or not q.size:
-        raise wrong("posteriors", f"an array of shape {q.shape}", "rows x components")
+        raise invalid("posteriors", f"an array of shape {q.shape}", "rows x components")
     if labels is not None and len(labels) != len(q):
-        raise wrong("labels", f"{len(labels)} labels", f"{len(q)}, one for each row")
+        raise invalid("labels", f"{len(labels)} labels", f"{len(q)}, one for each row")
     best = q.argmax(axis=1)
     given = None if labels is None else np.asarray([str(v) for v in labels], object)
     kinds = (

@@ -13,12 +13,12 @@ from eckart.plots.reduce import code_map
 from eckart.plots.style import BLUE, INK, ORANGE, coloured, montage, new_axes, plain
 
 
-def rows_beside(rows: Any, others: dict[str, Any], shape: tuple[int, int], ax: Any = None) -> Any:
+def compare_rows(rows: Any, others: dict[str, Any], shape: tuple[int, int], ax: Any = None) -> Any:
     """Images in the first row and what each model makes of them in the rows below: ``others`` are
     names and reconstructions.
 
     >>> x = np.arange(8.0).reshape(2, 4)
-    >>> ax = rows_beside(x, {"PCA": x, "autoencoder": x}, (2, 2))
+    >>> ax = compare_rows(x, {"PCA": x, "autoencoder": x}, (2, 2))
     >>> [t.get_text() for t in ax.get_yticklabels()]
     ['input', 'PCA', 'autoencoder']
     """
@@ -30,8 +30,8 @@ def rows_beside(rows: Any, others: dict[str, Any], shape: tuple[int, int], ax: A
     for name, stack in stacks.items():
         if stack.shape != (count, shape[0] * shape[1]) or count == 0:
             raise InputError(
-                f"{name} has shape {stack.shape}, wanted ({count}, "
-                f"{shape[0] * shape[1]}) and at least one row"
+                f"{name} must have shape ({count}, {shape[0] * shape[1]}) and at least one row, got "
+                f"{stack.shape}"
             )
     low, high = float(np.nanmin(stacks["input"])), float(np.nanmax(stacks["input"]))
     tiles = np.concatenate(
@@ -116,7 +116,7 @@ def feature_maps(model: Any, row: Any, ax: Any = None, *, columns: int = 8) -> A
     height, width, c = f.architecture["image"]
     row = np.asarray(row, np.float64).reshape(1, -1)
     if row.shape[1] != f.n:
-        raise InputError(f"row has {row.shape[1]} numbers, wanted {f.n}, one image")
+        raise InputError(f"row must have {f.n} numbers, one image, got {row.shape[1]}")
     net = live(f, torch.float64, "cpu")
     bent = [part["layer"] == "activation" for part in f.architecture[name][at + 1 : at + 2]]
     scale = np.divide(1.0, f.spread, out=np.zeros_like(f.spread), where=f.spread > 0)
@@ -164,7 +164,10 @@ def _first(model: Any) -> tuple[str, int]:
     architecture = getattr(model.fit_.factors, "architecture", None)
     found = None if architecture is None else first_convolution(architecture)
     if found is None:
-        raise InputError(f"{type(model).__name__} has no convolution, wanted a network of images")
+        raise InputError(
+            f"the model must be a network of images, got a {type(model).__name__} without "
+            "convolution"
+        )
     return found
 
 

@@ -37,7 +37,7 @@ def parts_and_components(
     """
     h, u = (_images(model.components_, shape)[:count] for model in (parts, components))
     if not len(h) or not len(u):
-        raise InputError("a model without components came, wanted at least one to draw")
+        raise InputError("the model must have at least one component to draw, got none")
     columns = max(1, min(columns, max(len(h), len(u))))
     gap = max(1, shape[0] // 8)
     peak, reach = _peak(h), _peak(np.abs(u))
@@ -99,5 +99,5 @@ def _peak(images: np.ndarray) -> np.ndarray:
 def _images(rows: Any, shape: tuple[int, int]) -> np.ndarray:
     rows = np.asarray(rows, float)
     if len(shape) != 2 or min(shape) < 1 or rows.shape[1] != shape[0] * shape[1]:
-        raise InputError(f"shape={shape} came, wanted height x width = {rows.shape[1]} columns")
+        raise InputError(f"shape must be height x width = {rows.shape[1]} columns, got {shape}")
     return rows.reshape(len(rows), *shape)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from eckart.errors import wrong
+from eckart.errors import invalid
 from eckart.plots.style import CLASSES, FAINT, INK, ORANGE, RED, SOFT, new_axes, plain
 
 
@@ -43,7 +43,7 @@ def saddle_field(
     constant along it.
     """
     if not np.isfinite(a) or not reach > 0 or not time > 0:
-        raise wrong("a, reach, time", (a, reach, time), "a finite number and two that are > 0")
+        raise invalid("a, reach, time", (a, reach, time), "a finite number and two that are > 0")
     ax = new_axes(ax, (5.6, 5.2))
     grid = np.linspace(-reach, reach, 121)
     u, v = np.meshgrid(grid, grid)
@@ -103,7 +103,7 @@ def saddle_escape(
     """x(t) = u v from u0 = v0: the exact curve for each x(0) = c, and gradient descent of step size
     ``step`` as dots on it."""
     if not step > 0 or not time > step:
-        raise wrong("step, time", (step, time), "0 < step < time")
+        raise invalid("step, time", (step, time), "0 < step < time")
     ax = new_axes(ax)
     t = np.linspace(0, time, 400)
     for i, c in enumerate(starts):
@@ -146,7 +146,7 @@ def phase_square(
         np.asarray(recovered, float),
     )
     if share.shape != (len(ranks), len(rates)):
-        raise wrong(
+        raise invalid(
             "recovered",
             f"an array of shape {share.shape}",
             f"{len(ranks)} ranks x {len(rates)} rates",
@@ -187,7 +187,7 @@ def triptych(
     """
     pictures = [np.asarray(p, float) for p in (original, missing, restored)]
     if any(p.shape != pictures[0].shape for p in pictures) or pictures[0].ndim not in (2, 3):
-        raise wrong(
+        raise invalid(
             "images", [p.shape for p in pictures], "three images of one shape, height x width (x 3)"
         )
     h, w = pictures[0].shape[:2]
@@ -226,7 +226,7 @@ def _quality(pictures: list[np.ndarray], span: float) -> str:
 def _edges(centres: np.ndarray) -> np.ndarray:
     """Cell borders half-way between ascending centres."""
     if len(centres) == 0 or (np.diff(centres) <= 0).any():
-        raise wrong("rates and ranks", centres.tolist(), "ascending numbers")
+        raise invalid("rates and ranks", centres.tolist(), "ascending numbers")
     if len(centres) == 1:
         return np.array([centres[0] - 0.5, centres[0] + 0.5])
     middle = (centres[1:] + centres[:-1]) / 2

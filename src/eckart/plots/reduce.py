@@ -97,8 +97,8 @@ def code_map(
     i, j = axes
     if codes.ndim != 2 or codes.shape[1] <= max(i, j) or min(i, j) < 0:
         raise InputError(
-            f"codes of shape {codes.shape} came, wanted at least {max(i, j) + 1} "
-            f"columns for a map of axes {axes}"
+            f"codes must have at least {max(i, j) + 1} columns for a map of axes {axes}, got "
+            f"shape {codes.shape}"
         )
     ax = new_axes(ax, (6, 5.2))
     size = float(np.clip(14000 / max(len(codes), 1), 4, 30))
@@ -172,7 +172,8 @@ def reconstructions(
     rows = np.asarray(rows.to_numpy() if hasattr(rows, "to_numpy") else rows, float)
     if rows.ndim != 2 or rows.shape[1] != b.n or len(rows) == 0:
         raise InputError(
-            f"rows of shape {rows.shape} came, wanted (at least one, {b.n}) as in the model"
+            f"rows must have the {b.n} columns of the model and at least one row, got shape "
+            f"{rows.shape}"
         )
     ks = [k for k in ks if 0 <= k <= model.n_components_]
     unit = 1.0 if getattr(model, "scale_", None) is None else model.scale_
@@ -229,7 +230,7 @@ def _as_labels(labels: Any, rows: int) -> np.ndarray:
     """One label for each row; a missing one (None, NaN) is written as a dash."""
     given = labels.to_list() if hasattr(labels, "to_list") else list(labels)
     if len(given) != rows:
-        raise InputError(f"{len(given)} labels came, wanted {rows}, one for each row of the codes")
+        raise InputError(f"labels must be {rows}, one for each row of the codes, got {len(given)}")
     out = np.empty(rows, dtype=object)
     for i, label in enumerate(given):
         label = label.item() if isinstance(label, np.generic) else label
@@ -239,5 +240,5 @@ def _as_labels(labels: Any, rows: int) -> np.ndarray:
 
 def _images(rows: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
     if len(shape) != 2 or min(shape) < 1 or rows.shape[1] != shape[0] * shape[1]:
-        raise InputError(f"shape={shape} came, wanted height x width = {rows.shape[1]} columns")
+        raise InputError(f"shape must be height x width = {rows.shape[1]} columns, got {shape}")
     return np.asarray(rows, float).reshape(len(rows), *shape)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from eckart.decompositions import eigh
-from eckart.errors import InputError, wrong
+from eckart.errors import InputError, invalid
 from eckart.plots.style import (
     BLUE,
     CENTRED,
@@ -53,7 +53,7 @@ def topic_words(
         else np.atleast_1d(np.asarray(topics, int))
     )
     if not len(shown) or shown.min() < 0 or shown.max() >= len(p):
-        raise wrong("topics", topics, f"positions of 0 to {len(p) - 1}")
+        raise invalid("topics", topics, f"positions of 0 to {len(p) - 1}")
     words = min(words, p.shape[1])
     columns = min(columns, len(shown))
     rows = -(-len(shown) // columns)
@@ -149,7 +149,7 @@ def topic_map(model: Any, ax: Any = None, *, words: int = 3, labels: bool = True
         said = [
             f"{z + 1}: " + ", ".join(_short(w, 14) for w in names[t]) for z, t in enumerate(top)
         ]
-        _write_beside(ax, xy, radius, said, sizes)
+        _write_labels(ax, xy, radius, said, sizes)
     return ax
 
 
@@ -160,7 +160,7 @@ def perplexity_curve(
     is drawn beside it, on an axis of its own."""
     ks, values = np.asarray(ks, float), np.asarray(perplexities, float)
     if values.ndim != 1 or not len(values) or ks.shape != values.shape:
-        raise wrong(
+        raise invalid(
             "perplexities",
             f"an array of shape {values.shape}",
             f"one number for each of the {ks.size} ks",
@@ -232,7 +232,8 @@ def distributions(model: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         h = np.asarray(model.components_, float)
         if (h < 0).any():
             raise InputError(
-                "components_ holds negative numbers, wanted a topic model or non-negative parts"
+                "components_ must be those of a topic model or non-negative parts, got negative "
+                "numbers"
             )
         weight = h.sum(axis=1)
         p = h / np.where(weight > 0, weight, 1.0)[:, None]
@@ -240,7 +241,7 @@ def distributions(model: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         sizes = weight * (1.0 if left is None else np.asarray(left, float).sum(axis=0))
         sizes = sizes / (sizes.sum() or 1.0)
     else:
-        raise InputError(f"a {type(model).__name__} came, wanted a fitted topic model")
+        raise InputError(f"the model must be a fitted topic model, got a {type(model).__name__}")
     names = getattr(factors, "columns", None)
     return (
         p,
@@ -303,7 +304,7 @@ def _fit_to_axes(ax: Any, xy: np.ndarray) -> float:
     return largest
 
 
-def _write_beside(
+def _write_labels(
     ax: Any, xy: np.ndarray, radius: np.ndarray, words: list[str], sizes: np.ndarray
 ) -> None:
     """Words under or over the circles, the largest topics first; words without room are left

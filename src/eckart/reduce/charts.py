@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eckart.errors import wrong
+from eckart.errors import invalid
 from eckart.factors import Basis
 from eckart.fit import fitted
 from eckart.reduce.encode import encode, reusable, squared_errors
@@ -150,4 +150,4 @@ def spe_limit(basis: Basis, level: float) -> float:
 
 def _check_level(level: float) -> None:
     if not 0 < level < 1:
-        raise wrong("level", level, "a share between 0 and 1")
+        raise invalid("level", level, "a share between 0 and 1")

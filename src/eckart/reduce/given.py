@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eckart.certify.certificate import Certificate, Check
-from eckart.errors import FileError, InputError, wrong
+from eckart.errors import FileError, InputError, invalid
 from eckart.factors import Basis
 from eckart.fit import Fit
 from eckart.reduce.basis_attributes import BasisAttributes
@@ -55,9 +55,8 @@ class SettableBasis(BasisAttributes):
             and np.shape(value) != old.factors.components.shape
         ):
             raise InputError(
-                f"components_ of shape {np.shape(value)} came, wanted "
-                f"{old.factors.components.shape}; set arrays of another size on a new "
-                f"{type(self).__name__}"
+                f"components_ must have shape {old.factors.components.shape}, got "
+                f"{np.shape(value)}. Set arrays of another size on a new {type(self).__name__}."
             )
         if name in ("explained_variance_", "singular_values_"):
             for each in follow - {name}:
@@ -105,7 +104,7 @@ def fit_from(parts: dict[str, Any], columns: np.ndarray | None, centered: bool) 
     if "n_samples_" not in parts and "singular_values_" in parts and variance[:1].any():
         rows = round(float(np.asarray(parts["singular_values_"])[0] ** 2 / variance[0])) + 1
     if parts.get("n_components_", len(components)) != len(components):
-        raise wrong(
+        raise invalid(
             "n_components_", parts["n_components_"], f"{len(components)}, the rows of components_"
         )
     degrees, noise = max(float(rows) - 1, 1.0), float(parts.get("noise_variance_", 0.0))
@@ -157,7 +156,7 @@ def _array(name: str, value: Any, dimensions: int) -> np.ndarray:
         ok = False
     if not ok:
         raise InputError(
-            f"{name} of shape {np.shape(value)} came, wanted {dimensions} dimension(s) "
-            "of finite numbers"
+            f"{name} must have {dimensions} dimension(s) of finite numbers, got shape "
+            f"{np.shape(value)}"
         )
     return out

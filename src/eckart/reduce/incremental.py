@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from eckart.engines.protocol import Moments
-from eckart.errors import InputError, wrong
+from eckart.errors import InputError, invalid
 from eckart.fit import fitted, one_kind_of_names, sample_weights
 from eckart.io.models.levels import resuming
 from eckart.io.read import read
@@ -83,7 +83,7 @@ class IncrementalPCA(PCA):
         if "_stream" in vars(self):
             kept, asked = self.fit_.factors.k, self.n_components
             if asked is not None and asked != kept and not kept < asked <= self.n_features_in_:
-                raise wrong(
+                raise invalid(
                     "n_components",
                     asked,
                     f"{kept}, as in the fit that partial_fit goes on from",
@@ -94,7 +94,7 @@ class IncrementalPCA(PCA):
         matrix = self._complete(read(X))
         rows = matrix.shape[0]
         if self.n_components is not None and rows is not None and self.n_components > rows:
-            raise wrong(
+            raise invalid(
                 "n_components",
                 self.n_components,
                 f"at most {rows}, the rows of the first batch",
@@ -126,8 +126,8 @@ class IncrementalPCA(PCA):
     def _complete(self, matrix: Matrix) -> Matrix:
         if isinstance(matrix, Observed):
             raise InputError(
-                "X has missing entries, wanted complete rows for IncrementalPCA; use "
-                "PCA, which takes gaps, or impute(X) first"
+                "X must have complete rows for IncrementalPCA, got missing entries. Use PCA, which "
+                "takes missing entries, or impute(X) first."
             )
         return matrix
 

@@ -168,9 +168,12 @@ def block_krylov(
     t = np.zeros((basis.shape[1], basis.shape[1]))
     trace = Trace("energy still missing, relative")
     values, s, residuals = np.empty(0), np.empty((0, 0)), np.empty(0)
-    begun, ahead = 1, None  # ``ahead``: the product with ``fresh``, where it has been asked for
+    first_step, ahead = (
+        1,
+        None,
+    )  # ``ahead``: the product with ``fresh``, where it has been asked for
     if (kept := memory.last()) is not None:
-        begun, used, products, fresh = (
+        first_step, used, products, fresh = (
             kept["step"],
             kept["used"],
             kept["products"],
@@ -179,7 +182,7 @@ def block_krylov(
         basis[:, :used], t[:used, :used] = kept["basis"], kept["t"]
         trace = resumed_trace(trace.quantity, kept["trace"])
     try:
-        for step in range(begun, max_steps + 1):
+        for step in range(first_step, max_steps + 1):
             tall = {"basis": basis[:, :used], "fresh": fresh}
             spaces = {name: (lambda a=a: engine.get(a)) for name, a in tall.items()} | {
                 "t": t[:used, :used]

@@ -164,7 +164,7 @@ class LinearAutoencoder(
         b = self._fitted("inverse_transform").factors
         codes = numeric(np.asarray(X.to_numpy() if hasattr(X, "to_numpy") else X))
         if codes.shape[1] != b.k:
-            raise InputError(f"codes of shape {codes.shape} came, wanted (rows, {b.k})")
+            raise InputError(f"codes must have shape (rows, {b.k}), got {codes.shape}")
         return b.decode(codes)
 
     def reconstruction_error(self, X: Any) -> float:

@@ -20,7 +20,7 @@ import numpy as np
 from eckart.bases import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from eckart.certify.certificate import Certificate
 from eckart.certify.network import certify_network
-from eckart.errors import FileError, InputError, wrong
+from eckart.errors import FileError, InputError, invalid
 from eckart.explained import explained_share
 from eckart.factors import Network
 from eckart.factors.checks import numbers
@@ -76,7 +76,7 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
         """Train on the rows of X; NaN and absent entries of ``Observed`` data are unknown and play
         no part in the loss."""
         self._check()
-        matrix, gpu = self._door(X)
+        matrix, gpu = self._read_rows(X)
         require_room(
             "n_components", self.n_components, float(matrix.shape[1]) * self.n_components, 4
         )
@@ -143,7 +143,7 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
     def _streaming(self, X: Any) -> tuple[dict[str, Any], Matrix, bool]:
         """What partial_fit goes on with, and the rows."""
         if "fit_" not in vars(self):
-            matrix, gpu = self._door(X)
+            matrix, gpu = self._read_rows(X)
             seed = drawn_seed(generator(self.random_state))
             made = zip(("net", "scale", "architecture"), self._new_network(matrix, matrix, seed))
             fresh = {
@@ -157,7 +157,7 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
             return {**dict(made), **fresh}, matrix, gpu
         matrix, gpu = self._new(X)
         if self.n_components != self.fit_.factors.k:
-            raise wrong(
+            raise invalid(
                 "n_components",
                 self.n_components,
                 f"{self.fit_.factors.k}, that of the weights; fit anew",
@@ -199,7 +199,7 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
         X = as_array(X)
         codes = numeric(np.asarray(X.to_numpy() if hasattr(X, "to_numpy") else X))
         if codes.ndim != 2 or codes.shape[1] != f.k:
-            raise InputError(f"codes of shape {codes.shape} came, wanted (rows, {f.k})")
+            raise InputError(f"codes must have shape (rows, {f.k}), got {codes.shape}")
         kind = torch.float64 if codes.dtype == np.float64 else torch.float32
         net = live(f, kind, "cpu")
         with torch.no_grad():
@@ -247,11 +247,11 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
         f = self._fitted("sample").factors
         if not f.architecture["variational"]:
             raise InputError(
-                "variational=0 came, wanted a weight > 0: the codes of this model have "
-                "no known distribution to draw from"
+                "variational must be > 0, got 0: the codes of this model have no known "
+                "distribution to draw from"
             )
         if not is_int(n_samples) or n_samples < 1:
-            raise wrong("n_samples", n_samples, "an int >= 1")
+            raise invalid("n_samples", n_samples, "an int >= 1")
         rng = generator(self.random_state if random_state is None else random_state)
         return self.inverse_transform(rng.standard_normal((int(n_samples), f.k)))
 
@@ -286,17 +286,17 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
             or a.get("link") not in ("squared", "bernoulli")
         ):
             raise FileError(
-                f"layers from {f.n} to {out} numbers through {a.get('code')!r} came, "
-                f"wanted {f.k} between"
+                f"layers must have {f.k} numbers between, got layers from {f.n} to {out} numbers "
+                f"through {a.get('code')!r}"
             )
         if not is_int(rounds) or not 0 <= rounds <= ROUNDS:
-            raise FileError(f"rounds={rounds!r} came, wanted an int from 0 to {ROUNDS}")
+            raise FileError(f"rounds must be an int from 0 to {ROUNDS}, got {rounds!r}")
         numbers("per_row", f.extras["per_row"], (1,), 0.0)
 
     def _check(self) -> None:
         check(self)
         if self.corruption == "mask" and self.noise >= 1:
-            raise wrong(
+            raise invalid(
                 "noise", self.noise, "a share below 1 of entries to hide, with corruption='mask'"
             )
 

@@ -63,6 +63,6 @@ def shares_only(matrix: Matrix) -> None:
     if values.size and not (np.nanmin(values) >= 0 and np.nanmax(values) <= 1):
         low, high = float(np.nanmin(values)), float(np.nanmax(values))
         raise InputError(
-            f"X lies between {low:g} and {high:g}, wanted numbers from 0 to 1 for "
-            "loss='bernoulli'; scale X, or use loss='squared'"
+            f"X must hold numbers from 0 to 1 for loss='bernoulli', got numbers from {low:g} to "
+            f"{high:g}. Scale X, or use loss='squared'."
         )

@@ -51,13 +51,13 @@ def in_range(
         np.isfinite(part).all() for part in (basis.mean, basis.scatter, basis.total, basis.noise)
     ):
         raise InputError(
-            f"X has entries near {1 / factor:.0e}, far smaller than the model, wanted "
-            "the data that it was fitted to"
+            "X must be the data that the model was fitted to, got entries near "
+            f"{1 / factor:.0e}, far smaller than the model"
         )
     return engine.scaled(placed, factor), basis, (_note(x, factor),)
 
 
-def undone(fit: Fit, factor: float, x: Matrix) -> Fit:
+def unscaled(fit: Fit, factor: float, x: Matrix) -> Fit:
     """The fit of the data times ``factor`` as one of x."""
     basis = _times(fit.factors, 1 / factor)
     if not np.isfinite(basis.total) or (basis.total == 0 and fit.factors.total > 0):

@@ -192,8 +192,8 @@ class PCA(
         matrix = read(X)
         if isinstance(matrix, Observed):
             raise InputError(
-                "X has missing entries, wanted complete rows for partial_fit; call fit "
-                "on all rows, or impute(X) first"
+                "X must have complete rows for partial_fit, got missing entries. Call fit on all "
+                "rows, or impute(X) first."
             )
         fresh = "_stream" not in vars(self)
         if fresh and "fit_" in vars(self) and self.fit_.plan.get("solver") == "stream":
@@ -250,7 +250,7 @@ class PCA(
 
     @in_kind
     def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> np.ndarray:
-        """fit(X).transform(X), reading X once through the door."""
+        """fit(X).transform(X), reading X once."""
         matrix = X if hasattr(X, "columns") or isinstance(X, np.ndarray) else read(X)
         if isinstance(matrix, Dense) and not matrix.in_memory and not matrix.stream.rereadable:
             raise InputError(
@@ -353,8 +353,8 @@ class PCA(
             scale.shape != (fit.factors.n,) or scale.dtype.kind != "f" or (scale <= 0).any()
         ):
             raise FileError(
-                f"scale of shape {scale.shape} came, wanted {fit.factors.n} numbers > "
-                "0, one for each column"
+                f"scale must be {fit.factors.n} numbers > 0, one for each column, got shape "
+                f"{scale.shape}"
             )
         self._become(fit, scale)
 
@@ -442,5 +442,5 @@ class PCA(
             on_host(X) if way_back(X) else np.asarray(X.to_numpy() if hasattr(X, "to_numpy") else X)
         )
         if codes.ndim != 2 or codes.shape[1] != b.k:
-            raise InputError(f"codes of shape {codes.shape} came, wanted (rows, {b.k})")
+            raise InputError(f"codes must have shape (rows, {b.k}), got {codes.shape}")
         return codes

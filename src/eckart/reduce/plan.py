@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from eckart.errors import InputError, wrong
+from eckart.errors import InputError, invalid
 from eckart.matrix import Counts, Dense, Matrix, Observed
 
 SOLVERS = ("eigh", "svd", "power", "randomized", "lanczos", "gradient")
@@ -52,11 +52,11 @@ def validate_components(k: Any, rows: int | None, n: int) -> None:
     if k is None or (isinstance(k, str) and k in ("auto", "mle")):
         return
     if isinstance(k, bool) or not isinstance(k, (int, float, np.integer, np.floating)):
-        raise wrong("n_components", k, "an int, a share between 0 and 1, 'auto', 'mle' or None")
+        raise invalid("n_components", k, "an int, a share between 0 and 1, 'auto', 'mle' or None")
     if isinstance(k, (int, np.integer)):
         most = n if rows is None else min(rows, n)
         if not 0 <= k <= most:
-            raise wrong(
+            raise invalid(
                 "n_components",
                 int(k),
                 f"0 to {most} for data of {rows if rows is not None else 'unknown'} "
@@ -64,7 +64,7 @@ def validate_components(k: Any, rows: int | None, n: int) -> None:
                 "lower it" if k > most else "",
             )
     elif not 0 < k < 1:
-        raise wrong("n_components", float(k), "a share between 0 and 1, or an int")
+        raise invalid("n_components", float(k), "a share between 0 and 1, or an int")
 
 
 def choose(x: Matrix, k: Any, solver: str) -> Plan:
@@ -73,7 +73,7 @@ def choose(x: Matrix, k: Any, solver: str) -> Plan:
         return em_plan(x, k, solver)
     solver = ALIASES.get(solver, solver)
     if solver not in (*SOLVERS, "auto"):
-        raise wrong("svd_solver", solver, f"'auto', {', '.join(map(repr, (*SOLVERS, *ALIASES)))}")
+        raise invalid("svd_solver", solver, f"'auto', {', '.join(map(repr, (*SOLVERS, *ALIASES)))}")
     estimates = costs(x, k)
     if solver != "auto":
         return Plan(solver, "asked for by name", *estimates[solver])

@@ -22,7 +22,7 @@ import numpy as np
 
 from eckart.arguments import held, numbers
 from eckart.decompositions import eigh
-from eckart.errors import InputError, wrong
+from eckart.errors import InputError, invalid
 from eckart.io.models.levels import NOTHING, Memory, kept_trace, resumed_trace
 from eckart.rng import generator
 from eckart.trace import StopReason, Trace, Watcher, silent
@@ -72,26 +72,28 @@ def power_method(
     """
     product, n = _product_of(a, n)
     if not 0 <= k <= n:
-        raise wrong("k", k, f"0 to {n}, the size of the matrix")
+        raise invalid("k", k, f"0 to {n}, the size of the matrix")
     if not callable(watch):
-        raise wrong("watch", watch, "a function of a phase, the steps done and their number")
+        raise invalid("watch", watch, "a function of a phase, the steps done and their number")
     if not isinstance(memory, Memory):
-        raise wrong("memory", memory, "a Memory of a checkpoint")
+        raise invalid("memory", memory, "a Memory of a checkpoint")
     rng = generator(random_state)
     values, vectors = np.zeros(k), np.zeros((n, k))
     residuals, iterations, rates = np.zeros(k), np.zeros(k, dtype=int), np.full(k, np.nan)
     trace = Trace("residual / |theta|", reason=StopReason.CONVERGED)
-    done, begun = True, 0
+    done, first_step = True, 0
     if (kept := memory.last()) is not None:
-        begun, done, trace = (
+        first_step, done, trace = (
             kept["pair"],
             kept["done"],
             resumed_trace(trace.quantity, kept["trace"]),
         )
         values, vectors, residuals, iterations, rates = kept["found"]
-    for i in range(begun, k):
-        told = {"pair": i, "done": done, "trace": lambda: kept_trace(trace)}
-        inner = memory.inner(told | {"found": [values, vectors, residuals, iterations, rates]})
+    for i in range(first_step, k):
+        kept_state = {"pair": i, "done": done, "trace": lambda: kept_trace(trace)}
+        inner = memory.inner(
+            kept_state | {"found": [values, vectors, residuals, iterations, rates]}
+        )
         found = vectors[:, :i]
 
         def deflated(v: np.ndarray, found: np.ndarray = found) -> np.ndarray:
@@ -104,7 +106,7 @@ def power_method(
             else rng.standard_normal(n)
         )
         if first.shape != (n,) or not np.isfinite(first).all() or not first.any():
-            raise wrong("start", start, f"{n} finite numbers, not all of them 0")
+            raise invalid("start", start, f"{n} finite numbers, not all of them 0")
         scale = float(np.abs(values[:i]).max(initial=0.0))
         pair = _one_pair(deflated, first, found, tol, max_iter, rng, trace, scale, inner)
         values[i], vectors[:, i], residuals[i], iterations[i], rates[i], ok = pair
@@ -145,10 +147,10 @@ def _one_pair(
     v = _unit(v, found, rng)
     checked = False
     history: list[float] = []
-    theta, residual, step, begun = 0.0, 0.0, 0, 1
+    theta, residual, step, first_step = 0.0, 0.0, 0, 1
     if (kept := memory.last()) is not None:
-        v, checked, history, begun = kept["v"], kept["checked"], kept["history"], kept["step"]
-    for step in range(begun, max_iter + 1):
+        v, checked, history, first_step = kept["v"], kept["checked"], kept["history"], kept["step"]
+    for step in range(first_step, max_iter + 1):
         memory.offer({"v": v, "checked": checked, "history": history, "step": step})
         image = product(v)
         size = float(np.linalg.norm(image))
@@ -238,16 +240,16 @@ def _rate(history: list[float]) -> float:
 def _product_of(a: Any, n: int | None) -> tuple[Callable[[np.ndarray], np.ndarray], int]:
     if callable(a) and not hasattr(a, "shape"):
         if n is None:
-            raise wrong("n", n, "the size of the matrix, since a function does not tell it")
+            raise invalid("n", n, "the size of the matrix, since a function does not tell it")
         return a, n
     if not hasattr(a, "shape") or getattr(a, "dtype", None) == np.dtype(object):
         a = numbers("a", a, "a square symmetric matrix, or a function v -> a v")
     if len(a.shape) != 2 or a.shape[0] != a.shape[1]:
-        raise InputError(f"a has shape {a.shape}, wanted a square symmetric matrix")
+        raise InputError(f"a must be a square symmetric matrix, got shape {a.shape}")
     if isinstance(a, np.ndarray):
         if not np.isfinite(a).all():
             i, j = np.argwhere(~np.isfinite(a))[0]
-            raise InputError(f"a is {a[i, j]} at row {i}, column {j}, wanted finite numbers")
+            raise InputError(f"a must hold finite numbers, got {a[i, j]} at row {i}, column {j}")
         if not np.allclose(a, a.T, rtol=1e-6, atol=1e-9 * np.abs(a).max(initial=0.0)):
             raise InputError(
                 "a is not symmetric; for singular vectors use the products v -> a.T @ (a @ v)"

@@ -42,7 +42,7 @@ class Projection:
             else numbers("offset", self.offset, "numbers")
         )
         if offset.shape != (len(basis),):
-            raise InputError(f"offset has shape {offset.shape}, wanted ({len(basis)},)")
+            raise InputError(f"offset must have shape ({len(basis)},), got {offset.shape}")
         object.__setattr__(self, "offset", offset)
         gap = float(np.abs(basis.T @ basis - np.eye(basis.shape[1])).max(initial=0.0))
         if gap > 1e-6:
@@ -94,7 +94,7 @@ class Projection:
         """Composition x -> self(other(x)); a projection again exactly when the two commute."""
         if self.n != other.n:
             raise InputError(
-                f"projections of {self.n} and {other.n} dimensions came, wanted the same space"
+                f"projections must be of the same space, got {self.n} and {other.n} dimensions"
             )
         return AffineMap(
             self.basis,
@@ -120,7 +120,7 @@ class Projection:
             else np.asarray(x, np.float64)
         )
         if x.ndim not in (1, 2) or x.shape[-1] != self.n:
-            raise InputError(f"points of shape {x.shape} came, wanted (..., {self.n})")
+            raise InputError(f"points must have shape (..., {self.n}), got {x.shape}")
         return x
 
 
@@ -171,7 +171,7 @@ def principal_angles(a: Any, b: Any) -> np.ndarray:
     u, v = orthonormal(a), orthonormal(b)
     if u.shape[0] != v.shape[0]:
         raise InputError(
-            f"subspaces of {u.shape[0]} and {v.shape[0]} dimensions came, wanted the same space"
+            f"subspaces must be of the same space, got {u.shape[0]} and {v.shape[0]} dimensions"
         )
     if u.shape[1] < v.shape[1]:
         u, v = v, u
@@ -205,8 +205,8 @@ def _matrix(name: str, values: Any) -> np.ndarray:
     v = numbers(name, values, "columns of a matrix of numbers")
     v = v[:, None] if v.ndim == 1 else v
     if v.ndim != 2:
-        raise InputError(f"{name} has {v.ndim} dimensions, wanted columns of a matrix")
+        raise InputError(f"{name} must be columns of a matrix, got {v.ndim} dimensions")
     if not np.isfinite(v).all():
         i, j = np.argwhere(~np.isfinite(v))[0]
-        raise InputError(f"{name} is {v[i, j]} at row {i}, column {j}, wanted finite numbers")
+        raise InputError(f"{name} must hold finite numbers, got {v[i, j]} at row {i}, column {j}")
     return v

@@ -86,7 +86,7 @@ def promax(loadings: np.ndarray, power: int = 4) -> np.ndarray:
 
 
 def rotation_of(basis: Basis, kind: str | None) -> Rotation | None:
-    """The rotation of a basis, columns ordered by the variance they explain, signs by the house
+    """The rotation of a basis, columns ordered by the variance they explain, signs by the common
     rule."""
     rank = basis.rank
     if kind is None or rank == 0:

@@ -45,10 +45,9 @@ def solve_running(
             for at, matrix in enumerate(map(squarable, parts)):
                 if options.scale and matrix.shape[1] > STATISTIC_COLUMNS:
                     raise InputError(
-                        f"scale=True came with {matrix.shape[1]} columns, wanted at "
-                        f"most {STATISTIC_COLUMNS} for partial_fit: a sketch of more is "
-                        "kept in "
-                        "the units of the data; call fit on all rows"
+                        f"X must have at most {STATISTIC_COLUMNS} columns for partial_fit with scale=True, "
+                        f"got {matrix.shape[1]}: a sketch of more is kept in the units of the data. Call "
+                        "fit on all rows."
                     )
                 if state is None:
                     columns, dtype = matrix.columns, matrix.dtype
@@ -57,8 +56,8 @@ def solve_running(
                         done, state = int(kept["done"]), replace(state, **kept["state"])
                 if at < done:
                     continue
-                told = {name: value for name, value in vars(state).items() if name != "dtype"}
-                memory.offer({"done": at, "state": told})
+                kept_state = {name: value for name, value in vars(state).items() if name != "dtype"}
+                memory.offer({"done": at, "state": kept_state})
                 placed = engine.put(matrix, weights)
                 state = _with(state, placed, engine)
                 watch("rows", state.rows, None)
@@ -78,9 +77,8 @@ def solve_running(
             certificate = certify(c, basis, spectrum.tol, rng, spectrum.notes)
     except GapsFound as found:
         raise InputError(
-            f"X contains NaN at row {found.row}, column {found.column}, wanted complete "
-            "rows for partial_fit; "
-            "call fit on all rows, or impute(X) first"
+            f"X must have complete rows for partial_fit, got NaN at row {found.row}, column "
+            f"{found.column}. Call fit on all rows, or impute(X) first."
         ) from None
     plan = {
         "solver": "stream",

@@ -19,7 +19,7 @@ import numpy as np
 from eckart.arguments import held
 from eckart.engines import engine_named
 from eckart.engines.protocol import Engine
-from eckart.errors import wrong
+from eckart.errors import invalid
 from eckart.io.models.checkpoint import Checkpoint
 from eckart.io.models.levels import Memory, generator_at, resumed
 from eckart.io.read import read
@@ -104,14 +104,14 @@ def select_components(
     """
     for method in methods:
         if method not in METHODS:
-            raise wrong("methods", method, f"names among {', '.join(METHODS)}")
+            raise invalid("methods", method, f"names among {', '.join(METHODS)}")
     for name, value in (("share", share), ("held_out", held_out)):
         if not 0 < value < 1:
-            raise wrong(name, value, "a share between 0 and 1")
+            raise invalid(name, value, "a share between 0 and 1")
     if max_components is not None and max_components < 1:
-        raise wrong("max_components", max_components, "None or an int >= 1")
+        raise invalid("max_components", max_components, "None or an int >= 1")
     if not 1 <= shuffles <= MOST_SHUFFLES:
-        raise wrong("shuffles", shuffles, f"an int from 1 to {MOST_SHUFFLES}")
+        raise invalid("shuffles", shuffles, f"an int from 1 to {MOST_SHUFFLES}")
     matrix = squarable(reusable(read(X)))
     about = {
         "most": max_components,
@@ -249,7 +249,7 @@ def _held_out(
     for j in np.flatnonzero((seen & ~hidden).sum(axis=0) == 0):
         hidden[:, j] = False
     if not hidden.any():
-        raise wrong(
+        raise invalid(
             "held_out",
             share,
             f"a share that hides some of the {int(seen.sum())} entries of X",

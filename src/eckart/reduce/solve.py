@@ -21,7 +21,7 @@ from eckart.matrix import SQUARABLE, Dense, Matrix
 from eckart.reduce import missing as gaps
 from eckart.reduce import rank, spectral
 from eckart.reduce.covariance import Covariance
-from eckart.reduce.out_of_range import lost, power_of_two, undone
+from eckart.reduce.out_of_range import lost, power_of_two, unscaled
 from eckart.reduce.plan import (
     STATISTIC_COLUMNS,
     Plan,
@@ -124,7 +124,7 @@ class _Task:
             return _solve_gaps(task, placed)
         factor = power_of_two(self.x, placed, self.engine)
         fit = _solve_gaps(task, self.engine.scaled(placed, factor))
-        return fit if factor == 1.0 else undone(fit, factor, self.x)
+        return fit if factor == 1.0 else unscaled(fit, factor, self.x)
 
 
 def _solve_complete(task: _Task, placed: Any) -> Fit:
@@ -142,7 +142,7 @@ def _solve_complete(task: _Task, placed: Any) -> Fit:
         factor = power_of_two(x, placed, engine)
         if factor != 1.0:
             again = replace(task, memory=NOTHING)  # the state is that of the data as they came
-            return undone(_solve_complete(again, engine.scaled(placed, factor)), factor, x)
+            return unscaled(_solve_complete(again, engine.scaled(placed, factor)), factor, x)
         if failed:
             raise failed
     turn = signs(spectrum.components)
@@ -240,7 +240,7 @@ def _fixed(k: Any, c: Covariance) -> int:
         return min(c.rows, c.n)
     if not isinstance(k, (int, np.integer)):
         raise InputError(
-            f"n_components={k!r} came, wanted an int for this solver; use svd_solver='auto'"
+            f"n_components must be an int for this solver, got {k!r}. Use svd_solver='auto'."
         )
     return int(k)
 
@@ -370,8 +370,8 @@ def _solve_gaps(task: _Task, x: Any) -> Fit:
     options, engine, weights = task.options, task.engine, task.weights
     if not options.centered:
         raise InputError(
-            "center=False came with missing entries, wanted center=True: without a "
-            "mean, an absent entry would be read as zero"
+            "center must be True with missing entries, got False: without a mean, an absent "
+            "entry would be read as zero"
         )
     seen = engine.seen_columns(x)
     gaps.check_observed(x, seen)
@@ -391,7 +391,7 @@ def _solve_gaps(task: _Task, x: Any) -> Fit:
         k = most
     elif k == "mle":
         raise InputError(
-            "n_components='mle' came with missing entries, wanted an int, a share or 'auto'"
+            "n_components must be an int, a share or 'auto' with missing entries, got 'mle'"
         )
     elif not isinstance(k, (int, np.integer)):
         k = _open_k(

@@ -66,8 +66,8 @@ def pick(k: Any, values: np.ndarray, total: float, weight: float, rows: int, n: 
     if k == "mle":
         if rows < n:
             raise InputError(
-                "n_components='mle' is only supported if n_samples >= n_features: "
-                "wanted at least as many rows as columns"
+                "n_components='mle' is only supported if n_samples >= n_features: X must have at "
+                "least as many rows as columns"
             )
         return rank.minka(values, rows)
     if isinstance(k, (float, np.floating)):

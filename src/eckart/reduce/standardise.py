@@ -24,7 +24,7 @@ APART = 10.0
 has a hundred times the variance of another."""
 FEW = 0.5
 """... and where they are, few columns hold most of the variance: their effective number (sum v)^2 /
-sum v^2 is at most this share of them. Pixels of images differ as much, those at the rim being
+sum v^2 is at most this share of them. Pixels of images differ as much, those at the edge being
 almost constant, but the variance is spread over many of them."""
 
 
@@ -102,9 +102,9 @@ def scale_of(x: Matrix, weights: np.ndarray | None, engine: Engine) -> np.ndarra
     of them."""
     if isinstance(x, Dense) and not x.in_memory and not x.stream.rereadable:
         raise InputError(
-            "scale=True came with an iterator that can be read once only, wanted rows "
-            "that can be read twice: first for the standard deviations; "
-            "pass a list of blocks or a file, or call partial_fit on each block"
+            "scale=True needs rows that can be read twice, first for the standard deviations, "
+            "got an iterator that can be read once only. Pass a list of blocks or a file, or "
+            "call partial_fit on each block."
         )
 
     def measured(placed: Any) -> np.ndarray:
@@ -121,8 +121,8 @@ def scale_of(x: Matrix, weights: np.ndarray | None, engine: Engine) -> np.ndarra
     if not np.isfinite(s).all():
         j = int(np.argmax(~np.isfinite(s)))
         raise InputError(
-            f"column {j} of X has entries too large to square, wanted smaller units for "
-            "scale=True; divide it by a constant"
+            f"column {j} of X must have smaller units for scale=True, got entries too large to "
+            "square. Divide it by a constant."
         )
     return s
 

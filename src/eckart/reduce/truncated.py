@@ -18,7 +18,7 @@ import numpy as np
 from eckart.bases import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from eckart.certify.certificate import Certificate
 from eckart.engines.protocol import GapsFound
-from eckart.errors import InputError, wrong
+from eckart.errors import InputError, invalid
 from eckart.explained import explained_share
 from eckart.fit import Estimator, Fit, fitted, one_kind_of_names
 from eckart.io.models.levels import resuming
@@ -35,8 +35,8 @@ from eckart.rng import generator
 from eckart.trace import progress
 
 INCOMPLETE = (
-    "Input X contains NaN or entries that are unknown, wanted complete rows for TruncatedSVD; "
-    "use PCA, which takes gaps"
+    "Input X contains NaN or entries that are unknown. X must have complete rows for "
+    "TruncatedSVD. Use PCA, which takes missing entries."
 )
 
 
@@ -103,7 +103,7 @@ class TruncatedSVD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator)
             raise InputError(INCOMPLETE)
         most = matrix.shape[1] if matrix.shape[0] is None else min(matrix.shape[0], matrix.shape[1])
         if self.algorithm == "arpack" and self.n_components >= most:
-            raise wrong(
+            raise invalid(
                 "n_components",
                 self.n_components,
                 f"less than {most} with algorithm='arpack'",
@@ -147,7 +147,7 @@ class TruncatedSVD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator)
         b = self._fitted("inverse_transform").factors
         codes = numeric(np.asarray(X.to_numpy() if hasattr(X, "to_numpy") else X))
         if codes.ndim != 2 or codes.shape[1] != b.k:
-            raise InputError(f"codes of shape {codes.shape} came, wanted (rows, {b.k})")
+            raise InputError(f"codes must have shape (rows, {b.k}), got {codes.shape}")
         return codes @ b.components
 
     def score(self, X: Any, y: Any = None) -> float:

@@ -184,11 +184,11 @@ def _unidentified(
     ):
         few = np.flatnonzero(counts < k)
         few = few[np.argsort(counts[few], kind="stable")]
-        told = "; ".join(
+        counts_named = "; ".join(
             f"{name} ({counts[i]})" for i, name in zip(few, called(ids.names(few[:NAMED])))
         )
         more = f" and {len(few) - NAMED:,} more" if len(few) > NAMED else ""
-        lines.append([side, f"{len(few):,} of {len(counts):,}", (told + more) or "none"])
+        lines.append([side, f"{len(few):,} of {len(counts):,}", (counts_named + more) or "none"])
     page.text(
         f"A code of rank {k} has {k} numbers. With fewer observations than that the "
         "data alone does not determine it: "

@@ -171,15 +171,15 @@ def _figure(ax: Any, words: str) -> str:
     # charts side by side are drawn wide: on a phone their words would be too small to read, so the
     # picture keeps its width there and is moved
     many = ' class="many"' if ax.figure.get_size_inches()[0] > 9 and not photo else ""
-    told = html.escape(words)
+    escaped = html.escape(words)
     image = (
-        f'<img alt="{told}" class="{"photo" if photo else "drawn"}" '
+        f'<img alt="{escaped}" class="{"photo" if photo else "drawn"}" '
         f'src="data:image/{kind};base64,{picture}">'
     )
     return (
         f'<figure{many} data-marks="{html.escape(json.dumps(_marks(ax.figure)))}"><div '
         f'class="frame"><div class="pane">{image}</div></div>'
-        f"<figcaption>{told}</figcaption></figure>"
+        f"<figcaption>{escaped}</figcaption></figure>"
     )
 
 

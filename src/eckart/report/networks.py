@@ -99,7 +99,7 @@ def _with_rows(
     back["autoencoder"] = model.reconstruct(Dense(rows[at], columns=f.columns))
     page.section("How well it reconstructs")
     page.pictures(
-        (plots.rows_beside(rows[at], back, image), f"Inputs, {' and '.join(back)} at k = {f.k}")
+        (plots.compare_rows(rows[at], back, image), f"Inputs, {' and '.join(back)} at k = {f.k}")
     )
     whole = at[~np.isnan(rows[at]).any(axis=1)]
     if len(whole) >= 2:

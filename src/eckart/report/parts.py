@@ -57,8 +57,8 @@ def parts_page(
     for z, found in best.items():
         for i in found:
             own = w[i, z] * h[z].sum() / total[i] if total[i] > 0 else 0.0
-            told = [texts.get(int(at[i]), "")] if texts else []
-            rows.append([str(z + 1), f"{own:.0%}", row_name(x, int(at[i])), *told])
+            texts_shown = [texts.get(int(at[i]), "")] if texts else []
+            rows.append([str(z + 1), f"{own:.0%}", row_name(x, int(at[i])), *texts_shown])
     page.section("Rows with much of a part")
     page.table(["part", "its share of the row", "row", *(["how it begins"] if texts else [])], rows)
     return page

@@ -85,7 +85,10 @@ def table_report(model: Any, X: Any, *, name: str = "") -> Report:
         page.text("Left as they are:")
         page.table(
             ["column", "why"],
-            [[column, told["reason"]] for column, told in fit.factors.aside.items()],
+            [
+                [column, aside_column["reason"]]
+                for column, aside_column in fit.factors.aside.items()
+            ],
         )
     page.section("What goes together")
     page.table(["direction", "columns that it moves most"], _directions(model))

@@ -132,8 +132,10 @@ def _examples(page: Report, model: Any, x: Matrix, sizes: np.ndarray, excerpts: 
     for z, found in best.items():
         for i in found:
             if shares[i, z] > 0:
-                told = [texts.get(int(at[i]), "")] if texts else []
-                rows.append([str(z + 1), f"{shares[i, z]:.0%}", row_name(x, int(at[i])), *told])
+                texts_shown = [texts.get(int(at[i]), "")] if texts else []
+                rows.append(
+                    [str(z + 1), f"{shares[i, z]:.0%}", row_name(x, int(at[i])), *texts_shown]
+                )
     page.section("Documents that show what a topic is about")
     page.table(
         ["topic", "its share of the document", "document", *(["how it begins"] if texts else [])],

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from eckart.errors import wrong
+from eckart.errors import invalid
 from eckart.explain.topics.judge import document_completion, split_tokens
 from eckart.matrix import Counts
 
@@ -74,7 +74,7 @@ def judge_topics(
     full = np.flatnonzero(x.to_scipy().sum(axis=1) >= 2)  # one word to show, one to predict
     count = round(share * len(full))
     if count < 1 or len(full) - count < 2:
-        raise wrong(
+        raise invalid(
             "held_out",
             share,
             f"a share that leaves some of the {len(full)} documents of two words or "

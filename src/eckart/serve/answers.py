@@ -26,8 +26,8 @@ def answer(served: Served, verb: str, asked: Any, limits: Any) -> Columns:
         kind = type(served.model).__name__
         raise Problem(
             422,
-            f"{verb} came for model {served.name!r}, a {kind}, wanted one of "
-            f"{', '.join(served.verbs)}",
+            f"verb must be one of {', '.join(served.verbs)} for model {served.name!r} ({kind}), got "
+            f"{verb!r}",
         )
     _bounded(served, asked, limits)
     return ASKED[verb](served, asked)
@@ -68,8 +68,7 @@ def _transform(served: Served, asked: Any) -> Columns:
         what = "X is missing" if asked.X is None else "X and texts came"
         raise Problem(
             422,
-            f"{what}, wanted one of them for transform: X, the new rows, or texts, the "
-            "new documents",
+            f"transform needs X, the new rows, or texts, the new documents: {what}",
         )
     rows = _rows(served, asked.X) if asked.texts is None else _counted(served, asked.texts)
     return _named(served, served.model.transform(rows))
@@ -78,16 +77,16 @@ def _transform(served: Served, asked: Any) -> Columns:
 def _counted(served: Served, texts: list[str]) -> Any:
     """Texts as counts of the words that the model knows, cut as those of its fit were."""
     model = served.model
-    told, columns = model.fit_.plan.get("text"), model.fit_.factors.columns
+    text_plan, columns = model.fit_.plan.get("text"), model.fit_.factors.columns
     words = columns is not None and all(isinstance(word, str) for word in columns)
-    if not words or not (isinstance(told, dict) or isinstance(model.fit_.factors, Topics)):
+    if not words or not (isinstance(text_plan, dict) or isinstance(model.fit_.factors, Topics)):
         raise Problem(
             422,
-            f"texts came for a {type(model).__name__} that was not fitted on texts, "
-            "wanted X, the new rows",
+            f"X, the new rows, must be given for a {type(model).__name__} that was not fitted "
+            "on texts, got texts",
         )
     return corpus(
-        texts, vocabulary=model, **vars(Tokenizer.from_dict((told or {}).get("rules") or {}))
+        texts, vocabulary=model, **vars(Tokenizer.from_dict((text_plan or {}).get("rules") or {}))
     )
 
 
@@ -205,14 +204,14 @@ ASKED = {
 
 
 def _rows(served: Served, x: Any) -> Any:
-    """New rows through the door: entries by id, or numbers with gaps."""
+    """Read new rows: entries by id, or numbers with gaps."""
     completes = hasattr(served.model, "recommend")
     if isinstance(x, dict):
         if not completes:
             raise Problem(
                 422,
-                f"X came as entries for a {type(served.model).__name__}, wanted lists "
-                f"of {served.model.n_features_in_} numbers",
+                f"X must be lists of {served.model.n_features_in_} numbers for a "
+                f"{type(served.model).__name__}, got entries",
             )
         if served.model.fit_.factors.columns is None:
             at = served.model.column_ids.indices_of(x["columns"])
@@ -240,14 +239,14 @@ def _rows(served: Served, x: Any) -> Any:
     if len(wide) > 1:
         raise Problem(
             422,
-            f"X has rows of {min(wide)} and of {max(wide)} numbers, wanted the same number in each",
+            f"rows of X must have the same number of numbers, got {min(wide)} and {max(wide)}",
         )
     numbers = np.array([[np.nan if v is None else v for v in row] for row in x], np.float64)
     if completes and numbers.shape[1] != served.model.n_features_in_:
         raise _width(served, numbers.shape[1])
     if np.isinf(numbers).any():
         raise Problem(
-            422, "X holds a number beyond the range of 64 bits, wanted finite numbers or null"
+            422, "X must hold finite numbers or null, got a number beyond the range of 64 bits"
         )
     return numbers
 
@@ -257,7 +256,7 @@ def _width(served: Served, came: int) -> Problem:
         f"{served.model.n_features_in_}, one for each column of the model (null where it is "
         "unknown), or entries by id"
     )
-    return Problem(422, f"X came with {came} numbers in each row, wanted {wanted}")
+    return Problem(422, f"X must have {wanted} in each row, got {came} numbers")
 
 
 def _spread(x: Observed, n: int) -> Observed:
@@ -275,7 +274,7 @@ def ids_of(ids: Any, labels: Labels) -> Any:
     try:
         return np.array(one_or_many(ids), "M8")
     except (ValueError, TypeError):
-        raise InputError(f"{labels.axis} {ids!r} came, wanted a date such as 2024-05-01") from None
+        raise InputError(f"{labels.axis} must be a date such as 2024-05-01, got {ids!r}") from None
 
 
 def _named(served: Served, values: Any, names: Any = None) -> Columns:
@@ -303,14 +302,13 @@ def _bounded(served: Served, asked: Any, limits: Any) -> None:
     if lines > limits.rows:
         raise Problem(
             413,
-            f"{lines:,} rows came, wanted at most {limits.rows:,} in one request; send "
-            "them in parts",
+            f"a request must have at most {limits.rows:,} rows, got {lines:,}. Send them in parts.",
         )
     if x is not None and hasattr(served.model, "recommend"):
         cells = lines * served.model.fit_.factors.n
         if cells > limits.cells:
             raise Problem(
                 413,
-                f"{lines:,} new rows of {served.model.fit_.factors.n:,} columns came, "
-                f"wanted at most {limits.cells:,} cells; send them in parts",
+                f"a request must have at most {limits.cells:,} cells, got {lines:,} new rows of "
+                f"{served.model.fit_.factors.n:,} columns. Send them in parts.",
             )

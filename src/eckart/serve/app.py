@@ -1,7 +1,7 @@
 """The service as an ASGI application: places, limits, tokens and logs. It holds no data of a
 request longer than the request.
 
-There are eight places and two methods, so they are told apart here, without a framework between the
+There are eight places and two methods, so they are distinguished here, without a framework between the
 socket and the answer.
 """
 
@@ -29,7 +29,7 @@ from eckart.serve.bodies import JSON, read_request, to_json, written
 from eckart.serve.guard import AllowedHosts, check_source, header_texts
 from eckart.serve.lists import TOGETHER
 from eckart.serve.meter import Meter
-from eckart.serve.models import Served, Shelf
+from eckart.serve.models import ModelRegistry, Served
 from eckart.serve.problems import Problem
 from eckart.serve.schema import VERBS, openapi
 from eckart.serve.together import Together
@@ -79,9 +79,18 @@ class Service:
     log for each request, without data and ids."""
 
     def __init__(
-        self, shelf: Shelf, limits: Limits, token: str | None, hosts: tuple[str, ...] = ()
+        self,
+        registry: ModelRegistry,
+        limits: Limits,
+        token: str | None,
+        hosts: tuple[str, ...] = (),
     ):
-        self.shelf, self.limits, self.token, self.hosts = shelf, limits, token, AllowedHosts(hosts)
+        self.registry, self.limits, self.token, self.hosts = (
+            registry,
+            limits,
+            token,
+            AllowedHosts(hosts),
+        )
         self.meter, self.together = Meter(), Together()
         self.threads = ThreadPoolExecutor(min(32, 4 + (os.cpu_count() or 1)), "eckart-answers")
         # one large body at a time is in memory as objects
@@ -107,10 +116,10 @@ class Service:
         while True:
             message = await receive()
             if message["type"] == "lifespan.startup":
-                self.shelf.watch()
+                self.registry.watch()
                 await send({"type": "lifespan.startup.complete"})
             else:
-                self.shelf.stop()
+                self.registry.stop()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
 
@@ -136,14 +145,14 @@ class Service:
                 log.exception("a bug in eckart")
                 reply = Reply.of(Problem(500, "this is a bug in eckart; please report it"))
             status = reply.status
-            told = [
+            header_value = [
                 (b"content-length", b"%d" % len(reply.content)),
                 (b"content-type", reply.media.encode()),
             ]
-            told += [
+            header_value += [
                 (name.encode(), value.encode("latin-1")) for name, value in reply.headers.items()
             ]
-            await send({"type": "http.response.start", "status": status, "headers": told})
+            await send({"type": "http.response.start", "status": status, "headers": header_value})
             await send({"type": "http.response.body", "body": reply.content})
         finally:
             self.meter.busy -= 1
@@ -161,17 +170,17 @@ class Service:
     def _known(self, parts: list[str]) -> str:
         """The model of a path, where there is one of that name: other names are words of the
         caller, which logs do not hold."""
-        return parts[3] if len(parts) == 5 and parts[3] in self.shelf.served else ""
+        return parts[3] if len(parts) == 5 and parts[3] in self.registry.served else ""
 
     def _admit(self, path: str, headers: dict[bytes, bytes]) -> None:
         if path in OPEN:
             return
         if self.token is not None:
-            told = headers.get(b"authorization", b"")
-            if not hmac.compare_digest(told, b"Bearer " + self.token.encode()):
+            header_value = headers.get(b"authorization", b"")
+            if not hmac.compare_digest(header_value, b"Bearer " + self.token.encode()):
                 raise Problem(
                     401,
-                    "no valid token came, wanted the header 'authorization: Bearer TOKEN'",
+                    "the header 'authorization: Bearer TOKEN' with a valid token is needed",
                     {"www-authenticate": "Bearer"},
                 )
         if self.meter.busy > self.limits.together:
@@ -193,20 +202,20 @@ class Service:
                 "/v1/models/NAME/VERB, /v1/models, /health, /ready, /metrics, /openapi.json or "
                 "/docs"
             )
-            raise Problem(404, f"{method[:20]} {path[:200]} came, wanted {places}")
+            raise Problem(404, f"the address must be {places}, got {method[:20]} {path[:200]}")
         allowed = ("POST",) if asks else ("GET", "HEAD")
         if method not in allowed:
             said = " or ".join(allowed)
             raise Problem(
                 405,
-                f"{method[:20]} {path[:200]} came, wanted {said}",
+                f"the address must be {said}, got {method[:20]} {path[:200]}",
                 {"allow": ", ".join(allowed)},
             )
         if asks:
             return parts[3], await self._ask(
                 parts[3], parts[4], scope["query_string"], headers, receive
             )
-        return "", Reply(to_json(self.shelf.named(parts[3]).card())) if card else self.places[
+        return "", Reply(to_json(self.registry.named(parts[3]).card())) if card else self.places[
             path
         ]()
 
@@ -214,8 +223,8 @@ class Service:
         self, name: str, verb: str, query: bytes, headers: dict[bytes, bytes], receive: Any
     ) -> Reply:
         if verb not in VERBS:
-            raise Problem(404, f"verb {verb[:80]!r} came, wanted one of {', '.join(VERBS)}")
-        served = self.shelf.named(name)
+            raise Problem(404, f"verb must be one of {', '.join(VERBS)}, got {verb[:80]!r}")
+        served = self.registry.named(name)
         body = await self._body(headers, receive)
         kind = (
             headers.get(b"content-type", b"").partition(b";")[0].strip().lower().decode("latin-1")
@@ -260,18 +269,18 @@ class Service:
         except (OverflowError, UnicodeError) as error:
             raise Problem(
                 422,
-                f"a value came that no model can hold ({error}); wanted numbers of 64 "
-                "bits and valid text",
+                "values must be numbers of 64 bits and valid text, got one that no model can hold "
+                f"({error})",
             ) from None
 
     async def _body(self, headers: dict[bytes, bytes], receive: Any) -> bytes:
         """All of the body: no more than the limit, and no slower."""
-        told, most = headers.get(b"content-length", b""), self.limits.body
-        if told.isdigit() and (len(told) > MOST_DIGITS or int(told) > most):
+        header_value, most = headers.get(b"content-length", b""), self.limits.body
+        if header_value.isdigit() and (len(header_value) > MOST_DIGITS or int(header_value) > most):
             raise Problem(
                 413,
-                f"a body of {told[:30].decode()} bytes came, wanted at most {most:,}; "
-                "send it in parts",
+                f"a body must have at most {most:,} bytes, got {header_value[:30].decode()}. Send it in "
+                "parts.",
             )
         parts, size, more = [], 0, True
         try:
@@ -296,7 +305,7 @@ class Service:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _cards(self) -> Reply:
-        return Reply(to_json({"models": self.shelf.cards()}))
+        return Reply(to_json({"models": self.registry.cards()}))
 
     def _health(self) -> Reply:
         return Reply(b'{"status":"alive"}')
@@ -304,20 +313,20 @@ class Service:
     def _is_ready(self) -> Reply:
         if not self.ready:
             raise Problem(503, "the models are being loaded; ask again", {"retry-after": "1"})
-        return Reply(to_json({"status": "ready", "refused": len(self.shelf.refused)}))
+        return Reply(to_json({"status": "ready", "refused": len(self.registry.refused)}))
 
     def _metrics(self) -> Reply:
-        return Reply(self.meter.text(self.shelf).encode(), "text/plain; charset=utf-8")
+        return Reply(self.meter.text(self.registry).encode(), "text/plain; charset=utf-8")
 
     def _description(self) -> Reply:
-        return Reply(to_json(openapi(__version__, tuple(self.shelf.paths))))
+        return Reply(to_json(openapi(__version__, tuple(self.registry.paths))))
 
     def _page(self) -> Reply:
         from eckart.serve.page import page
 
         head = {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'"}
         return Reply(
-            page(openapi(__version__, tuple(self.shelf.paths))).encode(),
+            page(openapi(__version__, tuple(self.registry.paths))).encode(),
             "text/html; charset=utf-8",
             headers=head,
         )
@@ -337,7 +346,7 @@ def application(
 ) -> Service:
     """The ASGI application that serves these model files by name, to callers that name this machine
     or one of ``hosts``."""
-    service = Service(Shelf(paths, copies), limits or Limits(), token, hosts)
-    service.shelf.load()
+    service = Service(ModelRegistry(paths, copies), limits or Limits(), token, hosts)
+    service.registry.load()
     service.ready = True
     return service

@@ -31,8 +31,8 @@ def read_table(body: bytes, rows: int, cells: int) -> Any:
         if table.nbytes > 4 * len(body) + MOST_TEXT:
             raise Problem(
                 413,
-                f"columns came that stand for {table.nbytes:,} bytes, wanted at most "
-                f"{4 * len(body) + MOST_TEXT:,}",
+                f"columns must stand for at most {4 * len(body) + MOST_TEXT:,} bytes, got "
+                f"{table.nbytes:,}",
             )
         table.validate(full=True)
         return pa.table(
@@ -73,13 +73,13 @@ def _table(body: bytes, most: int, cells: int) -> Any:
             continue
         count, compressed = _batch_facts(head.to_pybytes())
         if compressed:
-            raise Problem(415, "an Arrow stream with compressed buffers came, wanted plain ones")
+            raise Problem(415, "an Arrow stream must have plain buffers, got compressed ones")
         rows += count if message.type == "record batch" else 0
         if rows > most or rows * columns > cells:
             raise Problem(
                 413,
-                f"{rows:,} rows came, wanted at most {most:,} and {cells:,} cells in "
-                "one request; send them in parts",
+                f"a request must have at most {most:,} rows and {cells:,} cells, got {rows:,} rows. "
+                "Send them in parts.",
             )
     with pa.ipc.open_stream(body) as stream:
         return stream.read_all()
@@ -102,8 +102,8 @@ def _check_type(field: Any) -> None:
     if not any(is_kind(kind) for is_kind in plain):
         raise Problem(
             422,
-            f"column {field.name[:80]!r} of type {str(field.type)[:80]} came, wanted "
-            "numbers, text or dates",
+            f"columns must be numbers, text or dates, got column {field.name[:80]!r} of type "
+            f"{str(field.type)[:80]}",
         )
 
 
@@ -124,8 +124,8 @@ def _plain_column(column: Any) -> Any:
         if longest * len(column) > MOST_TEXT:
             raise Problem(
                 413,
-                f"a dictionary came whose texts take up to {longest * len(column):,} "
-                f"bytes, wanted at most {MOST_TEXT:,}",
+                f"texts of a dictionary must take at most {MOST_TEXT:,} bytes, got up to "
+                f"{longest * len(column):,}",
             )
     return column.cast(values)
 
@@ -143,7 +143,7 @@ def _batch_facts(head: bytes) -> tuple[int, bool]:
     if head[kind] == DICTIONARY_BATCH:
         batch = _follow(head, _field(head, batch, 1))
     elif head[kind] != RECORD_BATCH:
-        raise ValueError("a message of another kind came, wanted record batches")
+        raise ValueError("messages must be record batches, got another kind")
     at = _field(head, batch, 0)
     return (struct.unpack_from("<q", head, at)[0] if at else 0), bool(_field(head, batch, 3))
 

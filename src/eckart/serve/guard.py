@@ -33,15 +33,15 @@ def check_source(
     browser calls cross-site."""
     host = headers.get(b"host", "").lower()
     if not accepts(host):
-        raise Problem(421, f"host {host[:80]!r} came, wanted {names}")
+        raise Problem(421, f"host must be {names}, got {host[:80]!r}")
     origin = headers.get(b"origin")
     if origin is not None and origin.lower() not in [f"{scheme}://{host}" for scheme in schemes]:
         raise Problem(
-            403, f"a page of {origin[:80]!r} asked, wanted a page of {host[:80]!r} or a program"
+            403, f"a page must be one of {host[:80]!r}, or a program, got a page of {origin[:80]!r}"
         )
     if data and headers.get(b"sec-fetch-site", "none") not in ("same-origin", "none"):
         raise Problem(
-            403, "a page of another origin asked, wanted a page of this server or a program"
+            403, "a page must be one of this server, or a program, got a page of another origin"
         )
 
 

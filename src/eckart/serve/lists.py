@@ -91,7 +91,7 @@ class Lists:
         low_high = self.model.fit_.plan.get("clip") if "ranking" in self.model.fit_.plan else None
         if low_high is not None:
             scores[found >= 0] = np.clip(scores[found >= 0], *low_high)
-        found, scores = self.model._told_scores(f, at, found, scores, "prediction")
+        found, scores = self.model._reported_scores(f, at, found, scores, "prediction")
         names = self.names[np.maximum(found, 0)]
         often = np.where(found >= 0, self.support[found], 0)
         return Recommendations(

@@ -25,7 +25,7 @@ class Meter:
         self.times[verb][bisect_left(EDGES, seconds)] += 1
         self.total[verb] += seconds
 
-    def text(self, shelf: Any) -> str:
+    def text(self, registry: Any) -> str:
         lines = ["# TYPE eckart_requests_total counter"]
         lines += [
             f'eckart_requests_total{{model="{m}",verb="{v}",status="{s}"}} {c}'
@@ -44,8 +44,8 @@ class Meter:
             ]
         rest = (
             ("requests_busy", "gauge", self.busy),
-            ("model_swaps_total", "counter", shelf.swaps),
-            ("models_refused", "gauge", len(shelf.refused)),
+            ("model_swaps_total", "counter", registry.swaps),
+            ("models_refused", "gauge", len(registry.refused)),
         )
         for name, kind, value in rest:
             lines += [f"# TYPE eckart_{name} {kind}", f"eckart_{name} {value}"]

@@ -118,7 +118,7 @@ def _sealed_copy(path: Path, copies: Path) -> Path:
 
 
 @dataclass
-class Shelf:
+class ModelRegistry:
     """All served models by name."""
 
     paths: dict[str, Path]
@@ -178,8 +178,8 @@ class Shelf:
         if found is None:
             raise Problem(
                 404,
-                f"model {name[:80]!r} came, wanted one of "
-                f"{', '.join(sorted(self.served)) or 'none'}; see /v1/models",
+                f"model must be one of {', '.join(sorted(self.served)) or 'none'}, got "
+                f"{name[:80]!r}. See /v1/models.",
             )
         return found
 

@@ -8,16 +8,16 @@ from typing import Any
 
 TITLES = {
     400: "The body cannot be read",
-    401: "A token is wanted",
+    401: "A token is needed",
     403: "Not from there",
     404: "There is no such place",
-    405: "Another method is wanted",
+    405: "Another method is needed",
     406: "No such format is written",
     408: "The request came too slowly",
     409: "Not as things are",
     413: "The request is too large",
     415: "No such format is read",
-    421: "Another host is wanted",
+    421: "Another host is needed",
     422: "The request cannot be answered",
     429: "Too many requests at once",
     500: "A bug in eckart",
@@ -33,18 +33,18 @@ class Problem(Exception):
         self.status, self.detail, self.headers = status, detail, headers or {}
 
     def body(self) -> bytes:
-        told = {
+        fields = {
             "type": "about:blank",
             "title": TITLES[self.status],
             "status": self.status,
             "detail": self.detail,
         }
-        return json.dumps(told, ensure_ascii=False).encode("utf-8", "replace")
+        return json.dumps(fields, ensure_ascii=False).encode("utf-8", "replace")
 
 
 def wanted(name: str, came: Any, what: str) -> Problem:
     """A field that holds something else than it should."""
     shown = repr(came)
     return Problem(
-        422, f"{name}={shown if len(shown) < 80 else shown[:77] + '...'} came, wanted {what}"
+        422, f"{name} must be {what}, got {shown if len(shown) < 80 else shown[:77] + '...'}"
     )

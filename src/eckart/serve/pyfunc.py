@@ -41,7 +41,7 @@ class Asked:
         given = dict(params or {})
         verb = given.pop("verb", None) or self._usual()
         if verb not in VERBS:
-            raise InputError(f"verb {verb!r} came, wanted one of {', '.join(self.served.verbs)}")
+            raise InputError(f"verb must be one of {', '.join(self.served.verbs)}, got {verb!r}")
         known = {f.name for f in fields(VERBS[verb])}
         given = {name: value for name, value in given.items() if name in known or name not in KINDS}
         table = (

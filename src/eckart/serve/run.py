@@ -16,7 +16,7 @@ from eckart.delayed import delay
 from eckart.errors import InputError, MissingError
 
 ENVIRONMENT = "ECKART_SERVE"
-"""How worker processes are told what to serve; the token travels by its file, never by this."""
+"""How worker processes learn what to serve; the token travels by its file, never by this."""
 
 
 def serve(
@@ -107,7 +107,7 @@ def read_token(file: Path) -> str:
         raise InputError(f"--token-file {file} cannot be read: {error}") from None
     if len(token) < 16:
         raise InputError(
-            f"--token-file {file} holds a token of {len(token)} characters, wanted at "
-            "least 16, such as what 'openssl rand -hex 32' prints"
+            f"the token of --token-file {file} must have at least 16 characters, such as what "
+            f"'openssl rand -hex 32' prints, got {len(token)}"
         )
     return token

@@ -179,19 +179,19 @@ def parsed(verb: str, given: dict[str, Any], table: Any = None) -> Any:
     for name in given:
         if name not in known:
             raise Problem(
-                422, f"field {name[:80]!r} came, wanted one of {', '.join(known)} for {verb}"
+                422, f"field must be one of {', '.join(known)} for {verb}, got {name[:80]!r}"
             )
     values = {name: value for name, value in given.items() if value is not None}
     if table is not None and ("X" not in known or "X" in values):
         raise Problem(
             422,
-            f"a table of {', '.join(table.column_names[:5])[:80]} came, wanted columns "
-            f"{', '.join(n for n in known if n != 'X')} for {verb}",
+            f"a table must have columns {', '.join(n for n in known if n != 'X')} for {verb}, "
+            f"got {', '.join(table.column_names[:5])[:80]}",
         )
     held = values if table is None else values | {"X": table}
     for name, field in known.items():
         if name not in held and field.default is MISSING:
-            raise Problem(422, f"{name} is missing, wanted it for {verb}: {kind.__doc__}")
+            raise Problem(422, f"{name} must be given for {verb}: {kind.__doc__}")
     for name, value in values.items():
         _check(name, value, KINDS[name])
     return kind(**held)
@@ -223,18 +223,18 @@ def _check(name: str, value: Any, kind: dict[str, Any]) -> None:
     if isinstance(value, dict):
         for part in kind["required"]:
             if part not in value:
-                raise Problem(
-                    422, f"{name}.{part} is missing, wanted {', '.join(kind['required'])}"
-                )
+                raise Problem(422, f"{name}.{part} must be given: {', '.join(kind['required'])}")
         for part, inner in value.items():
             if part not in kind["properties"]:
-                raise Problem(422, f"{name}.{part[:80]} came, wanted {', '.join(kind['required'])}")
+                raise Problem(
+                    422, f"{name} must have {', '.join(kind['required'])}, got {name}.{part[:80]}"
+                )
             _check(f"{name}.{part}", inner, kind["properties"][part])
         if len({len(v) for v in value.values()}) > 1:
             raise Problem(
                 422,
-                f"{name} has {', '.join(f'{len(v)} {k}' for k, v in value.items())}, "
-                "wanted as many of each",
+                f"{name} must have as many of each, got "
+                f"{', '.join((f'{len(v)} {k}' for k, v in value.items()))}",
             )
 
 
@@ -404,7 +404,7 @@ def _problems(*statuses: int) -> dict[str, Any]:
         },
     }
     problem = {
-        "description": "A problem: what came, what was wanted, what to do.",
+        "description": "A problem: what is wrong, what is right, what to do.",
         "content": {"application/problem+json": {"schema": shape}},
     }
     return {str(status): problem for status in statuses}

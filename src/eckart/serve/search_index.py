@@ -28,7 +28,7 @@ import numpy as np
 
 from eckart.arguments import held
 from eckart.complete.recommend import scoring
-from eckart.errors import FileError, InputTypeError, MissingError, wrong
+from eckart.errors import FileError, InputTypeError, MissingError, invalid
 from eckart.factors import LowRank
 from eckart.io.models.whole_files import named
 from eckart.io.tables.write import label_array
@@ -70,9 +70,8 @@ class SearchVectors:
         f = getattr(getattr(model, "fit_", None), "factors", None)
         if not isinstance(f, LowRank):
             raise InputTypeError(
-                f"a {type(model).__name__} came, wanted a fitted completion with "
-                "factors (such as ALS) or an embedding: only these have vectors to "
-                "search"
+                "the model must be a fitted completion with factors (such as ALS) or an embedding, "
+                f"got a {type(model).__name__}: only these have vectors to search"
             )
         left, right, offset = scoring(f, np.arange(f.shape[0]), np.arange(f.n))
         lifted = np.column_stack([right, np.zeros(f.n) if offset is None else offset]).astype(
@@ -155,7 +154,7 @@ def export_vectors(
     target = _checked(path, ENDINGS)
     asked_file = None if queries is None else _checked(queries, (".parquet",))
     if isinstance(sample, bool) or not isinstance(sample, (int, np.integer)) or sample < 1:
-        raise wrong("sample", sample, "an int >= 1")
+        raise invalid("sample", sample, "an int >= 1")
     kind = target.suffix.lower()
     if kind in NEEDS and find_spec(NEEDS[kind][0]) is None:
         raise MissingError(
@@ -246,7 +245,7 @@ def _width(index: Any, v: SearchVectors, at: np.ndarray) -> tuple[int, float]:
 def _checked(path: Any, endings: tuple[str, ...]) -> Path:
     target = named(path)
     if target.suffix.lower() not in endings:
-        raise FileError(f"{target} ends in {target.suffix!r}, wanted one of {', '.join(endings)}")
+        raise FileError(f"{target} must end in one of {', '.join(endings)}, got {target.suffix!r}")
     if not target.parent.is_dir():
         raise FileError(f"the folder {target.parent} of {target.name} does not exist")
     return target

@@ -24,7 +24,7 @@ TOO_LARGE = (
 
 @cache
 def _seconds() -> float:
-    """The limit for slow clients, as this process was told."""
+    """The limit for slow clients, as this process received it."""
     return float(json.loads(os.environ[ENVIRONMENT])["limits"]["slow"])
 
 

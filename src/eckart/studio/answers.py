@@ -52,7 +52,7 @@ class Studio:
             if known:
                 raise Problem(
                     405,
-                    f"{method[:20]} {place} came, wanted {', '.join(known)}",
+                    f"the address must be {', '.join(known)}, got {method[:20]} {place}",
                     {"allow": ", ".join(known)},
                 )
             raise Problem(404, f"{method[:20]} {place[:200]} came, which is no place of the studio")
@@ -244,13 +244,13 @@ def _names(studio: Studio, ask: Ask) -> Any:
     if not at or len(at) > 1000 or not all(a.isdigit() and int(a) < len(side) for a in at):
         raise Problem(
             422,
-            f"at={','.join(at)[:80]!r} came, wanted 1 to 1000 positions of 0 to "
-            f"{len(side) - 1}, with commas",
+            f"at must be 1 to 1000 positions of 0 to {len(side) - 1}, with commas, got "
+            f"{','.join(at)[:80]!r}",
         )
-    told = [maps.point(side, int(a)) for a in at]
+    points = [maps.point(side, int(a)) for a in at]
     return {
-        "names": [t["id"] for t in told],
-        "titles": None if side.called is None else [t["title"] for t in told],
+        "names": [t["id"] for t in points],
+        "titles": None if side.called is None else [t["title"] for t in points],
     }
 
 
@@ -269,7 +269,7 @@ def _search(studio: Studio, ask: Ask) -> Any:
 def _ids_of(studio: Studio, opened: Opened, side: str) -> Side:
     """A side of a completion by its ids alone."""
     if side not in ("rows", "columns"):
-        raise Problem(422, f"side={side[:40]!r} came, wanted rows or columns")
+        raise Problem(422, f"side must be rows or columns, got {side[:40]!r}")
     x = opened.model.observed_
     counts = np.asarray(x.row_counts() if side == "rows" else x.column_counts(), np.float64)
 
@@ -436,7 +436,7 @@ def _start(studio: Studio, ask: Ask) -> Answer:
     job = studio.jobs.start(
         ask.raw("verb"), ask.raw("file"), ask.raw("options") or {}, ask.raw("name")
     )
-    return as_json(job.told(), 201)
+    return as_json(job.to_json(), 201)
 
 
 PLACES: dict[tuple[str, str], Callable[[Studio, Ask], Any]] = {

@@ -65,7 +65,7 @@ KEEP_ALIVE, LOOK_EVERY = 15.0, 1.0
 """Seconds between signs of life of a stream of events, and between looks at the folder."""
 
 
-class Desk:
+class Handlers:
     """What the routes share."""
 
     def __init__(self, studio: Studio, keys: Keys):
@@ -149,7 +149,7 @@ class Desk:
         if request.method == "DELETE":
             await run_in_threadpool(jobs.forget, id)
             return Response(status_code=204)
-        return _sent(as_json(jobs.named(id).told()))
+        return _sent(as_json(jobs.named(id).to_json()))
 
     async def stop(self, request: Request) -> Response:
         return await self._done(request, self.studio.jobs.stop)
@@ -159,7 +159,7 @@ class Desk:
 
     async def _done(self, request: Request, do: Any) -> Response:
         Ask.of_body(request.headers.get("content-type", ""), await self._body(request) or b"{}")
-        return _sent(as_json((await run_in_threadpool(do, request.path_params["id"])).told()))
+        return _sent(as_json((await run_in_threadpool(do, request.path_params["id"])).to_json()))
 
     async def job_events(self, request: Request) -> Response:
         job = self.studio.jobs.named(request.path_params["id"])
@@ -182,9 +182,9 @@ class Desk:
                 yield b": the studio's events\n\n"
             else:
                 job = jobs.named(only)
-                yield events_line("job", job.told())
+                yield events_line("job", job.to_json())
                 if job.state in ENDED:
-                    yield events_line(job.state, job.told())
+                    yield events_line(job.state, job.to_json())
                     return
             while not self.closing.is_set():
                 try:
@@ -217,7 +217,7 @@ class Desk:
         if "/" in name or not name.lower().endswith(UPLOADS):
             raise Problem(
                 422,
-                f"name={name[:80]!r} came, wanted a file name that ends in {', '.join(UPLOADS)}",
+                f"name must be a file name that ends in {', '.join(UPLOADS)}, got {name[:80]!r}",
             )
         target = folder.inside(name, "name")
         if target.exists():
@@ -240,7 +240,9 @@ class Desk:
                         )
                     await run_in_threadpool(out.write, part)
             if not size:
-                raise Problem(422, f"{name[:80]} is empty (0 bytes), wanted a file with content")
+                raise Problem(
+                    422, f"{name[:80]} must be a file with content, got an empty one (0 bytes)"
+                )
             if target.exists():
                 raise Problem(409, f"{name[:80]} came into the folder meanwhile; rename the file")
         return _sent(as_json({"file": name}, 201))
@@ -248,7 +250,7 @@ class Desk:
     async def report(self, request: Request) -> Response:
         path = self._plain_file(request)
         if path.suffix.lower() not in (".html", ".htm"):
-            raise Problem(422, f"{path.name} came, wanted a report (.html)")
+            raise Problem(422, f"the file must be a report (.html), got {path.name}")
         return FileResponse(
             path,
             media_type="text/html; charset=utf-8",
@@ -267,7 +269,7 @@ class Desk:
         name = Ask.of_query(parse_qsl(request.url.query)).text("file")
         path = self.studio.folder.existing(name)
         if not path.is_file():
-            raise Problem(422, f"{path.name} came, wanted a file")
+            raise Problem(422, f"the name must be that of a file, got {path.name}")
         return path
 
     async def _body(self, request: Request) -> bytes:
@@ -283,28 +285,28 @@ class Desk:
 def application(folder: Folder, token: str, hosts: Any, cookie: str = "eckart") -> Guard:
     """The ASGI application over a folder."""
     keys = Keys(token, frozenset(hosts), cookie)
-    desk = Desk(Studio(folder), keys)
+    handlers = Handlers(Studio(folder), keys)
 
     @asynccontextmanager
     async def life(app: Any) -> Any:
         yield
-        await run_in_threadpool(desk.studio.jobs.close)
+        await run_in_threadpool(handlers.studio.jobs.close)
 
     get, post = partial(Route, methods=["GET"]), partial(Route, methods=["POST"])
     routes = [
-        get("/", desk.page),
-        get("/web/{name:path}", desk.web),
-        post("/api/session", desk.session),
-        post("/api/plan", desk.plan),
-        post("/api/upload", desk.upload),
-        get("/api/report", desk.report),
-        get("/api/download", desk.download),
-        get("/api/events", desk.all_events),
-        Route("/api/jobs/{id}", desk.job, methods=["GET", "DELETE"]),
-        get("/api/jobs/{id}/events", desk.job_events),
-        post("/api/jobs/{id}/stop", desk.stop),
-        post("/api/jobs/{id}/resume", desk.resume),
-        Route("/api/{place:path}", desk.ask, methods=["GET", "POST"]),
+        get("/", handlers.page),
+        get("/web/{name:path}", handlers.web),
+        post("/api/session", handlers.session),
+        post("/api/plan", handlers.plan),
+        post("/api/upload", handlers.upload),
+        get("/api/report", handlers.report),
+        get("/api/download", handlers.download),
+        get("/api/events", handlers.all_events),
+        Route("/api/jobs/{id}", handlers.job, methods=["GET", "DELETE"]),
+        get("/api/jobs/{id}/events", handlers.job_events),
+        post("/api/jobs/{id}/stop", handlers.stop),
+        post("/api/jobs/{id}/resume", handlers.resume),
+        Route("/api/{place:path}", handlers.ask, methods=["GET", "POST"]),
     ]
     app = Starlette(
         routes=routes,
@@ -312,7 +314,7 @@ def application(folder: Folder, token: str, hosts: Any, cookie: str = "eckart") 
         exception_handlers={404: _elsewhere, 405: _elsewhere, Problem: _refused, Exception: _bug},
     )
     app.router.redirect_slashes = False
-    return Guard(app, keys, desk.studio, desk.closing)
+    return Guard(app, keys, handlers.studio, handlers.closing)
 
 
 async def _refused(request: Request, error: Exception) -> Response:

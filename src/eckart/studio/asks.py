@@ -35,7 +35,7 @@ class Ask:
     @classmethod
     def of_body(cls, kind: str, body: bytes) -> Ask:
         if kind.partition(";")[0].strip().lower() != JSON:
-            raise Problem(415, f"content-type {kind[:80]!r} came, wanted {JSON}")
+            raise Problem(415, f"content-type must be {JSON}, got {kind[:80]!r}")
         return cls(_object(body))
 
     def raw(self, name: str) -> Any:
@@ -46,13 +46,13 @@ class Ask:
         if value is None or value == "":
             return usual
         if not isinstance(value, str) or len(value) > 10_000:
-            raise Problem(422, f"{name}={str(value)[:80]!r} came, wanted text")
+            raise Problem(422, f"{name} must be text, got {str(value)[:80]!r}")
         return value
 
     def id(self, name: str) -> Any:
         value = self.given.get(name)
         if value is None or value == "":
-            raise Problem(422, f"{name} is missing, wanted an id")
+            raise Problem(422, f"{name} must be an id, got none")
         return value
 
     def whole(self, name: str, usual: int | None, low: int = 0, high: int = 2**53) -> int | None:
@@ -69,7 +69,7 @@ class Ask:
         if type(found) is not int or not low <= found <= high:
             raise Problem(
                 422,
-                f"{name}={str(value)[:80]!r} came, wanted a whole number of {low:,} to {high:,}",
+                f"{name} must be a whole number of {low:,} to {high:,}, got {str(value)[:80]!r}",
             )
         return found
 
@@ -82,7 +82,7 @@ class Ask:
         """A whole number that must come, unless there is a usual one."""
         found = self.whole(name, usual)
         if found is None:
-            raise Problem(422, f"{name} is missing, wanted a whole number")
+            raise Problem(422, f"{name} must be a whole number, got none")
         return found
 
     def number(
@@ -96,7 +96,7 @@ class Ask:
             found = math.nan
         if not (math.isfinite(found) and low <= found <= high):
             raise Problem(
-                422, f"{name}={str(value)[:80]!r} came, wanted a number{_between(low, high)}"
+                422, f"{name} must be a number{_between(low, high)}, got {str(value)[:80]!r}"
             )
         return found
 
@@ -106,7 +106,7 @@ class Ask:
     def listed(self, name: str) -> list[Any]:
         value = self.words.get(name) or self.given.get(name)
         if not isinstance(value, list) or not value:
-            raise Problem(422, f"{name}={str(value)[:80]!r} came, wanted a list")
+            raise Problem(422, f"{name} must be a list, got {str(value)[:80]!r}")
         return value
 
 

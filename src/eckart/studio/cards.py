@@ -127,14 +127,14 @@ def can(opened: Opened, data: str | None) -> list[str]:
 
 def names_of(opened: Opened) -> dict[str, str]:
     """What rows, columns and values are called in the data."""
-    told = opened.plan.get("names")
-    kept = told if isinstance(told, dict) else {}
+    plan_names = opened.plan.get("names")
+    kept = plan_names if isinstance(plan_names, dict) else {}
     usual = {"rows": kept.get("index", "row"), "columns": "column", "values": "value"}
     return {n: str(kept[n]) if isinstance(kept.get(n), str) else str(usual[n]) for n in usual}
 
 
 def image_size(opened: Opened, job: Job | None) -> dict[str, int] | None:
-    """Height and width of rows that are images: as the job or the network was told, or as their
+    """Height and width of rows that are images: as the job or the network says, or as their
     number of columns suggests."""
     said = (job.options.get("image") if job else None) or getattr(opened.model, "image", None)
     size: Any = None
@@ -254,7 +254,7 @@ def _facts(opened: Opened, rows: int | None, k: int | None) -> list[list[str]]:
 def as_shell(opened: Opened, data: str | None, job: Job | None) -> str:
     """The command that made the model, where studio knows it; else one that looks at it."""
     if job is not None:
-        return str(job.told(curve=False)["shell"])
+        return str(job.to_json(curve=False)["shell"])
     return shell_line(["certify", opened.file, *([data] if data else [])])
 
 

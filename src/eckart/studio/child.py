@@ -1,7 +1,7 @@
 """A job: one command of the shell in a process of its own, which tells what it does and can be
 asked to stop.
 
-Events are lines of JSON on standard output. Standard input is the leash: a line "stop", or its end
+Events are lines of JSON on standard output. Standard input ends it: a line "stop", or its end
 because the studio is gone, asks to stop. The state that the fit offers next is then kept in its
 checkpoint and the fit interrupted; one that offers none within ``PATIENCE`` seconds is interrupted
 where it is. Methods that have a best state so far end with it and their files are written; else the
@@ -27,7 +27,7 @@ EVERY = 0.1
 """Seconds between two events of one kind: more would not be seen."""
 
 
-class Voice:
+class EventWriter:
     """The listener of the fits of this process."""
 
     def __init__(self, out: Any):
@@ -78,7 +78,7 @@ class Voice:
         self.said[kind] = now
         return True
 
-    def leash(self, given: Any) -> None:
+    def listen_for_stop(self, given: Any) -> None:
         """Wait for the word (in a thread of its own)."""
         import _thread
 
@@ -100,41 +100,41 @@ class Voice:
 class _Said(logging.Handler):
     """Lines of the summary and notes, as events."""
 
-    def __init__(self, voice: Voice):
+    def __init__(self, events: EventWriter):
         super().__init__(logging.INFO)
-        self.voice = voice
+        self.events = events
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.levelno == logging.WARNING:
-            self.voice.tell("note", text=record.getMessage())
+            self.events.tell("note", text=record.getMessage())
         elif record.msg == "%-10s %s" and isinstance(record.args, tuple):
-            self.voice.fitted |= record.args[0] == "evidence"
-            self.voice.tell("say", name=str(record.args[0]), words=str(record.args[1]))
+            self.events.fitted |= record.args[0] == "evidence"
+            self.events.tell("say", name=str(record.args[0]), words=str(record.args[1]))
 
 
 def main(words: list[str]) -> int:
     """Run a command of the shell; the last event tells how it ended."""
-    voice = Voice(os.fdopen(os.dup(1), "w", encoding="utf-8"))
+    events = EventWriter(os.fdopen(os.dup(1), "w", encoding="utf-8"))
     os.dup2(2, 1)  # what kernels print is no event
     answer, problems = io.StringIO(), io.StringIO()
     sys.stdout, sys.stderr = answer, problems
-    voice.tell("phase", phase="getting ready", done=0, total=None)
+    events.tell("phase", phase="getting ready", done=0, total=None)
     from eckart.cli import main as shell
-    from eckart.trace import told_to
+    from eckart.trace import use_listener
 
-    threading.Thread(target=voice.leash, args=(sys.stdin.buffer,), daemon=True).start()
-    logging.getLogger("eckart").addHandler(_Said(voice))
+    threading.Thread(target=events.listen_for_stop, args=(sys.stdin.buffer,), daemon=True).start()
+    logging.getLogger("eckart").addHandler(_Said(events))
     sys.argv = ["eckart", *words]
     code = 1
     try:
-        with told_to(voice):
+        with use_listener(events):
             shell.run()
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 1
     except KeyboardInterrupt:
         code = 130
-    voice.flush()
-    voice.tell(
+    events.flush()
+    events.tell(
         "end",
         code=code,
         answer=_object(answer.getvalue()),

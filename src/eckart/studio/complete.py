@@ -21,7 +21,7 @@ from eckart.matrix import Observed
 from eckart.serve.problems import Problem
 from eckart.studio.hidden_errors import hidden_errors, order_of, ranks_values
 from eckart.studio.library import Library
-from eckart.studio.opened import Opened, told
+from eckart.studio.opened import Opened, run_verb
 from eckart.studio.tables import cell
 
 MOST_RATINGS = 10_000
@@ -36,8 +36,8 @@ def position(opened: Opened, side: str, id: Any) -> int:
     """The position of an id that came as text or number."""
     labels = labels_of(opened, side)
     if isinstance(id, bool) or not isinstance(id, (str, int, float)):
-        raise Problem(422, f"{side[:-1]}={str(id)[:80]!r} came, wanted an id")
-    return int(told(lambda: labels.indices_of(as_kind(np.array([id], object), labels)))[0])
+        raise Problem(422, f"{side[:-1]} must be an id, got {str(id)[:80]!r}")
+    return int(run_verb(lambda: labels.indices_of(as_kind(np.array([id], object), labels)))[0])
 
 
 def titles_of(library: Library, opened: Opened) -> Any:
@@ -138,13 +138,14 @@ def predict(
     both = []
     for side, ids in (("rows", rows), ("columns", columns)):
         if not isinstance(ids, list) or not ids or len(ids) > 1000:
-            raise Problem(422, f"{side}={str(ids)[:80]} came, wanted a list of 1 to 1000 ids")
+            raise Problem(422, f"{side} must be a list of 1 to 1000 ids, got {str(ids)[:80]}")
         both.append(np.array([position(opened, side, one) for one in ids]))
     i, j = (np.repeat(a, len(b)) if len(a) == 1 else a for a, b in (both, both[::-1]))
     if len(i) != len(j):
         raise Problem(
             422,
-            f"{len(i)} rows and {len(j)} columns came, wanted as many of each, or one of a side",
+            f"rows and columns must be as many, or one of a side, got {len(i)} rows and "
+            f"{len(j)} columns",
         )
     values = _values(opened, i, j)
     assert values is not None
@@ -212,8 +213,8 @@ def changed(opened: Opened, row: Any, ratings: Any) -> tuple[np.ndarray, np.ndar
     if not isinstance(ratings, list) or len(ratings) > MOST_RATINGS:
         raise Problem(
             422,
-            f"ratings={str(ratings)[:80]} came, wanted a list such as [{{'column': 7, "
-            f"'value': 4}}]",
+            "ratings must be a list such as [{'column': 7, 'value': 4}], got "
+            f"{str(ratings)[:80]}",
         )
     now: dict[int, float] = {}
     if row is not None:
@@ -228,7 +229,7 @@ def changed(opened: Opened, row: Any, ratings: Any) -> tuple[np.ndarray, np.ndar
     for one in ratings:
         if not isinstance(one, dict) or set(one) - {"column", "value"} or "column" not in one:
             raise Problem(
-                422, f"ratings holds {str(one)[:80]}, wanted objects with column and value"
+                422, f"ratings must hold objects with column and value, got {str(one)[:80]}"
             )
         j, value = position(opened, "columns", one["column"]), one.get("value")
         if value is None:
@@ -241,13 +242,13 @@ def changed(opened: Opened, row: Any, ratings: Any) -> tuple[np.ndarray, np.ndar
         ):
             raise Problem(
                 422,
-                f"value={str(value)[:80]!r} came for column {one['column']!r}, wanted a "
-                "number, or null to take it away",
+                f"value must be a number, or null to take it away, for column {one['column']!r}, "
+                f"got {str(value)[:80]!r}",
             )
         else:
             now[j] = float(value)
     if not now:
-        raise Problem(422, "no rating is left, wanted at least one")
+        raise Problem(422, "at least one rating must be left, got none")
     at = np.array(sorted(now), np.int64)
     return at, np.array([now[j] for j in at.tolist()], opened.model.observed_.dtype)
 
@@ -263,7 +264,7 @@ def recommend(library: Library, opened: Opened, asked: dict[str, Any], n: int) -
     model, row, ratings = opened.model, asked.get("row"), asked.get("ratings")
     how = _how(opened, asked) | {"n": n}
     if row is None and ratings is None:
-        raise Problem(422, "neither row nor ratings came, wanted an id, ratings, or both")
+        raise Problem(422, "row or ratings must be given, an id, ratings, or both, got neither")
     if ratings is None:
         i = position(opened, "rows", row)
         found = _known(opened, i, how)
@@ -271,7 +272,7 @@ def recommend(library: Library, opened: Opened, asked: dict[str, Any], n: int) -
         before = None
     else:
         x = as_rows(opened, *changed(opened, row, ratings))
-        found = told(lambda: model.recommend(X=x, **how))
+        found = run_verb(lambda: model.recommend(X=x, **how))
         low = high = [None] * found.positions.shape[1]
         before = (
             None
@@ -309,15 +310,15 @@ def recommend(library: Library, opened: Opened, asked: dict[str, Any], n: int) -
 def _how(opened: Opened, asked: dict[str, Any]) -> dict[str, Any]:
     by = asked.get("by") or "auto"
     if by not in ("auto", "chance", "prediction"):
-        raise Problem(422, f"by={str(by)[:40]!r} came, wanted auto, chance or prediction")
+        raise Problem(422, f"by must be auto, chance or prediction, got {str(by)[:40]!r}")
     support = asked.get("min_support") or 0
     if type(support) is not int or support < 0:
         raise Problem(
-            422, f"min_support={str(support)[:40]!r} came, wanted a number of observations"
+            422, f"min_support must be a number of observations, got {str(support)[:40]!r}"
         )
     seen = asked.get("exclude_seen", True)
     if not isinstance(seen, bool):
-        raise Problem(422, f"exclude_seen={str(seen)[:40]!r} came, wanted true or false")
+        raise Problem(422, f"exclude_seen must be true or false, got {str(seen)[:40]!r}")
     by = order_of(opened) if by == "auto" else by
     return {"by": by, "min_support": support, "exclude_seen": seen}
 
@@ -330,7 +331,7 @@ def _known(opened: Opened, i: int, how: dict[str, Any]) -> Any:
 def _list_of(opened: Opened, i: int, how: dict[str, Any]) -> Any:
     if opened.lists is not None and how["by"] == "prediction" and not how["min_support"]:
         return opened.lists.best([i], how["n"], how["exclude_seen"])
-    return told(lambda: opened.model.recommend(opened.model.row_ids.names([i]), **how))
+    return run_verb(lambda: opened.model.recommend(opened.model.row_ids.names([i]), **how))
 
 
 def _ends(opened: Opened, i: np.ndarray, found: Any) -> tuple[list[Any], list[Any]]:
@@ -351,7 +352,7 @@ def why(library: Library, opened: Opened, asked: dict[str, Any], n: int) -> dict
     column = model.column_ids.names([j])[0]
     if ratings is None:
         i = position(opened, "rows", row)
-        e = told(lambda: model.explain(model.row_ids.names([i])[0], column, n))
+        e = run_verb(lambda: model.explain(model.row_ids.names([i])[0], column, n))
     else:
         e = _explained(opened, row, ratings, column, n)
     at = np.array([model.column_ids.index_of(name) for name, _, _ in e.shares], np.int64)
@@ -377,8 +378,8 @@ def _explained(opened: Opened, row: Any, ratings: Any, column: Any, n: int) -> A
     id = _free_id(ids) if row is None else ids.names([position(opened, "rows", row)])[0]
     own = np.array([id], np.int64 if ids.labels is None else ids.labels.dtype)
     x = Observed(np.array([0, len(at)]), at, values, opened.factors.n, own, opened.factors.columns)
-    told(lambda: model.update(x))
-    return told(lambda: model.explain(id, column, n))
+    run_verb(lambda: model.update(x))
+    return run_verb(lambda: model.explain(id, column, n))
 
 
 def _free_id(labels: Any) -> Any:

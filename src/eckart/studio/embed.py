@@ -18,7 +18,7 @@ from eckart.embed.table import unit_rows
 from eckart.serve.lists import _least
 from eckart.serve.problems import Problem
 from eckart.studio.library import Library
-from eckart.studio.opened import Opened, told
+from eckart.studio.opened import Opened, run_verb
 from eckart.studio.places import Side, codes_of
 from eckart.studio.tables import cell
 
@@ -31,9 +31,9 @@ def one(opened: Opened, word: Any) -> Any:
     it."""
     v = opened.vectors
     if isinstance(word, bool) or not isinstance(word, (str, int, float)) or word == "":
-        raise Problem(422, f"word={str(word)[:80]!r} came, wanted a word or an id")
+        raise Problem(422, f"word must be a word or an id, got {str(word)[:80]!r}")
     id = as_kind(np.array([word], object), v._labels)[0]
-    told(
+    run_verb(
         lambda: v._find(np.array([id], object) if isinstance(id, str) else np.array([id]), "error")
     )
     return id
@@ -125,7 +125,7 @@ def analogy(opened: Opened, a: Any, b: Any, c: Any, n: int) -> dict[str, Any]:
     begin = time.perf_counter()
     v = opened.vectors
     words = [one(opened, word) for word in (a, b, c)]
-    found = told(lambda: v.analogy([words[0]], [words[1]], [words[2]], n=n))
+    found = run_verb(lambda: v.analogy([words[0]], [words[1]], [words[2]], n=n))
     at = found.positions[0]
     listed = [
         {"at": int(j), "id": cell(w), "score": float(s)}
@@ -138,7 +138,7 @@ def analogy(opened: Opened, a: Any, b: Any, c: Any, n: int) -> dict[str, Any]:
 def odd(opened: Opened, words: list[Any]) -> dict[str, Any]:
     """The word whose cosine with the mean of all is least."""
     if not 3 <= len(words) <= 1000:
-        raise Problem(422, f"{len(words)} words came, wanted 3 to 1000")
+        raise Problem(422, f"words must be 3 to 1000, got {len(words)}")
     v = opened.vectors
     ids = [one(opened, word) for word in words]
     rows = np.array([v[id] for id in ids], np.float64)
@@ -146,7 +146,7 @@ def odd(opened: Opened, words: list[Any]) -> dict[str, Any]:
     mean = unit.mean(axis=0)
     scores = unit @ (mean / max(float(np.linalg.norm(mean)), 1e-300))
     return {
-        "odd": cell(told(lambda: v.odd_one_out(ids))),
+        "odd": cell(run_verb(lambda: v.odd_one_out(ids))),
         "scores": [{"id": cell(i), "score": float(s)} for i, s in zip(ids, scores)],
     }
 
@@ -166,8 +166,8 @@ def _found(side: Side, other: Side, at: np.ndarray) -> np.ndarray:
 
 
 def _index(side: Side) -> dict[Any, int]:
-    shelf = side.opened.kept if side.rows is None else side.rows.kept
-    return shelf.get(
+    cache = side.opened.kept if side.rows is None else side.rows.kept
+    return cache.get(
         ("index", side.side), lambda: {_key(side.id_of(i)): i for i in range(len(side))}
     )
 
@@ -199,15 +199,15 @@ def moved(library: Library, left: Side, right: Side, n: int, near: int = 10) -> 
     """Ids whose neighbours differ most between the two models, and those whose neighbours stay,
     among the frequent ones of both."""
     if left.rows is not None or right.rows is not None:
-        raise Problem(422, "wanted two models that hold their ids: embeddings, or completions")
+        raise Problem(422, "both models must hold their ids: embeddings, or completions")
     common = left.order[:50_000]
     there = _found(left, right, common)
     both = np.flatnonzero(there >= 0)[:COMPARED]
     if len(both) < 3:
         raise Problem(
             422,
-            f"{left.opened.file} and {right.opened.file} have {len(both)} ids in "
-            "common, wanted at least 3",
+            f"{left.opened.file} and {right.opened.file} must have at least 3 ids in common, "
+            f"got {len(both)}",
         )
     a, b = common[both], there[both]
     # neighbours among the common ids only, so that a larger vocabulary does not count as a
@@ -220,7 +220,7 @@ def moved(library: Library, left: Side, right: Side, n: int, near: int = 10) -> 
     weight = left.weights if left.weights is not None else np.ones(len(left))
     order = np.argsort(share, kind="stable")
 
-    def told_of(at: np.ndarray) -> list[dict[str, Any]]:
+    def points_of(at: np.ndarray) -> list[dict[str, Any]]:
         return [
             {
                 "at": int(a[p]),
@@ -234,8 +234,8 @@ def moved(library: Library, left: Side, right: Side, n: int, near: int = 10) -> 
         ]
 
     return {
-        "moved": told_of(order[:n]),
-        "stable": told_of(order[::-1][:n]),
+        "moved": points_of(order[:n]),
+        "stable": points_of(order[::-1][:n]),
         "looked_at": len(a),
         "overlap": float(share.mean()),
     }

@@ -11,7 +11,7 @@ from eckart.decompositions import eigh
 from eckart.plots.topics import distributions
 from eckart.report.mixtures import _covariances, means_of
 from eckart.serve.problems import Problem
-from eckart.studio.opened import Opened, Rows, told
+from eckart.studio.opened import Opened, Rows, run_verb
 from eckart.studio.places import codes_of
 from eckart.studio.tables import cell
 
@@ -27,13 +27,13 @@ def mixture(opened: Opened, x: str | None, y: str | None, level: float) -> dict[
     at = []
     for key, what in ((x, "x"), (y, "y")):
         if key not in names:
-            raise Problem(422, f"{what}={key[:80]!r} came, wanted one of {', '.join(names[:40])}")
+            raise Problem(422, f"{what} must be one of {', '.join(names[:40])}, got {key[:80]!r}")
         at.append(names.index(key))
     means, covariances = (
         means_of(opened.model),
         opened.kept.get("covariances", lambda: _covariances(opened.model)),
     )
-    told_columns = _telling(means, f.weights, names)
+    telling_columns = _telling(means, f.weights, names)
     components = []
     for z in range(f.k):
         ellipse = None
@@ -45,7 +45,7 @@ def mixture(opened: Opened, x: str | None, y: str | None, level: float) -> dict[
                 "share": float(f.weights[z]),
                 "mean": None if means is None else [float(means[z, j]) for j in at],
                 "ellipse": ellipse,
-                "means": told_columns[z],
+                "means": telling_columns[z],
             }
         )
     return {
@@ -91,7 +91,7 @@ def _telling(
 def mixture_row(opened: Opened, rows: Rows, i: int) -> dict[str, Any]:
     """To which components a row belongs, and how probable the mixture finds it."""
     q = codes_of(opened, rows)[i]
-    density = float(told(opened.model.score_samples, rows.part(np.array([i])))[0])
+    density = float(run_verb(opened.model.score_samples, rows.part(np.array([i])))[0])
     order = np.argsort(-q, kind="stable")
     return {
         "at": i,

@@ -9,7 +9,7 @@ import numpy as np
 
 from eckart.io.tables.mixed import mixed_frame
 from eckart.serve.problems import Problem
-from eckart.studio.opened import Opened, Rows, told
+from eckart.studio.opened import Opened, Rows, run_verb
 from eckart.studio.tables import cell
 
 LONGEST = 2000
@@ -54,7 +54,7 @@ def table(opened: Opened) -> dict[str, Any]:
 
 def table_row(opened: Opened, rows: Rows, i: int) -> dict[str, Any]:
     """The cells of a row; gaps with what they are filled with and how sure that is."""
-    gaps, filled, unsure = rows.kept.get("filled", lambda: told(_filled, opened, rows))
+    gaps, filled, unsure = rows.kept.get("filled", lambda: run_verb(_filled, opened, rows))
     kinds = {part.name: part for part in opened.model.parts_ if not part.cycle}
     cells = []
     for name in opened.column_names():
@@ -88,7 +88,7 @@ def _filled(opened: Opened, rows: Rows) -> tuple[dict[str, np.ndarray], Any, dic
 
 def table_why(opened: Opened, rows: Rows, i: int, column: str) -> dict[str, Any]:
     """Which columns speak for what is expected in a cell."""
-    why = told(opened.model.explain, rows.matrix.slice(i, 1), column, 0)
+    why = run_verb(opened.model.explain, rows.matrix.slice(i, 1), column, 0)
     return {
         "column": why.column,
         "value": cell(why.value),
@@ -121,13 +121,13 @@ def series_row(
     model, total = opened.model, int(opened.model.observed_.shape[1])
     if not 0 <= i < opened.model.observed_.shape[0]:
         raise Problem(
-            422, f"at={i} came, wanted a series of 0 to {opened.model.observed_.shape[0] - 1}"
+            422, f"at must be a series of 0 to {opened.model.observed_.shape[0] - 1}, got {i}"
         )
     begin = min(max(0, total - LONGEST) if first is None else first, total - 1)
     at = np.arange(begin, min(total, begin + LONGEST))
     times, row = model.column_ids.names(at), model.row_ids.names(np.array([i]))
     ids = np.repeat(row, len(at))
-    low, high = told(lambda: model.interval(ids, times, level))
+    low, high = run_verb(lambda: model.interval(ids, times, level))
     seen = model.observed_.to_scipy()[[i]].tocoo()
     values = np.full(total, np.nan)
     values[seen.col] = seen.data
@@ -149,7 +149,7 @@ def series_row(
     }
     if steps:
         found = opened.kept.get(
-            ("forecast", steps, level), lambda: told(lambda: model.forecast(steps, level=level))
+            ("forecast", steps, level), lambda: run_verb(lambda: model.forecast(steps, level=level))
         )
         answer["ahead"] = {"times": [cell(t) for t in found.columns]} | {
             n: _numbers(getattr(found, n)[i]) for n in ("mean", "low", "high")

@@ -53,9 +53,9 @@ class Folder:
         if real.is_dir():
             return cls(real)
         if not real.is_file():
-            raise FileError(f"{place} does not exist, wanted a model, a data file or a folder")
+            raise FileError(f"{place} must be a model, a data file or a folder that exists")
         if place.is_symlink():
-            raise FileError(f"{place} is a link to {real}, wanted the file itself; open {real}")
+            raise FileError(f"{place} must be the file itself, got a link to {real}. Open {real}.")
         return cls(real.parent, real.name)
 
     @property
@@ -65,7 +65,7 @@ class Folder:
     def inside(self, name: Any, what: str = "file") -> Path:
         """The path of a name that a page sent, refused where it leads out of the folder."""
         if not isinstance(name, str) or not name:
-            raise Problem(422, f"{what}={name!r} came, wanted the name of a file in the folder")
+            raise Problem(422, f"{what} must be the name of a file in the folder, got {name!r}")
         shown = name if len(name) < 200 else name[:197] + "..."
         parts = name.split("/")
         plain = (
@@ -82,15 +82,14 @@ class Folder:
         if not plain or any(part in ("", ".", "..") or part.startswith(".") for part in parts):
             raise Problem(
                 422,
-                f"{what}={shown!r} came, wanted a name below the folder, without .. and "
-                "hidden parts",
+                f"{what} must be a name below the folder, without .. and hidden parts, got {shown!r}",
             )
         path = self.root.joinpath(*parts)
         try:
             real = path.resolve()
         except (OSError, RuntimeError, ValueError):
             raise Problem(
-                422, f"{what}={shown!r} came, which cannot be followed; wanted a plain file"
+                422, f"{what} must be a plain file, got {shown!r}, which cannot be followed"
             ) from None
         if not real.is_relative_to(self.root) or CORNER in real.relative_to(self.root).parts:
             raise Problem(

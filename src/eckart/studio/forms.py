@@ -97,18 +97,18 @@ def words_of(verb: str, file: str, options: Any, folder: Folder) -> list[str]:
     folder.existing(file)
     if not isinstance(options, dict):
         raise Problem(
-            422, f"options={options!r} came, wanted an object such as {{'components': '8'}}"
+            422, f"options must be an object such as {{'components': '8'}}, got {options!r}"
         )
     words = [verb, file if not file.startswith("-") else f"./{file}"]
     for name, value in options.items():
         if name not in parameters:
             raise Problem(
                 422,
-                f"option {str(name)[:80]!r} came, wanted one of {', '.join(parameters)} for {verb}",
+                f"option must be one of {', '.join(parameters)} for {verb}, got {str(name)[:80]!r}",
             )
         if value is None or value == "" or value == []:
             continue
-        words += _told(name, value, parameters[name], folder)
+        words += _option_words(name, value, parameters[name], folder)
     return words
 
 
@@ -120,7 +120,7 @@ def shell_line(words: list[str]) -> str:
 def _parameters(verb: Any) -> tuple[dict[str, tuple[Any, Any, Any]], Any]:
     """Kind, default and typer's option of each parameter that a page may set."""
     if verb not in VERBS:
-        raise Problem(422, f"verb={verb!r} came, wanted one of {', '.join(VERBS)}")
+        raise Problem(422, f"verb must be one of {', '.join(VERBS)}, got {verb!r}")
     command = getattr(import_module(f"eckart.cli.{verb}"), verb)
     found = {}
     for name, p in inspect.signature(command).parameters.items():
@@ -134,7 +134,7 @@ def _parameters(verb: Any) -> tuple[dict[str, tuple[Any, Any, Any]], Any]:
 def _field(verb: str, name: str, kind: Any, default: Any, mark: Any) -> dict[str, Any]:
     choices = CHOICES.get((verb, name)) or {"duplicates": DUPLICATES, "engine": ENGINES}.get(name)
     words = (mark.help or "").partition("[default:")
-    told = words[2].strip(" ]") or (
+    default_words = words[2].strip(" ]") or (
         None if default is None or default is False or default == "" else str(default)
     )
     return {
@@ -142,7 +142,7 @@ def _field(verb: str, name: str, kind: Any, default: Any, mark: Any) -> dict[str
         "flag": _flag(name, mark)[0],
         "kind": _kind(kind),
         "default": default,
-        "default_in_words": told,
+        "default_in_words": default_words,
         "help": words[0].strip(),
         "choices": choices,
         "group": mark.rich_help_panel,
@@ -169,17 +169,17 @@ def _flag(name: str, mark: Any) -> tuple[str, str | None]:
     return on, off or None
 
 
-def _told(name: str, value: Any, known: tuple[Any, Any, Any], folder: Folder) -> list[str]:
+def _option_words(name: str, value: Any, known: tuple[Any, Any, Any], folder: Folder) -> list[str]:
     kind, default, mark = known
     flag, off = _flag(name, mark)
     sort = _kind(kind)
     if sort == "switch":
         if not isinstance(value, bool):
-            raise Problem(422, f"{name}={value!r} came, wanted true or false")
+            raise Problem(422, f"{name} must be true or false, got {value!r}")
         return [] if value == default else [flag] if value else [off] if off else []
     values = value if isinstance(value, list) else [value]
     if len(values) > 1 and sort != "list":
-        raise Problem(422, f"{name}={value!r} came, wanted one value")
+        raise Problem(422, f"{name} must be one value, got {value!r}")
     for one in values:
         if (
             isinstance(one, bool)
@@ -187,7 +187,7 @@ def _told(name: str, value: Any, known: tuple[Any, Any, Any], folder: Folder) ->
             or len(str(one)) > 10_000
             or "\0" in str(one)
         ):
-            raise Problem(422, f"{name}={str(one)[:80]!r} came, wanted text or a number")
+            raise Problem(422, f"{name} must be text or a number, got {str(one)[:80]!r}")
         _refuse_outside(name, str(one), mark.metavar, folder)
     if value == default:
         return []
@@ -203,7 +203,7 @@ def _refuse_outside(name: str, value: str, metavar: str | None, folder: Folder) 
     """An option whose value names a file, as its placeholder in the help says, names a file of the
     folder."""
     if name == "engine" and value not in ENGINES:
-        raise Problem(422, f"engine={value[:80]!r} came, wanted one of {', '.join(ENGINES)}")
+        raise Problem(422, f"engine must be one of {', '.join(ENGINES)}, got {value[:80]!r}")
     if "FILE" not in (metavar or "") or (name == "stop_words" and value in ("none", *LISTS)):
         return
     # FILE:ID:TITLE: a name may hold colons itself, so whatever stands before one of them may be

@@ -84,7 +84,7 @@ class Guard:
             await refusal(problem)(scope, receive, guarded)
         except ClientDisconnect:
             pass
-        except Exception:  # told to the page already; the log has the lines that lead to it
+        except Exception:  # the page knows already; the log has the lines that lead to it
             log.exception("a bug in eckart")
 
     def _admit(self, scope: Any) -> None:

@@ -17,7 +17,7 @@ from eckart.cli.shell import plain
 from eckart.matrix import Observed
 from eckart.plots.complete import popularity_bins
 from eckart.serve.problems import Problem
-from eckart.studio.opened import Opened, told
+from eckart.studio.opened import Opened, run_verb
 
 MOST_ROWS = 2000
 """Rows that are folded in to measure errors, and whose lists are looked at for coverage: enough for
@@ -80,7 +80,7 @@ def _hidden_errors(opened: Opened) -> Errors | None:
     j, values = part.indices.astype(np.int64), part.data.astype(np.float64)
     keep = ~hide
     shown = Observed.from_codes(i[keep], j[keep], part.data[keep], (len(at), x.n_columns))
-    folded = told(lambda: model._folded(shown))[0]
+    folded = run_verb(lambda: model._folded(shown))[0]
     predicted = model._clipped(folded.at(i[hide], j[hide])).astype(np.float64)
     means = means_of(x, "columns")[j[hide]]
     support = np.asarray(x.column_counts())[j[hide]]
@@ -100,14 +100,14 @@ def support(opened: Opened) -> dict[str, Any]:
         raise Problem(
             422, "every row has fewer than 3 entries, so none can be hidden to measure the error"
         )
-    told_all = _measured(found.error)
+    all_measured = _measured(found.error)
     return {
         "meaning": f"{len(found.error):,} entries were hidden from their rows, which were folded "
         "in from the rest; the columns had seen them, so the errors "
         "are a little too small. The error on entries that nothing had seen is in the report.",
         "rows": _by(found.rows, found.error),
         "columns": _by(found.columns, found.error),
-        "all": told_all,
+        "all": all_measured,
         "baseline": {"rmse": _measured(found.plain)["rmse"], "meaning": "the mean of the column"},
         "held_out": _held_out(opened),
     }
@@ -146,7 +146,7 @@ def coverage(opened: Opened, n: int) -> dict[str, Any]:
     if opened.lists is not None and by == "prediction":
         found = opened.lists.best(at, n, True).positions
     else:
-        found = told(lambda: model.recommend(model.row_ids.names(at), n, by=by)).positions
+        found = run_verb(lambda: model.recommend(model.row_ids.names(at), n, by=by)).positions
     times = np.bincount(found[found >= 0], minlength=f.n)
     popularity = np.asarray(model.observed_.column_counts())
     order = np.argsort(-popularity, kind="stable")

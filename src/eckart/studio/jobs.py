@@ -69,7 +69,7 @@ class Job:
     written: bool = False
     peak: int | None = None
 
-    def told(self, curve: bool = True) -> dict[str, Any]:
+    def to_json(self, curve: bool = True) -> dict[str, Any]:
         found = asdict(self)
         line = [
             *self.words,
@@ -118,7 +118,7 @@ class Jobs:
     def __init__(self, folder: Folder):
         if folder.corner.is_symlink():
             raise FileError(
-                f"{folder.corner} is a link, wanted a folder of the studio's own; remove it"
+                f"{folder.corner} must be a folder of the studio's own, got a link. Remove it."
             )
         self.folder, self.lock = folder, threading.RLock()
         self.jobs: dict[str, Job] = {}
@@ -177,7 +177,8 @@ class Jobs:
     def listed(self) -> list[dict[str, Any]]:
         with self.lock:
             return [
-                job.told(curve=False) for job in sorted(self.jobs.values(), key=lambda j: -j.began)
+                job.to_json(curve=False)
+                for job in sorted(self.jobs.values(), key=lambda j: -j.began)
             ]
 
     # what a page asks
@@ -185,7 +186,7 @@ class Jobs:
     def start(self, verb: Any, file: Any, options: Any, name: Any = None) -> Job:
         words = words_of(verb, file, options, self.folder)
         if name is not None and (not isinstance(name, str) or "/" in name or len(name) > 80):
-            raise Problem(422, f"name={str(name)[:80]!r} came, wanted a short name without /")
+            raise Problem(422, f"name must be a short name without /, got {str(name)[:80]!r}")
         with self.lock:
             taken = {job.model for job in self.jobs.values() if job.state not in ENDED}
             stem = self.folder.new_name(
@@ -217,7 +218,7 @@ class Jobs:
             if job.state == "waiting":
                 self._end(job, "stopped")
             elif child is None or job.state not in ("running", "stopping"):
-                raise Problem(409, f"job {id} is {job.state}, wanted one that runs")
+                raise Problem(409, f"job {id} must be one that runs, got one that is {job.state}")
             elif job.state == "running":
                 job.state = "stopping"
                 self._ask_to_stop(child)
@@ -237,7 +238,9 @@ class Jobs:
         job = self.named(id)
         with self.lock:
             if job.state not in ("stopped", "failed"):
-                raise Problem(409, f"job {id} is {job.state}, wanted one that was stopped")
+                raise Problem(
+                    409, f"job {id} must be one that was stopped, got one that is {job.state}"
+                )
             self.folder.existing(job.file)
             job.state, job.error, job.phase, job.done, job.total = "waiting", None, "", 0.0, None
             job.curve, job.fit, job.summary, job.notes = [], 0, [], []
@@ -269,16 +272,16 @@ class Jobs:
     # children
 
     def command(self, job: Job) -> list[str]:
-        more = ["--json", "--log", f"{self._beside(job, 'log')}", "--model", job.model]
+        more = ["--json", "--log", f"{self._file_of(job, 'log')}", "--model", job.model]
         more += ["--report", job.report] if job.report else []
         more += (
-            ["--checkpoint", f"{self._beside(job, 'checkpoint')}"]
+            ["--checkpoint", f"{self._file_of(job, 'checkpoint')}"]
             if keeps_state(job.verb, job.options)
             else []
         )
         return child_of([*job.words, *more])
 
-    def _beside(self, job: Job, ending: str) -> Path:
+    def _file_of(self, job: Job, ending: str) -> Path:
         return self.place / f"{job.id}.{ending}"
 
     def _next(self) -> None:
@@ -288,7 +291,7 @@ class Jobs:
         )
         for job in waiting[: max(0, TOGETHER - len(self.children))]:
             try:
-                with open(self._beside(job, "errors"), "wb") as errors:
+                with open(self._file_of(job, "errors"), "wb") as errors:
                     child = subprocess.Popen(
                         self.command(job),
                         cwd=self.folder.root,
@@ -355,7 +358,7 @@ class Jobs:
         interrupted = str(answer.get("stopped", "")).startswith("interrupted")
         if last is None:
             lines = (
-                self._beside(job, "errors")
+                self._file_of(job, "errors")
                 .read_text(encoding="utf-8", errors="replace")
                 .strip()
                 .splitlines()
@@ -383,7 +386,7 @@ class Jobs:
         job.state, job.error = state, error
         job.seconds = round(time.time() - job.began, 2) if state != "waiting" else 0.0
         self._keep(job)
-        self._tell(job, state, job.told())
+        self._tell(job, state, job.to_json())
 
     def _ask_to_stop(self, child: subprocess.Popen[bytes]) -> None:
         with contextlib.suppress(OSError, ValueError):

@@ -30,7 +30,7 @@ from eckart.matrix import Observed
 from eckart.serve.problems import Problem
 from eckart.studio.folder import Folder, kind_of
 from eckart.studio.jobs import Jobs
-from eckart.studio.opened import Opened, Rows, Shelf, told
+from eckart.studio.opened import Cache, Opened, Rows, run_verb
 from eckart.studio.tables import Sheet, naming, open_sheet
 
 MODELS_OPEN, SHEETS_OPEN, ROWS_OPEN = 6, 4, 3
@@ -44,9 +44,9 @@ class Library:
     def __init__(self, folder: Folder, jobs: Jobs):
         self.folder, self.jobs = folder, jobs
         self.models, self.sheets, self.rows_open = (
-            Shelf(MODELS_OPEN),
-            Shelf(SHEETS_OPEN),
-            Shelf(ROWS_OPEN),
+            Cache(MODELS_OPEN),
+            Cache(SHEETS_OPEN),
+            Cache(ROWS_OPEN),
         )
         self.writing = threading.Lock()
         self.given: dict[str, str | None] = {}
@@ -65,7 +65,7 @@ class Library:
             )
 
         def make() -> Opened:
-            model = told(load, path)
+            model = run_verb(load, path)
             model.verbose = False
             opened = Opened(file, path, model, mark)
             if opened.room == "complete":
@@ -82,7 +82,7 @@ class Library:
         )
 
     def reading_for(self, file: str) -> Reading:
-        """How a data file is written, as the last job that read it was told."""
+        """How a data file is written, as the last job that read it had it."""
         with self.jobs.lock:
             used = [
                 job for job in self.jobs.jobs.values() if job.file == file and job.state == "done"
@@ -122,12 +122,12 @@ class Library:
 
         def make() -> Rows:
             reading = reading_as(opened.plan, options)
-            matrix = told(self._matrix, opened, path, reading)
+            matrix = run_verb(self._matrix, opened, path, reading)
             if not isinstance(matrix.shape[0], int):
                 raise Problem(
                     422,
-                    f"data={data!r} has an unknown number of rows; wanted a file that "
-                    "can be read again",
+                    f"data must be a file that can be read again, got {data!r}, whose number of rows is "
+                    "unknown",
                 )
             sheet = (
                 self.sheet(data, reading)
@@ -163,7 +163,7 @@ class Library:
             absent = [name for name in opened.column_names() if name not in table.column_names]
             if absent:
                 raise InputError(
-                    f"{path.name} has no column {absent[0]!r}, wanted those of {opened.file}"
+                    f"{path.name} must have the columns of {opened.file}, got none called {absent[0]!r}"
                 )
             return table.select(opened.column_names())
         return fitting(opened.model, opened.file, str(path), reading)
@@ -180,10 +180,10 @@ class Library:
             {str(name) for name in names} if names is not None and opened.room != "topics" else None
         )
         if opened.verb == "complete":
-            told_names = opened.plan.get("names")
+            names_kept = opened.plan.get("names")
             wanted = (
-                {str(v) for v in told_names.values() if v is not None}
-                if isinstance(told_names, dict)
+                {str(v) for v in names_kept.values() if v is not None}
+                if isinstance(names_kept, dict)
                 else wanted
             )
         found = []
@@ -250,7 +250,7 @@ def _is_data(kind: str) -> bool:
 
 
 def reading_as(plan: dict[str, Any], options: dict[str, Any]) -> Reading:
-    """How data is written: as a model remembers it, and as a job was told."""
+    """How data is written: as a model remembers it, and as a job had it."""
 
     def group(kind: Any) -> Any:
         return kind(

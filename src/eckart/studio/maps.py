@@ -62,7 +62,7 @@ def colours(side: Side, by: Any) -> tuple[dict[str, Any], bytes]:
     sheet = side.rows.sheet if side.rows is not None else None
     if sheet is None or by not in sheet.rows.column_names:
         raise Problem(
-            422, f"by={str(by)[:80]!r} came, wanted one of {', '.join(side.colours()[:40])}"
+            422, f"by must be one of {', '.join(side.colours()[:40])}, got {str(by)[:80]!r}"
         )
     column = sheet.rows.column(by)
     kind = column.type
@@ -105,10 +105,10 @@ def _categories(codes: np.ndarray, names: list[str]) -> tuple[dict[str, Any], by
     place = np.full(len(names) + 1, len(shown), np.float32)
     place[shown] = np.arange(len(shown))
     place[-1] = np.nan  # of -1: missing
-    told = [{"name": names[z], "count": int(counts[z])} for z in shown]
+    categories = [{"name": names[z], "count": int(counts[z])} for z in shown]
     if len(shown) < len(order):
-        told.append({"name": "others", "count": int(counts[order[len(shown) :]].sum())})
-    return {"kind": "category", "categories": told}, place[codes].astype("<f4").tobytes()
+        categories.append({"name": "others", "count": int(counts[order[len(shown) :]].sum())})
+    return {"kind": "category", "categories": categories}, place[codes].astype("<f4").tobytes()
 
 
 def labels(
@@ -150,7 +150,7 @@ def nearest_to(side: Side, x: Any, y: Any, place: Any) -> dict[str, Any]:
         or len(place) != 2
         or not all(isinstance(p, (int, float)) and np.isfinite(p) for p in place)
     ):
-        raise Problem(422, f"place={str(place)[:80]} came, wanted two numbers [x, y]")
+        raise Problem(422, f"place must be two numbers [x, y], got {str(place)[:80]}")
     px, py = side.axis(x, "x"), side.axis(y, "y")
     wide = (_edge(px, np.nanmax) - _edge(px, np.nanmin)) or 1.0
     high = (_edge(py, np.nanmax) - _edge(py, np.nanmin)) or 1.0
@@ -187,7 +187,7 @@ def inside(side: Side, x: Any, y: Any, polygon: Any) -> np.ndarray:
     )
     if not good:
         raise Problem(
-            422, f"polygon={str(polygon)[:80]} came, wanted 3 to {MOST_POLYGON:,} corners [x, y]"
+            422, f"polygon must be 3 to {MOST_POLYGON:,} corners [x, y], got {str(polygon)[:80]}"
         )
     edge = np.asarray(corners, np.float64)
     px, py = side.axis(x, "x"), side.axis(y, "y")
@@ -204,7 +204,7 @@ def chosen(side: Side, asked: dict[str, Any]) -> np.ndarray:
     if at is None:
         return np.arange(len(side))
     if not isinstance(at, list) or not all(type(i) is int and 0 <= i < len(side) for i in at):
-        raise Problem(422, f"at={str(at)[:80]} came, wanted positions of 0 to {len(side) - 1}")
+        raise Problem(422, f"at must be positions of 0 to {len(side) - 1}, got {str(at)[:80]}")
     return np.asarray(at, np.int64)
 
 
@@ -216,7 +216,7 @@ def table(
     if sort is not None:
         if sort not in names:
             raise Problem(
-                422, f"sort={str(sort)[:80]!r} came, wanted one of {', '.join(names[:40])}"
+                422, f"sort must be one of {', '.join(names[:40])}, got {str(sort)[:80]!r}"
             )
         at = at[_sorted(_values(side, sort, at), down)]
     page = at[first : first + count]

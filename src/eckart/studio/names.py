@@ -64,9 +64,9 @@ def found_by(side: Side, asked: str, n: int) -> dict[str, Any]:
     asked = " ".join(asked.lower().split())[:200]
     if not asked:
         at = side.order[:n]
-        return {"found": [_told(side, int(i)) for i in at], "total": len(side)}
-    shelf = side.opened.kept if side.rows is None else side.rows.kept
-    names = shelf.get(("names", side.side), lambda: Names.of(side))
+        return {"found": [_entry_of(side, int(i)) for i in at], "total": len(side)}
+    cache = side.opened.kept if side.rows is None else side.rows.kept
+    names = cache.get(("names", side.side), lambda: Names.of(side))
     weight = side.weights if side.weights is not None else np.zeros(len(side))
     ranked: list[int] = []
     seen: set[int] = set()
@@ -78,10 +78,10 @@ def found_by(side: Side, asked: str, n: int) -> dict[str, Any]:
                 ranked.append(i)
         if len(ranked) >= n:
             break
-    return {"found": [_told(side, i) for i in ranked[:n]], "total": len(parts[2])}
+    return {"found": [_entry_of(side, i) for i in ranked[:n]], "total": len(parts[2])}
 
 
-def _told(side: Side, i: int) -> dict[str, Any]:
+def _entry_of(side: Side, i: int) -> dict[str, Any]:
     weight = None if side.weights is None else float(side.weights[i])
     what = {"complete": "observations", "series": "observations", "embed": "count"}.get(
         side.opened.room, "weight"

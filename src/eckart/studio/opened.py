@@ -32,7 +32,7 @@ from eckart.serve.problems import Problem
 from eckart.studio.tables import Sheet
 
 
-class Shelf:
+class Cache:
     """A few things by key, the least recently used given back first; what two ask for at once is
     made once."""
 
@@ -72,7 +72,7 @@ class Rows:
     reading: Reading
     sheet: Sheet | None
     names: list[Any] | None = None
-    kept: Shelf = field(default_factory=lambda: Shelf(16))
+    kept: Cache = field(default_factory=lambda: Cache(16))
 
     @property
     def count(self) -> int:
@@ -112,8 +112,8 @@ class Opened:
     path: Path
     model: Any
     mark: Any
-    kept: Shelf = field(default_factory=lambda: Shelf(32))
-    recent: Shelf = field(default_factory=lambda: Shelf(64))
+    kept: Cache = field(default_factory=lambda: Cache(32))
+    recent: Cache = field(default_factory=lambda: Cache(64))
 
     @property
     def factors(self) -> Any:
@@ -171,8 +171,8 @@ class Opened:
         if self.room not in rooms:
             raise Problem(
                 422,
-                f"{self.file} holds a {type(self.model).__name__}, wanted a model of "
-                f"{' or '.join(rooms)}",
+                f"{self.file} must hold a model of {' or '.join(rooms)}, got a "
+                f"{type(self.model).__name__}",
             )
 
 
@@ -182,7 +182,7 @@ def verb_of(name: str) -> str:
     return "reduce" if module == "nn" else module
 
 
-def told(do: Callable[..., Any], *given: Any) -> Any:
+def run_verb(do: Callable[..., Any], *given: Any) -> Any:
     """``do``, with an error of eckart as a problem in its words."""
     try:
         return do(*given)

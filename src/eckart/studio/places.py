@@ -68,7 +68,7 @@ class Side:
     def at(self, key: Any, what: str) -> int:
         if key not in self.keys:
             raise Problem(
-                422, f"{what}={str(key)[:80]!r} came, wanted one of {', '.join(self.keys[:30])}"
+                422, f"{what} must be one of {', '.join(self.keys[:30])}, got {str(key)[:80]!r}"
             )
         return self.keys.index(key)
 
@@ -98,8 +98,8 @@ def side_of(library: Library, opened: Opened, data: str | None, side: str | None
     if side not in known:
         raise Problem(
             422,
-            f"side={side[:40]!r} came, wanted {' or '.join(known)} for a "
-            f"{type(opened.model).__name__}",
+            f"side must be {' or '.join(known)} for a {type(opened.model).__name__}, got "
+            f"{side[:40]!r}",
         )
     if opened.room in ("network", "series"):
         raise Problem(422, f"a {type(opened.model).__name__} has no map")
@@ -127,12 +127,16 @@ def _reduction(opened: Opened, rows: Rows) -> Side:
     codes = codes_of(opened, rows)
     count = min(codes.shape[1], max(AXES, 2))
     ratio = np.asarray(getattr(opened.model, "explained_variance_ratio_", ()))
-    told = [f" ({ratio[i]:.1%})" if len(ratio) == codes.shape[1] else "" for i in range(count)]
+    shares_shown = [
+        f" ({ratio[i]:.1%})" if len(ratio) == codes.shape[1] else "" for i in range(count)
+    ]
     axes = np.ascontiguousarray(codes[:, :count], np.float32)
     if count == 1:
         axes = np.column_stack([axes, np.zeros(len(axes), np.float32)])
     keys = [str(i + 1) for i in range(axes.shape[1])]
-    titles = [f"component {i + 1}{told[i] if i < count else ''}" for i in range(axes.shape[1])]
+    titles = [
+        f"component {i + 1}{shares_shown[i] if i < count else ''}" for i in range(axes.shape[1])
+    ]
     away = np.sqrt((axes[:, :2].astype(np.float64) ** 2).sum(axis=1))
     numbers = {f"component:{i + 1}": codes[:, i] for i in range(count)}
     shares = ratio[:count] if len(ratio) == codes.shape[1] else None

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from eckart.serve.problems import Problem
-from eckart.studio.opened import Opened, Rows, told
+from eckart.studio.opened import Opened, Rows, run_verb
 from eckart.studio.places import codes_of
 from eckart.studio.tables import cell
 
@@ -63,7 +63,7 @@ def loadings(opened: Opened, number: int, n: int, image: dict[str, int] | None) 
     )
     if not 1 <= number <= all_loadings.shape[1]:
         raise Problem(
-            422, f"number={number} came, wanted a component of 1 to {all_loadings.shape[1]}"
+            422, f"number must be a component of 1 to {all_loadings.shape[1]}, got {number}"
         )
     values = np.asarray(all_loadings[:, number - 1], np.float64)
     names = opened.column_names()
@@ -83,7 +83,7 @@ def row(
     most = int(opened.factors.k)
     k = most if k is None else k
     if not 0 <= k <= most:
-        raise Problem(422, f"k={k} came, wanted 0 to {most} components")
+        raise Problem(422, f"k must be 0 to {most} components, got {k}")
     x = rows.dense([i])[0]
     codes = np.asarray(codes_of(opened, rows)[i], np.float64)
     linear = hasattr(opened.factors, "components")
@@ -133,9 +133,11 @@ def outliers(opened: Opened, rows: Rows, n: int) -> dict[str, Any]:
     """Rows far from the subspace (SPE) or far out in it (T2), each as a multiple of its limit."""
     if not hasattr(opened.model, "outliers"):
         raise Problem(
-            422, f"a {type(opened.model).__name__} has no limits for outliers, wanted a PCA"
+            422,
+            "the model must be a PCA, which has limits for outliers, got a "
+            f"{type(opened.model).__name__}",
         )
-    found = rows.kept.get("outliers", lambda: told(opened.model.outliers, rows.matrix, LEVEL))
+    found = rows.kept.get("outliers", lambda: run_verb(opened.model.outliers, rows.matrix, LEVEL))
     residual = found.spe / (found.spe_limit or np.inf)
     inside = found.t2 / (found.t2_limit or np.inf)
     score = np.nan_to_num(np.maximum(residual, inside))

@@ -32,7 +32,7 @@ def run_studio(
         raise MissingError(
             f"the studio needs {error.name}, which is not installed; pip install 'eckart[studio]'"
         ) from None
-    logging.basicConfig(format="%(message)s")  # what leads to an answer of 500 is told in the shell
+    logging.basicConfig(format="%(message)s")  # what leads to an answer of 500 stands in the shell
     folder = Folder.of(place)
     held = listening(port)
     port = int(held.getsockname()[1])
@@ -99,7 +99,7 @@ def listening(port: int | None) -> socket.socket:
             reason: Any = error.strerror
         except OverflowError:
             held.close()
-            reason = "wanted 0 to 65535"
+            reason = "must be 0 to 65535"
     raise InputError(
         f"--port {port} cannot be used: {reason}; leave it out to have a free one chosen"
     )

@@ -27,7 +27,7 @@ class Offer(NamedTuple):
     reason: str
     options: dict[str, Any] = {}  # noqa: RUF012
 
-    def told(self, best: bool) -> dict[str, Any]:
+    def summary(self, best: bool) -> dict[str, Any]:
         return self._asdict() | {"best": best}
 
 
@@ -41,7 +41,7 @@ def offers(sheet: Sheet) -> list[dict[str, Any]]:
         else _table(sheet)
     )
     found.sort(key=lambda o: not o.suited)
-    return [offer.told(i == 0 and offer.suited) for i, offer in enumerate(found)]
+    return [offer.summary(i == 0 and offer.suited) for i, offer in enumerate(found)]
 
 
 def image_of(n: int, columns: Any = None) -> tuple[int, int] | None:
@@ -187,7 +187,7 @@ def _measurements(sheet: Sheet, numbers: list[dict[str, Any]], wordy: str | None
     missing = sum(c["gaps"] for c in numbers)
     cells, empty = sheet.gaps
     share = empty / max(1, cells)
-    beside = {name: column for name, column in naming(sheet).items() if column is not None}
+    named_columns = {name: column for name, column in naming(sheet).items() if column is not None}
     image = sheet.image or (image_of(sheet.rows.num_columns) if sheet.kind == "array" else None)
     picture = {"image": f"{image[0]}x{image[1]}"} if image and sheet.kind != "images" else {}
     scale = {"scale": True} if image is None and _units_differ(sheet, numbers) else {}
@@ -199,14 +199,14 @@ def _measurements(sheet: Sheet, numbers: list[dict[str, Any]], wordy: str | None
         f"{what}: a few components that keep most of the variance{units}."
         if n > 1
         else "One column cannot be reduced.",
-        beside | picture | scale,
+        named_columns | picture | scale,
     )
     gaps = f"{share:.1%} of the cells are empty: they can be filled in from the others."
     complete = Offer(
         "complete",
         missing > 0 and n > 1,
         gaps if missing else "No cell is empty, so there is nothing to complete.",
-        {k: v for k, v in beside.items() if k == "index"} if missing else {},
+        {k: v for k, v in named_columns.items() if k == "index"} if missing else {},
     )
     positive = all((c.get("least") or 0) >= 0 for c in numbers)
     parts = image is not None and positive and not missing
@@ -218,7 +218,7 @@ def _measurements(sheet: Sheet, numbers: list[dict[str, Any]], wordy: str | None
         else f"{total:,} rows: groups of rows that are alike, as a mixture.",
         ({"method": "nmf"} | picture)
         if parts
-        else ({"method": "mixture"} | beside if not sheet.image else {"method": "nmf"}),
+        else ({"method": "mixture"} | named_columns if not sheet.image else {"method": "nmf"}),
     )
     embed = Offer(
         "embed",

@@ -102,7 +102,7 @@ class Sheet:
         if self.rows is None:
             raise Problem(
                 422,
-                f"{self.path.name} holds texts, wanted a table; its documents are in GET /api/data",
+                f"{self.path.name} must be a table, got texts. The documents are in GET /api/data.",
             )
         total = self.rows.num_rows
         at = None if sort is None else self.order(sort, down)[first : first + count]
@@ -115,7 +115,7 @@ class Sheet:
         """Positions in the order of a column, missing ones last; kept, since scrolling asks
         again."""
         if column not in self.rows.column_names:
-            raise Problem(422, f"sort={column[:80]!r} came, wanted a column of {self.path.name}")
+            raise Problem(422, f"sort must be a column of {self.path.name}, got {column[:80]!r}")
         key = column, down
         if key not in self.orders:
             way = "descending" if down else "ascending"
@@ -179,7 +179,7 @@ def _opened(path: Path, reading: Reading) -> Sheet:
     if holds_text(str(path)):
         return Sheet(path, reading, "texts")
     raise FileError(
-        f"{path.name} is no data that eckart reads; wanted .csv, .parquet, .npy, .txt or the like"
+        f"{path.name} must be .csv, .parquet, .npy, .txt or the like, got no data that eckart reads"
     )
 
 
@@ -212,13 +212,13 @@ def _of_array(values: np.ndarray, names: Any = None) -> Any:
     return pa.table(({} if names is None else {"file": [str(n) for n in names]}) | columns)
 
 
-def _facts(cells: Any, name: str, told: Any) -> dict[str, Any]:
+def _facts(cells: Any, name: str, facts: Any) -> dict[str, Any]:
     numbers = pa.types.is_floating(cells.type) or pa.types.is_integer(cells.type)
     head = cells.slice(0, 2000)
     found: dict[str, Any] = {
         "name": name,
-        "kind": told.kind if told else "number" if numbers else "text",
-        "odd": told.odd if told else None,
+        "kind": facts.kind if facts else "number" if numbers else "text",
+        "odd": facts.odd if facts else None,
         "gaps": cells.null_count + (_nan_count(cells) if pa.types.is_floating(cells.type) else 0),
         "distinct": len(set(map(str, head.to_pylist()))),
         "examples": [cell(v) for v in head.drop_null().slice(0, EXAMPLES).to_pylist()],

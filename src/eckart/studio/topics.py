@@ -23,7 +23,7 @@ from eckart.plots.topics import distributions, jensen_shannon, scaled
 from eckart.report.topics import telling
 from eckart.serve.problems import Problem
 from eckart.studio.library import Library
-from eckart.studio.opened import Opened, Rows, told
+from eckart.studio.opened import Opened, Rows, run_verb
 from eckart.studio.places import codes_of
 from eckart.studio.tables import cell
 
@@ -70,11 +70,11 @@ def groups_of(opened: Opened) -> list[Group]:
     return groups
 
 
-def _kept(told_plan: Any, k: int) -> tuple[dict[int, str], list[tuple[int, ...]]]:
-    if not isinstance(told_plan, dict):
+def _kept(plan: Any, k: int) -> tuple[dict[int, str], list[tuple[int, ...]]]:
+    if not isinstance(plan, dict):
         return {}, []
     names: dict[int, str] = {}
-    given = told_plan.get("names")
+    given = plan.get("names")
     for number, name in given.items() if isinstance(given, dict) else ():
         if (
             str(number).isdigit()
@@ -85,7 +85,7 @@ def _kept(told_plan: Any, k: int) -> tuple[dict[int, str], list[tuple[int, ...]]
             names[int(number) - 1] = name
     merged: list[tuple[int, ...]] = []
     taken: set[int] = set()
-    lists = told_plan.get("merged")
+    lists = plan.get("merged")
     for group in lists if isinstance(lists, list) else ():
         fits = (
             isinstance(group, list)
@@ -283,7 +283,7 @@ def _shares(opened: Opened, rows: Rows, groups: list[Group]) -> np.ndarray:
 def _tokenizer(opened: Opened) -> Any:
     kept = opened.plan.get("text")
     rules = kept.get("rules") if isinstance(kept, dict) else None
-    return told(Tokenizer.from_dict, rules if isinstance(rules, dict) else {})
+    return run_verb(Tokenizer.from_dict, rules if isinstance(rules, dict) else {})
 
 
 def _coloured(text: str, tokenizer: Any) -> list[tuple[str, str | None]]:
@@ -328,7 +328,7 @@ def _texts(rows: Rows, at: np.ndarray, path: Any) -> dict[int, str]:
     """The texts of some documents, where the file holds text."""
     if not is_text(str(path), rows.reading):
         return {}
-    return told(texts_of, str(path), rows.reading, at)
+    return run_verb(texts_of, str(path), rows.reading, at)
 
 
 def _short(text: str | None) -> str | None:
@@ -344,8 +344,8 @@ def _place(groups: list[Group], number: Any) -> int:
             return z
     raise Problem(
         422,
-        f"number={str(number)[:40]} came, wanted one of "
-        f"{', '.join(str(g.number) for g in groups[:40])}",
+        f"number must be one of {', '.join(str(g.number) for g in groups[:40])}, got "
+        f"{str(number)[:40]}",
     )
 
 
@@ -357,8 +357,8 @@ def rename(library: Library, opened: Opened, number: Any, name: Any) -> Opened:
     ):
         raise Problem(
             422,
-            f"name={str(name)[:80]!r} came, wanted a text of up to {MOST_NAME} "
-            "characters, or null for none",
+            f"name must be a text of up to {MOST_NAME} characters, or null for none, got "
+            f"{str(name)[:80]!r}",
         )
     names, merged = _kept(opened.plan.get("topics"), int(opened.factors.k))
     names.pop(group.members[0], None)
@@ -371,11 +371,11 @@ def merge(library: Library, opened: Opened, numbers: Any, name: Any) -> Opened:
     """Make one topic of several."""
     groups = groups_of(opened)
     if not isinstance(numbers, list) or len(numbers) < 2:
-        raise Problem(422, f"numbers={str(numbers)[:80]} came, wanted at least two topics")
+        raise Problem(422, f"numbers must be at least two topics, got {str(numbers)[:80]}")
     places = sorted({_place(groups, number) for number in numbers})
     if len(places) < 2:
         raise Problem(
-            422, f"numbers={str(numbers)[:80]} came, wanted at least two different topics"
+            422, f"numbers must be at least two different topics, got {str(numbers)[:80]}"
         )
     members = tuple(sorted(z for place in places for z in groups[place].members))
     names, merged = _kept(opened.plan.get("topics"), int(opened.factors.k))
@@ -393,7 +393,9 @@ def split(library: Library, opened: Opened, number: Any) -> Opened:
     """Undo a merge."""
     group = groups_of(opened)[_place(groups_of(opened), number)]
     if len(group.members) == 1:
-        raise Problem(422, f"topic {number} was not merged, wanted one that holds several")
+        raise Problem(
+            422, f"topic {number} must be one that holds several, got one that was not merged"
+        )
     names, merged = _kept(opened.plan.get("topics"), int(opened.factors.k))
     return _write(library, opened, names, [m for m in merged if m != group.members])
 
@@ -409,10 +411,10 @@ def _write(
     with library.writing:
         if library.model(opened.file).mark != opened.mark:
             raise Problem(409, f"{opened.file} was changed meanwhile; look at it again first")
-        model = told(load, opened.path)
+        model = run_verb(load, opened.path)
         if names or merged:
             model.fit_.plan["topics"] = kept
         else:
             model.fit_.plan.pop("topics", None)
-        told(model.save, opened.path)
+        run_verb(model.save, opened.path)
     return library.model(opened.file)

@@ -18,7 +18,7 @@ from urllib.parse import parse_qsl, quote, urlsplit
 import numpy as np
 
 from eckart.arguments import held
-from eckart.errors import InputTypeError, MissingError, wrong
+from eckart.errors import InputTypeError, MissingError, invalid
 from eckart.loading import pa
 from eckart.serve.bodies import JSON
 from eckart.serve.problems import Problem
@@ -53,10 +53,10 @@ def view(model: Any, data: Any = None, *, height: int = 720) -> Any:
     >>> view(model, height=5)
     Traceback (most recent call last):
     ...
-    eckart.errors.InputError: height=5 came, wanted pixels, 100 to 10000
+    eckart.errors.InputError: height must be pixels, 100 to 10000, got 5
     """
     if isinstance(height, bool) or not isinstance(height, int) or not 100 <= height <= 10_000:
-        raise wrong("height", height, "pixels, 100 to 10000")
+        raise invalid("height", height, "pixels, 100 to 10000")
     widget = _widget_class()
     from eckart.io.models.save import load
     from eckart.studio.answers import Studio
@@ -69,8 +69,8 @@ def view(model: Any, data: Any = None, *, height: int = 720) -> Any:
         model = load(model)
     if not hasattr(model, "save"):
         raise InputTypeError(
-            f"model is a {type(model).__name__}, wanted a fitted model of eckart, or "
-            "the name of a model file"
+            "model must be a fitted model of eckart, or the name of a model file, got a "
+            f"{type(model).__name__}"
         )
     held = tempfile.TemporaryDirectory(prefix="eckart-view-")
     place = Path(held.name)
@@ -88,7 +88,7 @@ def write_data(data: Any, place: Path) -> str:
     if isinstance(data, (str, os.PathLike)):
         source = Path(data)
         if not source.is_file():
-            raise wrong("data", data, "the name of a file, or the data themselves")
+            raise invalid("data", data, "the name of a file, or the data themselves")
         return str(Path(shutil.copy(source, place / f"{DATA}{source.suffix}")).name)
     if is_arrow(data) or is_frame(data):
         table = (
@@ -110,7 +110,7 @@ def write_data(data: Any, place: Path) -> str:
         return f"{DATA}.txt"
     array = np.asarray(data)
     if array.ndim != 2 or array.dtype.kind not in "biuf":
-        raise wrong(
+        raise invalid(
             "data",
             f"a {type(data).__name__} of {array.ndim} dimensions",
             "rows of numbers, a table, a list of texts, or the name of a file",

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from eckart.errors import FileError, wrong
+from eckart.errors import FileError, invalid
 from eckart.terms.absolute import Absolute
 from eckart.terms.huber import Huber
 from eckart.terms.logistic import Logistic
@@ -67,7 +67,7 @@ def loss_named(name: str) -> Loss:
     ((1, 2, 3), [-1.1, 1.1], 2.0)
     """
     if name not in LOSSES:
-        raise wrong(
+        raise invalid(
             "loss", name, "one of " + ", ".join(f"{n!r} ({LOSSES[n].summary})" for n in LOSSES)
         )
     return LOSSES[name]()
@@ -84,8 +84,8 @@ def loss_from(state: Any) -> Loss:
         apt = loss.check()
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise FileError(
-            f"the loss {state!r:.200} came, wanted one of {sorted(LOSSES)} with its own parameters"
+            f"the loss must be one of {sorted(LOSSES)} with its own parameters, got {state!r:.200}"
         ) from error
     if not apt:
-        raise FileError(f"the loss {state!r:.200} came, wanted parameters that fit together")
+        raise FileError(f"the parameters of the loss must fit together, got {state!r:.200}")
     return loss

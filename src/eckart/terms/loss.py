@@ -88,8 +88,8 @@ class Loss(ABC):
     def probabilities(self, s: np.ndarray) -> np.ndarray:
         """The probability of each level, on a last axis."""
         raise InputError(
-            f"{self.name} has no levels with probabilities, wanted a loss for yes/no, "
-            "ordered or plain categories"
+            f"the loss must be for yes/no, ordered or plain categories, got {self.name}, which "
+            "has no levels with probabilities"
         )
 
     def encode(self, values: np.ndarray) -> np.ndarray:
@@ -158,14 +158,24 @@ def known(values: Any, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarr
     return values[seen], w[seen]
 
 
-def refuse(name: str, values: np.ndarray, bad: np.ndarray, wanted: str) -> None:
+class LossError(InputError):
+    """A value that a loss cannot have; ``rule`` says which it can."""
+
+    code = "input.loss"
+
+    def __init__(self, name: str, rule: str, found: str):
+        super().__init__(f"values must be {rule} for loss={name!r}, got {found}")
+        self.name, self.rule, self.found = name, rule, found
+
+    def __reduce__(self) -> tuple[type[LossError], tuple[str, str, str]]:
+        return LossError, (self.name, self.rule, self.found)
+
+
+def refuse(name: str, values: np.ndarray, bad: np.ndarray, rule: str) -> None:
     """Name the first value that a loss cannot have."""
     if np.any(bad):
         at = int(np.argmax(np.ravel(bad)))
-        raise InputError(
-            f"the value {np.ravel(values)[at]!s} at position {at} came for "
-            f"loss={name!r}, wanted {wanted}"
-        )
+        raise LossError(name, rule, f"{np.ravel(values)[at]!s} at position {at}")
 
 
 def quantile(values: np.ndarray, weights: np.ndarray, q: float) -> float:

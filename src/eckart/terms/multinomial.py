@@ -9,8 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from scipy.special import softmax, xlogy
 
-from eckart.errors import InputError
-from eckart.terms.loss import Loss, known
+from eckart.terms.loss import Loss, LossError, known
 
 
 @dataclass(frozen=True)
@@ -104,10 +103,8 @@ def coded(name: str, values: np.ndarray, code: dict[Any, float]) -> np.ndarray:
         return np.array([code[v] for v in values.ravel().tolist()]).reshape(values.shape)
     except KeyError as error:
         some = ", ".join(repr(level) for level in list(code)[:6])
-        raise InputError(
-            f"the level {error.args[0]!r} came for loss={name!r}, wanted one of "
-            f"{some}{', ...' if len(code) > 6 else ''}"
-        ) from None
+        rule = f"one of {some}{', ...' if len(code) > 6 else ''}"
+        raise LossError(name, rule, repr(error.args[0])) from None
 
 
 def _picked(a: np.ndarray, s: np.ndarray) -> np.ndarray:

@@ -87,8 +87,10 @@ class Ordered(Loss):
         slope = summed(g, -up) + summed(g - 1, down)
         bend = np.diag(summed(g, up * up - up_slope) + summed(g - 1, down * down + down_slope))
         inner = (g >= 1) & (g < t)
-        beside = np.bincount(g[inner], -(w * up * down)[inner], t)[1:]  # theta_(g-1) with theta_g
-        return slope, bend + np.diag(beside, 1) + np.diag(beside, -1)
+        off_diagonal = np.bincount(g[inner], -(w * up * down)[inner], t)[
+            1:
+        ]  # theta_(g-1) with theta_g
+        return slope, bend + np.diag(off_diagonal, 1) + np.diag(off_diagonal, -1)
 
     def moved(self, step: np.ndarray) -> Self | None:
         """The loss with its thresholds moved by a step; None where they would change order."""

@@ -29,14 +29,19 @@ from eckart.complete.bayes.evidence import certify
 from eckart.complete.bayes.gibbs import solve
 from eckart.complete.bayes.likelihood import LIKELIHOODS, loss_of
 from eckart.complete.bayes.posterior import Posterior, cells_at_once
-from eckart.complete.beside import NOTHING, Beside, fingerprint, moments
 from eckart.complete.completer import Completer, of_levels
 from eckart.complete.factors.majorise import encoded
 from eckart.complete.featured import Featured
 from eckart.complete.folding import is_matrix, limits
 from eckart.complete.recommend import Explanation
+from eckart.complete.side_information import (
+    NO_SIDE_INFORMATION,
+    SideInformation,
+    fingerprint,
+    moments,
+)
 from eckart.engines import engine_named
-from eckart.errors import FileError, InputError, wrong
+from eckart.errors import FileError, InputError, invalid
 from eckart.factors import LowRank
 from eckart.fit import Fit, fitted, plan_of, require_room
 from eckart.io.models.levels import resuming
@@ -148,21 +153,25 @@ class BayesianMF(Featured):
         """Sweeps done by each chain."""
         return len(self._fitted("n_iter_").trace)
 
-    def _solve(self, x: Observed, weights: np.ndarray | None, beside: Beside = NOTHING) -> Fit:
+    def _solve(
+        self,
+        x: Observed,
+        weights: np.ndarray | None,
+        side_information: SideInformation = NO_SIDE_INFORMATION,
+    ) -> Fit:
         features = self._check(x)
         engine = self._engine_for(x)
-        fits = resuming(self, x, weights, ignored=("clip",), y=fingerprint(beside))
+        fits = resuming(self, x, weights, ignored=("clip",), y=fingerprint(side_information))
         loss, whole = None, x
         if self.likelihood != "gaussian":
             if weights is not None:
                 raise InputError(
-                    f"weights= came with likelihood={self.likelihood!r}, wanted "
-                    "likelihood='gaussian', or leave weights= away"
+                    f"weights need likelihood='gaussian', got likelihood={self.likelihood!r}"
                 )
             loss = loss_of(self.likelihood, x)
             x = encoded(x, loss)
         with engine.at_work(), progress(self.verbose) as watch, fits as (memory, rng):
-            factors, posterior, certificate, trace, told = solve(
+            factors, posterior, certificate, trace, sampling = solve(
                 x,
                 int(self.n_components),
                 n_samples=self.n_samples,
@@ -173,7 +182,7 @@ class BayesianMF(Featured):
                 tails=self.tails,
                 features=features,
                 weights=weights,
-                beside=beside,
+                side_information=side_information,
                 memory=memory,
                 rng=rng,
                 engine=engine,
@@ -190,8 +199,8 @@ class BayesianMF(Featured):
             "sweeps": len(trace),
             "samples": posterior.size,
         }
-        if told:
-            plan["sampling"] = told
+        if sampling:
+            plan["sampling"] = sampling
         if loss is None and (low_high := limits(self.clip, whole)) is not None:
             plan |= {"clip": low_high, "clipped": "draws"}
         if posterior.loss is not None:
@@ -268,7 +277,7 @@ class BayesianMF(Featured):
                 out.append(self.posterior_.over_draws(drawn, None if new else i[part], j[part], of))
         return np.concatenate(out)
 
-    def _told_scores(
+    def _reported_scores(
         self, f: LowRank, at: np.ndarray, best: np.ndarray, scores: np.ndarray, by: str
     ) -> tuple[np.ndarray, np.ndarray]:
         """What ``predict`` says of the cells of the lists; lists by prediction are put in its
@@ -329,9 +338,7 @@ class BayesianMF(Featured):
             return model.predict(rows, columns, unknown=unknown, return_std=return_std, time=time)
         if (return_std or time is not None) and (columns is None or is_matrix(rows)):
             named = "return_std=True" if return_std else "time="
-            raise InputError(
-                f"{named} came without row and column ids, wanted predict(rows, columns, {named})"
-            )
+            raise InputError(f"{named} needs row and column ids: predict(rows, columns, {named})")
         mean = super().predict(rows, columns, unknown=unknown)
         drawn = self._by_draws() and columns is not None
         if drawn:
@@ -368,13 +375,13 @@ class BayesianMF(Featured):
         )
         bins = self._bins(time, 1)
         model._asked_bin = None if bins is None else int(bins[0])
-        told, loss = Completer.explain(model, row, column, n), model.posterior_.loss
+        sampling, loss = Completer.explain(model, row, column, n), model.posterior_.loss
         value = float(model.predict([row], [column], time=time)[0])
         if loss is not None:
-            return replace(told, on_scale=value)
-        more = value - told.prediction
-        parts = told.parts and told.parts | {"bias": told.parts["bias"] + more}
-        return replace(told, prediction=value, base=told.base + more, parts=parts)
+            return replace(sampling, on_scale=value)
+        more = value - sampling.prediction
+        parts = sampling.parts and sampling.parts | {"bias": sampling.parts["bias"] + more}
+        return replace(sampling, prediction=value, base=sampling.base + more, parts=parts)
 
     def _shares(
         self, f: LowRank, i: int, j: int, seen: np.ndarray, values: np.ndarray, weights: Any = None
@@ -405,7 +412,7 @@ class BayesianMF(Featured):
         """Ends of the intervals that hold a new observation at the cells with probability
         ``level``, clipped."""
         if not 0 < level < 1:
-            raise wrong("level", level, "a probability between 0 and 1")
+            raise invalid("level", level, "a probability between 0 and 1")
         i, j = self._cells(rows, columns)
         if self.posterior_.loss is not None:
             return self.posterior_.interval(self._lowrank(), i, j, level, self._bins(time, len(i)))
@@ -421,12 +428,10 @@ class BayesianMF(Featured):
         if time is None:
             return None
         if self.posterior_.time is None:
-            raise InputError(
-                "time= came for a model that was fitted without, wanted a model of fit(..., time=)"
-            )
+            raise InputError("time= needs a model that was fitted with fit(..., time=)")
         numbers, _ = moments(np.atleast_1d(np.asarray(time)), self.fit_.plan.get("time") == "dates")
         if numbers.shape not in ((1,), (cells,)):
-            raise wrong(
+            raise invalid(
                 "time", f"{numbers.size} times", f"one, or one for each of the {cells} cells"
             )
         return np.broadcast_to(
@@ -490,8 +495,7 @@ class BayesianMF(Featured):
             or time.own.shape[0] != len(self.observed_.indptr) - 1
         ):
             raise FileError(
-                f"time={fit.plan.get('time')!r} came, wanted 'dates' or 'numbers' and "
-                "the times of every row"
+                f"time must be {fit.plan.get('time')!r} and give the times of every row"
             )
 
     def _engine_for(self, x: Observed) -> Any:
@@ -507,13 +511,13 @@ class BayesianMF(Featured):
             "n_components", self.n_components, sum(x.shape) * float(self.n_components + 1) * kept
         )
         if x.nnz == 0:
-            raise InputError("X has no observed entry, wanted at least one")
+            raise InputError("X must have at least one observed entry, got none")
         if self.likelihood == "poisson" and self.noise != "common":
-            raise wrong(
+            raise invalid(
                 "noise", self.noise, "'common' with likelihood='poisson'", "its variance is its own"
             )
         if self.likelihood != "gaussian" and self.tails != "normal":
-            raise wrong(
+            raise invalid(
                 "tails",
                 self.tails,
                 f"'normal' with likelihood={self.likelihood!r}",

@@ -51,7 +51,7 @@ start, a weight near 0 lets one row take a component for itself, and a chain lea
 a hundred sweeps or not at all (2 of 13 tables of rank 3 fitted with 4 components, in one of two
 chains; then none of 13)."""
 TAILS = np.array([3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 64.0, 128.0, 512.0])
-"""Those of the factors' priors: with 3 a variance is still there, and 512 cannot be told from a
+"""Those of the factors' priors: with 3 a variance is still there, and 512 cannot be distinguished from a
 normal distribution."""
 
 

@@ -24,7 +24,7 @@ PROBES = 256
 """Cells that are followed: a share of one percent of cells that has not mixed is met with
 probability 1 - 0.99^256 = 92 %."""
 JUDGED = 20_000
-"""Entries whose fit is told: their root mean square is then known to half a percent, and looking at
+"""Entries whose fit is reported: their root mean square is then known to half a percent, and looking at
 more takes as long as many sweeps."""
 
 

@@ -29,8 +29,8 @@ from eckart.complete.bayes.likelihood import Likelihood, begin_near_mode
 from eckart.complete.bayes.links import AttributeLink, SeveralLinks
 from eckart.complete.bayes.posterior import Posterior, SideDraws, TimeDraws
 from eckart.complete.bayes.times import BINS, Sorted, TimedChain, level, settle, times_of_rows
-from eckart.complete.beside import NOTHING, Beside, Known
 from eckart.complete.factors.majorise import centre
+from eckart.complete.side_information import NO_SIDE_INFORMATION, Known, SideInformation
 from eckart.factors import LowRank
 from eckart.io.models.levels import NOTHING as NO_MEMORY
 from eckart.io.models.levels import Memory, kept_trace, resumed_trace
@@ -53,26 +53,32 @@ determine."""
 
 
 class Drawn(NamedTuple):
-    """What ``solve`` finds; ``told``: what there is to say of the number of sweeps ("": it is as
+    """What ``solve`` finds; ``note``: what there is to say of the number of sweeps ("": it is as
     was asked for)."""
 
     factors: LowRank
     posterior: Posterior
     certificate: Certificate
     trace: Trace
-    told: str
+    note: str
 
 
 class Kept:
     """The states kept so far: arrays of shape chains x draws x ..., filled as the chains run; the
     large ones in the precision of the data."""
 
-    def __init__(self, chains: list[Chain], draws: int, dtype: np.dtype, beside: Beside = NOTHING):
-        self.chains, self.draws, self.dtype, self.beside, self.done = (
+    def __init__(
+        self,
+        chains: list[Chain],
+        draws: int,
+        dtype: np.dtype,
+        side_information: SideInformation = NO_SIDE_INFORMATION,
+    ):
+        self.chains, self.draws, self.dtype, self.side_information, self.done = (
             chains,
             draws,
             dtype,
-            beside,
+            side_information,
             0,
         )
         self.arrays: dict[str, np.ndarray] = {}
@@ -130,14 +136,14 @@ class Kept:
         factors, sides = [], []
         draws = {name: self.stacked(name) for name in self.arrays}
         time = None
-        if self.beside.bins is not None and self.beside.bin_of is not None:
-            counts = self.beside.bins.counts
+        if self.side_information.bins is not None and self.side_information.bin_of is not None:
+            counts = self.side_information.bins.counts
             draws, own_times = (
                 level(draws, counts / counts.sum()),
-                times_of_rows(x, self.beside.bin_of, len(counts)),
+                times_of_rows(x, self.side_information.bin_of, len(counts)),
             )
             draws = settle(draws, own_times)
-            time = TimeDraws(draws["time.factors"], self.beside.bins.ends, own_times)
+            time = TimeDraws(draws["time.factors"], self.side_information.bins.ends, own_times)
         for name, own_seen in zip(("rows", "columns"), seen):
             u, mu, precision, noise = (
                 draws[f"{name}.{n}"] for n in ("factors", "mu", "precision", "noise")
@@ -186,7 +192,7 @@ def solve(
     rng: np.random.Generator,
     engine: Any,
     certify: Callable[[LowRank, Posterior], Certificate],
-    beside: Beside = NOTHING,
+    side_information: SideInformation = NO_SIDE_INFORMATION,
     loss: Loss | None = None,
     watch: Watcher = silent,
     memory: Memory = NO_MEMORY,
@@ -201,20 +207,20 @@ def solve(
         y, scale = with_values(x, _bare, np.float64), 1.0
         # thresholds were set so that s = 0 gives the shares of the grades
         mean = 0.0 if isinstance(loss, Ordered) else centre(y, loss, None)
-    chains = _start(y, k, n_chains, noise, tails, features, beside, weights, rng, engine)
+    chains = _start(y, k, n_chains, noise, tails, features, side_information, weights, rng, engine)
     before, every = BURN_IN if burn_in is None else burn_in, float(thin)
     for chain in chains:
         chain.settling = min(SETTLING, before // 2)
     if loss is not None:
-        made = Likelihood.shared(loss, mean, y, lambda y, w: _sides(y, w, beside, engine))
-        ids_only = chains[0].rows.x if beside.bins is None else engine.put(y)
+        made = Likelihood.shared(loss, mean, y, lambda y, w: _sides(y, w, side_information, engine))
+        ids_only = chains[0].rows.x if side_information.bins is None else engine.put(y)
         for chain in chains:
             chain.likelihood = made()
             begin_near_mode(chain, ids_only)
     draws = -(-n_samples // n_chains)
     first = total = before + draws * thin
     most = first if burn_in is not None else budget_of(x, k, n_chains, first)
-    kept = Kept(chains, draws, x.dtype, beside)
+    kept = Kept(chains, draws, x.dtype, side_information)
     trace = Trace("log-likelihood of an observed entry", reason=StopReason.MAX_ITER)
     if (was := memory.last()) is not None:
         trace = resumed_trace(trace.quantity, was["trace"])
@@ -254,7 +260,9 @@ def solve(
                 kept.add()
             found = finished()
     return Drawn(
-        *found, trace, _told(first, total, most, _settled(found[2])) if burn_in is None else ""
+        *found,
+        trace,
+        _sampling_note(first, total, most, _settled(found[2])) if burn_in is None else "",
     )
 
 
@@ -272,7 +280,7 @@ def _settled(found: Certificate) -> bool:
     return found.holds and not found.beware
 
 
-def _told(asked: int, done: int, most: int, holds: bool) -> str:
+def _sampling_note(asked: int, done: int, most: int, holds: bool) -> str:
     """The number of sweeps in words."""
     if done == asked and (holds or 2 * done > most):
         return f"{asked:,} sweeps" + (
@@ -334,7 +342,7 @@ def _start(
     noise: str,
     tails: str,
     features: tuple[bool, bool],
-    beside: Beside,
+    side_information: SideInformation,
     weights: np.ndarray | None,
     rng: np.random.Generator,
     engine: Any,
@@ -343,13 +351,15 @@ def _start(
     links = [
         _link(x, k + 1, seen, known)
         for x, seen, known in (
-            (y, features[0], beside.rows),
-            (y.transposed() if features[1] else y, features[1], beside.columns),
+            (y, features[0], side_information.rows),
+            (y.transposed() if features[1] else y, features[1], side_information.columns),
         )
     ]
     chains: list[Chain] = []
-    if beside.bins is not None and beside.bin_of is not None:
-        seen = Sorted.of(y, weights, beside.bin_of, len(beside.bins.counts), engine)
+    if side_information.bins is not None and side_information.bin_of is not None:
+        seen = Sorted.of(
+            y, weights, side_information.bin_of, len(side_information.bins.counts), engine
+        )
         for stream in rng.spawn(n_chains):
             fresh = [None if link is None else link.fresh() for link in (*links, None)]
             sides = [
@@ -374,15 +384,19 @@ def _start(
     return chains
 
 
-def _sides(y: Observed, weights: Any, beside: Beside, engine: Any) -> dict[int, Any]:
+def _sides(
+    y: Observed, weights: Any, side_information: SideInformation, engine: Any
+) -> dict[int, Any]:
     """Entries placed as every side of the chains sees them, by the stream of its draws."""
-    if beside.bins is None or beside.bin_of is None:
+    if side_information.bins is None or side_information.bin_of is None:
         x = engine.put(y, entry_weights=weights)
         return {0: x, 1: x.T}
     return dict(
         zip(
             (0, 1, BINS),
-            Sorted.of(y, weights, beside.bin_of, len(beside.bins.counts), engine).placed,
+            Sorted.of(
+                y, weights, side_information.bin_of, len(side_information.bins.counts), engine
+            ).placed,
         )
     )
 

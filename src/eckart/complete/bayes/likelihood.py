@@ -34,7 +34,7 @@ from eckart.complete.factors.alternate import State, sweep
 from eckart.complete.factors.alternate import start as begin
 from eckart.complete.factors.majorise import RIDGES, graded, touched
 from eckart.engines.protocol import Placed, RidgeRule, Tall
-from eckart.errors import InputError, wrong
+from eckart.errors import InputError, invalid
 from eckart.matrix import Observed
 from eckart.matrix_blocks import of_each_part, parts_of, with_values
 from eckart.terms import Loss, Ordered, OrderedProbit, Poisson
@@ -62,7 +62,7 @@ def loss_of(name: str, x: Observed) -> Loss:
         return OrderedProbit((0.0, 1.0), (0.0,))
     loss = OrderedProbit().fitted_to(x.data) if parts_of(x) is None else graded(OrderedProbit(), x)
     if not 2 <= len(loss.levels) <= MOST_GRADES:
-        raise wrong(
+        raise invalid(
             "likelihood",
             name,
             f"2 to {MOST_GRADES} distinct values, X has {len(loss.levels)}",
@@ -76,9 +76,8 @@ def _yes_or_no(x: Observed) -> None:
     if len(bad):
         row = int(np.searchsorted(x.indptr, bad[0], side="right")) - 1
         raise InputError(
-            f"X holds {x.data[bad[0]]} at row {row}, column {x.indices[bad[0]]} with "
-            "likelihood='probit', wanted 0 and 1; "
-            "use likelihood='ordinal' for more than two grades"
+            f"X must hold 0 and 1 with likelihood='probit', got {x.data[bad[0]]} at row {row}, "
+            f"column {x.indices[bad[0]]}. Use likelihood='ordinal' for more than two grades."
         )
 
 

@@ -277,13 +277,13 @@ class Posterior:
             drawn = self.draws(f, i[part], j[part], None if t is None else t[part])
             # on the scale of the data: what is not known of its mean, and its own variance
             if self.loss is not None:
-                told = [
+                attributes_part = [
                     self.loss_at(s, i[part], j[part]).mean_and_variance(drawn[:, s])
                     for s in range(self.size)
                 ]
                 drawn, noise[part] = (
-                    np.stack([m for m, _ in told], axis=1),
-                    np.mean([v for _, v in told], axis=0),
+                    np.stack([m for m, _ in attributes_part], axis=1),
+                    np.mean([v for _, v in attributes_part], axis=0),
                 )
             mean[part], spread[part] = (
                 drawn.mean(axis=1),
@@ -360,7 +360,7 @@ class Posterior:
         Where rows have noise precisions of their own, p starts at tau and is replaced once by its
         conditional mean; the weight w of a prior with heavy tails starts at 1 and is replaced with
         it. ``numbers`` are attributes of the rows; a row with attributes and no entry is drawn from
-        its prior instead, in pairs on either side of the mean, so that its uncertainty is told.
+        its prior instead, in pairs on either side of the mean, so that its uncertainty shows.
         """
         n, s, k, dtype = x.shape[0], self.size, f.k // self.size, f.left.dtype
         y = replace(x, data=(x.data.astype(np.float64) - self.mean) / self.scale)
@@ -455,7 +455,7 @@ class Posterior:
         design[:, :, :k] = f.right[[*seen, j]].reshape(-1, s, k).transpose(1, 0, 2) / root
         row = Observed(np.array([0, len(seen)]), seen, y, f.n)
         features = None if self.rows.link is None else self.rows.features(row, numbers)
-        total, base, told, biases = np.zeros(len(seen)), 0.0, 0.0, 0.0
+        total, base, attributes_part, biases = np.zeros(len(seen)), 0.0, 0.0, 0.0
         for t in range(s):
             v, goal, lam = design[t, :-1], design[t, -1], self.rows.precision[t].astype(np.float64)
             lam = lam if self.rows.tails is None else lam * float(self.rows.tails[i, t])
@@ -474,12 +474,12 @@ class Posterior:
             if features is not None and self.rows.link is not None:
                 known = self.rows.link[t]
                 if numbers is not None:
-                    told += float(pull @ lam @ (numbers[0] @ known[: numbers.shape[1]]))
+                    attributes_part += float(pull @ lam @ (numbers[0] @ known[: numbers.shape[1]]))
                 base += float(pull @ lam @ np.asarray(features[:, : len(known)] @ known).ravel())
         unit = self.scale / s
         base, parts = self.mean + unit * (base + biases), dict[str, float]()
         if numbers is not None or bin is not None:
-            parts = {"attributes": unit * told} if numbers is not None else {}
+            parts = {"attributes": unit * attributes_part} if numbers is not None else {}
             if bin is not None:
                 cell = np.array([i]), np.array([j])
                 parts["time"] = float(
@@ -508,22 +508,23 @@ class Posterior:
 
     @classmethod
     def from_state(cls, arrays: dict[str, np.ndarray], values: dict[str, Any]) -> Posterior:
-        told = values.get("seen", [True, True])  # models saved earlier had no other links
+        attributes_part = values.get(
+            "seen", [True, True]
+        )  # models saved earlier had no other links
         if (
-            not isinstance(told, list)
-            or len(told) != 2
-            or not all(isinstance(s, bool) for s in told)
+            not isinstance(attributes_part, list)
+            or len(attributes_part) != 2
+            or not all(isinstance(s, bool) for s in attributes_part)
         ):
             raise FileError(
-                f"seen={told!r} came, wanted whether the links of rows and of columns "
-                "have who-rated-what"
+                f"seen must be two booleans (the links of rows and of columns), got {attributes_part!r}"
             )
         sides = [
             SideDraws(
                 **{n[len(name) + 1 :]: a for n, a in arrays.items() if n.startswith(f"{name}.")},
                 seen=seen,
             )
-            for name, seen in zip(("rows", "columns"), told)
+            for name, seen in zip(("rows", "columns"), attributes_part)
         ]
         loss = None if values.get("loss") is None else loss_from(values["loss"])
         return cls(

@@ -13,7 +13,6 @@ from eckart.certify.certificate import Certificate
 from eckart.certify.losses import certify_loss, relative_loss_gradient
 from eckart.certify.mapped import MappedProblem, certify_mapped, look
 from eckart.certify.stationary import RidgePoint, RidgeProblem, certify_factors, relative_gradient
-from eckart.complete.beside import NOTHING, Beside, fingerprint
 from eckart.complete.factors import mapped
 from eckart.complete.factors.alternate import State, Stop, alternate, resumed, start
 from eckart.complete.factors.choices import Choices
@@ -27,9 +26,10 @@ from eckart.complete.factors.majorise import (
     touched,
 )
 from eckart.complete.factors.mapped_model import MappedModel
-from eckart.complete.factors.strengths import Taming
+from eckart.complete.factors.strengths import LogScaling
 from eckart.complete.folding import cast, entry_weights, limits, mean_of
 from eckart.complete.normalise import KINDS, Normaliser, normalise
+from eckart.complete.side_information import NO_SIDE_INFORMATION, SideInformation, fingerprint
 from eckart.complete.split import split
 from eckart.engines.protocol import RidgeRule
 from eckart.errors import FileError, InputError
@@ -184,12 +184,17 @@ class ALS(Choices, MappedModel):
         """Error on the held-out entries after each sweep (stop="held_out")."""
         return list(self._fitted("held_out_errors_").plan.get("held_out_errors", []))
 
-    def _solve(self, x: Observed, weights: np.ndarray | None, beside: Beside = NOTHING) -> Fit:
+    def _solve(
+        self,
+        x: Observed,
+        weights: np.ndarray | None,
+        side_information: SideInformation = NO_SIDE_INFORMATION,
+    ) -> Fit:
         self._check(x)
-        self._check_beside(beside)
-        tamed = self._taming(x)
+        self._check_side_information(side_information)
+        scaling = self._log_scaling(x)
         engine = self._engine()
-        x = x if tamed is None else tamed.of(x)
+        x = x if scaling is None else scaling.of(x)
         by = self._normalise_by()
         for choice, met, wanted in (
             (
@@ -204,12 +209,16 @@ class ALS(Choices, MappedModel):
             ),
         ):
             if weights is not None and met:
-                raise InputError(f"weights= came with {choice}, wanted {wanted}")
-        told = beside.rows is not None or beside.columns is not None
-        ridge, reason, hidden = self._chosen(x, weights, flat=not told, equal_powers=told)
+                raise InputError(f"weights need {wanted}, got {choice}")
+        has_features = side_information.rows is not None or side_information.columns is not None
+        ridge, reason, hidden = self._chosen(
+            x, weights, flat=not has_features, equal_powers=has_features
+        )
         loss = None if self.loss == "squared" else loss_for(self.loss, x, weights)
         whole, x = x, x if loss is None else encoded(x, loss)
-        with resuming(self, whole, weights, ignored=("max_iter",), y=fingerprint(beside)) as (
+        with resuming(
+            self, whole, weights, ignored=("max_iter",), y=fingerprint(side_information)
+        ) as (
             memory,
             rng,
         ):
@@ -224,9 +233,9 @@ class ALS(Choices, MappedModel):
                 mean = centre(train, loss, weights) if self.biases else 0.0
             with engine.at_work(), progress(self.verbose) as watch:
                 problem = self._problem(engine, train, weights, ridge)
-                maps = self._mapped(engine, problem, beside)
+                maps = self._mapped(engine, problem, side_information)
                 kept = memory.last()
-                begun = (
+                start_point = (
                     (
                         self._begin(
                             problem, mean, engine, rng, loss, facts_of(train).deviation or 1.0, maps
@@ -251,7 +260,7 @@ class ALS(Choices, MappedModel):
                 )
                 if maps is None:
                     state, trace, errors = alternate(
-                        problem, begun[0], rule, engine, watch, memory, begun[1]
+                        problem, start_point[0], rule, engine, watch, memory, start_point[1]
                     )
                     proof = certify_factors if loss is None else certify_loss
                     certificate = proof(problem, state.point, engine, trace, errors)
@@ -260,10 +269,17 @@ class ALS(Choices, MappedModel):
                     )
                 else:
                     state, trace, errors = alternate(
-                        maps, begun[0], rule, engine, watch, memory, begun[1], mapped.sweep
+                        maps,
+                        start_point[0],
+                        rule,
+                        engine,
+                        watch,
+                        memory,
+                        start_point[1],
+                        mapped.sweep,
                     )
                     certificate = certify_mapped(maps, state.point, engine, trace, errors)
-                    point = mapped.finished(maps, state.point, beside, engine)
+                    point = mapped.finished(maps, state.point, side_information, engine)
                 factors = self._factors(point, norm, x)
         memory.end(trace)
         steps = problem.cg_steps
@@ -271,7 +287,7 @@ class ALS(Choices, MappedModel):
             "solver": f"conjugate gradients, {steps} steps a row" if steps else "cholesky by rows",
             "normalise": str(by),
             "sweeps": state.sweeps,
-            **ridge.told(),
+            **ridge.summary(),
         }
         if reason:
             plan["l2_reason"] = reason
@@ -282,8 +298,8 @@ class ALS(Choices, MappedModel):
             plan["loss"] = loss.to_state()
         if errors:
             plan["held_out_errors"] = errors
-        if tamed is not None:
-            plan["strengths"] = asdict(tamed)
+        if scaling is not None:
+            plan["strengths"] = asdict(scaling)
         rates = self.loss == "poisson"
         clip = (
             self.clip
@@ -374,11 +390,16 @@ class ALS(Choices, MappedModel):
             engine, placed, self._rule(ridge), ridge.unobserved_weight or 0.0, steps
         )
 
-    def _mapped(self, engine: Any, problem: RidgeProblem, beside: Beside) -> MappedProblem | None:
+    def _mapped(
+        self, engine: Any, problem: RidgeProblem, side_information: SideInformation
+    ) -> MappedProblem | None:
         """The problem with attributes, where there are any."""
-        if beside.rows is None and beside.columns is None:
+        if side_information.rows is None and side_information.columns is None:
             return None
-        numbers = [None if side is None else side.numbers for side in (beside.rows, beside.columns)]
+        numbers = [
+            None if side is None else side.numbers
+            for side in (side_information.rows, side_information.columns)
+        ]
         rho = None if self.l2_features is None else float(self.l2_features)
         return mapped.mapped(engine, problem, (numbers[0], numbers[1]), rho)
 
@@ -386,12 +407,12 @@ class ALS(Choices, MappedModel):
         kept, loss = self.fit_.plan.get("strengths"), self._loss()
         if loss is not None:
             return encoded(x, loss)
-        return x if kept is None else Taming(float(kept["median"]), float(kept["mean"])).of(x)
+        return x if kept is None else LogScaling(float(kept["median"]), float(kept["mean"])).of(x)
 
     def _store(self, fit: Fit, arrays: dict[str, np.ndarray]) -> None:
         kept = fit.plan.get("strengths")
         if kept is not None and not (float(kept["median"]) > 0 and float(kept["mean"]) > 0):
-            raise FileError(f"strengths={kept!r} came, wanted a median and a mean above 0")
+            raise FileError(f"strengths must be a median and a mean above 0, got {kept!r}")
         super()._store(fit, arrays)
 
     def certify(self, X: Any, weights: Any = None) -> Certificate:

@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from eckart.complete.beside import Beside
 from eckart.complete.factors.hidden_lists import choose as choose_for_lists
 from eckart.complete.factors.hidden_lists import unobserved_weight
 from eckart.complete.factors.hidden_share import Choice, Ridge, Wanted, choose
 from eckart.complete.factors.majorise import LOCATIONS, RIDGES, encoded, loss_for
-from eckart.complete.factors.strengths import Taming, taming
+from eckart.complete.factors.strengths import LogScaling, log_scaling
 from eckart.complete.folding import refuse_negative
+from eckart.complete.side_information import SideInformation
 from eckart.engines import engine_named
 from eckart.engines.protocol import RidgeRule
-from eckart.errors import InputError, wrong
+from eckart.errors import InputError, invalid
 from eckart.factors import LowRank
 from eckart.fit import require_room
 from eckart.matrix import Observed
@@ -58,8 +58,8 @@ class Choices:
     def ridge_for(self: Any, x: Observed, weights: np.ndarray | None = None) -> Ridge:
         """The ridge of codes for these entries: as asked for, or chosen on hidden ones. A fit may
         leave out the codes."""
-        tamed = self._taming(x)
-        return self._chosen(x if tamed is None else tamed.of(x), weights, flat=False).ridge
+        scaling = self._log_scaling(x)
+        return self._chosen(x if scaling is None else scaling.of(x), weights, flat=False).ridge
 
     def _chosen(
         self: Any,
@@ -131,11 +131,11 @@ class Choices:
                 )
         return Choice(Ridge(float(l2), power, float(l2), power, unobserved), why, {})
 
-    def _taming(self: Any, x: Observed) -> Taming | None:
+    def _log_scaling(self: Any, x: Observed) -> LogScaling | None:
         """How strengths are brought together before the fit; None where they stay as they are."""
         if self.feedback == "explicit" or self.strengths == "raw":
             return None
-        return taming(x, self.strengths == "log", self.alpha == 1.0)
+        return log_scaling(x, self.strengths == "log", self.alpha == 1.0)
 
     def _rank(self: Any, shape: tuple[int | None, int]) -> int:
         """k, as asked for or chosen."""
@@ -151,7 +151,7 @@ class Choices:
         """Steps of conjugate gradients, 0 for exact solutions."""
         apt = not (self.nonnegative or l2 <= 0 or (self.biases and self.feedback == "explicit"))
         if self.solver == "cg" and not apt:
-            raise wrong(
+            raise invalid(
                 "solver", "cg", "'auto' or 'cholesky' with biases, nonnegative factors or l2=0"
             )
         return (
@@ -184,14 +184,14 @@ class Choices:
             "n_components", rank, copies * sum(x.shape) * float(rank), x.dtype.itemsize, instead
         )
         if self.loss != "squared" and self.feedback == "implicit":
-            raise wrong(
+            raise invalid(
                 "loss",
                 self.loss,
                 "'squared' with feedback='implicit'",
                 "use feedback='explicit' for what was observed",
             )
         if self.loss not in LOCATIONS and self._normalise_by() is not None:
-            raise wrong(
+            raise invalid(
                 "normalise",
                 self.normalise,
                 f"None or 'auto' with loss={self.loss!r}",
@@ -200,7 +200,7 @@ class Choices:
         if self.feedback == "implicit":
             self._check_implicit(x)
         elif self.biases and self._normalise_by() is not None:
-            raise wrong(
+            raise invalid(
                 "normalise",
                 self.normalise,
                 "None or 'auto' with biases=True",
@@ -210,21 +210,21 @@ class Choices:
     def _check_implicit(self: Any, x: Observed) -> None:
         refuse_negative(x, "with feedback='implicit'")
         if self._normalise_by() is not None:
-            raise wrong("normalise", self.normalise, "None or 'auto' with feedback='implicit'")
+            raise invalid("normalise", self.normalise, "None or 'auto' with feedback='implicit'")
         if self.stop == "held_out":
-            raise wrong(
+            raise invalid(
                 "stop",
                 self.stop,
                 "'decrease' or 'gradient' with feedback='implicit'",
                 "tune() judges rankings",
             )
 
-    def _check_beside(self: Any, beside: Beside) -> None:
-        if beside.bins is not None:
+    def _check_side_information(self: Any, side_information: SideInformation) -> None:
+        if side_information.bins is not None:
             raise InputError(
-                "time= came for an ALS, wanted BayesianMF, which has bins of time; leave time= away"
+                "time is for BayesianMF, which has bins of time, not for ALS. Leave it away."
             )
-        if beside.rows is None and beside.columns is None:
+        if side_information.rows is None and side_information.columns is None:
             return
         for choice, met, wanted in (
             (
@@ -242,9 +242,7 @@ class Choices:
             ("solver='cg'", self.solver == "cg", "solver='auto' or 'cholesky'"),
         ):
             if met:
-                raise InputError(
-                    f"row_features= or column_features= came with {choice}, wanted {wanted}"
-                )
+                raise InputError(f"row_features and column_features need {wanted}, got {choice}")
 
     def _ridge_used(self: Any) -> Ridge:
         """The ridge of the fit; models saved earlier had one for codes and biases."""

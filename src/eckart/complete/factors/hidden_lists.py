@@ -101,14 +101,16 @@ def choose(
 
     if rounds:
         t, ridges = search(lambda t: loss(t, c), t, RIDGES)
-        told = f"{ridges} ridges"
+        tried_words = f"{ridges} ridges"
         if unobserved is None:
             c, weights = search(lambda c: loss(t, c), c, WEIGHTS)
-            told += f" and {weights} weights of what was not observed ({c:.3g} times the observed)"
+            tried_words += (
+                f" and {weights} weights of what was not observed ({c:.3g} times the observed)"
+            )
         fewer = ", of a sample of rows" if x.nnz < whole.nnz else ""
         why = (
             f"{t:.3g} times what chance gives, the best places of "
-            f"{sum(len(r.rows) for r in rounds):,} hidden entries under {told}{fewer}"
+            f"{sum(len(r.rows) for r in rounds):,} hidden entries under {tried_words}{fewer}"
         )
     a0 = weight(whole, c)
     return float(t * unit(whole, rule, a0)), a0, why
@@ -185,7 +187,7 @@ class _Round:
         kept = np.isin(rows, asked)
         self.rows, self.columns, self.asked = rows[kept], hidden.indices[kept], asked
         self.placed = engine.put(train)
-        self.begun: Any = None
+        self.first_point: Any = None
 
     def places(self, t: float, unobserved: float) -> np.ndarray:
         """1 / log2(1 + rank) of every hidden entry under this ridge and this weight."""
@@ -194,9 +196,9 @@ class _Round:
             shift=unobserved if self.rule.shift else 0.0,
         )
         problem = RidgeProblem.of(self.engine, self.placed, rule, unobserved, self.cg_steps)
-        if self.begun is None:
-            self.begun = start(problem, self.rank, 0.0, self.engine, generator(0))
-        point, right = self.begun
+        if self.first_point is None:
+            self.first_point = start(problem, self.rank, 0.0, self.engine, generator(0))
+        point, right = self.first_point
         state, trace, _ = alternate(
             problem,
             State(point._replace(right=self.engine.take(right))),

@@ -78,7 +78,7 @@ class Ridge(NamedTuple):
     l2_bias_power: float
     unobserved_weight: float | None = None
 
-    def told(self) -> dict[str, float]:
+    def summary(self) -> dict[str, float]:
         """What there is, by name."""
         return {name: value for name, value in self._asdict().items() if value is not None}
 
@@ -181,7 +181,7 @@ def choose(x: Observed, wanted: Wanted, engine: Any, weights: np.ndarray | None 
         else best
     )
     gain = np.concatenate([a - b for a, b in zip(flat, tried[best], strict=True)])
-    told = {
+    summary = {
         "entries": len(gain),
         "biases" if wanted.bias else "no factors": _total(flat),
         "mean": _total([r.plain for r in rounds]),
@@ -196,7 +196,7 @@ def choose(x: Observed, wanted: Wanted, engine: Any, weights: np.ndarray | None 
         return Choice(
             Ridge(float(NO_CODES * noise), wanted.power, bias, wanted.bias_power),
             reason,
-            told | {"model": _total(flat)},
+            summary | {"model": _total(flat)},
         )
     reason = f"{t:.3g} times the noise, the least error of {tried_words}" + (
         ", of a sample of rows" if fewer else ""
@@ -204,7 +204,7 @@ def choose(x: Observed, wanted: Wanted, engine: Any, weights: np.ndarray | None 
     return Choice(
         Ridge(float(t * noise * factor), wanted.power, bias, wanted.bias_power),
         reason,
-        told | {"model": error(best)},
+        summary | {"model": error(best)},
     )
 
 
@@ -342,7 +342,7 @@ class _Round:
         )
         self.plain = self._losses(np.full(len(self.values), middle), loss)
         self.placed: Any = None
-        self.begun: Any = None
+        self.first_point: Any = None
 
     @classmethod
     def of(
@@ -402,7 +402,7 @@ class _Round:
         if self.placed is None:
             self.placed = engine.put(self.train, entry_weights=self.weights)
         problem = RidgeProblem.of(engine, self.placed, rule)
-        if rank is not None or self.begun is None:
+        if rank is not None or self.first_point is None:
             near = (
                 problem if wanted.loss is None else touched(problem, wanted.loss, self.mean, engine)
             )
@@ -411,7 +411,7 @@ class _Round:
                 if wanted.loss is None
                 else wanted.loss.unit(self.train.data, np.ones(self.train.nnz))
             )
-            begun = start(
+            first_point = start(
                 near,
                 min(wanted.rank, RANK) if rank is None else rank,
                 self.mean,
@@ -420,10 +420,10 @@ class _Round:
                 size or 1.0,
             )
             if rank is None:
-                self.begun = begun
+                self.first_point = first_point
         else:
-            begun = self.begun
-        point, right = begun
+            first_point = self.first_point
+        point, right = first_point
         state = State(point._replace(loss=wanted.loss, right=engine.take(right)))
         state, trace, _ = alternate(problem, state, Stop("decrease", TOL, SWEEPS), engine)
         if trace.reason is StopReason.INTERRUPTED:

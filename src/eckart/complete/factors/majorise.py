@@ -32,6 +32,7 @@ from eckart.matrix_blocks import facts_of, of_each_part, parts_of, with_values
 from eckart.terms import LOSSES, Loss, Ordered, loss_named
 from eckart.terms.absolute import CORNER
 from eckart.terms.huber import NORMAL_SHARE
+from eckart.terms.loss import LossError
 from eckart.terms.multinomial import levels_of
 from eckart.trace import Trace
 
@@ -62,8 +63,7 @@ def loss_for(name: str, x: Observed, weights: np.ndarray | None) -> Loss:
         return loss.fitted_to(x.data, weights)
     if weights is not None:
         raise InputError(
-            "weights= came with data in parts, wanted data in memory; repeat entries "
-            "that count more"
+            "weights need data in memory, got data in parts. Repeat entries that count more."
         )
     facts = facts_of(x)
     if isinstance(loss, Ordered):
@@ -116,13 +116,12 @@ def encoded(x: Observed, loss: Loss) -> Observed:
         return x
     try:
         return replace(x, data=loss.encode(x.data).astype(x.dtype, copy=False))
-    except InputError as error:
+    except LossError as error:
         bad = next(p for p in range(x.nnz) if _refused(loss, x.data[p : p + 1]))
         row, column = int(np.searchsorted(x.indptr, bad, side="right")) - 1, int(x.indices[bad])
-        words = str(error).split(" wanted ", 1)[-1]
         raise InputError(
-            f"X holds {x.data[bad]} at row {row}, column {column} with "
-            f"loss={loss.name!r}, wanted {words}"
+            f"X must hold {error.rule} with loss={loss.name!r}, got {x.data[bad]} at row {row}, "
+            f"column {column}"
         ) from None
 
 

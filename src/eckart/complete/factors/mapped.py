@@ -24,9 +24,9 @@ import numpy as np
 
 from eckart.certify.mapped import MappedProblem, SideMap
 from eckart.certify.stationary import RidgePoint, RidgeProblem
-from eckart.complete.beside import Beside
 from eckart.complete.factors.alternate import State, balance
 from eckart.complete.factors.majorise import FOLD_STEPS, FOLD_TOL, threshold_step
+from eckart.complete.side_information import SideInformation
 from eckart.engines.protocol import Engine, RidgeRule, Tall
 from eckart.terms import Loss
 from eckart.trace import Trace
@@ -241,14 +241,16 @@ class Fitted(NamedTuple):
         return with_constant(np.zeros((n, width)) if features is None else features, n) @ self.rows
 
 
-def finished(p: MappedProblem, at: RidgePoint, beside: Beside, engine: Engine) -> RidgePoint:
+def finished(
+    p: MappedProblem, at: RidgePoint, side_information: SideInformation, engine: Engine
+) -> RidgePoint:
     """Codes and biases on the host; those of rows and columns without an entry are what their
     attributes say."""
     fitted = Fitted.of(p, at)
     codes = []
     sides = (
-        (p.rows, at.left, fitted, beside.rows),
-        (p.columns, at.right, fitted.flipped(), beside.columns),
+        (p.rows, at.left, fitted, side_information.rows),
+        (p.columns, at.right, fitted.flipped(), side_information.columns),
     )
     for side, tall, maps, known in sides:
         own = np.array(engine.get(tall))

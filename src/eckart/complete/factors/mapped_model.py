@@ -141,7 +141,7 @@ class MappedModel(Featured):
             or (s > 0) != biased
         ):
             raise FileError(
-                f"stretch={s!r} came, wanted the scale of biases in the maps from attributes"
+                f"stretch must be the scale of biases in the maps from attributes, got {s!r}"
             )
         d, maps = fit.factors.k + (1 if s else 0), []
         for name, side in (
@@ -164,6 +164,6 @@ class MappedModel(Featured):
             or not all(isinstance(r, (int, float)) and 0 < r < np.inf for r in rho)
         ):
             raise FileError(
-                f"l2_features={rho!r} came, wanted the ridges of the two maps from attributes"
+                f"l2_features must be the ridges of the two maps from attributes, got {rho!r}"
             )
         self.maps_ = mapped.Fitted(maps[0], maps[1], float(s))

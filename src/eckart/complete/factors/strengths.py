@@ -28,22 +28,22 @@ BITS = 16
 
 
 @dataclass(frozen=True)
-class Taming:
+class LogScaling:
     """Strengths on a scale on which none outweighs all others, of mean 3."""
 
     median: float
     mean: float
 
     def of(self, x: Observed) -> Observed:
-        return with_values(x, partial(_tamed, self))
+        return with_values(x, partial(_scale_logs, self))
 
 
-def _tamed(by: Taming, x: Observed) -> Observed:
+def _scale_logs(by: LogScaling, x: Observed) -> Observed:
     values = REPEATED * np.log1p(x.data.astype(np.float64) / by.median) / by.mean
     return replace(x, data=values.astype(x.dtype))
 
 
-def taming(x: Observed, asked: bool, usual: bool) -> Taming | None:
+def log_scaling(x: Observed, asked: bool, usual: bool) -> LogScaling | None:
     """How the strengths of x are brought together; None where they stay as they are. ``asked``: in
     any case; ``usual``: where a few outweigh all others."""
     most = facts_of(x).most
@@ -58,7 +58,7 @@ def taming(x: Observed, asked: bool, usual: bool) -> Taming | None:
     if not asked and not most > SKEWED * median:
         return None
     logs, count = np.sum(of_each_part(x, partial(_logs, median)), axis=0)
-    return Taming(median, float(logs / count))
+    return LogScaling(median, float(logs / count))
 
 
 def _below(limit: float, x: Observed) -> int:

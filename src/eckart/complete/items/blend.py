@@ -32,7 +32,7 @@ from eckart.complete.items.spectral_filter import SpectralFilter
 from eckart.complete.kept_entries import KeptEntries
 from eckart.complete.recommend import Explanation, Recommendations, one_or_many, one_side
 from eckart.complete.split import train_and_hidden
-from eckart.errors import FileError, InputError, wrong
+from eckart.errors import FileError, InputError, invalid
 from eckart.factors import ItemWeights
 from eckart.fit import Fit, fitted
 from eckart.io.models.save import pack, unpack
@@ -81,7 +81,7 @@ class Blend(RowScorer):
 
     The certificate is statistical: it holds where every member's own certificate holds and where,
     on rows that had no say in the shares, the mixture is not behind the best member. What was
-    measured there is told.
+    measured there is reported.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -118,8 +118,8 @@ class Blend(RowScorer):
         check(self)
         if weights is not None:
             raise InputError(
-                "weights= came, wanted the strengths in X itself, with strengths='raw' "
-                "in the members that have them"
+                "weights are not taken: the strengths are in X itself, with strengths='raw' in the "
+                "members that have them"
             )
         came = observed(
             X, sql, rows=rows, columns=columns, values=values, duplicates=duplicates, memory=memory
@@ -127,8 +127,8 @@ class Blend(RowScorer):
         x = squarable(self._entries(came))  # type: ignore[arg-type]
         if min(x.shape) < 2:
             raise InputError(
-                f"X has n_samples = {x.shape[0]} and n_features = {x.n_columns}, wanted "
-                "two or more of both: shares are chosen by hidden entries"
+                f"X must have two or more rows and columns, got n_samples = {x.shape[0]} and "
+                f"n_features = {x.n_columns}: shares are chosen by hidden entries"
             )
         self._name_table(rows, columns, values)
         train, hidden = train_and_hidden(
@@ -144,7 +144,7 @@ class Blend(RowScorer):
             members,
             shares,
             every,
-            self._told(names, chosen, hidden),
+            self._hidden_facts(names, chosen, hidden),
             {"members": kept, "hidden entries": hidden.nnz},
         )
         return self
@@ -154,21 +154,21 @@ class Blend(RowScorer):
         members: dict[str, Any],
         shares: np.ndarray,
         x: Observed,
-        told: dict[str, Any],
+        hidden_facts: dict[str, Any],
         plan: dict[str, Any],
     ) -> None:
         factors = ItemWeights(
             x.shape[0], x.n_columns, shares=shares, rows=x.rows, columns=x.columns
         )
         certificates = {name: member.certificate_ for name, member in members.items()}
-        certificate = _certificate(certificates, told)
+        certificate = _certificate(certificates, hidden_facts)
         self.members_ = members
         self._take(
             Fit(
                 factors,
                 certificate,
                 Trace("none"),
-                plan | {"engine": self._engine().name, "told": told},
+                plan | {"engine": self._engine().name, "told": hidden_facts},
             ),
             x,
         )
@@ -184,7 +184,7 @@ class Blend(RowScorer):
                 "als": ALS(max(1, min(RANK, *shape)), feedback="implicit"),
             }
         if not isinstance(models, Mapping) or not models:
-            raise wrong(
+            raise invalid(
                 "models",
                 models,
                 "estimators by name, such as {'ease': EASE(), 'gf-cf': SpectralFilter()}",
@@ -193,7 +193,7 @@ class Blend(RowScorer):
         for name, model in models.items():
             if not isinstance(model, (ItemModel, ALS)) or model.feedback != "implicit":
                 kinds = "EASE, SLIM, SpectralFilter or ALS(feedback='implicit')"
-                raise wrong("models", models, f"{kinds} by name, and {name!r} is none of these")
+                raise invalid("models", models, f"{kinds} by name, and {name!r} is none of these")
             found[str(name)] = member = clone(model)
             if member.random_state is None:
                 member.set_params(random_state=self.random_state)
@@ -209,9 +209,7 @@ class Blend(RowScorer):
         relevant = hidden.to_scipy()
         asked = np.flatnonzero(np.diff(relevant.indptr))
         if not len(asked):
-            raise InputError(
-                "validation holds no entry, wanted at least one row with a hidden entry"
-            )
+            raise InputError("validation must hold at least one row with a hidden entry, got none")
         rng = generator(0 if self.random_state is None else self.random_state)
         room = max(2, SCORES // (4 * train.n_columns))
         if len(asked) > room:
@@ -225,18 +223,23 @@ class Blend(RowScorer):
             scores.append(found)
         return choose(Pool.of(scores, relevant[asked], int(self.at)), rng)
 
-    def _told(self, names: list[str], chosen: Chosen, hidden: Observed) -> dict[str, Any]:
+    def _hidden_facts(self, names: list[str], chosen: Chosen, hidden: Observed) -> dict[str, Any]:
         """What hidden entries said."""
         at = f"ndcg@{self.at}"
-        told: dict[str, Any] = {
+        hidden_facts: dict[str, Any] = {
             f"share of {name}": float(share) for name, share in zip(names, chosen.shares)
         }
-        told |= {f"{at} of {name}": float(value) for name, value in zip(names, chosen.members)}
-        told |= {
+        hidden_facts |= {
+            f"{at} of {name}": float(value) for name, value in zip(names, chosen.members)
+        }
+        hidden_facts |= {
             f"{at} of mixtures on rows that did not choose": chosen.blended,
             "gain over the best member": chosen.gain,
         }
-        return told | {"standard error of the gain": chosen.error, "hidden entries": hidden.nnz}
+        return hidden_facts | {
+            "standard error of the gain": chosen.error,
+            "hidden entries": hidden.nnz,
+        }
 
     @fitted
     def shares_(self) -> dict[str, float]:
@@ -353,10 +356,7 @@ class Blend(RowScorer):
             or not isinstance(headers, dict)
             or len(headers) != len(f.shares)
         ):
-            raise FileError(
-                "shares and models came that are not those of a Blend, wanted one model "
-                "for each share"
-            )
+            raise FileError("shares and models must be those of a Blend, one model for each share")
         seen = {
             name: arrays[name] for name in ("observed.indptr", "observed.indices", "observed.data")
         }
@@ -371,13 +371,15 @@ class Blend(RowScorer):
                     f"not fit the shape {f.shape}"
                 )
         if not isinstance(fit.plan.get("told"), dict):
-            raise FileError(f"told={fit.plan.get('told')!r} came, wanted what hidden entries said")
+            raise FileError(
+                f"the figures on hidden entries must be named numbers, got {fit.plan.get('told')!r}"
+            )
         self.members_ = members
         self.models = {name: clone(member) for name, member in members.items()}
         self._take(fit, next(iter(members.values())).observed_)
 
 
-def _certificate(members: dict[str, Certificate], told: dict[str, Any]) -> Certificate:
+def _certificate(members: dict[str, Certificate], hidden_facts: dict[str, Any]) -> Certificate:
     """Every check of the members, and that the mixture is not behind the best of them on rows that
     did not choose."""
     checks = [
@@ -386,8 +388,8 @@ def _certificate(members: dict[str, Certificate], told: dict[str, Any]) -> Certi
         for one in own.checks
     ]
     gain, error = (
-        float(told["gain over the best member"]),
-        float(told["standard error of the gain"]),
+        float(hidden_facts["gain over the best member"]),
+        float(hidden_facts["standard error of the gain"]),
     )
     behind = 0.0 if len(members) == 1 else -gain / error if error > 0 else -np.sign(gain)
     checks.append(
@@ -400,7 +402,7 @@ def _certificate(members: dict[str, Certificate], told: dict[str, Any]) -> Certi
     )
     notes = [f"{name}: {own.kind}" for name, own in members.items()]
     notes += [f"{name}: {note}" for name, own in members.items() for note in own.notes]
-    return Certificate(PROBLEM, "statistical", tuple(checks), dict(told), tuple(notes))
+    return Certificate(PROBLEM, "statistical", tuple(checks), dict(hidden_facts), tuple(notes))
 
 
 def _whole(model: Any) -> Any:

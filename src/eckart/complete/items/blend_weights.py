@@ -2,7 +2,7 @@
 no say in them.
 
 The shares c (c >= 0, sum c = 1) climb from the best member: of all mixtures (1 - t) c + t e_m the
-one whose lists have the largest mean NDCG is taken, until none is better. What that gains is told
+one whose lists have the largest mean NDCG is taken, until none is better. What that gains is reported
 by rows that did not choose: rows are halved at random, each half is judged by the shares and by the
 best member that the other half chose, and the differences of all rows give the gain with its
 standard error. A gain below its standard error is none: the best member stays alone.

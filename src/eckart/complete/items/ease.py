@@ -22,7 +22,7 @@ from eckart.complete.factors.hidden_lists import SAMPLE
 from eckart.complete.factors.hidden_share import sampled
 from eckart.complete.items.hidden_ridge import choose
 from eckart.complete.items.item_model import ItemModel, require_square
-from eckart.errors import wrong
+from eckart.errors import invalid
 from eckart.factors import ItemWeights
 from eckart.fit import Fit, plan_of
 from eckart.matrix import Observed
@@ -93,7 +93,7 @@ class EASE(ItemModel):
             try:
                 found = engine.zero_diagonal_ridge(gram, l2)
             except np.linalg.LinAlgError:
-                raise wrong(
+                raise invalid(
                     "l2", l2, f"a larger ridge: X^T X + l2 I cannot be inverted in {dtype}"
                 ) from None
             w = (

@@ -53,7 +53,7 @@ def refuse_columns(axis: str) -> None:
     """New columns are no rows."""
     if axis != "rows":
         raise InputError(
-            f"axis={axis!r} came, wanted 'rows': the weights of new columns need a new fit"
+            f"axis must be 'rows', got {axis!r}: the weights of new columns need a new fit"
         )
 
 
@@ -67,7 +67,9 @@ class ItemModel(RowScorer):
 
     def _check_entries(self, x: Observed, weights: np.ndarray | None) -> None:
         if weights is not None:
-            raise InputError("weights= came, wanted the strengths in X itself with strengths='raw'")
+            raise InputError(
+                "weights are not taken: the strengths are in X itself, with strengths='raw'"
+            )
         refuse_negative(x, "of what a row took up")
 
     def _as_fitted(self, x: Observed) -> Observed:
@@ -168,7 +170,7 @@ class ItemModel(RowScorer):
     def _store(self, fit: Fit, arrays: dict[str, np.ndarray]) -> None:
         f = fit.factors
         if not isinstance(f, ItemWeights):
-            raise FileError(f"factors of kind {type(f).__name__} came, wanted ItemWeights")
+            raise FileError(f"factors must be ItemWeights, got kind {type(f).__name__}")
         self._take(fit, self._entries_of(arrays, f, "weights for"))
 
 

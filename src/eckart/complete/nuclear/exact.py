@@ -38,7 +38,7 @@ from eckart.complete.nuclear.spectral_completer import (
     entries_norm,
     zero_solution,
 )
-from eckart.errors import wrong
+from eckart.errors import invalid
 from eckart.factors import LowRank
 from eckart.io.models.levels import NOTHING, Memory, resumed_trace
 from eckart.matrix import Observed
@@ -79,7 +79,7 @@ def solve(
     """B of rank k through the observed entries; stops at relative residual ``tol``, or where no
     further progress is made."""
     if k < 0:
-        raise wrong("k", k, "0 or more")
+        raise invalid("k", k, "0 or more")
     k = min(k, *x.shape)
     kept = memory.last() or {"trace": None, "used": 0, "best": (np.inf, None)}
     used, best = kept["used"], kept["best"]
@@ -359,13 +359,13 @@ class ExactRecovery(SpectralCompleter):
             watch=watch,
             memory=memory,
         )
-        told: dict[str, Any] = {"attempts": int(found.evidence.get("attempts", 0))}
+        outcome: dict[str, Any] = {"attempts": int(found.evidence.get("attempts", 0))}
         most = min(self.n_components, *x.shape)
         if len(found.s) < most:
-            told["rank"] = (
+            outcome["rank"] = (
                 f"{len(found.s)}, found: it fits the entries as well as {most}, which was allowed"
             )
-        return found, told
+        return found, outcome
 
     def _evidence(
         self, x: Observed, f: LowRank, plan: dict[str, Any], engine: Any, rng: np.random.Generator
@@ -382,7 +382,7 @@ class ExactRecovery(SpectralCompleter):
             )
             notes = (words, *whole.notes[1:])
         # the promise is a fit of rank k that the entries determine; the nuclear norm's certificate
-        # is told beside it
+        # is reported beside it
         return Certificate(
             "find B of rank k with Pi(B) = Pi(A)",
             "global",

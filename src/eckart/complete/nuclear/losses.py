@@ -43,7 +43,7 @@ BIAS_RIDGE, BIAS_SWEEPS = 1.0, 60
 stays finite."""
 
 
-class Beside(NamedTuple):
+class FixedPart(NamedTuple):
     """o as mean and biases, and at the entries."""
 
     mean: float
@@ -52,12 +52,12 @@ class Beside(NamedTuple):
     entries: np.ndarray
 
 
-def beside(x: Observed, loss: Loss, by: str | None, engine: Any) -> Beside:
+def fixed_part(x: Observed, loss: Loss, by: str | None, engine: Any) -> FixedPart:
     """What is fixed before: nothing, the best constant ("global"), or that and biases with a small
     ridge ("bias")."""
     mean = 0.0 if by is None else centre(x, loss, None)
     if by != "bias":
-        return Beside(mean, None, None, np.full(x.nnz, mean))
+        return FixedPart(mean, None, None, np.full(x.nnz, mean))
     placed, rule, (n, m) = engine.put(x), RidgeRule(0.0, bias=True, bias_l2=BIAS_RIDGE), x.shape
     none = [engine.take(np.zeros((size, 1)), x.dtype) for size in (n, m)]
     b, c = (engine.take(np.zeros(size), x.dtype) for size in (n, m))
@@ -68,7 +68,7 @@ def beside(x: Observed, loss: Loss, by: str | None, engine: Any) -> Beside:
         c = engine.bias_rows(bound, rule, b, mean=mean)
     b, c = engine.get(b), engine.get(c)
     rows = np.repeat(np.arange(n), x.row_counts())
-    return Beside(mean, b, c, mean + b[rows].astype(np.float64) + c[x.indices])
+    return FixedPart(mean, b, c, mean + b[rows].astype(np.float64) + c[x.indices])
 
 
 class Point(NamedTuple):
@@ -230,7 +230,7 @@ def choose_tau(
     the path to it; the path ends after two rises."""
     parts = split(x, 0.1, random_state=rng)
     train, test = parts.train, parts.test
-    fixed = beside(train, loss, by, engine)
+    fixed = fixed_part(train, loss, by, engine)
     with engine.at_work():
         p = Problem(train, loss, fixed.entries, engine)
         tau = p.gradient_norm(loss.gradient(p.a, p.o), rng) or 1.0

@@ -30,7 +30,7 @@ import numpy as np
 from eckart.arguments import held, numbers
 from eckart.decompositions import svd
 from eckart.engines import engine_named
-from eckart.errors import InputError, wrong
+from eckart.errors import InputError, invalid
 from eckart.matrix import Counts, Dense, Observed
 from eckart.matrix_blocks import parts_of
 from eckart.optim.tangent import Sampling, placed
@@ -128,12 +128,12 @@ def operator(given: Any) -> Any:
     if not hasattr(a, "shape") or not hasattr(a, "dtype") or a.dtype == object:
         a = numbers("a", given, "a matrix of numbers, or an operator")
     if len(a.shape) != 2:
-        raise InputError(f"a has {len(a.shape)} dimension(s), wanted rows and columns")
+        raise InputError(f"a must have rows and columns, got {len(a.shape)} dimension(s)")
     kind = np.dtype(np.float32) if a.dtype == np.float32 else np.dtype(np.float64)
     if isinstance(a, np.ndarray):
         if not np.isfinite(a).all():
             i, j = np.argwhere(~np.isfinite(a))[0]
-            raise InputError(f"a is {a[i, j]} at row {i}, column {j}, wanted finite numbers")
+            raise InputError(f"a must hold finite numbers, got {a[i, j]} at row {i}, column {j}")
         a = a.astype(kind, copy=False)
     times, times_t = (
         (a.matmat, a.rmatmat) if hasattr(a, "rmatmat") else (lambda v: a @ v, lambda y: a.T @ y)
@@ -157,8 +157,8 @@ def _in_memory(a: Any) -> Any:
             else "rows that are not in memory"
         )
         raise InputError(
-            f"a has {came}, wanted a whole matrix; PCA and TruncatedSVD take rows from "
-            "files, PCA and SoftImpute missing entries"
+            f"a must be a whole matrix, got {came}. PCA and TruncatedSVD take rows from files, "
+            "PCA and SoftImpute missing entries."
         )
     return a.array if isinstance(a, Dense) else a.to_scipy()
 
@@ -332,7 +332,7 @@ def randomized_svd(
     z = operator(a)
     n, m = z.shape
     if not 0 <= k <= min(n, m):
-        raise wrong("k", k, f"0 to {min(n, m)} for a matrix of {n} rows and {m} columns")
+        raise invalid("k", k, f"0 to {min(n, m)} for a matrix of {n} rows and {m} columns")
     rng = generator(random_state)
     width = min(k + max(0, oversampling), n, m)
     omega = normal(rng, (m, width), z.dtype)

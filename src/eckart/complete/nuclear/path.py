@@ -34,7 +34,7 @@ from eckart.complete.nuclear.operators import (
 )
 from eckart.complete.nuclear.riemannian import Descent, Point, merged
 from eckart.complete.nuclear.spectral_completer import entries_norm
-from eckart.errors import wrong
+from eckart.errors import invalid
 from eckart.io.models.levels import NOTHING, Memory, resumed_trace
 from eckart.matrix import Observed
 from eckart.optim.tangent import Sampling
@@ -85,9 +85,9 @@ def solve(
     """
     taus = np.atleast_1d(np.asarray(tau, np.float64))
     if not (len(taus) and np.isfinite(taus).all() and (taus > 0).all()):
-        raise wrong("tau", tau, "a number > 0, or several")
+        raise invalid("tau", tau, "a number > 0, or several")
     if method not in ("descent", "proximal"):
-        raise wrong("method", method, "'descent' or 'proximal'")
+        raise invalid("method", method, "'descent' or 'proximal'")
     n, m = x.shape
     most = min(n, m) if max_rank is None else min(max_rank, n, m)
     pattern = Sampling(x, engine)

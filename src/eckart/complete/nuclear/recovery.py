@@ -27,9 +27,9 @@ from eckart.arguments import held
 from eckart.certify.recovery import recovery_certificate
 from eckart.decompositions import svd
 from eckart.engines import engine_named
-from eckart.errors import wrong
+from eckart.errors import invalid
 from eckart.factors import LowRank
-from eckart.io.tables.triples import observed as door
+from eckart.io.tables.triples import observed as read_observed
 from eckart.matrix import Observed
 
 __all__ = ["Recovery", "incoherence", "recovery", "recovery_certificate"]
@@ -184,10 +184,10 @@ def recovery(observed: Any, k: int, fit: Any = None, **reading: Any) -> Recovery
     (False, 2)
     """
     if not isinstance(observed, Observed):
-        observed = door(observed, **reading)
+        observed = read_observed(observed, **reading)
     n, m = observed.shape
     if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or not 0 <= k <= min(n, m):
-        raise wrong("k", k, f"an int from 0 to {min(n, m)} for {n} rows and {m} columns")
+        raise invalid("k", k, f"an int from 0 to {min(n, m)} for {n} rows and {m} columns")
     counts = observed.row_counts(), observed.column_counts()
     factors = getattr(getattr(fit, "fit_", fit), "factors", fit)
     return Recovery(

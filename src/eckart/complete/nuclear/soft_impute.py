@@ -15,7 +15,7 @@ from eckart.certify.nuclear_losses import loss_gap_certificate
 from eckart.complete.factors.majorise import FACTORIZED, encoded, loss_for
 from eckart.complete.folding import on_a_scale
 from eckart.complete.normalise import KINDS
-from eckart.complete.nuclear.losses import BIAS_RIDGE, beside, taken_out
+from eckart.complete.nuclear.losses import BIAS_RIDGE, fixed_part, taken_out
 from eckart.complete.nuclear.losses import choose_tau as choose_loss_tau
 from eckart.complete.nuclear.losses import solve as solve_loss
 from eckart.complete.nuclear.operators import Solution
@@ -29,7 +29,7 @@ from eckart.complete.nuclear.spectral_completer import (
 )
 from eckart.complete.split import split
 from eckart.engines.protocol import RidgeRule
-from eckart.errors import InputError, wrong
+from eckart.errors import InputError, invalid
 from eckart.factors import LowRank
 from eckart.fit import Fit, fitted, plan_of
 from eckart.io.models.levels import NOTHING, Memory, generator_at
@@ -204,20 +204,20 @@ class SoftImpute(SpectralCompleter):
             ("checkpoint", self.checkpoint, None),
         ):
             if value != wanted:
-                raise wrong(name, value, f"{wanted} with loss={self.loss!r}")
+                raise invalid(name, value, f"{wanted} with loss={self.loss!r}")
         if weights is not None:
             raise InputError(
                 "weights= came, SoftImpute counts every entry alike; use ALS for weighted entries"
             )
         if parts_of(x) is not None:
             raise InputError(
-                f"loss={self.loss!r} came with data in parts, wanted loss='squared'; "
-                f"use ALS(loss={self.loss!r})"
+                f"loss must be 'squared' for data in parts, got {self.loss!r}. Use "
+                f"ALS(loss={self.loss!r})."
             )
         loss = loss_for(self.loss, x, None)
         by = taken_out(loss, self.normalise)
         if by not in (None, "global", "bias"):
-            raise wrong(
+            raise invalid(
                 "normalise",
                 self.normalise,
                 f"'auto', 'bias', 'global' or None with loss={self.loss!r}",
@@ -227,7 +227,7 @@ class SoftImpute(SpectralCompleter):
         tau, table = (
             (self.tau, None) if self.tau is not None else choose_loss_tau(y, loss, by, **limit)
         )
-        fixed = beside(y, loss, by, engine)
+        fixed = fixed_part(y, loss, by, engine)
         with progress(self.verbose) as watch:
             found = solve_loss(
                 y,
@@ -364,7 +364,7 @@ class SoftImpute(SpectralCompleter):
                 engine=engine,
                 memory=memory.inner(done) if whole else NOTHING,
             )
-        return found, self._told(tau, done)
+        return found, self._path_facts(tau, done)
 
     def _goals(self, tau: float, done: dict[str, Any]) -> Any:
         """tau, or the values of the path to it."""
@@ -375,18 +375,18 @@ class SoftImpute(SpectralCompleter):
             np.geomspace(done["top"], tau, count) if done["top"] > tau else np.array([tau], float)
         )
 
-    def _told(self, tau: float, done: dict[str, Any]) -> dict[str, Any]:
+    def _path_facts(self, tau: float, done: dict[str, Any]) -> dict[str, Any]:
         """For the plan: what was chosen and met on the way."""
-        told: dict[str, Any] = {}
+        facts: dict[str, Any] = {}
         if self.tau is None:
-            told["tau chosen on hidden entries"] = [
+            facts["tau chosen on hidden entries"] = [
                 [float(a), float(b), int(c)] for a, b, c in done["table"]
             ]
-        told |= {"tau": float(tau), "fold_l2": 0.0 if self.debias else float(tau)}
+        facts |= {"tau": float(tau), "fold_l2": 0.0 if self.debias else float(tau)}
         if self.path:
             taus, values = zip(*done["path"]) if done["path"] else ((), ())
-            told["path"] = {"taus": list(taus), "values": [v.tolist() for v in values]}
-        return told
+            facts["path"] = {"taus": list(taus), "values": [v.tolist() for v in values]}
+        return facts
 
     def _evidence(
         self, x: Observed, f: LowRank, plan: dict[str, Any], engine: Any, rng: np.random.Generator

@@ -102,7 +102,7 @@ class SpectralCompleter(Completer):
 
     def _check(self, x: Observed) -> None:
         if x.nnz == 0:
-            raise InputError("X has no observed entry, wanted at least one")
+            raise InputError("X must have at least one observed entry, got none")
 
 
 def entries_norm(x: Observed) -> float:
@@ -131,7 +131,7 @@ def at_least(tol: float, x: Observed, roundings: int = 50) -> float:
 
 
 def balanced(found: Solution, x: Observed) -> LowRank:
-    """U sqrt(s), V sqrt(s) in the precision of the data, with the house's signs."""
+    """U sqrt(s), V sqrt(s) in the precision of the data, with the usual signs."""
     root = np.sqrt(found.s) * signs(found.V.T)
     return LowRank(
         np.ascontiguousarray((found.U * root).astype(x.dtype)),

@@ -38,7 +38,7 @@ from eckart.complete.nuclear.spectral_completer import (
     entries_norm,
     zero_solution,
 )
-from eckart.errors import wrong
+from eckart.errors import invalid
 from eckart.factors import LowRank
 from eckart.io.models.levels import NOTHING, Memory, resumed_trace
 from eckart.matrix import Observed
@@ -73,9 +73,9 @@ def solve(
     ``fitted`` ||Pi(A)||."""
     n, m = x.shape
     if k < 0:
-        raise wrong("k", k, "0 or more")
+        raise invalid("k", k, "0 or more")
     if step is not None and not step > 0:
-        raise wrong("step", step, "a number > 0, or None to have it chosen")
+        raise invalid("step", step, "a number > 0, or None to have it chosen")
     k = min(k, n, m)
     size = entries_norm(x)
     kept = memory.last()

@@ -33,7 +33,7 @@ from eckart.complete.nuclear.spectral_completer import (
     entries_norm,
     zero_solution,
 )
-from eckart.errors import wrong
+from eckart.errors import invalid
 from eckart.factors import LowRank
 from eckart.fit import fitted
 from eckart.io.models.levels import NOTHING, Memory, resumed_trace
@@ -70,7 +70,7 @@ def solve(
     n, m = x.shape
     for name, value in (("tau", tau), ("step", step)):
         if value is not None and not value > 0:
-            raise wrong(name, value, "a number > 0, or None to have it chosen")
+            raise invalid(name, value, "a number > 0, or None to have it chosen")
     kept = memory.last()
     trace = resumed_trace("relative residual at the observed entries", kept and kept["trace"])
     size = entries_norm(x)

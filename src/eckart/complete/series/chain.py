@@ -53,7 +53,7 @@ LOOKS = 5.0
 """Sweeps that a first guess of that shape counts for."""
 LIMITS = np.array([[-1.0, 7.0], [-6.0, 2.0], [-6.0, 2.0]])
 """Of logit phi and of the log deviations of r and e, in deviations of a row: phi from 0.27 to 0.999
-(a part with less memory cannot be told from noise, and the two would trade places), deviations from
+(a part with less memory cannot be distinguished from noise, and the two would trade places), deviations from
 0.0025 to 7."""
 SHRINK = 0.98
 """The spectral radius to which an explosive A is shrunk: forecasts must return."""
@@ -86,7 +86,7 @@ class SeriesChain:
         # logit phi, log deviation of r, log deviation of e; the walk's step for each of them
         self.own = np.tile(BEGIN, (n, 1))
         self.step = np.full((n, 4), 0.5)
-        self.seen, self.looked = np.zeros((n, 4, 3)), 0.0
+        self.seen, self.proposals_seen = np.zeros((n, 4, 3)), 0.0
         self.centre, self.spread = CENTRE.copy(), np.ones(3)
         self.roughness, self.common = np.full(n, 100.0), 100.0
         self.link, self.shock = np.zeros((k, k)), np.eye(k)
@@ -184,7 +184,7 @@ class SeriesChain:
         if settling:  # sums in the first row, sums of products below
             self.seen[:, 0] += self.own
             self.seen[:, 1:] += self.own[:, :, None] * self.own[:, None, :]
-            self.looked += 1
+            self.proposals_seen += 1
         # mean ~ N(m, 4) around the start, variance ~ inverse gamma(3/2, 3/2): one row of three says
         # about 1
         for c in range(3):
@@ -198,7 +198,7 @@ class SeriesChain:
     def _shape(self) -> np.ndarray:
         """A root of the covariance of each row's (phi, v, s) on the scale of the walk, as far as it
         is known: the shape of the joint steps."""
-        m = max(1.0, self.looked)
+        m = max(1.0, self.proposals_seen)
         mean = self.seen[:, 0] / m
         covariance = (
             self.seen[:, 1:] - m * mean[:, :, None] * mean[:, None, :] + 0.25 * LOOKS * np.eye(3)
@@ -249,7 +249,11 @@ class SeriesChain:
             name: getattr(self, name)
             for name in ("own", "step", "seen", "centre", "spread", "roughness", "link", "shock")
         }
-        return tall | small | {"numbers": [str(self.seed), self.sweeps, self.common, self.looked]}
+        return (
+            tall
+            | small
+            | {"numbers": [str(self.seed), self.sweeps, self.common, self.proposals_seen]}
+        )
 
     def take(self, kept: dict[str, Any]) -> None:
         """Go on from a checkpoint."""
@@ -257,7 +261,7 @@ class SeriesChain:
             setattr(self, name, self.engine.take(kept[name], np.float64))
         for name in ("own", "step", "seen", "centre", "spread", "roughness", "link", "shock"):
             setattr(self, name, np.array(kept[name], np.float64))
-        seed, self.sweeps, self.common, self.looked = kept["numbers"]
+        seed, self.sweeps, self.common, self.proposals_seen = kept["numbers"]
         self.seed = int(seed)
 
 

@@ -162,24 +162,29 @@ def solve(
         Kept(each, np.zeros((2 * n_chains, *x.shape)), np.zeros(x.shape), np.zeros(x.shape[0])),
         Trace(QUANTITY, reason=StopReason.MAX_ITER),
     )
-    begun = memory.last()
+    resumed = memory.last()
     first, done = 0, 0
-    if begun is not None:
-        first, done = int(begun["chain"]), int(begun["sweep"])
-        total, square, noise = (np.array(begun[name]) for name in ("total", "square", "noise"))
-        kept = Kept(each, total, square, noise, _lists(begun["draws"]))
-        trace = resumed_trace(QUANTITY, begun["trace"])
+    if resumed is not None:
+        first, done = int(resumed["chain"]), int(resumed["sweep"])
+        total, square, noise = (np.array(resumed[name]) for name in ("total", "square", "noise"))
+        kept = Kept(each, total, square, noise, _lists(resumed["draws"]))
+        trace = resumed_trace(QUANTITY, resumed["trace"])
         trace.reason = StopReason.MAX_ITER
     try:
         for c in range(first, n_chains):
             # what a chain begins with is drawn again where it goes on: not from the generator,
             # which stands where the killed run left it
             chain = SeriesChain(
-                placed, data, k, period, rng if begun is None else np.random.default_rng(0), engine
+                placed,
+                data,
+                k,
+                period,
+                rng if resumed is None else np.random.default_rng(0),
+                engine,
             )
-            if begun is not None:
+            if resumed is not None:
                 chain.rng = rng
-                chain.take(begun["state"])
+                chain.take(resumed["state"])
             for sweep in range(done, last):
                 memory.offer(
                     {
@@ -197,7 +202,7 @@ def solve(
                 if sweep >= burn_in and (sweep - burn_in + 1) % thin == 0:
                     kept.add(chain, where)
                 watch("sweeps", c * last + sweep + 1, n_chains * last)
-            begun, done = None, 0
+            resumed, done = None, 0
     except KeyboardInterrupt:
         if not len(trace):
             raise

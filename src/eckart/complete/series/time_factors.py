@@ -32,7 +32,7 @@ from eckart.complete.series.gibbs import PROBES, solve, standardised
 from eckart.complete.series.period import learned_period
 from eckart.complete.series.timeline import in_time, later
 from eckart.complete.tables.columns import SKEWED
-from eckart.errors import FileError, InputError, wrong
+from eckart.errors import FileError, InputError, invalid
 from eckart.factors import Series
 from eckart.fit import Fit, fitted, plan_of, require_room
 from eckart.io.models.levels import resuming
@@ -163,8 +163,8 @@ class TimeFactors(KeptEntries):
         x = observed(X, sql, rows=rows, columns=columns, values=values, duplicates=duplicates)
         if parts_of(x) is not None:
             raise InputError(
-                "X came in parts (shards or a Dask collection), wanted a table in "
-                "memory: chains go through all times at once; use BayesianMF or ALS"
+                "X must be a table in memory, got parts (shards or a Dask collection): chains go "
+                "through all times at once. Use BayesianMF or ALS."
             )
         self._name_table(rows, columns, values)
         self._take(*self._solve(squarable(x)))  # type: ignore[arg-type]
@@ -172,7 +172,7 @@ class TimeFactors(KeptEntries):
         return self
 
     def _solve(self, x: Observed) -> tuple[Fit, Observed]:
-        x, told = in_time(x)
+        x, time_order = in_time(x)
         k = self._check(x)
         engine = self._engine()
         period, why = self._period(x)
@@ -186,7 +186,7 @@ class TimeFactors(KeptEntries):
             "solver": "gibbs",
             "period": period,
             "period_reason": why,
-            "order": told,
+            "order": time_order,
             "components": k,
             "thin": thin,
         }
@@ -233,11 +233,11 @@ class TimeFactors(KeptEntries):
         self._limits(x)
         if columns < 3:
             raise InputError(
-                f"X has n_features={columns} columns, wanted at least 3 times: nothing "
-                "moves in fewer"
+                f"X must have at least 3 times, got n_features={columns} columns: nothing moves in "
+                "fewer"
             )
         if self.period not in ("auto", None) and self.period >= columns:
-            raise wrong("period", self.period, f"less than the {columns} columns of X, or 'auto'")
+            raise invalid("period", self.period, f"less than the {columns} columns of X, or 'auto'")
         if self.n_components != "auto":
             require_room(
                 "n_components",
@@ -261,7 +261,7 @@ class TimeFactors(KeptEntries):
     def _limits(self, x: Observed) -> list[float] | None:
         """What predictions and intervals stay inside; None: nothing."""
         if isinstance(self.clip, str) and self.clip not in ("auto", "bounds"):
-            raise wrong("clip", self.clip, "(low, high), True, False, 'auto' or 'bounds'")
+            raise invalid("clip", self.clip, "(low, high), True, False, 'auto' or 'bounds'")
         return (
             bounds_of(x.data)
             if isinstance(self.clip, str) and self.clip == "bounds"
@@ -308,12 +308,12 @@ class TimeFactors(KeptEntries):
         ``"nan"``; the deviation is NaN there. Later times are answered by ``forecast``.
         """
         if unknown not in ("raise", "mean", "nan"):
-            raise wrong("unknown", unknown, "'raise', 'mean' or 'nan'")
+            raise invalid("unknown", unknown, "'raise', 'mean' or 'nan'")
         f = self._series()
         if columns is None:
             raise InputError(
-                "columns=None came, wanted the times of the cells, one for each row; "
-                "impute() gives the whole table"
+                "columns must be the times of the cells, one for each row, got None. The whole "
+                "table is impute()."
             )
         i, j = self._cells(rows, columns) if unknown == "raise" else self._found(rows, columns)
         known = (i >= 0) & (j >= 0)
@@ -360,8 +360,8 @@ class TimeFactors(KeptEntries):
         self._series()
         if X is not None:
             raise InputError(
-                "X came to impute, wanted nothing: it fills in the table of the fit; "
-                "fit another model to another table"
+                "impute() fills in the table of the fit and takes no X. Fit another model to "
+                "another table."
             )
         return np.concatenate([block for _, block in self.complete()])
 
@@ -370,7 +370,7 @@ class TimeFactors(KeptEntries):
         observation with probability ``level``."""
         f, reach = self._series(), _reach(level)
         if not whole(1).fits(steps):
-            raise wrong("steps", steps, "an int >= 1")
+            raise invalid("steps", steps, "an int >= 1")
         require_room("steps", steps, 8.0 * steps * f.shape[0])
         mean, std = f.ahead(int(steps))
         reach = f.dtype.type(reach)
@@ -410,7 +410,7 @@ class TimeFactors(KeptEntries):
     def _store(self, fit: Fit, arrays: dict[str, np.ndarray]) -> None:
         f = fit.factors
         if not isinstance(f, Series):
-            raise FileError(f"factors of kind {type(f).__name__} came, wanted a Series")
+            raise FileError(f"factors must be a Series, got kind {type(f).__name__}")
         self._take(fit, self._entries_of(arrays, f, "a series of"))
 
 
@@ -461,5 +461,5 @@ def _reach(level: float) -> float:
         or not isinstance(level, (int, float, np.number))
         or not 0 < level < 1
     ):
-        raise wrong("level", level, "a probability between 0 and 1")
+        raise invalid("level", level, "a probability between 0 and 1")
     return float(ndtri(0.5 + 0.5 * float(level)))

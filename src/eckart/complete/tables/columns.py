@@ -287,8 +287,8 @@ def choose_loss(
     if asked is not None:
         if asked not in CHOICES[cells.kind]:
             raise InputError(
-                f"losses[{cells.name!r}]={asked!r} came, wanted one of "
-                f"{', '.join(CHOICES[cells.kind])} for a column of type {cells.told}"
+                f"losses[{cells.name!r}] must be one of {', '.join(CHOICES[cells.kind])} for a "
+                f"column of type {cells.type_name}, got {asked!r}"
             )
         return asked, "asked for"
     if cells.kind in ("number", "integer"):
@@ -333,8 +333,8 @@ def parts_for(
     loss = loss_named(name)
     if name == "logistic" and not ((a == 0) | (a == 1)).all():
         raise InputError(
-            f"losses[{cells.name!r}]='logistic' came for a column that holds "
-            f"{a[(a != 0) & (a != 1)][0]:g}, wanted 0 and 1 alone"
+            f"losses[{cells.name!r}]='logistic' needs a column of 0 and 1 alone, got "
+            f"{a[(a != 0) & (a != 1)][0]:g}"
         )
     if loss.discrete:
         met, codes = _levels_met(cells, a)
@@ -346,8 +346,8 @@ def parts_for(
             return [], f"{len(met)} different values in {len(a)} cells: names or ids"
         if len(met) > MOST_LEVELS:
             raise InputError(
-                f"column {cells.name!r} has {len(met)} levels, wanted at most "
-                f"{MOST_LEVELS}; leave it out, or give it another loss"
+                f"column {cells.name!r} must have at most {MOST_LEVELS} levels, got {len(met)}. "
+                "Leave it out, or give it another loss."
             )
         counts = np.bincount(codes, w)
         if name != "logistic":
@@ -366,14 +366,13 @@ def parts_for(
     size, (least, most) = max(-low, high), WIDELY[np.dtype(np.float64)]
     if size and not least <= size <= most:
         raise InputError(
-            f"X has values of size {size:.0e} in column {cells.name!r}, wanted sizes of "
-            f"{least:.0e} to {most:.0e}: their squares leave the range; multiply the "
-            f"column by 1e{-int(np.floor(np.log10(size))):+03d} first"
+            f"X must hold values of size {least:.0e} to {most:.0e}, got {size:.0e} in column "
+            f"{cells.name!r}: their squares leave the range. Multiply the column by "
+            f"1e{-int(np.floor(np.log10(size))):+03d} first."
         )
     if asked == "poisson" and low < 0:
         raise InputError(
-            f"losses[{cells.name!r}]='poisson' came for a column that holds {low:g}, "
-            "wanted values >= 0"
+            f"losses[{cells.name!r}]='poisson' needs a column of values >= 0, got {low:g}"
         )
     zero = low if name == "poisson" else 0.0
     unit = _unit(a - zero) if name == "poisson" else 1.0

@@ -303,7 +303,7 @@ def fit_link(part: Part, a: np.ndarray, y: np.ndarray, times: np.ndarray | None 
 
 
 def _axes(y: np.ndarray) -> np.ndarray:
-    """Orthonormal axes in which all scores lie (axes x scores): a category of 200 levels is told by
+    """Orthonormal axes in which all scores lie (axes x scores): a category of 200 levels is known by
     as few numbers as the model has, and the best slopes lie in the same axes, since the ridge would
     punish all else."""
     if y.shape[1] < LEVELS:

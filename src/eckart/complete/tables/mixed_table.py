@@ -19,7 +19,7 @@ from eckart.complete.tables.factor_em import Gaps, Gaussian
 from eckart.complete.tables.fit_table import Placed, Scores, expected, filled, settled
 from eckart.complete.tables.forests import Forest, answers, features_of, inputs
 from eckart.complete.tables.solve_table import Options, Solved, measured, scores_of, solve
-from eckart.errors import FileError, InputError, InputTypeError, wrong
+from eckart.errors import FileError, InputError, InputTypeError, invalid
 from eckart.factors import MixedColumns
 from eckart.fit import Estimator, Fit, fitted, rows_to_fill, sample_weights
 from eckart.io.dask.known import is_collection
@@ -176,7 +176,7 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         ``sample_weight``: how often each row counts, one number >= 0 for each. Rows of weight 0 are
         left out.
         """
-        frame = _door(X)
+        frame = _read_frame(X)
         weights = sample_weights(sample_weight, frame.rows)
         if weights is not None and not weights.all():
             frame = replace(
@@ -193,7 +193,7 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         check(self)
         engine = self._engine()
         file = Checkpoint.of_parts(
-            self, lambda: [*_told(frame), *([] if weights is None else [weights])]
+            self, lambda: [*_arrays_of(frame), *([] if weights is None else [weights])]
         )
         with (
             engine.at_work(),
@@ -231,7 +231,7 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         once."""
         if sample_weight is not None:
             return self.fit(X, sample_weight=sample_weight).impute(X)
-        frame = _door(X)
+        frame = _read_frame(X)
         found = self._fit(frame)
         return self._filled(
             frame,
@@ -246,10 +246,12 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
             if not p.cycle and len(rows := frame.gaps(p.name)):
                 y = self._answered(p, filled(table.y[rows], scores[rows]))
                 found[p.name] = Picked(p.levels, y.argmax(axis=1)) if p.discrete else y
-        for name, told in self.fit_.factors.aside.items():
-            if told["fill"] is not None and len(rows := frame.gaps(name)):
+        for name, aside_column in self.fit_.factors.aside.items():
+            if aside_column["fill"] is not None and len(rows := frame.gaps(name)):
                 found[name] = np.full(
-                    len(rows), told["fill"], object if isinstance(told["fill"], str) else None
+                    len(rows),
+                    aside_column["fill"],
+                    object if isinstance(aside_column["fill"], str) else None,
                 )
         return frame.filled(found)
 
@@ -317,7 +319,7 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         part = self._part(column)
         if not part.discrete:
             raise InputError(
-                f"column={column!r} has no levels, wanted one of {', '.join(self.levels_)}"
+                f"column must be one of {', '.join(self.levels_)}, which have levels, got {column!r}"
             )
         table, _ = self._scores(X)
         return self._answered(part, self._from_others(table, part))
@@ -337,7 +339,7 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         part, g = self._part(column), self._gaussian()
         table, frame = self._scores(X)
         if not isinstance(row, (int, np.integer)) or not -frame.rows <= row < frame.rows:
-            raise wrong("row", row, f"the position of a row, from 0 to {frame.rows - 1}")
+            raise invalid("row", row, f"the position of a row, from 0 to {frame.rows - 1}")
         y = table.y[row : row + 1 or None][:1].copy()
         y[:, part.at] = np.nan
         one = Scores(table.parts, y)
@@ -399,9 +401,8 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         if not (size <= most).all():
             name = next(part.name for part in self.parts_ if not (size[part.at] <= most).all())
             raise InputError(
-                f"column {name!r} has values {size.max():.0e} times as far apart as in "
-                "the data of the fit, wanted those data: squares of them leave the "
-                "range"
+                f"column {name!r} must hold values as in the data of the fit, got values "
+                f"{size.max():.0e} times as far apart: squares of them leave the range"
             )
         engine = self._engine()
         with engine.at_work():
@@ -415,15 +416,15 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         if self.losses is None:
             return {}
         if not isinstance(self.losses, dict):
-            raise wrong("losses", self.losses, "a dict {'column': 'name of a loss'}")
+            raise invalid("losses", self.losses, "a dict {'column': 'name of a loss'}")
         names = [cells.name for cells in frame.columns]
         for name, loss in self.losses.items():
             if str(name) not in names:
                 raise InputError(
-                    f"losses names the column {name!r}, wanted one of {', '.join(names[:12])}"
+                    f"losses must name columns among {', '.join(names[:12])}, got {name!r}"
                 )
             if not isinstance(loss, str):
-                raise wrong(f"losses[{name!r}]", loss, "the name of a loss")
+                raise invalid(f"losses[{name!r}]", loss, "the name of a loss")
             loss_named(loss)
         return {str(name): loss for name, loss in self.losses.items()}
 
@@ -431,10 +432,10 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         check_is_fitted(self)
         found = next((p for p in self.parts_ if p.name == column and not p.cycle), None)
         if found is None:
-            told = self.fit_.factors.aside.get(column)
-            if told is not None:
-                raise InputError(f"column={column!r} was left aside: {told['reason']}")
-            raise wrong("column", column, f"one of {', '.join(list(self.losses_)[:12])}")
+            aside_column = self.fit_.factors.aside.get(column)
+            if aside_column is not None:
+                raise InputError(f"column={column!r} was left aside: {aside_column['reason']}")
+            raise invalid("column", column, f"one of {', '.join(list(self.losses_)[:12])}")
         return found
 
     def _gaussian(self) -> Gaussian:
@@ -444,7 +445,7 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     def _checked_frame(self, X: Any) -> MixedFrame:
         """A table with the columns of the fitted one: by name, in any order, where it has names."""
         check_is_fitted(self)
-        frame, wanted = _door(X), self.fit_.factors.columns.tolist()
+        frame, wanted = _read_frame(X), self.fit_.factors.columns.tolist()
         if isinstance(frame.source, np.ndarray):
             if len(frame.columns) != len(wanted):
                 raise InputError(
@@ -458,8 +459,8 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         absent = [name for name in wanted if name not in names]
         if absent:
             raise InputError(
-                f"column {absent[0]!r} of the training data is missing in X, wanted all "
-                f"of {', '.join(wanted[:12])}; a column of gaps will do"
+                f"X must have all columns of the training data ({', '.join(wanted[:12])}), got none "
+                f"called {absent[0]!r}. A column of missing values will do."
             )
         kinds = {p.name: p for p in self.parts_}
         for at, cells in enumerate(frame.columns):
@@ -467,8 +468,7 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
             texts = any(isinstance(level, str) for level in cells.levels)
             if part is not None and not part.discrete and texts:
                 raise InputTypeError(
-                    f"column {cells.name!r} holds {cells.told}, wanted numbers as in "
-                    "the training data"
+                    f"column {cells.name!r} must hold numbers as in the training data, got {cells.type_name}"
                 )
             if (
                 part is not None and not cells.levels and np.isnan(cells.values).all()
@@ -501,7 +501,7 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     def _store(self, fit: Fit, arrays: dict[str, np.ndarray]) -> None:
         f = fit.factors
         if not isinstance(f, MixedColumns):
-            raise FileError(f"factors of kind {type(f).__name__} came, wanted MixedColumns")
+            raise FileError(f"factors must be MixedColumns, got kind {type(f).__name__}")
         none = np.zeros((0, 1)), np.zeros((0, 0))
         parts = tuple(
             Part.from_state(
@@ -509,9 +509,9 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
                     name: f.tables.get(f"{name}.{i}", usual)
                     for name, usual in zip(("scores", "link"), none)
                 },
-                told,
+                aside_column,
             )
-            for i, told in enumerate(f.described)
+            for i, aside_column in enumerate(f.described)
         )
         known = set(f.columns.tolist())  # type: ignore[union-attr]
         sizes = [p.first for p in parts] == np.cumsum([0] + [p.width for p in parts])[
@@ -557,21 +557,21 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         return tags
 
 
-def _door(X: Any) -> MixedFrame:
+def _read_frame(X: Any) -> MixedFrame:
     if is_collection(X):
         raise InputTypeError(
-            "X is a Dask collection, wanted a table in memory: a mixed table is fitted "
-            "whole; pass X.compute()"
+            "X must be a table in memory, got a Dask collection: a mixed table is fitted "
+            "whole. Pass X.compute()."
         )
     if hasattr(X, "tocsr") or hasattr(X, "tocoo"):
         raise InputTypeError(
-            "X is a sparse matrix, wanted a table; Sparse data was passed, use ALS for "
-            "it, or X.toarray()"
+            "X must be a table, got a sparse matrix. Sparse data was passed, use ALS for it, "
+            "or X.toarray()."
         )
     return mixed_frame(X)
 
 
-def _told(frame: MixedFrame) -> Iterator[np.ndarray]:
+def _arrays_of(frame: MixedFrame) -> Iterator[np.ndarray]:
     """A table as arrays, for a checkpoint: a fit resumes only with the same one."""
     for cells in frame.columns:
         yield np.frombuffer(repr((cells.name, cells.kind, cells.levels)).encode(), np.uint8)

@@ -47,7 +47,7 @@ from eckart.complete.tables.held_out import (
 from eckart.complete.tables.links import link_gradient
 from eckart.decompositions import svd
 from eckart.engines.protocol import FilledMoments
-from eckart.errors import InputError, wrong
+from eckart.errors import InputError, invalid
 from eckart.factors import MixedColumns
 from eckart.fit import Fit, plan_of
 from eckart.io.models.levels import NOTHING, Memory
@@ -109,8 +109,8 @@ def solve(
     """Fit a table: the form of its columns, the factor model, links, forests where they gain."""
     if len(columns[0].values) < 2:
         raise InputError(
-            "X has 1 sample, wanted 2 rows or more: one row says nothing of how its "
-            "columns go together"
+            "X must have 2 rows or more, got 1 sample: one row says nothing of how its columns "
+            "go together"
         )
     form, forms = "usual losses", {}
     parts, reasons, aside = _parts(columns, asked)
@@ -174,8 +174,10 @@ def _parts(
         else:
             aside[cells.name] = {"reason": why, "fill": _constant(cells)}
     if not parts:
-        told = "; ".join(f"{name}: {a['reason']}" for name, a in list(aside.items())[:3])
-        raise InputError(f"no column of X says anything ({told}), wanted one whose values differ")
+        description = "; ".join(f"{name}: {a['reason']}" for name, a in list(aside.items())[:3])
+        raise InputError(
+            f"at least one column of X must have values that differ, got none ({description})"
+        )
     few = turned(parts, columns, asked.weights)
     return (
         laid_out(parts if asked.k is not None and asked.k >= sum(p.width for p in few) else few),
@@ -196,7 +198,7 @@ def _climbed(
     table, codes, _ = scores_of(parts, columns, asked.weights)
     most = max(1, table.y.shape[1] - 1)
     if asked.k is not None and asked.k > most:
-        raise wrong(
+        raise invalid(
             "n_components",
             asked.k,
             f"at most {most}, one less than the scores of the columns",
@@ -395,8 +397,8 @@ def _factors(
     described: list[dict[str, Any]] = []
     tables: dict[str, np.ndarray] = {}
     for i, p in enumerate(parts):
-        arrays, told = p.to_state()
-        described.append(told)
+        arrays, description = p.to_state()
+        described.append(description)
         tables |= {f"{name}.{i}": array for name, array in arrays.items() if array.size}
     columns = np.empty(len(names), object)
     columns[:] = names

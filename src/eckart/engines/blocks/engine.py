@@ -59,7 +59,7 @@ class BlocksEngine(CpuEngine):
         parts = self._cut(matrix) if self.cut else None
         if parts is None:
             return super().put(matrix, weights, entry_weights)
-        host = super().put(matrix, weights, entry_weights)  # checked here, at the door
+        host = super().put(matrix, weights, entry_weights)  # checked here, once
         x = self._placed(parts, host.matrix, weights, entry_weights)
         x.kept["together"] = lambda: host
         return x
@@ -321,7 +321,7 @@ def _not_by_blocks(x: Any, what: str, instead: str) -> Any:
 
 def _spread(name: str, rule: Rule) -> Callable[..., Any]:
     """The method of a primitive: as it is for a matrix in memory, else over blocks."""
-    told = inspect.signature(getattr(Engine, name))
+    declared = inspect.signature(getattr(Engine, name))
 
     def method(self: Any, x: Any, *args: Any, **named: Any) -> Any:
         if not isinstance(x, BlockMatrix):
@@ -333,7 +333,7 @@ def _spread(name: str, rule: Rule) -> Callable[..., Any]:
         answer = far.PRIMITIVES[name](x, *args, **named) if name in far.PRIMITIVES else None
         if answer is not None:
             return answer
-        bound = told.bind(self, x, *args, **named).arguments
+        bound = declared.bind(self, x, *args, **named).arguments
         bound |= bound.pop("at", {})  # arguments that a family shares
         given = {key: value for key, value in bound.items() if key not in ("self", "x", *NOT_SENT)}
         given |= self._once(x, name, given)

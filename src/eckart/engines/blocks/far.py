@@ -71,8 +71,8 @@ class FarEntries(ArrayOperators):
         """The sum of products, in double precision."""
         if other is self:
             return float(self.made(_square, "sum", {}, {}))
-        beside = {"other_scale": other.scale, "other_right": other.right}
-        return float(self.made(_dot, "sum", beside, {"other_left": other.left}))
+        small_parts = {"other_scale": other.scale, "other_right": other.right}
+        return float(self.made(_dot, "sum", small_parts, {"other_left": other.left}))
 
     def plus(self, factor: float, other: FarEntries) -> FarEntries:
         """These and the others times ``factor``."""

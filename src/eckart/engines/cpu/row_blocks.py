@@ -71,7 +71,7 @@ def block_count(rows: int | None, height: int, unknown: int = 64) -> int:
     return unknown if rows is None else -(-rows // height)
 
 
-def told_jobs(
+def watched_jobs(
     x: Matrix | Host, watch: Watcher, size: int = THIN, rows: int | None = None
 ) -> Iterator[Job]:
     """The jobs of x, reporting rows as they are handed out."""
@@ -87,7 +87,7 @@ def jobs(x: Matrix | Host, size: int = THIN, rows: int | None = None) -> Iterabl
     Dense rows of a placed matrix that no pass has seen yet are checked as they are fetched, while
     they come into the cache anyway.
     """
-    look = isinstance(x, Host) and not (x.checked or x.looked)
+    look = isinstance(x, Host) and not (x.checked or x.inspected)
     x = x.matrix if isinstance(x, Host) else x
     rows = rows or block_rows(x.shape[1], x.dtype.itemsize, size)
     found = (

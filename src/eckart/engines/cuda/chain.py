@@ -61,10 +61,10 @@ class DeviceChain:
         self.words = torch.repeat_interleave(e.indices, counts, output_size=self.tokens).int()
         self.mean = torch.zeros((self.n, self.k), dtype=torch.int64, device=self.device)
         self.set_prior(prior)
-        self.topics = self._begun(words, shares)
+        self.topics = self._start_topics(words, shares)
         self.table = self._tally(self.topics)
 
-    def _begun(self, words: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
+    def _start_topics(self, words: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
         """Topics drawn from theta_dz phi_wz alone."""
         out, draws = torch.empty_like(self.words), self._draws()
         step = max(1, MANY // self.k)

@@ -65,7 +65,7 @@ class DeviceArray(ArrayOperators):
                     self.tensor[:, torch.from_numpy(chosen.astype(np.int64)).to(self.tensor.device)]
                 )
         raise TypeError(
-            f"[{at!r}] came, wanted some of the columns: a tall array belongs to the engine"
+            f"only columns of a tall array can be chosen, got [{at!r}]: it belongs to the engine"
         )
 
     def __setitem__(self, at: Any, columns: Any) -> None:
@@ -101,7 +101,7 @@ class DeviceArray(ArrayOperators):
             return getattr(ufunc, method)(
                 *(np.asarray(a) if isinstance(a, DeviceArray) else a for a in inputs), **named
             )
-        return DeviceArray(do(*(self._beside(a) for a in inputs)))
+        return DeviceArray(do(*(self._on_same_device(a) for a in inputs)))
 
     def __array_function__(self, function: Any, _: Any, args: Any, named: Any) -> Any:
         do = FUNCTIONS.get(function)
@@ -109,7 +109,7 @@ class DeviceArray(ArrayOperators):
             return function(*_host(args), **_host(named))
         return do(*args, **named)
 
-    def _beside(self, other: Any) -> Any:
+    def _on_same_device(self, other: Any) -> Any:
         """An operand where this array is: numbers as they are."""
         if isinstance(other, DeviceArray):
             return other.tensor
@@ -120,7 +120,7 @@ class DeviceArray(ArrayOperators):
     def __matmul__(self, small: Any) -> Any:
         if self.ndim == 1:
             return _vdot(self, small)
-        return DeviceArray(self.tensor @ self._beside(small).to(self.tensor.dtype))
+        return DeviceArray(self.tensor @ self._on_same_device(small).to(self.tensor.dtype))
 
     def __repr__(self) -> str:
         return f"DeviceArray({self.shape}, {self.dtype}, {self.tensor.device})"
@@ -135,7 +135,11 @@ class Turned:
         self.array = array
 
     def __matmul__(self, other: DeviceArray) -> np.ndarray:
-        return (self.array.tensor.double().T @ self.array._beside(other).double()).cpu().numpy()
+        return (
+            (self.array.tensor.double().T @ self.array._on_same_device(other).double())
+            .cpu()
+            .numpy()
+        )
 
 
 def _host(value: Any) -> Any:
@@ -150,12 +154,12 @@ def _joined(parts: Any) -> DeviceArray:
     """Columns side by side, in the first precision that holds all."""
     own = next(a for a in parts if isinstance(a, DeviceArray))
     kind = TORCH[np.result_type(*(a.dtype for a in parts))]
-    return DeviceArray(torch.cat([own._beside(a).to(kind) for a in parts], 1))
+    return DeviceArray(torch.cat([own._on_same_device(a).to(kind) for a in parts], 1))
 
 
 def _vdot(a: Any, b: Any) -> float:
     own = a if isinstance(a, DeviceArray) else b
-    return float((own._beside(a).double() * own._beside(b).double()).sum())
+    return float((own._on_same_device(a).double() * own._on_same_device(b).double()).sum())
 
 
 def _norm(a: DeviceArray, order: Any = None, axis: int | None = None) -> Any:

@@ -18,12 +18,12 @@ from eckart.engines.cuda.arrays import torch_dtype
 from eckart.engines.cuda.device_array import NUMPY
 
 
-def _extreme(beside: Callable[..., Any], alone: Callable[..., Any]) -> Callable[[Any, Any], Any]:
+def _extreme(pairwise: Callable[..., Any], alone: Callable[..., Any]) -> Callable[[Any, Any], Any]:
     """The larger or smaller of two, one of which may be a number."""
 
     def do(a: Any, b: Any) -> Any:
         if torch.is_tensor(a) and torch.is_tensor(b):
-            return beside(a, b)
+            return pairwise(a, b)
         return alone(a, b) if torch.is_tensor(a) else alone(b, a)
 
     return do

@@ -98,7 +98,7 @@ class Held:
         return made
 
     @classmethod
-    def beside(cls, x: Held, data: torch.Tensor, weights: torch.Tensor | None) -> Held:
+    def with_entries(cls, x: Held, data: torch.Tensor, weights: torch.Tensor | None) -> Held:
         """The entries of x with other numbers and weights of their own; where they stand is shared,
         and rows have no weights."""
 

@@ -41,7 +41,9 @@ class DeviceLosses:
             return self.held(found), value
         c = c.clamp(min=FLATTEST)
         total = value.double().sum() if e.weights is None else value.double() @ e.weights.double()
-        return Held.beside(x, s - g / c, c if e.weights is None else c * e.weights), float(total)
+        return Held.with_entries(x, s - g / c, c if e.weights is None else c * e.weights), float(
+            total
+        )
 
     def loss_sums(
         self, x: Any, loss: Any, left: Any, right: Any, *, shrink: float | None = None, **at: Any
@@ -89,23 +91,23 @@ class DeviceLosses:
             return self.on_cpu(
                 "shortened_rows", x, loss, right, rule, left, new, own=own, new_own=new_own, **at
             )
-        share, went, beside, after = torch.ones_like(b), v, d, before
+        share, went, next_bias, after = torch.ones_like(b), v, d, before
         for _ in range(HALVES):
-            after = self._row_costs(x, loss, went, right, beside, rule, **at)
+            after = self._row_costs(x, loss, went, right, next_bias, rule, **at)
             worse = ~(after <= before)
             if not bool(worse.any()):
                 break
             share = torch.where(worse, share / 2, share)
             went = torch.where(worse[:, None], u + share[:, None] * (v - u), went)
-            beside = torch.where(worse, b + share * (d - b), beside)
+            next_bias = torch.where(worse, b + share * (d - b), next_bias)
         else:
-            went, beside, after = (
+            went, next_bias, after = (
                 torch.where(worse[:, None], u, went),
-                torch.where(worse, b, beside),
+                torch.where(worse, b, next_bias),
                 torch.where(worse, before, after),
             )
         return RowSolution(
-            DeviceArray(went), None if own is None else DeviceArray(beside), float(after.sum())
+            DeviceArray(went), None if own is None else DeviceArray(next_bias), float(after.sum())
         )
 
     def _parameters(

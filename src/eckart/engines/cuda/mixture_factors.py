@@ -109,10 +109,10 @@ class Factors:
         if self.seen is not None:  # y is zero where nothing is seen
             gone = 1 - self.seen
             missing = self._unpacked((q * gone).T @ moments, r)
-            beside = torch.cat([self.loadings[z], self.shifts[z][:, None]], 1)
-            lifted = torch.bmm(missing, beside[:, :, None])[:, :, 0]
+            with_shift = torch.cat([self.loadings[z], self.shifts[z][:, None]], 1)
+            lifted = torch.bmm(missing, with_shift[:, :, None])[:, :, 0]
             cross = cross + lifted
-            square = square + (lifted * beside).sum(1) + self.spread[z] * missing[:, r, r]
+            square = square + (lifted * with_shift).sum(1) + self.spread[z] * missing[:, r, r]
         return second[r, r], second, cross, square
 
     def _unpacked(self, packed: torch.Tensor, r: int) -> torch.Tensor:

@@ -107,11 +107,11 @@ def nonnegative_rows(
             r = r - side * (own.pull * inverse)[:, None]
         d = a.diagonal(dim1=1, dim2=2)
         bent = d > floor
-        begun = torch.zeros_like(r) if start is None else start[rows].double().clamp(min=0)
+        start_rows = torch.zeros_like(r) if start is None else start[rows].double().clamp(min=0)
         u = settled(
             a,
             r,
-            torch.where(bent, begun, 0.0),
+            torch.where(bent, start_rows, 0.0),
             torch.where(bent, 1 / torch.where(bent, d, 1.0), 0.0),
             PASSES,
             STILL,

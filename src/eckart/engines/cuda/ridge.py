@@ -121,15 +121,19 @@ class DeviceRidge:
             ridge,
             bias_ridge if rule.bias else None,
         )
-        begun: Any = None if start is None else self.tensor(start, dtype)
+        start_rows: Any = None if start is None else self.tensor(start, dtype)
         if rule.nonnegative:
-            return _solution(*nonnegative_rows(facts, v, system, begun))
+            return _solution(*nonnegative_rows(facts, v, system, start_rows))
         small = (
-            cg_steps > 0 and begun is not None and not rule.bias and prior is None and noise is None
+            cg_steps > 0
+            and start_rows is not None
+            and not rule.bias
+            and prior is None
+            and noise is None
         )
         if usable(v) and (k <= WIDEST if small else v.dtype == torch.float32):
             found = (
-                images_by_conjugate_gradients(facts, v.contiguous(), system, begun, cg_steps)
+                images_by_conjugate_gradients(facts, v.contiguous(), system, start_rows, cg_steps)
                 if small
                 else kernel_solved(facts, v.contiguous(), system)
             )
@@ -140,7 +144,7 @@ class DeviceRidge:
         v = v if root is None else v * root
         for narrow in (True, False) if drawn_in_float32(facts, v, system) else (False,):
             solution = self._by_chunks(
-                x, facts, root, v, system, begun if small else None, cg_steps, narrow
+                x, facts, root, v, system, start_rows if small else None, cg_steps, narrow
             )
             if solution is not None:
                 return solution
@@ -153,14 +157,14 @@ class DeviceRidge:
         root: torch.Tensor | None,
         v: torch.Tensor,
         system: System,
-        begun: torch.Tensor | None,
+        start_rows: torch.Tensor | None,
         cg_steps: int,
         narrow: bool,
     ) -> RowSolution | None:
         """Rows by batches of about the same length, the factor multiplied by ``root``; ``narrow``
         draws in float32; from ``begun`` by conjugate gradients. None where a matrix is not positive
         definite."""
-        k, biased, small = v.shape[1], system.bias_ridge is not None, begun is not None
+        k, biased, small = v.shape[1], system.bias_ridge is not None, start_rows is not None
         left = torch.zeros((len(system.ridge), k), dtype=v.dtype, device=self.device)
         bias = torch.zeros(len(left), dtype=v.dtype, device=self.device) if biased else None
         value = torch.zeros((), dtype=torch.float64, device=self.device)
@@ -187,7 +191,7 @@ class DeviceRidge:
         below, shared = padded_rows(v, biased), None if shared is None else padded_rows(shared)
         failed = torch.zeros((), dtype=torch.bool, device=self.device)
 
-        def beside(length: int) -> int:
+        def extra_bytes(length: int) -> int:
             """Numbers of a row beside what is gathered: its matrix and the factor."""
             return (
                 0
@@ -197,7 +201,7 @@ class DeviceRidge:
                 else 2 * length**2
             )
 
-        for chunk in facts.entries.chunks(k + biased, beside):
+        for chunk in facts.entries.chunks(k + biased, extra_bytes):
             w, y, q = facts.at(chunk)
             w, y, q = None if w is None else w.to(v.dtype), y.to(v.dtype), q.to(v.dtype)
             if root is not None:
@@ -219,9 +223,9 @@ class DeviceRidge:
                 value += 0.5 * (q * y).sum(dtype=torch.float64) - part
                 continue
             gathered = below[chunk.columns]
-            if begun is not None:
+            if start_rows is not None:
                 u, part = by_conjugate_gradients(
-                    chunk, gathered, w, y, q, system, begun[chunk.rows], cg_steps
+                    chunk, gathered, w, y, q, system, start_rows[chunk.rows], cg_steps
                 )
                 left[chunk.rows] = u
             else:

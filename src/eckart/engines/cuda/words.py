@@ -79,12 +79,12 @@ class DeviceWords:
             )
         if not together:
             hosts = [self.back.window_table(a.tensor[:-1].cpu().numpy()) for a in (x, y)]
-            told = self.on_cpu(
+            counted = self.on_cpu(
                 "pair_step", pieces, *hosts, part, rule, rates=rates, seed=seed, together=False
             )
             for a, host in zip((x, y), hosts):
                 a.tensor.copy_(torch.from_numpy(host[:, : a.shape[1]]))
-            return told
+            return counted
         if part[1] <= part[0]:
             return PairEvidence(0.0, 0, 0)
         corpus = self._corpus(pieces)

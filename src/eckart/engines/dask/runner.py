@@ -275,7 +275,7 @@ def source_of(parts: Any, at: Place) -> Any:
 
 
 class Asked(NamedTuple):
-    """What every task of a fit is told: the version of the program that asks, and the device that
+    """What every task of a fit receives: the version of the program that asks, and the device that
     workers use (None: their processors)."""
 
     version: str
@@ -323,19 +323,19 @@ def _folded(parts: list[Any]) -> Any:
 def _pair(do: Any) -> Callable[..., Any]:
     """What a primitive of two parts returns: the record that the protocol names, or both as they
     are."""
-    told = get_type_hints(getattr(Engine, do.name))["return"]
-    return told if hasattr(told, "_fields") else lambda *both: both
+    record_type = get_type_hints(getattr(Engine, do.name))["return"]
+    return record_type if hasattr(record_type, "_fields") else lambda *both: both
 
 
 def _placed(source: Any, at: Place, weights: Any, entry_weights: Any, name: str) -> Any:
     matrix = source.read() if isinstance(source, FileRows) else source
     host = work.placed(engine_of(None), matrix, at, weights, entry_weights)
     if isinstance(host, Host):
-        host.looked = (name, at.number) in _looked
+        host.inspected = (name, at.number) in _inspected
     return host
 
 
-_looked: set[tuple[str, int]] = set()
+_inspected: set[tuple[str, int]] = set()
 """Blocks, by matrix and number, whose entries a task of this worker has found finite: a block that
 is read again in every pass is looked at in the first."""
 
@@ -361,9 +361,9 @@ def _attempt(
         return _no_device(asked.device)
     answer = work.attempt(engine, do, host, at, settled(shared, do, engine) | mine)
     if how is not None and getattr(host, "checked", False):
-        if len(_looked) >= MOST_LOOKED:
-            _looked.clear()
-        _looked.add((how[3], how[0].number))
+        if len(_inspected) >= MOST_LOOKED:
+            _inspected.clear()
+        _inspected.add((how[3], how[0].number))
     return answer
 
 

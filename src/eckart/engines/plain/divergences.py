@@ -43,7 +43,7 @@ class PlainDivergences:
             _known(Host(x.matrix, None, x.entry_weights, checked=x.checked)),
             np.asarray(start, np.float64),
         ):
-            kept, u = (0.0, 0.0), _begun(u, mass, float(v @ a))
+            kept, u = (0.0, 0.0), _start(u, mass, float(v @ a))
             for s in range(steps):
                 up, down, value = _sums(a, v, h, u, rule.beta)
                 new, own, kkt = _stepped(u, up, down, mass, float(v @ a), rule)
@@ -118,7 +118,7 @@ def _known(x: Host) -> np.ndarray:
     return ones_or(x.weights, len(v))[:, None] * v
 
 
-def _begun(u: np.ndarray, mass: np.ndarray, total: float) -> np.ndarray:
+def _start(u: np.ndarray, mass: np.ndarray, total: float) -> np.ndarray:
     share = np.where(mass > 0, total / np.where(mass > 0, mass, 1.0), 0.0)
     return np.maximum(u, LEAST * share) if u.any() else share / len(u)
 

@@ -90,14 +90,14 @@ class PlainLosses:
 
         before, share = cost(u, b), np.ones(len(u))
         for _ in range(HALVES):
-            at, beside = u + share[:, None] * (v - u), b + share * (d - b)
-            after = cost(at, beside)
+            at, next_bias = u + share[:, None] * (v - u), b + share * (d - b)
+            after = cost(at, next_bias)
             worse = ~(after <= before)
             if not worse.any():
                 break
             share[worse] /= 2
-        at[worse], beside[worse], after[worse] = u[worse], b[worse], before[worse]
-        return RowSolution(at, None if own is None else beside, float(after.sum()))
+        at[worse], next_bias[worse], after[worse] = u[worse], b[worse], before[worse]
+        return RowSolution(at, None if own is None else next_bias, float(after.sum()))
 
     def augmented(
         self, x: Any, loss: Any, left: np.ndarray, right: np.ndarray, noise: Any, **at: Any

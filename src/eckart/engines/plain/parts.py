@@ -40,8 +40,8 @@ class PlainParts:
         a = _filled(x)
         for i, j in np.argwhere(a < 0)[:1]:
             raise InputError(
-                f"Negative values in data passed to NMF: X is {a[i, j]} at row {i}, "
-                f"column {j}, wanted numbers >= 0; shift or clip them, or use PCA"
+                f"Negative values in data passed to NMF: X must hold numbers >= 0, got {a[i, j]} at "
+                f"row {i}, column {j}. Shift or clip them, or use PCA."
             )
         w, v = ones_or(x.weights, len(a)), _entry_weights(x, a.shape)
         columns = w @ a if x.kind == "dense" else None

@@ -81,7 +81,7 @@ def _windows(
     seed: int,
 ) -> PairEvidence:
     """Window after window of a piece."""
-    loss, heard, pairs = 0.0, 0, 0
+    loss, listened, pairs = 0.0, 0, 0
     draw = _Stream(seed, piece)
     kept = _kept(pieces, piece, draw)
     for p in range(len(kept)):
@@ -93,14 +93,14 @@ def _windows(
             label[0] = 1.0
             g = rate * (label - times / (1.0 + np.exp(-scores)))
             if (piece + p) % LISTEN == 0:
-                heard += len(rows)
+                listened += len(rows)
                 loss += float(
                     (times * LOGISTIC.value(np.zeros(()), scores)).sum() - scores[:, 0].sum()
                 )
             for j in range(0, len(targets), SIX):
                 _update(x, y, rows, targets[j : j + SIX], g[:, j : j + SIX], rule.bias)
         pairs += len(window)
-    return PairEvidence(loss, heard, pairs)
+    return PairEvidence(loss, listened, pairs)
 
 
 def _blocks(

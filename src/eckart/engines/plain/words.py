@@ -149,11 +149,11 @@ class PlainPairs:
                 for t in range(table.ends[b], table.ends[b + 1]):
                     u, v, f = own[table.rows[t]], other[table.columns[t]], table.weights[t]
                     d = u[: w - 1] @ v[: w - 1] + u[w - 1] + v[w - 1] - table.targets[t]
-                    for one, beside in (
+                    for one, partner in (
                         (u, np.append(v[: w - 1], 1.0)),
                         (v, np.append(u[: w - 1].copy(), 1.0)),
                     ):
-                        g = np.clip(rate * f * d * beside, -1.0, 1.0)
+                        g = np.clip(rate * f * d * partner, -1.0, 1.0)
                         one[:w] -= g / np.sqrt(one[w : 2 * w])
                         one[w : 2 * w] += g * g
                         one[2 * w :] = 1 / np.sqrt(one[w : 2 * w])

@@ -119,7 +119,7 @@ class DivergencesFamily(Protocol):
 def no_zeros(row: int, column: int, beta: float) -> InputError:
     """The error for a zero whose divergence from any s > 0 is infinite."""
     return InputError(
-        f"X is 0 at row {row}, column {column}, wanted numbers > 0 with "
-        f"beta_loss={beta:g}: the divergence of a zero is infinite for beta_loss <= 0; "
-        "add a small number to X, or use beta_loss='kullback-leibler'"
+        f"X must hold numbers > 0 with beta_loss={beta:g}, got 0 at row {row}, column "
+        f"{column}: the divergence of a zero is infinite for beta_loss <= 0. Add a small "
+        "number to X, or use beta_loss='kullback-leibler'."
     )

@@ -133,8 +133,8 @@ def first_bad(block: np.ndarray, first_row: int = 0) -> tuple[str, int, int] | N
 def infinite(row: int, column: Any) -> InputError:
     """The one sentence for an entry that is infinite."""
     return InputError(
-        f"X contains inf at row {row}, column {column}, wanted finite numbers; replace "
-        "it or mark it NaN (not observed)"
+        f"X must hold finite numbers, got inf at row {row}, column {column}. Replace it or "
+        "mark it NaN (not observed)."
     )
 
 

@@ -47,8 +47,8 @@ def raise_first(answers: list[Any]) -> None:
 def whole_rows(text: str, at: Place) -> str:
     """The words of an error with the row of the whole matrix, and where that is.
 
-    >>> whole_rows("X contains inf at row 7, column 2, wanted finite numbers", Place(3, 1000, 50))
-    'X contains inf at row 1007, column 2, wanted finite numbers (row 7 of partition 3)'
+    >>> whole_rows("X must hold finite numbers, got inf at row 7, column 2", Place(3, 1000, 50))
+    'X must hold finite numbers, got inf at row 1007, column 2 (row 7 of partition 3)'
     """
     found = re.search(r"\brow (\d+)", text)
     if found is None:

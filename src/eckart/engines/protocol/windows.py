@@ -113,12 +113,12 @@ class PairEvidence(NamedTuple):
     """Loss of the windows that were listened to and their pairs; all pairs."""
 
     loss: float
-    heard: int
+    listened: int
     pairs: int
 
     def merge(self, other: PairEvidence) -> PairEvidence:
         return PairEvidence(
-            self.loss + other.loss, self.heard + other.heard, self.pairs + other.pairs
+            self.loss + other.loss, self.listened + other.listened, self.pairs + other.pairs
         )
 
     @classmethod

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from eckart.errors import wrong
+from eckart.errors import invalid
 from eckart.explain.mixtures.families_gaussian import Gaussian
 from eckart.parameters import Rule
 
@@ -43,4 +43,4 @@ def family_named(name: Any) -> Any:
             return discrete.Bernoulli() if name == "bernoulli" else discrete.Multinomial()
     elif FAMILY.fits(name):
         return name
-    raise wrong("family", name, FAMILY.wanted)
+    raise invalid("family", name, FAMILY.wanted)

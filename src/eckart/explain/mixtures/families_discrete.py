@@ -165,12 +165,12 @@ def _refuse(x: np.ndarray, bad: np.ndarray, first_row: int, wanted: str, name: s
     if (x < 0).any():
         i, j = np.argwhere(x < 0)[0]
         raise InputError(
-            f"Negative values in data: X has {x[i, j]} at row {first_row + i}, column "
-            f"{j}, wanted {wanted} for family={name!r}"
+            f"Negative values in data: X must hold {wanted} for family={name!r}, got {x[i, j]} "
+            f"at row {first_row + i}, column {j}"
         )
     if bad.any():
         i, j = np.argwhere(bad)[0]
         raise InputError(
-            f"X has {x[i, j]} at row {first_row + i}, column {j}, wanted {wanted} for "
-            f"family={name!r}"
+            f"X must hold {wanted} for family={name!r}, got {x[i, j]} at row {first_row + i}, "
+            f"column {j}"
         )

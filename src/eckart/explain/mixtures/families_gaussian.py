@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from eckart.engines.protocol.mixtures import DIAGONAL, KINDS, LOG_2PI, Gaussians, GaussianStatistics
-from eckart.errors import wrong
+from eckart.errors import invalid
 from eckart.explain.mixtures.gaussian_steps import FLOOR, Rules, draw, free_parameters
 
 Parameters = dict[str, np.ndarray]
@@ -21,7 +21,7 @@ class Gaussian:
 
     def __init__(self, covariance_type: str = "full"):
         if covariance_type not in KINDS[:-1]:
-            raise wrong("covariance_type", covariance_type, ", ".join(map(repr, KINDS[:-1])))
+            raise invalid("covariance_type", covariance_type, ", ".join(map(repr, KINDS[:-1])))
         self.kind = covariance_type
         self.floor: np.ndarray | None = None
 

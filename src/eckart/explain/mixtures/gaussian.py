@@ -17,7 +17,7 @@ import numpy as np
 
 from eckart.certify.certificate import Certificate
 from eckart.engines.protocol.mixtures import KINDS, Gaussians, Posteriors, inverse_roots
-from eckart.errors import InputError, wrong
+from eckart.errors import InputError, invalid
 from eckart.explain.mixtures.gaussian_solve import (
     Options,
     certify,
@@ -177,7 +177,7 @@ class GaussianMixture(SettableMixture):
         matrix = readable_twice(one_kind_of_names(read(X)) if fresh else self._new_rows(X))
         options = self._options(matrix.shape[1])
         if options.k == 0:
-            raise wrong("n_components", self.n_components, "an int for partial_fit")
+            raise invalid("n_components", self.n_components, "an int for partial_fit")
         weights = sample_weights(sample_weight, matrix.shape[0])
         engine, rng = self._engine(), generator(self.random_state)
         before, state = (None, {}) if fresh else (self.fit_, self._stream)

@@ -173,8 +173,8 @@ def checked_scale(
         )
     if scale.rows < options.k:
         raise InputError(
-            f"n_components={options.k} came, wanted at most {scale.rows}: X has "
-            f"{scale.rows} sample(s) (rows with weight) and {n} columns; lower it"
+            f"n_components must be at most {scale.rows}, got {options.k}: X has {scale.rows} "
+            f"sample(s) (rows with weight) and {n} columns. Lower it."
         )
     return scale
 

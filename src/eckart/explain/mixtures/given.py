@@ -10,7 +10,7 @@ import numpy as np
 from eckart.certify.certificate import Certificate, Check
 from eckart.decompositions import eigvalsh
 from eckart.engines.protocol.mixtures import Gaussians
-from eckart.errors import InputError, wrong
+from eckart.errors import InputError, invalid
 from eckart.explain.mixtures.gaussian_solve import to_factors
 from eckart.explain.mixtures.verbs import MixtureVerbs
 from eckart.fit import Fit, fitted
@@ -25,12 +25,12 @@ def given_start(
     if weights is not None:
         if (weights < 0).any() or abs(weights.sum() - 1) > 1e-6:
             raise InputError(
-                f"weights_init={weights.tolist()} came, wanted {k} numbers >= 0 that add up to one"
+                f"weights_init must be {k} numbers >= 0 that add up to one, got {weights.tolist()}"
             )
         weights = weights / weights.sum()
     means = _array("means_init", model.means_init, (k, n))
     if model.precisions_init is not None and kind in ("unit", "factor"):
-        raise wrong("precisions_init", "an array", f"None with covariance_type={kind!r}")
+        raise invalid("precisions_init", "an array", f"None with covariance_type={kind!r}")
     shape = {"full": (k, n, n), "tied": (n, n), "diag": (k, n), "spherical": (k,)}.get(kind, ())
     precisions = _array("precisions_init", model.precisions_init, shape)
     spread = None if kind != "unit" else np.empty(0)
@@ -46,23 +46,23 @@ def _array(name: str, value: Any, shape: tuple[int, ...]) -> np.ndarray | None:
         out = np.array(value, np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         raise InputError(
-            f"{name} is not numeric ({error}), wanted an array of shape {shape}"
+            f"{name} must be an array of numbers of shape {shape}, got something else ({error})"
         ) from None
     if out.shape != shape:
-        raise InputError(f"{name} of shape {out.shape} came, wanted {shape}")
+        raise InputError(f"{name} must have shape {shape}, got {out.shape}")
     if not np.isfinite(out).all():
-        raise InputError(f"{name} holds NaN or infinity, wanted finite numbers")
+        raise InputError(f"{name} must hold finite numbers, got NaN or infinity")
     return out
 
 
 def _inverse(precisions: np.ndarray, kind: str, name: str = "precisions_init") -> np.ndarray:
     if kind in ("diag", "spherical"):
         if (precisions <= 0).any():
-            raise InputError(f"{name} holds {precisions.min()}, wanted numbers > 0")
+            raise InputError(f"{name} must hold numbers > 0, got {precisions.min()}")
         return 1.0 / precisions
     stack = precisions if kind == "full" else precisions[None]
     if stack.ndim != 3 or stack.shape[1] != stack.shape[2]:
-        raise InputError(f"{name} of shape {precisions.shape} came, wanted square matrices")
+        raise InputError(f"{name} must be square matrices, got shape {precisions.shape}")
     for z, p in enumerate(stack):
         if not np.allclose(p, p.T) or eigvalsh(p)[0] <= 0:
             raise InputError(
@@ -142,13 +142,13 @@ def _assembled(parts: dict[str, np.ndarray], kind: str, dtype: str, columns: Any
     shape = {"full": (k, n, n), "tied": (n, n), "diag": (k, n), "spherical": (k,)}[kind]
     if weights.shape != (k,) or spread.shape != shape or not k:
         raise InputError(
-            f"weights_ of shape {weights.shape}, means_ of shape {means.shape} and "
-            f"covariances of shape {spread.shape} came, wanted (k,), (k, n) and {shape} "
-            f"for covariance_type={kind!r}; set arrays of another size on a new GaussianMixture"
+            f"weights_, means_ and covariances must have shapes (k,), (k, n) and {shape} for "
+            f"covariance_type={kind!r}, got {weights.shape}, {means.shape} and {spread.shape}. "
+            "Set arrays of another size on a new GaussianMixture."
         )
     if (weights < 0).any() or abs(weights.sum() - 1) > 1e-4:
         raise InputError(
-            f"weights_={weights.tolist()} came, wanted {k} numbers >= 0 that add up to one"
+            f"weights_ must be {k} numbers >= 0 that add up to one, got {weights.tolist()}"
         )
     factors = to_factors(Gaussians(kind, weights / weights.sum(), means, spread), columns)
     check = Check(
@@ -173,7 +173,7 @@ def _checked(name: str, spread: np.ndarray, kind: str) -> np.ndarray:
     """Covariances themselves, refused where they are none."""
     if kind in ("diag", "spherical"):
         if (spread <= 0).any():
-            raise InputError(f"{name} holds {spread.min()}, wanted numbers > 0")
+            raise InputError(f"{name} must hold numbers > 0, got {spread.min()}")
         return spread
     _inverse(spread, kind, name)
     return spread

@@ -192,8 +192,8 @@ class Mixture(MixtureVerbs):
         family = problem.family
         if scale.rows < k:
             raise InputError(
-                f"n_components={k} came, wanted at most {scale.rows}: X has "
-                f"{scale.rows} sample(s) (rows with weight); lower it"
+                f"n_components must be at most {scale.rows}, got {k}: X has {scale.rows} sample(s) "
+                "(rows with weight). Lower it."
             )
         sample = Sample.of(x, scale, weights, rng, 20 * k, engine)
         revivers = [_Reviver(sample, problem, scale) for _ in range(tries)]
@@ -266,8 +266,8 @@ class Mixture(MixtureVerbs):
             )
         if not (getattr(family, "gaps", False) and "means" in f.parameters):
             raise InputError(
-                f"family {f.family!r} came, wanted Gaussian or Bernoulli components to "
-                "impute: others do not say what to expect of a missing entry"
+                f"family must be of Gaussian or Bernoulli components to impute, got {f.family!r}: "
+                "others do not say what to expect of a missing entry"
             )
         values = on_data(engine, matrix, engine.entries)
         shares = self._posteriors(matrix, shares=True).shares
@@ -279,9 +279,8 @@ class Mixture(MixtureVerbs):
         """Nothing beside the factors; a family that no file can bring back is refused."""
         if not isinstance(self.family, str):
             raise InputTypeError(
-                f"family is a {type(self.family).__name__} object, wanted a name "
-                "('gaussian', 'bernoulli', 'multinomial') to save it: a file holds no "
-                "code"
+                "family must be a name ('gaussian', 'bernoulli', 'multinomial') to be saved, got a "
+                f"{type(self.family).__name__} object: a file holds no code"
             )
         return {}
 
@@ -347,9 +346,9 @@ def check_rows(x: Placed, family: Any, engine: Engine) -> None:
         engine.check_family(x, family)
     except GapsFound as gap:
         raise InputError(
-            f"X contains NaN at row {gap.row}, column {gap.column}, wanted complete "
-            f"rows for family={getattr(family, 'name', '')!r}; "
-            "GaussianMixture, 'gaussian diag' and 'bernoulli' take missing entries"
+            f"X must have complete rows for family={getattr(family, 'name', '')!r}, got NaN at "
+            f"row {gap.row}, column {gap.column}. GaussianMixture, 'gaussian diag' and "
+            "'bernoulli' take missing entries."
         ) from None
 
 

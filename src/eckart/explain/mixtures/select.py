@@ -24,7 +24,7 @@ import numpy as np
 from eckart.arguments import held
 from eckart.engines import engine_named
 from eckart.engines.protocol import Engine
-from eckart.errors import InputError, wrong
+from eckart.errors import InputError, invalid
 from eckart.explain.mixtures.gaussian_solve import (
     Options,
     checked_scale,
@@ -128,11 +128,13 @@ def select_mixture(
     from eckart.explain.mixtures.gaussian import GaussianMixture
 
     if criterion not in CRITERIA:
-        raise wrong("criterion", criterion, ", ".join(map(repr, CRITERIA)))
+        raise invalid("criterion", criterion, ", ".join(map(repr, CRITERIA)))
     if not 0 < held_out < 1:
-        raise wrong("held_out", held_out, "a share between 0 and 1")
+        raise invalid("held_out", held_out, "a share between 0 and 1")
     if not len(n_components) or not len(covariance_types):
-        raise InputError("n_components or covariance_types is empty, wanted at least one of each")
+        raise InputError(
+            "n_components and covariance_types must have at least one value each, got none"
+        )
     matrix = readable_twice(read(X))
     weights = sample_weights(sample_weight, matrix.shape[0])
     chosen_engine = engine_named(engine, n_threads)
@@ -378,7 +380,7 @@ def _split(
     hidden = np.zeros(rows, bool)
     hidden[rng.permutation(rows)[: max(1, round(share * rows))]] = True
     if not (w[~hidden] > 0).any() or not (w[hidden] > 0).any():
-        raise wrong("held_out", share, "a share that leaves rows on both sides")
+        raise invalid("held_out", share, "a share that leaves rows on both sides")
     return np.where(hidden, 0.0, w), np.where(hidden, w, 0.0)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from eckart.bases import DensityMixin
 from eckart.engines.protocol.mixtures import Posteriors
-from eckart.errors import InputError, wrong
+from eckart.errors import InputError, invalid
 from eckart.fit import Estimator, fitted, require_room, sample_weights
 from eckart.io.namespaces import in_kind
 from eckart.matrix import WIDELY, Dense, Matrix, squarable
@@ -134,7 +134,7 @@ class MixtureVerbs(DensityMixin, Estimator, ABC):
         """Rows drawn from the mixture, and the component of each; ordered by component."""
         f = self._fitted("sample").factors
         if not whole(1).fits(n_samples):
-            raise wrong("n_samples", n_samples, whole(1).wanted)
+            raise invalid("n_samples", n_samples, whole(1).wanted)
         require_room("n_samples", n_samples, float(n_samples) * (f.n + 1))
         rng = generator(self.random_state)
         labels = np.repeat(np.arange(f.k), rng.multinomial(n_samples, f.weights / f.weights.sum()))

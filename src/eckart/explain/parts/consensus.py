@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eckart.arguments import held
-from eckart.errors import wrong
+from eckart.errors import invalid
 from eckart.explain.parts.options import beta_of
 from eckart.explain.parts.solve import Ends
 from eckart.io.models.checkpoint import Checkpoint
@@ -112,13 +112,13 @@ def select_rank(
     from eckart.reduce.select import Selection
 
     if not isinstance(ks, Iterable) or isinstance(ks, (str, bytes)) or getattr(ks, "ndim", 1) != 1:
-        raise wrong("ks", ks, "ranks of at least 1, such as range(2, 11)")
+        raise invalid("ks", ks, "ranks of at least 1, such as range(2, 11)")
     given = list(ks)
     if not given or not all(whole(1).fits(k) for k in given):
-        raise wrong("ks", given, "ranks of at least 1")
+        raise invalid("ks", given, "ranks of at least 1")
     tried = sorted({int(k) for k in given})
     if not 0 < held_out < 1:
-        raise wrong("held_out", held_out, "a share between 0 and 1")
+        raise invalid("held_out", held_out, "a share between 0 and 1")
     notes: list[str] = []
     matrix = read(X)
     about = {
@@ -135,7 +135,7 @@ def select_rank(
         hidden = seen & (rng.random(table.shape) < held_out)
         hidden[:, (seen & ~hidden).sum(axis=0) == 0] = False
         if not hidden.any():
-            raise wrong(
+            raise invalid(
                 "held_out",
                 held_out,
                 f"a share that hides some of the {int(seen.sum())} entries of X",

@@ -63,7 +63,7 @@ def alternate(
     kept, swept = State(left, right, float("nan"), 0), (left, right)
     slack = 4 * float(np.finfo(left.dtype).eps) * sides.scale
     careful, stride, hurried, leapt = CAUTIOUS, FIRST_LEAP, False, False
-    begun, engine = 0, sides.engine
+    first_sweep, engine = 0, sides.engine
     if (was := memory.last()) is not None:
         left, right, *points, a, b = _taken(was["factors"], engine)
         kept, swept, trace = (
@@ -71,10 +71,10 @@ def alternate(
             (a, b),
             resumed_trace(trace.quantity, was["trace"]),
         )
-        begun, careful, stride, hurried, leapt = was["at"]
+        first_sweep, careful, stride, hurried, leapt = was["at"]
         trace.reason = StopReason.MAX_ITER
     try:
-        for sweep in range(begun, max_iter):
+        for sweep in range(first_sweep, max_iter):
             memory.offer(
                 {
                     "factors": _given([left, right, kept.left, kept.right, *swept], engine),
@@ -134,14 +134,14 @@ def projected(
     of ``tol`` for a few sweeps."""
     trace = Trace("best objective so far", reason=StopReason.MAX_ITER)
     best, last = State(left, right, float("inf"), 0), 0
-    p, x, engine, begun = sides.penalties, sides.x, sides.engine, 1
+    p, x, engine, first_sweep = sides.penalties, sides.x, sides.engine, 1
     if (was := memory.last()) is not None:
         left, right, *points = _taken(was["factors"], engine)
         best, trace = State(*points, *was["best"]), resumed_trace(trace.quantity, was["trace"])
-        begun, last = was["at"]
+        first_sweep, last = was["at"]
         trace.reason = StopReason.MAX_ITER
     try:
-        for sweep in range(begun, max_iter + 1):
+        for sweep in range(first_sweep, max_iter + 1):
             factors = _given([left, right, best.left, best.right], engine)
             memory.offer(
                 {

@@ -20,7 +20,7 @@ import numpy as np
 from eckart.certify.certificate import Certificate
 from eckart.certify.nonnegative import certify_parts
 from eckart.engines.protocol import Placed
-from eckart.errors import InputError, wrong
+from eckart.errors import InputError, invalid
 from eckart.explain.parts.nmf import NMF
 from eckart.explain.parts.nmf_streams import rows_of
 from eckart.explain.parts.online import Stream, known
@@ -104,11 +104,11 @@ class MiniBatchNMF(NMF):
         there."""
         if weights is not None:
             raise InputError(
-                "weights of entries came for MiniBatchNMF, wanted weights of rows "
-                "(sample_weight); NMF takes both"
+                "MiniBatchNMF takes weights of rows (sample_weight), got weights of entries. NMF "
+                "takes both."
             )
         check(self)
-        matrix = self._complete(self._door(X, None)[0])
+        matrix = self._complete(self._read_rows(X, None)[0])
         rows = sample_weights(sample_weight, rows_of(matrix))
         engine = self._engine()
 
@@ -118,7 +118,7 @@ class MiniBatchNMF(NMF):
             options = options_of(self, x, None if rows is None else float(rows.sum()), H)
             least = min(x.shape[0] or 0, x.shape[1])
             if str(self.init).startswith("nndsvd") and options.k > least:
-                raise wrong(
+                raise invalid(
                     "init",
                     self.init,
                     f"None or 'random' where n_components={options.k} is above {least}, "
@@ -196,8 +196,7 @@ class MiniBatchNMF(NMF):
         found, wanted = numeric(np.asarray(start)), (options.k, x.shape[1])
         if found.shape != wanted or not (np.isfinite(found) & (found >= 0)).all():
             raise InputError(
-                f"H of shape {found.shape} came with init='custom', wanted {wanted} "
-                "finite numbers >= 0"
+                f"H must be {wanted} finite numbers >= 0 with init='custom', got shape {found.shape}"
             )
         return Stream.begin(np.array(found.T, x.dtype, order="C"), options.loss)
 
@@ -264,7 +263,7 @@ class MiniBatchNMF(NMF):
         trace.reason = StopReason.MAX_ITER
         try:
             for done, part in self._batches(matrix, size, stream.blocks):
-                told = {
+                kept_state = {
                     "stream": vars(stream),
                     "codes": codes,
                     "trace": kept_trace(trace),
@@ -272,7 +271,7 @@ class MiniBatchNMF(NMF):
                     "idle": idle,
                     "still": still,
                 }
-                memory.offer(told)
+                memory.offer(kept_state)
                 at = slice(done % steps * size, (done % steps + 1) * size)
                 heavy = None if rows is None else rows[at]
                 mass, before = (
@@ -345,8 +344,8 @@ class MiniBatchNMF(NMF):
     def _complete(self, matrix: Matrix | None) -> Matrix:
         if matrix is None or isinstance(matrix, Observed):
             raise InputError(
-                "X has missing entries, wanted complete rows for MiniBatchNMF; use NMF, "
-                "which takes gaps"
+                "X must have complete rows for MiniBatchNMF, got missing entries. Use NMF, which "
+                "takes missing entries."
             )
         return matrix
 

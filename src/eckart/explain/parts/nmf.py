@@ -158,7 +158,7 @@ class NMF(StreamedParts, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Esti
         only, the model keeps the codes of the last block; ``fit_transform`` returns those of all
         rows.
         """
-        matrix, entry = self._door(X, weights)
+        matrix, entry = self._read_rows(X, weights)
         if read_once(matrix):
             self._fit_blocks(matrix, lambda left: None)
             return self
@@ -191,7 +191,7 @@ class NMF(StreamedParts, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Esti
         matrix = read(X)
         if read_once(matrix):  # codes of each block, by the H of that time
             done: list[np.ndarray] = []
-            self._fit_blocks(self._door(matrix, None)[0], done.append)
+            self._fit_blocks(self._read_rows(matrix, None)[0], done.append)
             return np.concatenate(done)
         return self.fit(X, sample_weight=sample_weight, W=W, H=H).fit_.factors.left
 
@@ -216,7 +216,7 @@ class NMF(StreamedParts, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Esti
         f = self._fitted("inverse_transform").factors
         codes = numeric(np.asarray(X.to_numpy() if hasattr(X, "to_numpy") else X))
         if codes.ndim != 2 or codes.shape[1] != f.k:
-            raise InputError(f"codes of shape {codes.shape} came, wanted (rows, {f.k})")
+            raise InputError(f"codes must have shape (rows, {f.k}), got {codes.shape}")
         return codes @ f.right.T
 
     def score(self, X: Any, y: Any = None) -> float:
@@ -243,11 +243,11 @@ class NMF(StreamedParts, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Esti
         """Measure the certificate again from this model and the data it was fitted to."""
         f = self._fitted("certify").factors
         self._new_rows(X)
-        matrix, entry = self._door(X, weights)
+        matrix, entry = self._read_rows(X, weights)
         if matrix.shape[0] != len(f.left):
             raise InputError(
-                f"X has {matrix.shape[0]} rows, wanted {len(f.left)}: the data that the "
-                "model was fitted to"
+                f"X must be the data that the model was fitted to, of {len(f.left)} rows, got "
+                f"{matrix.shape[0]}"
             )
         rows = sample_weights(sample_weight, matrix.shape[0])
         engine = self._engine()
@@ -300,7 +300,7 @@ class NMF(StreamedParts, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Esti
     def _n_features_out(self) -> int:
         return self.n_components_
 
-    def _door(self, X: Any, weights: Any) -> tuple[Matrix, np.ndarray | None]:
+    def _read_rows(self, X: Any, weights: Any) -> tuple[Matrix, np.ndarray | None]:
         """The data, and one weight for each stored entry where entries are weighted."""
         matrix = squarable(one_kind_of_names(read(X)))
         if weights is None:
@@ -308,11 +308,11 @@ class NMF(StreamedParts, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Esti
         w = numeric(np.asarray(weights))
         if w.shape != matrix.shape or not (np.isfinite(w) & (w >= 0)).all():
             raise InputError(
-                f"weights of shape {w.shape} came, wanted {matrix.shape}: a finite "
-                "number >= 0 for each entry"
+                f"weights must be a finite number >= 0 for each entry, of shape {matrix.shape}, got "
+                f"shape {w.shape}"
             )
         if isinstance(matrix, Dense) and not matrix.in_memory:
-            raise InputError("weights came with a stream of rows, wanted data in memory")
+            raise InputError("weights need data in memory, got a stream of rows")
         # every cell has a weight of its own, so every cell is stored
         if not isinstance(matrix, Observed):
             values = (
@@ -339,10 +339,12 @@ class NMF(StreamedParts, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Esti
         for name, (value, shape) in shapes.items():
             if np.shape(value) != shape:
                 raise InputError(
-                    f"{name} of shape {np.shape(value)} came with init='custom', wanted {shape}"
+                    f"{name} must have shape {shape} with init='custom', got {np.shape(value)}"
                 )
             if not (np.isfinite(value).all() and (np.asarray(value) >= 0).all()):
-                raise InputError(f"{name} holds a negative or infinite number, wanted numbers >= 0")
+                raise InputError(
+                    f"{name} must hold finite numbers >= 0, got a negative or infinite number"
+                )
         return np.array(W, matrix.dtype, order="C"), np.array(
             np.transpose(H), matrix.dtype, order="C"
         )

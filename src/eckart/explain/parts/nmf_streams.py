@@ -48,7 +48,7 @@ class StreamedParts:
                 "this model was loaded from a file, which does not hold its running "
                 "statistic; call fit, or start with a new NMF"
             )
-        matrix = self._door(X, None)[0] if fresh else self._new_rows(X)
+        matrix = self._read_rows(X, None)[0] if fresh else self._new_rows(X)
         weights = sample_weights(sample_weight, matrix.shape[0])
         self._take(matrix, weights, None if fresh else self._stream)
         return self
@@ -96,8 +96,8 @@ class StreamedParts:
         engine, p, rows = self._engine(), unit.penalties, fade * stream.weight + size
         options = replace(unit, penalties=p._replace(m1=rows * p.m1, m2=rows * p.m2))
         sides = sides_of(x, options, engine, options.penalties._replace(m1=0.0, m2=0.0))
-        begun = None if start is None else engine.take(start, x.dtype)
-        after, left = take(stream, sides, options, fade, begun)
+        start_codes = None if start is None else engine.take(start, x.dtype)
+        after, left = take(stream, sides, options, fade, start_codes)
         return after, left, sides
 
     def _take(self: Any, matrix: Matrix, weights: np.ndarray | None, stream: Stream | None) -> None:
@@ -107,8 +107,8 @@ class StreamedParts:
         def do(x: Placed) -> tuple[Fit, Stream]:
             if x.kind == "observed":
                 raise InputError(
-                    "X has missing entries, wanted complete rows for partial_fit; call "
-                    "fit on all rows"
+                    "X must have complete rows for partial_fit, got missing entries. Call fit on all "
+                    "rows."
                 )
             before = stream or self._begin(
                 x, options_of(self, x, size), generator(self.random_state)
@@ -161,7 +161,7 @@ def rows_of(matrix: Matrix) -> int:
     """How many rows there are, where that is known."""
     if matrix.shape[0] is None:
         raise InputError(
-            "a stream of unknown length came, wanted data whose number of rows is "
-            "known; call partial_fit with each batch"
+            "the number of rows must be known, got a stream of unknown length. Call "
+            "partial_fit with each batch."
         )
     return matrix.shape[0]

@@ -10,7 +10,7 @@ import numpy as np
 
 from eckart.certify.nonnegative import certify_parts, with_trace
 from eckart.engines.protocol import BetaRule, Engine, KlRule, Placed, Tall
-from eckart.errors import wrong
+from eckart.errors import invalid
 from eckart.explain.parts.loop import alternate, projected
 from eckart.explain.parts.options import Options
 from eckart.explain.parts.sides import STEPS, Penalties, Sides, sides_of
@@ -54,7 +54,7 @@ def solve(
     """Fit ``options.n_init`` times, the first from ``options.init``, the others from random
     starts."""
     if options.solver == "als" and x.kind == "observed":
-        raise wrong("solver", "als", "'hals' for data with missing entries")
+        raise invalid("solver", "als", "'hals' for data with missing entries")
     sides = sides_of(x, options, engine)
     fits = [resumed_fit(kept, LowRank, x.rows, x.columns) for kept in memory.last() or ()]
     for run in range(len(fits), options.n_init):
@@ -88,7 +88,7 @@ def solve(
 
 def _one(
     sides: Sides,
-    begun: Callable[[], Start],
+    start_factors: Callable[[], Start],
     options: Options,
     rng: np.random.Generator,
     watch: Watcher,
@@ -98,7 +98,7 @@ def _one(
     on its sketch, only what was said of them."""
     engine, (notes, on_data) = sides.engine, memory.last() or ({}, False)
     start = (
-        begun()
+        start_factors()
         if not on_data
         else Start(
             engine.take(np.zeros((1, 1), sides.x.dtype)),
@@ -227,9 +227,9 @@ def _encode_beta(
         ).factor
     else:  # a row of zeros begins at equal shares
         start = engine.take(np.broadcast_to(x.dtype.type(0), (x.shape[0] or 0, right.shape[1])))
-        begun = engine.beta_rows(
+        start_factors = engine.beta_rows(
             x, right, start, rule._replace(tol=0.0, fast=False), mass, steps=50
         ).factor
         fast = rule._replace(fast=True, tol=4 * float(np.finfo(x.dtype).eps))
-        found = engine.beta_rows(x, right, begun, fast, mass, steps=2000).factor
+        found = engine.beta_rows(x, right, start_factors, fast, mass, steps=2000).factor
     return engine.cleaned(found, mass, CLEAN) if _tidy(options) else found

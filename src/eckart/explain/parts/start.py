@@ -58,9 +58,8 @@ def begin(sides: Sides, k: int, init: str | None, rng: np.random.Generator) -> S
         init = "random" if few or x.kind == "observed" else "nndsvda"
     if few and init != "random":
         raise InputError(
-            f"init={init!r} came with n_components={k}, wanted at most "
-            f"{min(totals.rows, n)} for data of {totals.rows} rows and {n} columns; use "
-            "init='random'"
+            f"n_components must be at most {min(totals.rows, n)} with init={init!r} for data of "
+            f"{totals.rows} rows and {n} columns, got {k}. Use init='random'."
         )
     size = float(np.sqrt(totals.total / totals.cells / k)) if totals.cells else 0.0
     if init == "random":

@@ -1,4 +1,4 @@
-"""The door of topic models: documents as Counts, and what is refused there."""
+"""Read documents for topic models as Counts, and what is refused there."""
 
 from __future__ import annotations
 
@@ -60,16 +60,16 @@ def counted(X: Any, vocabulary: Any = None) -> Any:
 def _sparse(matrix: Dense, name: str) -> Counts:
     if not matrix.in_memory:
         raise InputError(
-            f"X is a stream of dense rows, wanted sparse documents for {name}; write "
-            "them with eckart.write_shards and fit with learning_method='online'"
+            f"X must be sparse documents for {name}, got a stream of dense rows. Write them "
+            "with eckart.write_shards and fit with learning_method='online'."
         )
     a = np.asarray(matrix.array)
     held = a != 0
     if not np.isfinite(a).all():
         i, j = (int(v[0]) for v in np.nonzero(~np.isfinite(a)))
         raise InputError(
-            f"Input X contains NaN or infinity: {a[i, j]} at row {i}, word "
-            f"{_word(matrix.columns, j)}, wanted a count >= 0"
+            f"Input X contains NaN or infinity: X must hold counts >= 0, got {a[i, j]} at row "
+            f"{i}, word {_word(matrix.columns, j)}"
         )
     indptr = np.concatenate([[0], np.cumsum(held.sum(axis=1))])
     data = a[held].astype(matrix.dtype, copy=False)
@@ -88,12 +88,12 @@ def _refuse_bad(x: Counts) -> None:
     if facts.entries and not (facts.least >= 0 and np.isfinite(facts.total)):
         row, word, value = _first(x, ~(np.isfinite(x.data) & (x.data >= 0)))
         kind = "Negative values in data" if value < 0 else "Input X contains NaN or infinity"
-        raise InputError(f"{kind}: {value} at row {row}, word {word}, wanted a count >= 0")
+        raise InputError(f"{kind}: X must hold counts >= 0, got {value} at row {row}, word {word}")
     if facts.entries and facts.most > LARGEST_COUNT:
         row, word, value = _first(x, x.data > LARGEST_COUNT)
         raise InputError(
-            f"X holds {value:.0e} at row {row}, word {word}, wanted counts up to "
-            f"{LARGEST_COUNT:.0e}: tokens are added up one by one; divide the counts"
+            f"X must hold counts up to {LARGEST_COUNT:.0e}, got {value:.0e} at row {row}, word "
+            f"{word}: tokens are added up one by one. Divide the counts."
         )
     squarable(x)
 
@@ -108,9 +108,9 @@ def require_whole_numbers(x: Counts, method: str) -> None:
     if not whole_numbers(x):
         row, word, value = _first(x, x.data != np.rint(x.data))
         raise InputError(
-            f"X holds {value} at row {row}, word {word}, wanted whole numbers: "
-            f"learning_method={method!r} samples a topic for each token; use 'cvb0' or "
-            "'variational' for weights such as tf-idf"
+            f"X must hold whole numbers, got {value} at row {row}, word {word}: "
+            f"learning_method={method!r} samples a topic for each token. Use 'cvb0' or "
+            "'variational' for weights such as tf-idf."
         )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from eckart.errors import InputError, wrong
+from eckart.errors import InputError, invalid
 from eckart.explain.topics.priors import Priors
 
 ALPHA, ETA = 0.1, 0.05
@@ -40,16 +40,16 @@ def given_priors(
 def _prior(name: str, value: Any, begin: float, k: int, shapes: tuple) -> np.ndarray:
     if isinstance(value, str):
         if value != "auto":
-            raise wrong(name, value, "'auto', None, a number > 0 or an array of them")
+            raise invalid(name, value, "'auto', None, a number > 0 or an array of them")
         return np.array(begin)
     try:
         out = np.array(1.0 / k if value is None else value, np.float64)
     except (TypeError, ValueError, OverflowError):
-        raise wrong(name, value, "'auto', None, a number > 0 or an array of them") from None
+        raise invalid(name, value, "'auto', None, a number > 0 or an array of them") from None
     if out.shape not in shapes:
-        raise InputError(f"{name} has shape {out.shape}, wanted {' or '.join(map(str, shapes))}")
+        raise InputError(f"{name} must have shape {' or '.join(map(str, shapes))}, got {out.shape}")
     if not (np.isfinite(out).all() and (out > 0).all()):
-        raise wrong(name, float(out.min()), "finite numbers > 0")
+        raise invalid(name, float(out.min()), "finite numbers > 0")
     return out
 
 
@@ -58,10 +58,10 @@ def _pseudo_counts(seed_words: Any, weight: float, columns: Any, n: int, k: int)
     out = np.zeros((n, k))
     at = {} if columns is None else {name: j for j, name in enumerate(columns)}
     if not isinstance(seed_words, dict):
-        raise wrong("seed_words", seed_words, "a dictionary {topic: [words]}")
+        raise invalid("seed_words", seed_words, "a dictionary {topic: [words]}")
     for z, words in seed_words.items():
         if not str(z).lstrip("-").isdigit() or not 0 <= int(z) < k:
-            raise wrong("seed_words", z, f"topics from 0 to {k - 1}")
+            raise invalid("seed_words", z, f"topics from 0 to {k - 1}")
         for word in words:
             j = at.get(
                 word, word if isinstance(word, (int, np.integer)) and 0 <= word < n else None

@@ -25,7 +25,7 @@ import numpy as np
 
 from eckart.arguments import held, numbers
 from eckart.engines import engine_named
-from eckart.errors import InputError, wrong
+from eckart.errors import InputError, invalid
 from eckart.explain.topics.documents import as_counts, whole_numbers
 from eckart.factors import Topics
 from eckart.io.models.checkpoint import Checkpoint, parameters_of
@@ -65,7 +65,7 @@ def split_tokens(X: Any, share: float = 0.5, random_state: Any = None) -> tuple[
     [[4.0, 0.0, 2.0], [0.0, 8.0, 1.0]]
     """
     if not 0 < share < 1:
-        raise wrong("share", share, "a number between 0 and 1")
+        raise invalid("share", share, "a number between 0 and 1")
     x = as_counts(read(X), "split_tokens")
     rng = generator(random_state)
     if whole_numbers(x):
@@ -107,29 +107,31 @@ def document_completion(
     )
     if a.shape != b.shape:
         raise InputError(
-            f"seen has shape {a.shape} and scored {b.shape}, wanted two halves of the "
-            "same documents"
+            f"seen and scored must be two halves of the same documents, got shapes {a.shape} "
+            f"and {b.shape}"
         )
     p = np.maximum(numbers("words", words, "p(w|z), topics x words"), FLOOR)
     if p.ndim != 2 or p.shape[1] != a.shape[1] or not len(p):
-        raise InputError(f"words has shape {p.shape}, wanted topics x {a.shape[1]} words")
+        raise InputError(f"words must have shape (topics, {a.shape[1]}), got {p.shape}")
     if not np.isfinite(p.sum()):
         raise InputError(
-            "words holds NaN, infinity or numbers beyond the range, wanted p(w|z), topics x words"
+            "words must hold p(w|z), topics x words, got NaN, infinity or numbers beyond the range"
         )
     phi = np.ascontiguousarray((p / p.sum(axis=1, keepdims=True)).T)
     on, k = engine_named(engine, n_threads), len(p)
     alpha = numbers("prior", prior, f"a number >= 0, or {k} of them")
     if alpha.shape not in ((), (1,), (k,)) or not (np.isfinite(alpha) & (alpha >= 0)).all():
-        raise wrong("prior", prior, f"a number >= 0, or {k} of them")
+        raise invalid("prior", prior, f"a number >= 0, or {k} of them")
     if steps < 1:
-        raise wrong("steps", steps, "an int >= 1")
+        raise invalid("steps", steps, "an int >= 1")
     alpha = np.broadcast_to(alpha, (k,))
     with on.at_work():
         shares = on.topic_fold(on.put(a), phi, alpha, np.full(k, 1.0 / k), steps=steps)
         value, total = on.topic_scores(on.put(b), phi, shares, 1e-300)
     if not total > 0:
-        raise InputError("scored has no token, wanted at least one; give more or longer documents")
+        raise InputError(
+            "scored must have at least one token, got none. Give more or longer documents."
+        )
     return Completion(value / total, total)
 
 
@@ -143,11 +145,11 @@ def top_words(topics: Topics | np.ndarray, n: int = 10, by: str = "probability")
     ([['the'], ['the']], [['cat'], ['dog']])
     """
     if by not in ("probability", "lift"):
-        raise wrong("by", by, "'probability' or 'lift'")
+        raise invalid("by", by, "'probability' or 'lift'")
     if n < 1:
-        raise wrong("n", n, "an int >= 1")
+        raise invalid("n", n, "an int >= 1")
     if not isinstance(topics, Topics) and (np.ndim(topics) != 2 or not np.size(topics)):
-        raise InputError(f"topics of shape {np.shape(topics)} came, wanted p(w|z), topics x words")
+        raise InputError(f"topics must be p(w|z), topics x words, got shape {np.shape(topics)}")
     t = (
         topics
         if isinstance(topics, Topics)
@@ -227,7 +229,7 @@ def align_topics(a: Any, b: Any) -> tuple[np.ndarray, np.ndarray]:
     p, q = (np.sqrt(_distributions(m)) for m in (a, b))
     if p.shape[1] != q.shape[1]:
         raise InputError(
-            f"the models have {p.shape[1]} and {q.shape[1]} words, wanted the same vocabulary"
+            f"the models must have the same vocabulary, got {p.shape[1]} and {q.shape[1]} words"
         )
     overlap = np.minimum(p @ q.T, 1.0)
     rows, columns = linear_sum_assignment(-overlap)
@@ -279,7 +281,7 @@ def select_topics(
     with resumed(file, random_state) as (memory, rng):
         out = rng.random(x.shape[0]) < held_out
         if not 0 < out.sum() < len(out):
-            raise wrong(
+            raise invalid(
                 "held_out", held_out, f"a share that leaves documents on both sides of {len(out)}"
             )
         train, test = _rows(x, np.flatnonzero(~out)), _rows(x, np.flatnonzero(out))
@@ -288,12 +290,12 @@ def select_topics(
     for k in tried[len(table) :]:
         memory.offer(table)
         begin = time.perf_counter()
-        beside = (
+        seed_option = (
             {"checkpoint": f"{os.fspath(checkpoint)}.candidate-{len(table)}"}
             if keeps and checkpoint is not None
             else {}
         )
-        fitted = clone(model).set_params(n_components=int(k), **beside).fit(train)
+        fitted = clone(model).set_params(n_components=int(k), **seed_option).fit(train)
         # no candidate is judged by half a fit
         if fitted.fit_.trace.reason is StopReason.INTERRUPTED:
             raise KeyboardInterrupt
@@ -340,9 +342,7 @@ def _distributions(model: Any) -> np.ndarray:
         "topics", model.words if isinstance(model, Topics) else model, "p(w|z), topics x words"
     )
     if p.ndim != 2 or not (np.isfinite(p) & (p >= 0)).all():
-        raise InputError(
-            f"topics of shape {p.shape} came, wanted finite shares >= 0, topics x words"
-        )
+        raise InputError(f"topics must be finite shares >= 0, topics x words, got shape {p.shape}")
     return p / np.maximum(p.sum(axis=1, keepdims=True), 1e-300)
 
 
@@ -354,7 +354,7 @@ def _tops(topics: Any, n: int) -> tuple[list[list[Any]], np.ndarray | None]:
         plain = replace(topics, columns=None) if isinstance(topics, Topics) else topics
         return top_words(plain, n), None
     if n < 1:
-        raise wrong("n", n, "an int >= 1")
+        raise invalid("n", n, "an int >= 1")
     lists = (
         isinstance(topics, Iterable)
         and not isinstance(topics, (str, bytes, dict))
@@ -366,7 +366,7 @@ def _tops(topics: Any, n: int) -> tuple[list[list[Any]], np.ndarray | None]:
         else []
     )
     if not tops or not all(tops):
-        raise wrong("topics", topics, "a topic model, p(w|z), or a list of words for each topic")
+        raise invalid("topics", topics, "a topic model, p(w|z), or a list of words for each topic")
     return tops, None
 
 

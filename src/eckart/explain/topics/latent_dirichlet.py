@@ -93,8 +93,7 @@ class LatentDirichletAllocation(LDA):
     def _store(self, fit: Fit, arrays: dict[str, np.ndarray]) -> None:
         if not (fit.factors.counts > 0).all():
             raise FileError(
-                "counts holds a number that is not above 0, wanted those of a Dirichlet "
-                "distribution for each topic"
+                "counts must hold numbers > 0, those of a Dirichlet distribution for each topic"
             )
         super()._store(fit, arrays)
 

@@ -28,7 +28,7 @@ from scipy.special import psi
 from eckart.certify.certificate import Certificate, Check
 from eckart.certify.topics import certify_em, certify_gibbs, certify_stream, certify_variational
 from eckart.engines import engine_named
-from eckart.errors import wrong
+from eckart.errors import invalid
 from eckart.explain.topics import lda_em, lda_gibbs, lda_variational
 from eckart.explain.topics.documents import (
     as_counts,
@@ -397,7 +397,7 @@ class LDA(StreamedTopics):
         self._new_rows(X)
         t = self.fit_.factors
         if t.k != self.n_components:
-            raise wrong(
+            raise invalid(
                 "n_components",
                 self.n_components,
                 f"{t.k}, as in the fit that warm_start goes on from",

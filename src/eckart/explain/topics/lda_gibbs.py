@@ -133,20 +133,20 @@ def _one(
     fixed = replace(priors, learn_alpha=False, learn_eta=False)
     ascent = memory.last()
     if ascent is None:
-        begun = begin(fixed, memory.inner(None))
-        ascent = len(begun.ascent.trace) - 1
-        if begun.ascent.trace.reason is StopReason.INTERRUPTED:
+        start_fit = begin(fixed, memory.inner(None))
+        ascent = len(start_fit.ascent.trace) - 1
+        if start_fit.ascent.trace.reason is StopReason.INTERRUPTED:
             trace.reason = StopReason.INTERRUPTED
-            trace.add(begun.ascent.bound)
+            trace.add(start_fit.ascent.bound)
             return Solved(
-                begun.ascent.statistics.counts,
+                start_fit.ascent.statistics.counts,
                 priors,
                 trace,
                 {"sweeps": ascent, "EM sweeps": ascent},
                 {},
             )
         chain = engine.topic_chain(
-            docs, begun.words, begun.problem.shares, priors.words, int(rng.integers(2**31))
+            docs, start_fit.words, start_fit.problem.shares, priors.words, int(rng.integers(2**31))
         )
     sampling = memory.inner(ascent)
     if (kept := sampling.last()) is not None:

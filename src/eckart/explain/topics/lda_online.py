@@ -132,14 +132,14 @@ def run(
     """``take`` of every batch of so many passes, the first ``first`` documents together; the
     running state, its trace, and the last batch. An interrupt keeps what there is. A run that was
     killed draws the order of its pass again and reads over the batches that it had taken."""
-    trace, x, begun, done = new_trace(), None, 0, 0
+    trace, x, first_pass, done = new_trace(), None, 0, 0
     if (kept := memory.last()) is not None:
         r, trace = Running(**kept["running"]), resumed_trace(trace.quantity, kept["trace"])
         r = replace(r, priors=Priors(**kept["running"]["priors"]))
-        begun, done, rng.bit_generator.state = kept["pass"], kept["done"], kept["drawn"]
+        first_pass, done, rng.bit_generator.state = kept["pass"], kept["done"], kept["drawn"]
     trace.reason = StopReason.CONVERGED
     try:
-        for turn in range(begun, passes):
+        for turn in range(first_pass, passes):
             drawn = rng.bit_generator.state
             for i, x in enumerate(_ahead(batches(), 0 if turn else first)):
                 if i < done:

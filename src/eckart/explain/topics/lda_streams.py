@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from eckart.errors import InputError, wrong
+from eckart.errors import InputError, invalid
 from eckart.explain.topics import lda_online
 from eckart.explain.topics.documents import as_counts, batches, counted, tokens_of
 from eckart.explain.topics.priors import Priors, Solved
@@ -80,9 +80,9 @@ class StreamedTopics(TopicModel):
             watch("documents", after.documents, passes * rows)
             return after
 
-        begun = lda_online.begin(x, priors, rng, engine, first)
+        start_state = lda_online.begin(x, priors, rng, engine, first)
         few = min(lda_online.FIRST, rows // 4) if first is None else 0
-        r, trace, _ = lda_online.run(shuffled, passes, begun, take, few, rng, memory)
+        r, trace, _ = lda_online.run(shuffled, passes, start_state, take, few, rng, memory)
         assert r is not None
         return Solved(
             r.counts(total), r.priors, trace, {"sweeps": passes, "batches": r.batches}, {}
@@ -92,7 +92,7 @@ class StreamedTopics(TopicModel):
         """One or more passes over a source that does not fit in memory."""
         passes = 1 if self.max_iter is None else int(self.max_iter)
         if self.checkpoint is not None and not isinstance(X, (list, tuple, Shards)):
-            raise wrong(
+            raise invalid(
                 "checkpoint",
                 self.checkpoint,
                 "None for an iterator: a fit that goes on reads its blocks again; use "
@@ -115,7 +115,7 @@ class StreamedTopics(TopicModel):
             r, trace, x = lda_online.run(cut, passes, None, take, lda_online.FIRST, rng, memory)
         memory.end(trace)
         if r is None or x is None:
-            raise InputError("X gave no block of documents, wanted at least one")
+            raise InputError("X must have at least one block of documents, got none")
         self._running = r
         self._keep_running(x, x.columns, trace, passes, engine)
 

@@ -50,7 +50,7 @@ def answer(model: Any, verb: str, args: tuple[Any, ...], named: dict[str, Any]) 
         return _of_array(lean, there, verb, x, *others)
     if type(x).__module__.startswith("dask.bag") or is_frame(x, 1):  # texts
         return _of_bag(lean, there, verb, x)
-    raise InputError(f"X is a {type(x).__name__} of Dask, wanted an array, a frame or a bag")
+    raise InputError(f"X must be an array, a frame or a bag, got a {type(x).__name__} of Dask")
 
 
 def sent(model: Any, verb: str) -> Any:
@@ -136,7 +136,7 @@ def _recommended(lean: Any, there: Any, args: tuple[Any, ...], named: dict[str, 
     ids = args[0] if args else named.pop("rows", None)
     if not is_frame(ids, 1):
         raise InputError(
-            "recommend came with a Dask collection that is no Series, wanted a Series of row ids"
+            "recommend takes a Series of row ids of Dask, got a collection that is no Series"
         )
     f = lean.fit_.factors
     rows, columns = (

@@ -21,7 +21,7 @@ from eckart.index.ids import WHOLE
 from eckart.index.labels import Labels
 from eckart.index.sides import Side, Sides
 from eckart.io.dask.known import is_frame
-from eckart.io.dask.parts import TaskParts, _looked_at, checked, refusing, run
+from eckart.io.dask.parts import TaskParts, _at_part, checked, refusing, run
 from eckart.matrix import Observed
 from eckart.matrix_blocks import ObservedParts, even_cuts, of_parts
 from eckart.merging import FAN, folded
@@ -39,8 +39,8 @@ def observed_frame(source: Any, long: Any) -> Observed:
 
     if not is_frame(source):
         raise InputError(
-            f"rows={long.rows!r} came with a Dask {type(source).__name__}, wanted a "
-            "Dask frame with columns of these names (a bag of dicts has to_dataframe())"
+            f"rows={long.rows!r} needs a Dask frame with columns of these names, got a Dask "
+            f"{type(source).__name__} (a bag of dicts has to_dataframe())"
         )
     names = list(source.columns)
     picked = [names[j] for j in long.picked(names, "the Dask frame")]
@@ -53,7 +53,7 @@ def observed_frame(source: Any, long: Any) -> Observed:
         sides = [delayed(_fold, **later)(sides[i : i + FAN]) for i in range(0, len(sides), FAN)]
     met = checked(run(sides))[0]
     if met is None:
-        raise InputError("the Dask frame has no row, wanted at least one observation")
+        raise InputError("the Dask frame must have at least one row, got none")
     found = met.sides
     total = int(found.rows.counts.sum())
     blocks = int(
@@ -80,13 +80,13 @@ def observed_frame(source: Any, long: Any) -> Observed:
         )
     held = Held(client_of(), made)
 
-    def looked(_: str) -> list[Any]:
+    def check_all(_: str) -> list[Any]:
         return [
-            delayed(_looked_at, pure=False, traverse=False)(_entries, block, i)
+            delayed(_at_part, pure=False, traverse=False)(_entries, block, i)
             for i, block in enumerate(held.values)
         ]
 
-    entries = checked(computed(client_of(), looked, str))  # what was refused is said now
+    entries = checked(computed(client_of(), check_all, str))  # what was refused is said now
     lengths, nbytes = np.diff(cuts).tolist(), float(sum(entries)) * ENTRY_BYTES
     task_parts = TaskParts(
         "observed",
@@ -114,13 +114,15 @@ class Met(NamedTuple):
 
 def _met(frame: Any, names: list[Any], number: int) -> Met | None:
     if not hasattr(frame, "columns"):
-        raise InputError(f"the partition is a {type(frame).__name__}, wanted a frame with columns")
+        raise InputError(
+            f"the partition must be a frame with columns, got a {type(frame).__name__}"
+        )
     if len(frame) == 0:
         return None
     absent = next((name for name in names if name not in frame.columns), None)
     if absent is not None:
         raise InputError(
-            f"column {absent!r} is not in this partition, wanted the same columns in every one"
+            f"every partition must have the same columns, got none called {absent!r} in this one"
         )
     rows, columns = (Side.of(f"column {name!r}", frame[name], _place) for name in names[:2])
     kinds = tuple((f"column {name!r}", *_kind(_array(frame[name]), number)) for name in names[:2])
@@ -162,9 +164,9 @@ def _fold(parts: list[Any]) -> Any:
         other = next((part.kinds[side] for part in known if part.kinds[side][1] != kind), None)
         if other is not None:  # the text is named first: it is the one that was not meant
             both = sorted(((kind, where), other[1:]), key=lambda one: one[0] != "text")
-            told = " and ".join(f"{kind} ({where})" for kind, where in both)
+            kinds_named = " and ".join(f"{kind} ({where})" for kind, where in both)
             return Refused(
-                False, f"{name} holds {told}, wanted ids of one kind; convert one of them"
+                False, f"{name} must hold ids of one kind, got {kinds_named}. Convert one of them."
             )
     return Met(folded([part.sides for part in known]), known[0].kinds)
 
@@ -187,9 +189,8 @@ def _split(
         if len(bad):
             p = int(bad[0])
             raise InputError(
-                f"column {names[2]!r} has {v[p]} at row {p} (row id {rows[i[p]]}, "
-                f"column id {columns[j[p]]}), wanted a finite number; drop "
-                "the observations that have none"
+                f"column {names[2]!r} must hold finite numbers, got {v[p]} at row {p} (row id "
+                f"{rows[i[p]]}, column id {columns[j[p]]}). Drop the observations that have none."
             )
     else:
         v = np.ones(len(i), dtype)

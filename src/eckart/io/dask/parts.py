@@ -101,7 +101,7 @@ def each(
     common = [delayed(value, **later) for value in shared]
     more = given or [()] * len(tasks)
     made = [
-        delayed(_looked_at, **later)(do, task, i, *own, *common)
+        delayed(_at_part, **later)(do, task, i, *own, *common)
         for i, (task, own) in enumerate(zip(tasks, more))
     ]
     return checked(run(made, needs))
@@ -111,8 +111,8 @@ def partitions(collection: Any) -> list[Any]:
     """The partitions of a bag (or of a series) as tasks."""
     if not hasattr(collection, "to_delayed") or getattr(collection, "ndim", 1) != 1:
         raise InputTypeError(
-            f"X is a {type(collection).__name__} of Dask, wanted a bag, or a series, of "
-            "texts or of lists"
+            "X must be a bag, or a series, of texts or of lists, got a "
+            f"{type(collection).__name__} of Dask"
         )
     return list(collection.to_delayed())
 
@@ -134,7 +134,7 @@ def _folded(parts: list[Any]) -> Any:
     return first_refused(parts) or folded(parts)
 
 
-def _looked_at(do: Callable[..., Any], part: Any, number: int, *more: Any) -> Any:
+def _at_part(do: Callable[..., Any], part: Any, number: int, *more: Any) -> Any:
     return part if isinstance(part, Refused) else refusing(do, part, number, *more)
 
 

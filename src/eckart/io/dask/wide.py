@@ -34,9 +34,8 @@ def from_collection(
     if kind == "bag" or (is_frame(source, 1) and getattr(source.dtype, "kind", "O") in "OU"):
         return _from_bag(source, absent, max_df)
     raise InputTypeError(
-        f"X is a {type(source).__name__} of Dask, wanted an array of two dimensions, a "
-        "frame with columns, a series of texts, or a bag of texts or of "
-        "sparse blocks"
+        "X must be an array of two dimensions, a frame with columns, a series of texts, or "
+        f"a bag of texts or of sparse blocks, got a {type(source).__name__} of Dask"
     )
 
 
@@ -44,11 +43,11 @@ def _from_array(x: Any, absent: str) -> Matrix:
     if x.ndim != 2:
         raise wrong_ndim(x.ndim)
     if x.dtype.kind not in "fiub":
-        raise InputError(f"X is a Dask array of {x.dtype}, wanted numbers")
+        raise InputError(f"X must be a Dask array of numbers, got {x.dtype}")
     if np.isnan(x.shape[1]):
         raise InputError(
-            "X is a Dask array whose number of columns is unknown, wanted a known one; "
-            "call X.compute_chunk_sizes() first"
+            "X must be a Dask array whose number of columns is known. Call "
+            "X.compute_chunk_sizes() first."
         )
     if x.numblocks[1] > 1:
         x = x.rechunk({1: -1})
@@ -64,7 +63,7 @@ def _from_frame(x: Any, columns: Any) -> Matrix:
         absent = [name for name in columns if name not in names]
         if absent:
             raise InputError(
-                f"columns={absent[0]!r} came, wanted some of {', '.join(map(repr, names[:12]))}"
+                f"columns must be some of {', '.join(map(repr, names[:12]))}, got {absent[0]!r}"
             )
         x, names = x[list(columns)], list(columns)
     bad = next(
@@ -73,8 +72,8 @@ def _from_frame(x: Any, columns: Any) -> Matrix:
     )
     if bad is not None:
         raise InputError(
-            f"column {bad!r} holds {x.dtypes[bad]}, wanted numbers; choose the columns "
-            "with X[[...]], or encode it first"
+            f"column {bad!r} must hold numbers, got {x.dtypes[bad]}. Choose the columns with "
+            "X[[...]], or encode it first."
         )
     dtype = floating(np.result_type(*(np.dtype(getattr(d, "numpy_dtype", d)) for d in x.dtypes)))
     from eckart.io.tables.frames import titles
@@ -94,7 +93,7 @@ def _from_bag(x: Any, absent: str, max_df: float) -> Matrix:
     kinds, token = each(_kind_of_bag, parts), str(parts[0].key)
     seen = {kind for kind, *_ in kinds if kind}
     if not seen:
-        raise InputError("X is a bag without an item, wanted texts or sparse blocks")
+        raise InputError("X must hold texts or sparse blocks, got a bag without an item")
     if seen == {"text"}:
         from eckart.io.text.vocabulary import vocabulary_of
 
@@ -105,8 +104,8 @@ def _from_bag(x: Any, absent: str, max_df: float) -> Matrix:
         words = sorted(word for word, count in often.items() if count <= max_df * documents)
         if not words:
             raise InputError(
-                f"no word is left of {len(often):,} in {documents:,} documents, wanted "
-                f"at least one in at most {max_df:.0%} of them"
+                f"at least one word must be left in at most {max_df:.0%} documents, got none of "
+                f"{len(often):,} in {documents:,} documents"
             )
         given = delayed(vocabulary_of(words), pure=True, traverse=False)
         tasks = [
@@ -131,7 +130,8 @@ def _from_bag(x: Any, absent: str, max_df: float) -> Matrix:
             chunks, token, width, None, [rows for _, rows, _ in kinds], True, absent, None
         )
     raise InputError(
-        f"X is a bag of {' and '.join(sorted(seen))}, wanted texts alone or sparse blocks alone"
+        "X must be a bag of texts alone or of sparse blocks alone, got "
+        f"{' and '.join(sorted(seen))}"
     )
 
 
@@ -195,7 +195,7 @@ def _joined(
     unknown = any(np.isnan(size) for size in sizes)
     first = [i for i in range(len(sizes)) if unknown or sizes[i]]
     if not first:
-        raise InputError("X has no row, wanted at least one")
+        raise InputError("X must have at least one row, got none")
     if not sparse and not unknown:  # chunks may be sparse without their array saying so
         largest = TIMES_OVER * sizes[first[0]] * n * (8 if dtype is None else dtype.itemsize)
         kind = each(_kind_of_chunk, [chunks[first[0]]], needs=largest)[0] or kind
@@ -207,14 +207,14 @@ def _joined(
         for i, chunk in enumerate(chunks)
     ]
     if unknown or sparse or dtype is None:
-        looked = each(_look, made)
-        sizes = [rows for rows, *_ in looked]
+        parts_seen = each(_look, made)
+        sizes = [rows for rows, *_ in parts_seen]
         dtype = (
-            next((d for rows, d, _ in looked if rows), np.dtype(np.float64))
+            next((d for rows, d, _ in parts_seen if rows), np.dtype(np.float64))
             if dtype is None
             else dtype
         )
-        kind = next((k for rows, _, k in looked if rows), kind)
+        kind = next((k for rows, _, k in parts_seen if rows), kind)
     return _of_tasks(kind, made, [int(size) for size in sizes], n, dtype, token, columns)
 
 
@@ -248,7 +248,7 @@ def _matrix(
     from eckart.io.tables.numbers import numeric
 
     if chunk is None and kind == "dense":
-        raise InputError("X has a chunk that is None, wanted rows")
+        raise InputError("X must be chunks of rows, got a chunk that is None")
     if chunk is None:
         from scipy import sparse
 
@@ -264,8 +264,8 @@ def _matrix(
                     if (name in names) != (name in chunk.columns)
                 )
                 raise InputError(
-                    f"column {odd!r} is not in every partition, wanted the {n} columns "
-                    "that the frame says in each"
+                    f"every partition must have the {n} columns that the frame says, got none called "
+                    f"{odd!r}"
                 )
             chunk = chunk[names]  # partitions may have been written by different programs
         made: Any = from_frame(chunk)
@@ -273,19 +273,23 @@ def _matrix(
     if hasattr(chunk, "tocsr"):
         if kind == "dense":
             raise InputError(
-                "X has a sparse chunk among dense ones, wanted one kind; convert them "
-                "with map_blocks"
+                "X must have chunks of one kind, got a sparse chunk among dense ones. Convert them "
+                "with map_blocks."
             )
         made = (Observed if kind == "observed" else Counts).from_scipy(chunk)
     else:
         if kind != "dense":
             raise InputError(
-                "X has a dense chunk among sparse ones, wanted one kind; convert them "
-                "with map_blocks"
+                "X must have chunks of one kind, got a dense chunk among sparse ones. Convert them "
+                "with map_blocks."
             )
         made = Dense(numeric(np.asarray(chunk)))
     if made.shape[1] != n:
-        raise InputError(f"X has a chunk of {made.shape[1]} columns, wanted {n} as its array says")
+        raise InputError(
+            f"X must have chunks of {n} columns as its array says, got {made.shape[1]}"
+        )
     if rows is not None and made.shape[0] != rows:
-        raise InputError(f"X has a chunk of {made.shape[0]} rows, wanted {rows} as its array says")
+        raise InputError(
+            f"X must have chunks of {rows} rows as its array says, got {made.shape[0]}"
+        )
     return made

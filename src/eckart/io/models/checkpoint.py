@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from eckart.clusters.clock import spent
-from eckart.errors import FileError, wrong
+from eckart.errors import FileError, invalid
 from eckart.io.models.save import SEAL
 from eckart.io.models.whole_files import atomic_write
 from eckart.matrix import Dense, Matrix
@@ -62,7 +62,7 @@ class Checkpoint:
 
     def __init__(self, path: Any, about: dict[str, Any], seconds: float | None = None):
         if not is_file_name(path):
-            raise wrong("checkpoint", path, "None or the name of a file")
+            raise invalid("checkpoint", path, "None or the name of a file")
         # another version may take other steps: no promise of the same bits
         version = vars(sys.modules["eckart"])["__version__"]
         about = {"layout": LAYOUT, "eckart": version, **about}
@@ -127,8 +127,8 @@ class Checkpoint:
         options."""
         if path is None:
             return None
-        told = {option: _in_words(value) for option, value in options.items()}
-        return cls(path, about_rows(x, {"function": name, **told}, weights), seconds)
+        option_words = {option: _in_words(value) for option, value in options.items()}
+        return cls(path, about_rows(x, {"function": name, **option_words}, weights), seconds)
 
     def load(self) -> dict[str, np.ndarray] | None:
         """The arrays that were kept, or None where there is no file yet."""
@@ -156,7 +156,7 @@ class Checkpoint:
                 why = (
                     "its data have another content"
                     if name == "data"
-                    else f"{name} is {came!r}, wanted {wanted!r}"
+                    else f"{name} must be {wanted!r}, got {came!r}"
                 )
                 raise FileError(
                     f"{self.path} is a checkpoint of other work ({why}); delete it to start over"
@@ -217,7 +217,7 @@ def _sealed(arrays: dict[str, np.ndarray], text: str) -> str:
 
 def digest(*parts: Any) -> str:
     """SHA-256 of the kinds, shapes and contents of arrays (each 4 MiB by their CRC-32, on all
-    cores); None is told from an array.
+    cores); None is distinguished from an array.
 
     >>> digest(np.arange(3.0)) == digest(np.arange(3.0)) != digest(np.arange(3.0), None)
     True

@@ -93,8 +93,8 @@ class Memory:
         if file is None or found is None:
             return cls(file, (draws.state,), None, draws)
         with refused(file):
-            begun, *kept = unpack(found)
-            draws.killed = begun["state"]
+            unpacked, *kept = unpack(found)
+            draws.killed = unpacked["state"]
             generator_at(rng, draws.killed)
         return cls(file, (draws.state,), kept, draws)
 
@@ -198,7 +198,7 @@ def refused(file: Checkpoint, memory: Memory | None = None) -> Iterator[None]:
     """Errors of a state that is not of the shape that was looked for, in words: those until a
     resumed loop has come to its first head."""
     draws = None if memory is None else memory._draws
-    told = memory is None or bool(memory._kept)
+    knows = memory is None or bool(memory._kept)
     try:
         yield
     except EckartError:
@@ -212,7 +212,7 @@ def refused(file: Checkpoint, memory: Memory | None = None) -> Iterator[None]:
         ValueError,
         ArithmeticError,
     ) as error:
-        if not told or (draws is not None and draws.offered):
+        if not knows or (draws is not None and draws.offered):
             raise
         raise FileError(
             f"{file.path} is not a complete checkpoint ({type(error).__name__}: "

@@ -178,8 +178,8 @@ def pack(model: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         or type(model).__module__ != CLASSES[type(model).__name__]
     ):
         raise InputTypeError(
-            f"model is a {type(model).__name__}, wanted one of {', '.join(CLASSES)}: no "
-            "other class can be loaded"
+            f"model must be one of {', '.join(CLASSES)}: no other class can be loaded, got a "
+            f"{type(model).__name__}"
         )
     fit = model.fit_
     arrays, values = fit.factors.to_state()
@@ -210,7 +210,7 @@ def unpack(arrays: dict[str, np.ndarray], header: dict[str, Any]) -> Any:
     """The model described by a verified header."""
     name = header["class"]
     if not isinstance(name, str) or name not in CLASSES:
-        raise FileError(f"class {name!r} came, wanted one of {', '.join(CLASSES)}")
+        raise FileError(f"class must be one of {', '.join(CLASSES)}, got {name!r}")
     model = class_named(name)(**header["params"])
     if is_dataclass(model):
         check(model)
@@ -220,7 +220,7 @@ def unpack(arrays: dict[str, np.ndarray], header: dict[str, Any]) -> Any:
     arrays = lengthen(arrays, header.get("short", {}))
     factors = _factors(arrays, header)
     if not isinstance(header["plan"], dict):
-        raise FileError(f"plan={header['plan']!r} came, wanted named choices")
+        raise FileError(f"plan must be named choices, got {header['plan']!r}")
     check_header(header, factors)
     certificate, trace = (
         Certificate.from_dict(header["certificate"]),
@@ -228,7 +228,7 @@ def unpack(arrays: dict[str, np.ndarray], header: dict[str, Any]) -> Any:
     )
     for part in NEEDED.get(name, ()):
         if part not in arrays:
-            raise FileError(f"{part} is missing, wanted it in a {name}")
+            raise FileError(f"{part} must be there in a {name}, got none")
     check_extras(factors, arrays)
     model.restore(factors, certificate, trace, header["plan"], arrays)
     return model
@@ -238,7 +238,7 @@ def _factors(arrays: dict[str, np.ndarray], header: dict[str, Any]) -> Factors:
     """The factors that the header describes, refused where they do not fit together."""
     kind = header.get("kind", "Basis")
     if not isinstance(kind, str) or kind not in KINDS:
-        raise FileError(f"kind {kind!r} came, wanted one of {', '.join(KINDS)}")
+        raise FileError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}")
     rows, columns = (unpack_ids(header[side], side, arrays) for side in ("rows", "columns"))
     factors = KINDS[kind].from_state(arrays, header["factors"], rows, columns)
     factors.check()

@@ -41,9 +41,7 @@ def unpack_ids(saved: Any, side: str, arrays: dict[str, np.ndarray]) -> np.ndarr
         return np.fromiter(map(_unpacked, saved), object, len(saved))
     kind = np.dtype(saved["dtype"])
     if kind.kind not in "iumM":
-        raise FileError(
-            f"labels of kind {saved['dtype']!r} came, wanted integers, dates or durations"
-        )
+        raise FileError(f"labels must be integers, dates or durations, got kind {saved['dtype']!r}")
     values = arrays[f"labels.{side}"]
     return values.view(kind) if kind.kind in "mM" else values.astype(kind)
 
@@ -115,5 +113,5 @@ def _unpacked(saved: Any) -> Any:
         return UNPACK[kind](value)
     except (KeyError, ValueError, TypeError, ArithmeticError):
         raise FileError(
-            f"an id {str(saved)[:80]} came, wanted one of the kinds {', '.join(UNPACK)}"
+            f"an id must be of one of the kinds {', '.join(UNPACK)}, got {str(saved)[:80]}"
         ) from None

@@ -28,7 +28,7 @@ def steps_of(a: np.ndarray) -> np.ndarray:
 
 def shorten(arrays: dict[str, np.ndarray]) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     """The arrays as they are written, and the precision of those that were shortened, by name."""
-    found, told = dict(arrays), {}
+    found, precisions = dict(arrays), {}
     for name, a in arrays.items():
         if a.dtype.kind != "f" or a.nbytes <= LARGE or a.ndim == 0:
             continue
@@ -38,20 +38,20 @@ def shorten(arrays: dict[str, np.ndarray]) -> tuple[dict[str, np.ndarray], dict[
             found[name] = a.astype(np.float32)
         else:
             continue
-        told[name] = str(a.dtype)
-    return found, told
+        precisions[name] = str(a.dtype)
+    return found, precisions
 
 
-def lengthen(arrays: dict[str, np.ndarray], told: Any) -> dict[str, np.ndarray]:
+def lengthen(arrays: dict[str, np.ndarray], precisions: Any) -> dict[str, np.ndarray]:
     """The inverse of ``shorten``."""
     found = dict(arrays)
     if (
-        not isinstance(told, dict)
-        or not set(told.values()) <= {"float32", "float64"}
-        or not told.keys() <= arrays.keys()
+        not isinstance(precisions, dict)
+        or not set(precisions.values()) <= {"float32", "float64"}
+        or not precisions.keys() <= arrays.keys()
     ):
-        raise FileError(f"short={told!r} came, wanted the precision of arrays by name")
-    for name, dtype in told.items():
+        raise FileError(f"short must be the precision of arrays by name, got {precisions!r}")
+    for name, dtype in precisions.items():
         a = arrays[name].astype(np.dtype(dtype))
         exponent = found.pop(name + EXPONENT, None)
         found[name] = a if exponent is None else np.ldexp(a, exponent)

@@ -30,7 +30,7 @@ def atomic_write(path: Any, data: bytes) -> None:
 def replacing(target: Path) -> Iterator[str]:
     """The name of a temporary file that takes the place of ``target`` when the block ends well, and
     is removed when it does not."""
-    handle, name = beside(target)
+    handle, name = temporary_file(target)
     os.close(handle)
     try:
         yield name
@@ -46,17 +46,17 @@ def replacing(target: Path) -> Iterator[str]:
 def check_place(target: Path) -> Path:
     """Refuse a place where no file can be written, before any work is done."""
     if not is_file_name(target):
-        raise FileError(f"{str(target)!r} came, wanted a name that a file can have")
+        raise FileError(f"the name of a file must be one that a file can have, got {str(target)!r}")
     if not target.parent.is_dir():
         raise FileError(f"{target.parent} is not a folder; make it first")
     if target.is_dir():
-        raise FileError(f"{target} is a folder, wanted the name of a file")
+        raise FileError(f"path must be the name of a file, got the folder {target}")
     if not os.access(target.parent, os.W_OK):
         raise FileError(f"{target.parent} cannot be written to; choose another folder")
     return target
 
 
-def beside(target: Path) -> tuple[int, str]:
+def temporary_file(target: Path) -> tuple[int, str]:
     """A temporary file in the folder of ``target``, open, and its name. What a killed save of this
     target left there is removed.
 
@@ -111,5 +111,5 @@ def _runs_on_windows(process: int) -> bool:
 def named(path: Any) -> Path:
     """The place that the user named."""
     if not isinstance(path, (str, os.PathLike)):
-        raise InputTypeError(f"path={written(path)} came, wanted the name of a file")
+        raise InputTypeError(f"path must be the name of a file, got {written(path)}")
     return Path(path)

@@ -17,7 +17,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from eckart.errors import EckartError, FileError, InputError, wrong
+from eckart.errors import EckartError, FileError, InputError, invalid
 from eckart.io.sql.databases import Database, open_database, said
 from eckart.io.sql.fetch_ahead import ahead
 from eckart.loading import pa
@@ -33,7 +33,7 @@ class Answer:
 
     def __init__(self, source: Any, sql: Any):
         if not isinstance(sql, str) or not sql.strip():
-            raise wrong("sql", sql, "a query, such as 'select user, item, stars from ratings'")
+            raise invalid("sql", sql, "a query, such as 'select user, item, stars from ratings'")
         self.source, self.sql = source, sql.strip().rstrip(";")
         self.name = "the answer of the query"
 
@@ -47,8 +47,8 @@ class Answer:
             for batch in _ways[database.way](database, self.sql):
                 if len(set(batch.schema.names)) < len(batch.schema.names):
                     raise InputError(
-                        f"{self.name} has the columns {', '.join(batch.schema.names)}, "
-                        "wanted names that differ; rename one with 'as'"
+                        f"{self.name} must have columns whose names differ, got "
+                        f"{', '.join(batch.schema.names)}. Rename one with 'as'."
                     )
                 yield batch
                 rows += batch.num_rows
@@ -77,7 +77,7 @@ class Answer:
             if size > most_bytes:
                 return spooled(held, batches, self.name)
         if not held:
-            raise InputError(f"{self.name} has no row, wanted at least one")
+            raise InputError(f"{self.name} must have at least one row, got none")
         return _joined(held, self.name)
 
 
@@ -162,7 +162,7 @@ def _from_duckdb(database: Database, sql: str) -> Iterator[Any]:
     found = database.connection.extract_statements(sql)
     if len(found) != 1 or found[0].type != duckdb.StatementType.SELECT:
         kinds = ", ".join(str(s.type).rpartition(".")[2].lower() for s in found) or "no statement"
-        raise InputError(f"sql={sql!r} came ({kinds}), wanted one select: databases are only read")
+        raise InputError(f"sql must be one select, got {sql!r} ({kinds}): databases are only read")
     yield from database.connection.sql(sql).to_arrow_reader(BATCH_ROWS)
 
 
@@ -259,7 +259,7 @@ _ways = {
 
 
 def _no_rows(sql: str) -> InputError:
-    return InputError(f"sql={sql!r} came, which answers no rows, wanted a select")
+    return InputError(f"sql must be a select, got {sql!r}, which answers no rows")
 
 
 def _batch(names: list[str], rows: Any, seen: int) -> Any:
@@ -283,7 +283,7 @@ def _odd_column(name: str, values: Any, seen: int) -> Any:
     first = next(v for v in values if v is not None)
     at = next((i for i, v in enumerate(values) if v is not None and type(v) is not type(first)), 0)
     raise InputError(
-        f"column {name!r} holds {values[at]!r} ({type(values[at]).__name__}) at row "
-        f"{seen + at} of the answer, wanted {type(first).__name__} as before; "
-        f"cast it in the query, such as cast({name} as text)"
+        f"column {name!r} must hold {type(first).__name__} as before, got {values[at]!r} "
+        f"({type(values[at]).__name__}) at row {seen + at} of the answer. Cast it in the "
+        f"query, such as cast({name} as text)."
     )

@@ -97,8 +97,8 @@ def open_database(source: Any, write: bool = False) -> Database:
         return _file(os.fspath(source), write)
     if not is_connection(source):
         raise InputTypeError(
-            f"sql= came with a {type(source).__name__}, wanted a connection, a DuckDB "
-            "or SQLite file, or an address such as postgresql://host/shop"
+            "sql= needs a connection, a DuckDB or SQLite file, or an address such as "
+            f"postgresql://host/shop, got a {type(source).__name__}"
         )
     top = _top(source)
     if top in ("duckdb", "_duckdb"):
@@ -163,8 +163,8 @@ def _file(path: str, write: bool) -> Database:
         )
         if kind is None:
             raise FileError(
-                f"{path} does not exist, wanted a database, or a new one that ends in "
-                ".duckdb or .sqlite"
+                f"{path} must be a database, or a new one that ends in .duckdb or .sqlite, got a "
+                "file that does not exist"
             )
     if not os.path.exists(file) and not write and not _is_pattern(path):
         raise FileError(f"{path} does not exist")
@@ -351,7 +351,7 @@ READ_ONLY = {
 
 
 def _only_read(database: Database) -> None:
-    """Servers that can be told so refuse to write in this session from now on; with others nothing
+    """Servers that can be asked to refuse to write in this session from now on; with others nothing
     is committed."""
     statement = READ_ONLY.get(dialect(database))
     if statement is None:

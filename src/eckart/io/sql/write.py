@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from eckart.errors import EckartError, FileError, InputError, wrong
+from eckart.errors import EckartError, FileError, InputError, invalid
 from eckart.io.sql.databases import (
     Database,
     dialect,
@@ -35,8 +35,8 @@ def split_target(target: str) -> tuple[str, str]:
     place, _, table = target.rpartition(":")
     if not place or not table or (is_address(target) and not is_address(place)) or "/" in table:
         raise InputError(
-            f"{shown(target)} came, wanted the database and the table, such as "
-            "shop.duckdb:recommendations"
+            "--to must be the database and the table, such as shop.duckdb:recommendations, got "
+            f"{shown(target)}"
         )
     return place, table
 
@@ -45,20 +45,20 @@ def check_table(source: Any, table: str, if_exists: str = "error") -> None:
     """Refuse a place that cannot be written to before any work is done. A file that is not there
     yet is not made."""
     if if_exists not in RULES:
-        raise wrong("if_exists", if_exists, "one of " + ", ".join(map(repr, RULES)))
+        raise invalid("if_exists", if_exists, "one of " + ", ".join(map(repr, RULES)))
     if not isinstance(table, str) or not table or "\0" in table:
-        raise wrong("table", table, "the name of a table")
+        raise invalid("table", table, "the name of a table")
     if is_store(source):
         raise FileError(
-            f"{source} is a store of files, wanted a database; write a file by --out instead"
+            f"{source} must be a database, got a store of files. Write a file by --out instead."
         )
     if isinstance(source, str) and not is_address(source) and not os.path.exists(source):
         if not os.path.isdir(Path(source).parent):
             raise FileError(f"{Path(source).parent} is not a folder; make it first")
         if Path(source).suffix.lower() not in (".duckdb", ".sqlite", ".sqlite3"):
             raise FileError(
-                f"{source} does not exist, wanted a database, or a new one that ends in "
-                ".duckdb or .sqlite"
+                f"{source} must be a database, or a new one that ends in .duckdb or .sqlite, got a "
+                "file that does not exist"
             )
         return
     if if_exists == "error":
@@ -164,13 +164,13 @@ def _fill(
 ) -> int:
     first = next(batches, None)
     if first is None:
-        raise InputError(f"no row came for table {called or table!r}, wanted at least one")
+        raise InputError(f"table {called or table!r} needs at least one row, got none")
     names, there, mark = first.schema.names, _columns(database, table), _mark(database)
     if there is not None and rule == "append":
         if set(there) != set(names):
             raise InputError(
-                f"table {table!r} of {database.name} has the columns "
-                f"{', '.join(there)}, wanted {', '.join(names)} to append to it"
+                f"table {table!r} of {database.name} must have the columns {', '.join(names)} to "
+                f"append to it, got {', '.join(there)}"
             )
     else:
         if there is not None and rule == "error":
@@ -246,8 +246,12 @@ def _columns(database: Database, table: str) -> list[str] | None:
     if database.way == "sqlalchemy" and dialect(database) != "mysql":
         from sqlalchemy import inspect
 
-        looked = inspect(database.connection)
-        return [c["name"] for c in looked.get_columns(table)] if looked.has_table(table) else None
+        inspector = inspect(database.connection)
+        return (
+            [c["name"] for c in inspector.get_columns(table)]
+            if inspector.has_table(table)
+            else None
+        )
     ask = (
         "select column_name from information_schema.columns where table_schema = {} and "
         "table_name = '{}' order by ordinal_position"

@@ -23,17 +23,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from eckart.errors import FileError, InputError, InputTypeError, wrong
+from eckart.errors import FileError, InputError, InputTypeError, invalid
 from eckart.index.labels import Labels, first_null, shown, tidy
 from eckart.io.tables.columns import head_of
 from eckart.io.tables.frames import is_arrow, is_frame
 from eckart.loading import pa
 
 MOST_LEVELS = 1000
-"""Levels of one column that are told apart, the most frequent ones: products with the square of
+"""Levels of one column that are distinguished, the most frequent ones: products with the square of
 their number are solved in every sweep."""
 LEAST_ROWS = 2
-"""Rows from which a level is told apart: what one row alone has says nothing that the row's own
+"""Rows from which a level is distinguished: what one row alone has says nothing that the row's own
 entries do not say better."""
 KINDS = ("number", "flag", "category", "several")
 
@@ -105,8 +105,7 @@ class Encoding:
         columns = tuple(c for c in columns if c.width and c.deviation > 0)
         if not columns:
             raise InputError(
-                f"{where} has no column that differs between ids, wanted at least one "
-                "beside the ids"
+                f"{where} must have a column, beside the ids, that differs between ids, got none"
             )
         return cls(key, columns), found
 
@@ -116,8 +115,8 @@ class Encoding:
         absent = [c.name for c in self.columns if c.name not in names]
         if absent:
             raise InputError(
-                f"{where} lacks the column {absent[0]!r}, wanted the columns of the "
-                f"fit: {self._said()}"
+                f"{where} must have the columns of the fit ({self._said()}), got none called "
+                f"{absent[0]!r}"
             )
         return np.hstack(
             [c.encode(found.table.column(names.index(c.name)), where) for c in self.columns]
@@ -168,7 +167,7 @@ class Encoding:
             )
         except (TypeError, KeyError, AttributeError):
             raise FileError(
-                f"an encoding {str(values)[:60]!r} came, wanted a key and columns"
+                f"an encoding must have a key and columns, got {str(values)[:60]!r}"
             ) from None
         good = isinstance(key, (str, type(None))) and bool(columns)
         for c in columns:
@@ -191,7 +190,7 @@ class Encoding:
             )
         if not good:
             raise FileError(
-                "an encoding came whose columns have no such kinds, levels or numbers "
+                "an encoding must have columns with kinds, levels and numbers "
                 "as one has that was fitted"
             )
         return cls(key, tuple(columns))
@@ -216,23 +215,24 @@ def attributes(source: Any, key: Any, where: str) -> tuple[Attributes, str | Non
     else:
         wanted = "a column of ids" if key is None else f"the column of ids {key!r}"
         raise InputError(
-            f"{where} has the columns {', '.join(map(str, table.column_names[:8]))}, "
-            f"wanted {wanted}; write {where}=(frame, 'name of its column of ids')"
+            f"{where} must have {wanted}, got the columns "
+            f"{', '.join(map(str, table.column_names[:8]))}. Write {where}=(frame, 'name of its "
+            "column of ids')."
         )
     ids = tidy(ids)
     if (null := first_null(ids)) is not None:
         raise InputError(
-            f"{where} has no id in row {null}, wanted one in every row; drop what has none"
+            f"{where} must have an id in every row, got none in row {null}. Drop what has none."
         )
     if (repeats := Labels(ids, len(ids)).repeats) is not None:
         raise InputError(
-            f"{where} has the id {shown(ids[int(repeats.argmax())])} more than once, "
-            "wanted one row for each id"
+            f"{where} must have one row for each id, got {shown(ids[int(repeats.argmax())])} "
+            "more than once"
         )
     if not len(ids) or not table.num_columns:
         raise InputError(
-            f"{where} has {len(ids)} rows and {table.num_columns} columns beside the "
-            "ids, wanted at least one of each"
+            f"{where} must have at least one row and one column beside the ids, got {len(ids)} "
+            f"and {table.num_columns}"
         )
     return Attributes(ids, table), key
 
@@ -244,8 +244,8 @@ def table_of(source: Any, where: str) -> tuple[Any, np.ndarray | None]:
             head = head_of(os.fspath(source), whole=True)
             if head is None:
                 raise InputError(
-                    f"{where}={os.fspath(source)!r} came, wanted a table: a CSV, "
-                    "Parquet, Arrow, JSON lines or Excel file that exists"
+                    f"{where} must be a table: a CSV, Parquet, Arrow, JSON lines or Excel file that "
+                    f"exists, got {os.fspath(source)!r}"
                 )
             return head.rows, None
         if is_arrow(source):
@@ -269,8 +269,8 @@ def table_of(source: Any, where: str) -> tuple[Any, np.ndarray | None]:
             "make it numbers or text"
         ) from None
     raise InputTypeError(
-        f"{where} is a {type(source).__name__}, wanted a frame (pandas, polars, Arrow), "
-        "a mapping of columns or a file"
+        f"{where} must be a frame (pandas, polars, Arrow), a mapping of columns or a file, "
+        f"got a {type(source).__name__}"
     )
 
 
@@ -304,8 +304,8 @@ def _column(cells: Any, name: str, where: str) -> Column:
     inner = kind.value_type if listed == "several" or t.is_dictionary(kind) else kind
     if t.is_nested(inner) or t.is_binary(inner):
         raise InputError(
-            f"column {name!r} of {where} holds {kind}, wanted numbers, booleans, dates, "
-            "text, categories or lists of texts"
+            f"column {name!r} of {where} must hold numbers, booleans, dates, text, categories "
+            f"or lists of texts, got {kind}"
         )
     counts: dict[str, int] = {}
     for levels in _levels(cells, listed):
@@ -333,12 +333,12 @@ def _numbers(cells: Any, name: str, where: str) -> np.ndarray:
         x = np.asarray(cells.cast(pa.float64(), safe=False).to_numpy())
     except (pa.ArrowException, ValueError):
         raise InputError(
-            f"column {name!r} of {where} holds {kind}, wanted numbers as at the fit"
+            f"column {name!r} of {where} must hold numbers as at the fit, got {kind}"
         ) from None
     if np.isinf(x).any():
         raise InputError(
-            f"column {name!r} of {where} holds {x[np.isinf(x)][0]} in row "
-            f"{int(np.isinf(x).argmax())}, wanted finite numbers"
+            f"column {name!r} of {where} must hold finite numbers, got {x[np.isinf(x)][0]} in "
+            f"row {int(np.isinf(x).argmax())}"
         )
     return x
 
@@ -370,7 +370,7 @@ def joined(
     lacking[at[at >= 0]] = False
     if lacking.all() and labels.size:
         some = ", ".join(shown(name) for name in labels.names(np.arange(min(3, labels.size))))
-        raise wrong(
+        raise invalid(
             where,
             f"ids such as {shown(ids[0])}",
             f"those of the data, such as {some}",

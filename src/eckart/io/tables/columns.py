@@ -20,7 +20,7 @@ from eckart.io.tables.written_numbers import FOR_THE_EYE
 from eckart.loading import pa
 
 HEAD_ROWS = 2000
-"""Rows from which the kinds are told: enough to meet a word among numbers and repeats among ids, in
+"""Rows from which the kinds are found: enough to meet a word among numbers and repeats among ids, in
 a few milliseconds."""
 
 
@@ -35,7 +35,7 @@ class Column(NamedTuple):
     like: str | None = None
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """Name and kind in words."""
         return (
             f"{self.name} "
@@ -112,11 +112,11 @@ def _csv_rows(
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         at = [j + 1 for j, name in enumerate(names) if name == twice]
-        told = "have no name" if twice == "" else f"are called {twice!r}"
-        title = "; if the first line is a title, take it out" if twice == "" else "; rename one"
+        description = "have no name" if twice == "" else f"are called {twice!r}"
+        title = ". If the first line is a title, take it out." if twice == "" else ". Rename one."
         raise FileError(
-            f"columns {at[0]} and {at[1]} of {path} {told} (first line), wanted names "
-            f"that differ{title}"
+            f"columns of {path} must have names that differ: columns {at[0]} and {at[1]} {description} "
+            f"(first line){title}"
         )
     ways, gaps = layout.ways(schema, names), layout.gaps
     batches = layout.batches(names, {}, names)

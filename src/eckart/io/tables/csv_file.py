@@ -83,8 +83,8 @@ class Layout:
         check_marks(mark, decimal)
         if (wide := lines[0].count(mark) + 1) > MOST_COLUMNS:
             raise FileError(
-                f"{file} has {wide:,} columns, wanted at most {MOST_COLUMNS:,} in a "
-                "text file; save the table as .npy or .parquet"
+                f"{file} must have at most {MOST_COLUMNS:,} columns in a text file, got {wide:,}. "
+                "Save the table as .npy or .parquet."
             )
         headed = has_header(lines, mark, decimal, number) if header is None else header
         if headed and len(lines) == 1:
@@ -359,24 +359,24 @@ def read_csv(
     layout = Layout.of(file, delimiter, decimal, header, encoding=encoding)
     layout.options["convert_options"].null_values = [*NULLS, *words]
     schema = layout.schema()
-    told = schema.names
+    header_names = schema.names
     if (
         index is None
         and layout.headed
-        and told[0] == ""
+        and header_names[0] == ""
         and "" not in (columns or [])
-        and len(told) > 1
+        and len(header_names) > 1
     ):
         index = ""
     if (
         columns is None
         and layout.headed
-        and len(told) > 1
-        and told[-1] == ""
-        and pa.types.is_null(schema.field(len(told) - 1).type)
+        and len(header_names) > 1
+        and header_names[-1] == ""
+        and pa.types.is_null(schema.field(len(header_names) - 1).type)
     ):
         # every row ends in a comma, the header too: no column
-        columns = [name for name in told[:-1] if name != index]
+        columns = [name for name in header_names[:-1] if name != index]
     names, index = arrow_columns(schema, columns, index, file)
     ways = layout.ways(schema, names)
     for name in ways:
@@ -397,7 +397,7 @@ def read_csv(
             f"decimal='.', {other}"
         )
         raise InputError(f"{error}{layout.first_text(schema, names)}{do}") from None
-    if len(told) == 1:
+    if len(header_names) == 1:
         layout.refuse_blank_lines()
     if index is not None and pa.types.is_binary(schema.field(index).type):
         raise undecodable(file, layout.encoding)
@@ -409,10 +409,15 @@ def read_csv(
     shown = titles(names) if layout.headed else None
     if text_bytes(file) > held:
         blocks = ArrowBlocks(
-            names, shown, dtype, None, lambda: layout.batches(wanted, kinds, told, ways), [file]
+            names,
+            shown,
+            dtype,
+            None,
+            lambda: layout.batches(wanted, kinds, header_names, ways),
+            [file],
         )
         return Dense(blocks, columns=shown)
-    values, labels = hold(layout.batches(wanted, kinds, told, ways), names, index, dtype)
+    values, labels = hold(layout.batches(wanted, kinds, header_names, ways), names, index, dtype)
     return Dense(values, labels, shown)
 
 
@@ -434,7 +439,7 @@ def _bad_csv(layout: Layout, error: Exception, names: list[str]) -> FileError:
             found[3], f"{found[3]} as in the rows before it"
         )
         return FileError(
-            f"column {names[int(found[1])]!r} of {file} has {found[4]}{at}, wanted {wanted}"
+            f"column {names[int(found[1])]!r} of {file} must hold {wanted}, got {found[4]}{at}"
         )
     if isinstance(error, UnicodeDecodeError) or "invalid UTF8" in words:
         return undecodable(file, layout.encoding)

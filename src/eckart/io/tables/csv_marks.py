@@ -7,7 +7,7 @@ import csv
 import re
 from pathlib import Path
 
-from eckart.errors import FileError, wrong
+from eckart.errors import FileError, invalid
 from eckart.io.tables.encodings import opened, undecodable
 
 NULLS = ["", "NA", "NaN", "nan", "null", "None", "N/A", "n/a", "NULL", "#N/A", "<NA>"]
@@ -33,8 +33,8 @@ def first_lines(file: Path, encoding: str = "utf-8", most: int = 2) -> list[str]
             while len(lines) < most and (line := raw.readline(LONGEST_LINE)):
                 if len(line) == LONGEST_LINE:
                     raise FileError(
-                        f"{file} has a line of more than {LONGEST_LINE:,} characters, "
-                        "wanted a line for each row; see --delimiter and line ends"
+                        f"{file} must have a line for each row, got a line of more than {LONGEST_LINE:,} "
+                        "characters. See --delimiter and line ends."
                     )
                 if line.strip():
                     lines.append(line)
@@ -61,11 +61,11 @@ def check_marks(delimiter: str, decimal: str) -> None:
             or not mark.isascii()
             or set(mark) & set('\n\r"')
         ):
-            raise wrong(
+            raise invalid(
                 name, mark, "one character" + (", or several such as '::'" if most > 1 else "")
             )
     if delimiter == decimal:
-        raise wrong("delimiter", delimiter, f"another character than decimal={decimal!r}")
+        raise invalid("delimiter", delimiter, f"another character than decimal={decimal!r}")
 
 
 def has_header(lines: list[str], delimiter: str, decimal: str, number: int | None) -> bool:

@@ -40,7 +40,7 @@ class DeviceRows:
             raise wrong_ndim(tensor.ndim)
         if tensor.is_complex():
             raise InputError(
-                "Complex data not supported: X holds complex numbers, wanted real ones"
+                "Complex data not supported: X must hold real numbers, got complex ones"
             )
         self.tensor, self._source = tensor.detach(), tensor if source is None else source
 

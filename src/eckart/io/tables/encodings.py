@@ -8,7 +8,7 @@ import gzip
 from pathlib import Path
 from typing import Any
 
-from eckart.errors import FileError, wrong
+from eckart.errors import FileError, invalid
 
 MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 """First bytes of a file that tell its encoding, as spreadsheets write them."""
@@ -50,7 +50,7 @@ def encoding_of(file: Path, asked: str | None) -> str:
         try:
             return codecs.lookup(asked).name
         except (LookupError, TypeError, ValueError):
-            raise wrong(
+            raise invalid(
                 "encoding",
                 asked,
                 "the name of an encoding, such as 'utf-8', 'cp1252', 'latin-1' or 'utf-16'",

@@ -123,7 +123,7 @@ def sharded(
             rows.take(row_ids, at)
             columns.take(column_ids, at)
     if dtype is None:
-        raise InputError("the table has no row, wanted at least one observation")
+        raise InputError("the table must have at least one row, got none")
     place = Path(tempfile.mkdtemp(prefix="eckart-shards-", dir=folder))
     table = _Table(
         blocks, names, numbers, rows.side(), columns.side(), dtype, memory, duplicates, blanks
@@ -172,8 +172,8 @@ class _Table(NamedTuple):
                     f"{at(p)} (row {self.rows.labels[i[p]]}, column {self.columns.labels[j[p]]})"
                 )
                 raise InputError(
-                    f"{self.names[2]} has {a[p]} at {where}, wanted a finite number; "
-                    "drop the entries that have none"
+                    f"{self.names[2]} must hold a finite number, got {a[p]} at {where}. Drop the "
+                    "entries that have none."
                 )
             yield i, j, a
 

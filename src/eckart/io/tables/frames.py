@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from eckart.errors import FileError, InputError, InputTypeError, wrong
+from eckart.errors import FileError, InputError, InputTypeError, invalid
 from eckart.index.alike import unknown_column
 from eckart.index.entries import is_number
 from eckart.loading import pa, pq
@@ -49,7 +49,7 @@ def chosen(
 ) -> list[int]:
     """Positions of the columns to keep, in the order asked for; the index column is left out."""
     if isinstance(columns, str):
-        raise wrong("columns", columns, "a list of names", f"write columns=[{columns!r}]")
+        raise invalid("columns", columns, "a list of names", f"write columns=[{columns!r}]")
     found: dict[Any, list[int]] = {}
     for i, name in enumerate(names):
         found.setdefault(name, []).append(i)
@@ -59,18 +59,19 @@ def chosen(
             raise unknown_column(name, names, where)
         if len(found[name]) > 1 and not repeats:
             raise InputError(
-                f"column {name!r} stands {len(found[name])} times in {where}, wanted one; rename it"
+                f"columns of {where} must have names that differ, got {name!r} {len(found[name])} "
+                "times. Rename it."
             )
     if len(set(wanted)) < len(wanted):
-        raise wrong("columns", wanted, "each name once")
+        raise invalid("columns", wanted, "each name once")
     if columns is None:
         kept = [i for i, name in enumerate(names) if index is None or name != index]
     else:
         kept = [i for name in wanted if index is None or name != index for i in found[name]]
     if not kept:
         raise InputError(
-            f"no column of {where} is left, wanted at least one beside the index; check "
-            "columns= and index="
+            f"{where} must have at least one column beside the index, got none. Check columns= "
+            "and index=."
         )
     return kept
 
@@ -125,7 +126,7 @@ def _column(column: Any, name: Any) -> np.ndarray:
     kind = getattr(column.dtype, "kind", "")
     if kind == "c":
         raise InputError(
-            f"Complex data not supported: column {name!r} holds complex numbers, wanted real ones"
+            f"Complex data not supported: column {name!r} must hold real numbers, got complex ones"
         )
     try:
         if kind in ("M", "m"):
@@ -177,10 +178,10 @@ def arrow_columns(schema: Any, columns: Any, index: Any, where: Any) -> tuple[li
 
 def _pandas_index(schema: Any) -> list[str]:
     try:
-        told = (schema.pandas_metadata or {}).get("index_columns", [])
+        index_columns = (schema.pandas_metadata or {}).get("index_columns", [])
     except (ValueError, AttributeError):
         return []
-    return [name for name in told if isinstance(name, str) and name in schema.names]
+    return [name for name in index_columns if isinstance(name, str) and name in schema.names]
 
 
 def arrow_values(batch: Any, names: list[str], dtype: np.dtype) -> np.ndarray:
@@ -208,9 +209,8 @@ def arrow_dtype(schema: Any, names: list[str], path: Any) -> np.dtype:
         if not is_number(kind):
             good = [f.name for f in schema if is_number(f.type)]
             raise InputError(
-                f"column {name!r} of {path} holds {kind}, wanted numbers; choose "
-                "columns (numeric ones here: "
-                f"{', '.join(good[:8]) or 'none'}{' ...' if len(good) > 8 else ''})"
+                f"column {name!r} of {path} must hold numbers, got {kind}. Choose columns (numeric "
+                f"ones here: {', '.join(good[:8]) or 'none'}{' ...' if len(good) > 8 else ''})."
             )
     small = (pa.float32(), pa.float16())
     return np.result_type(
@@ -240,7 +240,7 @@ def record_batches(source: Any) -> Iterator[Any]:
     if isinstance(source, pa.RecordBatchReader):
         return iter(source)
     raise InputTypeError(
-        f"X is a pyarrow {type(source).__name__}, wanted a Table or RecordBatch: rows and columns"
+        f"X must be a Table or RecordBatch, rows and columns, got a pyarrow {type(source).__name__}"
     )
 
 

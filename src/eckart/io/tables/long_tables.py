@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from eckart.errors import FileError, InputError, InputTypeError, wrong
+from eckart.errors import FileError, InputError, InputTypeError, invalid
 from eckart.index.alike import unknown_column
 from eckart.index.compress import RULES
 from eckart.index.entries import as_numbers, floating
@@ -64,7 +64,7 @@ class Long:
     file is written.
 
     Observations with an id or a value among the words of ``missing`` are left out ("" is an empty
-    cell, None or NaN), and ``left_out`` is told how many and where the first stands, for every
+    cell, None or NaN), and ``left_out`` is called with how many and where the first stands, for every
     block in which there are some.
     """
 
@@ -88,15 +88,15 @@ class Long:
         found = [_located(names, name, want, where) for name, want in asked]
         if len(set(found)) < len(found):
             raise InputError(
-                f"rows={self.rows!r}, columns={self.columns!r} and "
-                f"values={self.values!r} came, wanted different columns of {where}"
+                f"rows, columns and values must be different columns of {where}, got {self.rows!r}, "
+                f"{self.columns!r} and {self.values!r}"
             )
         return found
 
     def read(self, source: Any) -> Observed:
         """All triples of a source."""
         if self.duplicates not in RULES:
-            raise wrong("duplicates", self.duplicates, "one of " + ", ".join(map(repr, RULES)))
+            raise invalid("duplicates", self.duplicates, "one of " + ", ".join(map(repr, RULES)))
         if is_collection(source):
             from eckart.io.dask.long import observed_frame
 
@@ -134,7 +134,7 @@ class Long:
             places.append(at)
             seen += len(rows)
         if not seen:
-            raise InputError(f"{path or 'the table'} has no row, wanted at least one observation")
+            raise InputError(f"{path or 'the table'} must have at least one row, got none")
 
         def place(p: int) -> str:
             i = bisect_right(starts, p) - 1
@@ -220,8 +220,8 @@ class Long:
         for part, name in zip(parts, (self.rows, self.columns, self.values)):
             if len(part) != len(parts[0]):
                 raise InputError(
-                    f"{name!r} has {len(part)} entries and {self.rows!r} has "
-                    f"{len(parts[0])}, wanted as many"
+                    f"{name!r} and {self.rows!r} must have as many entries, got {len(part)} and "
+                    f"{len(parts[0])}"
                 )
         return (
             parts[0],
@@ -235,8 +235,8 @@ class Long:
         odd = next((i for i, part in enumerate(source) if len(part) != width), None)
         if odd is not None:
             raise InputError(
-                f"the list has {len(source[odd])} cells at row {odd}, wanted {width} as "
-                "at row 0; give each row the same length"
+                f"the list must have {width} cells in every row as at row 0, got {len(source[odd])} "
+                f"at row {odd}. Give each row the same length."
             )
         return self._from_columns(
             list(range(width)), lambda j: [part[j] for part in source], "the list"
@@ -246,8 +246,7 @@ class Long:
         path = arrow_pattern(path)
         if is_address(path) or is_database(path):
             raise InputError(
-                f"{shown(path)} came, which is a database, wanted a query beside it; "
-                "say sql='select ... from ...'"
+                f"{shown(path)} is a database and needs a query. Say sql='select ... from ...'."
             )
         if not path or not os.path.exists(path):
             files = sorted(glob.glob(path)) if glob.has_magic(path) else []
@@ -263,8 +262,8 @@ class Long:
             ending = ending_of(file)
             if file.is_dir():
                 raise FileError(
-                    f"{name} is a folder, wanted a file; write {name}/*.parquet to read "
-                    "all files in it"
+                    f"{name} must be a file, got a folder. Write {name}/*.parquet to read all files in "
+                    "it."
                 )
             if file.stat().st_size == 0:
                 raise FileError(f"{name} is empty (0 bytes)")
@@ -278,8 +277,8 @@ class Long:
                 yield from self._from_arrow(record_batches(OTHER_TABLES[ending](file)), name)
             else:
                 raise FileError(
-                    f"{name} ends in {ending or 'nothing'!r}, wanted .csv, .tsv, .dat, "
-                    ".parquet, .arrow or .feather; say delimiter= if it is text"
+                    f"{name} must end in .csv, .tsv, .dat, .parquet, .arrow or .feather, got "
+                    f"{ending or 'nothing'!r}. Say delimiter= if it is text."
                 )
 
     def _from_csv(self, file: Path) -> Iterator[Block]:
@@ -383,8 +382,8 @@ def numbers(part: Any, name: Any, at: Place) -> np.ndarray:
         for test in (t.is_floating, t.is_integer, t.is_boolean, t.is_decimal, t.is_null)
     ):
         raise InputError(
-            f"{_named(name)} holds {part.type} at {at(0)}, wanted numbers; choose "
-            "another with values="
+            f"{_named(name)} must hold numbers, got {part.type} at {at(0)}. Choose another with "
+            "values=."
         )
     if not (t.is_floating(part.type) or t.is_integer(part.type)):
         part = part.cast(pa.int8() if t.is_boolean(part.type) else pa.float64())
@@ -397,7 +396,7 @@ def _located(names: list[Any], axis: str, want: Any, where: Any) -> int:
     """Position of one column, asked for by its name or, where no column has that name, by its
     position."""
     if not isinstance(want, (str, int, tuple)) or isinstance(want, bool):
-        raise wrong(
+        raise invalid(
             axis,
             want,
             "the name of one column (or its position) because rows= is given",
@@ -405,7 +404,8 @@ def _located(names: list[Any], axis: str, want: Any, where: Any) -> int:
         )
     if names.count(want) > 1:
         raise InputError(
-            f"column {want!r} stands {names.count(want)} times in {where}, wanted one; rename it"
+            f"columns of {where} must have names that differ, got {want!r} {names.count(want)} "
+            "times. Rename it."
         )
     if want in names:
         return names.index(want)
@@ -420,6 +420,6 @@ def _named(name: Any) -> str:
 
 def _no_table(source: Any) -> InputTypeError:
     return InputTypeError(
-        f"X is a {type(source).__name__}, wanted a table in long form: a file, a frame, "
-        "a dictionary of arrays or a list of tuples"
+        "X must be a table in long form: a file, a frame, a dictionary of arrays or a list "
+        f"of tuples, got a {type(source).__name__}"
     )

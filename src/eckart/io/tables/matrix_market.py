@@ -93,14 +93,14 @@ def _head(file: Path, raw: Any) -> Head:
         or words[2] not in ("coordinate", "array")
     ):
         raise FileError(
-            f"{file} cannot be read as Matrix Market, line 1: {_shown(first)} came, "
-            "wanted '%%MatrixMarket matrix coordinate real general' or the like"
+            f"{file} cannot be read as Matrix Market: line 1 must be '%%MatrixMarket matrix "
+            f"coordinate real general' or the like, got {_shown(first)}"
         )
     kind, field, symmetry = words[2:5]
     if field == "complex":
         raise FileError(
-            f"{file} holds complex numbers, wanted real ones; write its real and "
-            "imaginary parts side by side"
+            f"{file} must hold real numbers, got complex ones. Write the real and imaginary "
+            "parts side by side."
         )
     if (
         field not in FIELDS
@@ -108,10 +108,9 @@ def _head(file: Path, raw: Any) -> Head:
         or (field == "pattern" and kind == "array")
     ):
         raise FileError(
-            f"{file} cannot be read as Matrix Market, line 1: {' '.join(words[2:5])!r} "
-            "came, wanted coordinate or array, "
-            f"one of {', '.join(FIELDS)} (pattern for coordinate only), one of "
-            f"{', '.join(SYMMETRIES)}"
+            f"{file} cannot be read as Matrix Market: line 1 must have coordinate or array, one "
+            f"of {', '.join(FIELDS)} (pattern for coordinate only), one of "
+            f"{', '.join(SYMMETRIES)}, got {' '.join(words[2:5])!r}"
         )
     number, line = 1, b"%"
     while line and (line.startswith(b"%") or not line.strip()):
@@ -121,17 +120,17 @@ def _head(file: Path, raw: Any) -> Head:
     if len(cells) != wanted or not all(cell.isdigit() and len(cell) <= 18 for cell in cells):
         what = "rows, columns and entries" if wanted == 3 else "rows and columns"
         raise FileError(
-            f"{file} cannot be read as Matrix Market, line {number}: {_shown(line)} "
-            f"came, wanted the numbers of {what}"
+            f"{file} cannot be read as Matrix Market: line {number} must hold the numbers of "
+            f"{what}, got {_shown(line)}"
         )
-    n, m, *told = map(int, cells)
+    n, m, *stored_count = map(int, cells)
     if symmetry != "general" and n != m:
         raise FileError(
-            f"{file} cannot be read as Matrix Market, line {number}: a {symmetry} "
-            f"matrix of {n} x {m} came, wanted a square one"
+            f"{file} cannot be read as Matrix Market: line {number} must give a square size for "
+            f"a {symmetry} matrix, got {n} x {m}"
         )
     half = n * (n + 1) // 2 - (n if symmetry == "skew-symmetric" else 0)
-    entries = told[0] if told else n * m if symmetry == "general" else half
+    entries = stored_count[0] if stored_count else n * m if symmetry == "general" else half
     return Head(file, kind == "coordinate", field, symmetry, (n, m), entries, number + 1)
 
 
@@ -142,7 +141,7 @@ def _chunks(raw: Any, head: Head) -> Iterator[tuple[bytes, int]]:
         whole = rest + more
         end = whole.rfind(b"\n") + 1
         if end == 0 and len(whole) > 2 * CHUNK:
-            raise head.wrong(line, f"it is longer than {CHUNK} bytes, wanted one entry")
+            raise head.wrong(line, f"it must be one entry, got more than {CHUNK} bytes")
         if end:
             yield whole[:end], line
             line += whole.count(b"\n", 0, end)
@@ -201,13 +200,13 @@ def _parse(
 def _complaint(head: Head, text: bytes, place: bool, valued: bool) -> str:
     if place:
         return (
-            f"{_shown(text)} came, wanted a row of 1 to {head.shape[0]} and a column of 1 to "
-            f"{head.shape[1]}"
+            f"the entry must have a row of 1 to {head.shape[0]} and a column of 1 to "
+            f"{head.shape[1]}, got {_shown(text)}"
         )
     wanted = " and ".join(
         (["a row, a column"] if head.sparse else []) + (["a value"] if valued else [])
     )
-    return f"{_shown(text)} came, wanted {wanted}, no more and no less"
+    return f"{wanted} expected, no more and no less, got {_shown(text)}"
 
 
 def _by_arrow(head: Head, text: np.ndarray, offsets: np.ndarray, lines: np.ndarray) -> np.ndarray:
@@ -228,7 +227,7 @@ def _by_python(head: Head, cell: bytes, line: int) -> float:
             return float(cell)
     except ValueError:
         pass
-    raise head.wrong(line, f"{_shown(cell)} came, wanted a number") from None
+    raise head.wrong(line, f"the entry must be a number, got {_shown(cell)}") from None
 
 
 def _shown(text: bytes) -> str:
@@ -247,8 +246,7 @@ def _sparse(
             line = int(np.concatenate([part[3] for part in parts])[at])
             raise head.wrong(
                 line,
-                "an entry of the other triangle came, wanted one triangle of a "
-                f"{head.symmetry} matrix",
+                f"it must be in one triangle of a {head.symmetry} matrix, got an entry of the other",
             )
         off, sign = above | below, -1.0 if head.symmetry == "skew-symmetric" else 1.0
         rows, columns, values = (

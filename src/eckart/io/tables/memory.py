@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from eckart.engines import available_memory
-from eckart.errors import wrong
+from eckart.errors import invalid
 
 UNITS = {"": 1, "B": 1, "KB": 2**10, "MB": 2**20, "GB": 2**30, "TB": 2**40}
 SHARE = 0.7
@@ -29,6 +29,6 @@ def memory_of(said: Any) -> float:
         else None
     )
     if found is None or found[1].count(".") > 1:
-        raise wrong("memory", said, "a number of bytes, or a word such as '4GB'")
+        raise invalid("memory", said, "a number of bytes, or a word such as '4GB'")
     unit = found[2].upper().replace("I", "")
     return float(found[1]) * UNITS[unit if unit.endswith("B") or not unit else unit + "B"]

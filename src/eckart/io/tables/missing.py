@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from eckart.errors import InputError, written, wrong
+from eckart.errors import InputError, invalid, written
 from eckart.matrix import Counts, Matrix, Observed, floating
 
 
@@ -34,7 +34,7 @@ class Marks(NamedTuple):
             else [given]
         ):
             if not isinstance(mark, (str, Real, np.generic)):
-                raise wrong("missing", given, "words and numbers that stand for a missing value")
+                raise invalid("missing", given, "words and numbers that stand for a missing value")
             try:
                 numbers.append(float(mark))
             except (TypeError, ValueError, OverflowError):
@@ -82,7 +82,7 @@ def _fewer(x: Observed, kept: np.ndarray) -> Observed:
     """The entries that are kept; rows and columns stay where they are."""
     if not kept.any():
         raise InputError(
-            "every observed entry equals a mark of missing=, wanted at least one that does not"
+            "at least one observed entry must differ from every mark of missing=, got none"
         )
     ends = np.concatenate([[0], np.cumsum(kept)])
     return replace(

@@ -21,13 +21,13 @@ from eckart.loading import pa, pc
 class Cells(NamedTuple):
     """A column as it came. ``kind`` is "number", "integer", "boolean", "category", "ordered" or
     "date"; ``values`` are numbers (dates in seconds, levels as codes), NaN where there is a gap;
-    ``levels`` belong to codes; ``told`` is how the table calls its type, for messages."""
+    ``levels`` belong to codes; ``type_name`` is how the table calls its type, for messages."""
 
     name: str
     kind: str
     values: np.ndarray
     levels: tuple[Any, ...] = ()
-    told: str = ""
+    type_name: str = ""
 
 
 class Picked(NamedTuple):
@@ -91,15 +91,15 @@ def mixed_frame(
     marks: tuple[float, ...] = (),
     encoding: str | None = None,
 ) -> MixedFrame:
-    """The door: a pandas, polars or Arrow table, a file that holds one, or a 2-D array of numbers.
+    """Read a table: a pandas, polars or Arrow table, a file that holds one, or a 2-D array of numbers.
     The words ``missing`` and the numbers ``marks`` of a file stand for gaps, empty cells always,
     and in a text file the words for them that other programs write (``NULLS_IN_TEXT``)."""
     if isinstance(source, (str, os.PathLike)):
         head = head_of(str(source), delimiter, header, missing, whole=True, encoding=encoding)
         if head is None:
             raise InputError(
-                f"{source} holds no table with columns, wanted a .csv, .tsv, .parquet, "
-                ".arrow, .jsonl or .xlsx file that exists"
+                f"{source} must be a .csv, .tsv, .parquet, .arrow, .jsonl or .xlsx file that "
+                "exists, got no table with columns"
             )
         typed = Path(arrow_pattern(os.fspath(source))).suffix.lower() in (
             *ARROW_FILES,
@@ -130,19 +130,19 @@ def mixed_frame(
         array = np.asarray(source)
         if array.dtype.kind == "c":
             raise InputError(
-                "Complex data not supported: X holds complex numbers, wanted real ones"
+                "Complex data not supported: X must hold real numbers, got complex ones"
             )
         array = array if array.dtype.kind == "f" else array.astype(np.float64)
     except InputError:
         raise
     except (TypeError, ValueError, OverflowError) as error:
         raise InputTypeError(
-            f"X is a {type(source).__name__} that is not numeric ({error}), wanted a "
-            "data frame, an Arrow table, a file or numbers"
+            "X must be a data frame, an Arrow table, a file or numbers, got a "
+            f"{type(source).__name__} that is not numeric ({error})"
         ) from None
     if array.ndim != 2:
         raise InputError(
-            f"X has {array.ndim} dimensions, wanted a table: rows and columns. Reshape your data"
+            f"X must be a table, rows and columns, got {array.ndim} dimensions. Reshape your data."
         )
     return _checked(
         MixedFrame(
@@ -183,20 +183,19 @@ def _checked(frame: MixedFrame) -> MixedFrame:
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise InputError(
-            f"column {twice!r} stands {names.count(twice)} times in X, wanted names "
-            "that differ; rename it"
+            f"columns of X must have names that differ, got {twice!r} {names.count(twice)} "
+            "times. Rename it."
         )
     for cells in frame.columns:
         if np.isinf(cells.values).any():
             raise InputError(
-                f"column {cells.name!r} holds infinity at row "
-                f"{int(np.argmax(np.isinf(cells.values)))}, wanted finite numbers or "
-                "gaps"
+                f"column {cells.name!r} must hold finite numbers or gaps, got infinity at row "
+                f"{int(np.argmax(np.isinf(cells.values)))}"
             )
     return frame
 
 
-def _levels(name: str, found: list[Any], told: str) -> Cells:
+def _levels(name: str, found: list[Any], type_name: str) -> Cells:
     """A column of Python values: texts are categories, True and False are yes and no, numbers are
     numbers; None and NaN are gaps."""
     gap = np.array([v is None or v != v for v in found], bool)
@@ -213,12 +212,12 @@ def _levels(name: str, found: list[Any], told: str) -> Cells:
     }
     if kinds <= {bool} or kinds <= {float}:
         values = np.array([np.nan if g else float(v) for v, g in zip(found, gap)], np.float64)
-        return Cells(name, "boolean" if kinds == {bool} else "number", values, (), told)
+        return Cells(name, "boolean" if kinds == {bool} else "number", values, (), type_name)
     if kinds != {str}:
         came = ", ".join(sorted(kind.__name__ for kind in kinds))
         raise InputTypeError(
-            f"column {name!r} holds values of type {came}, wanted numbers, yes/no, "
-            "texts, categories or dates; convert it"
+            f"column {name!r} must hold numbers, yes/no, texts, categories or dates, got values "
+            f"of type {came}. Convert it."
         )
     levels = sorted({v for v, g in zip(found, gap) if not g})
     code = {level: float(i) for i, level in enumerate(levels)}
@@ -227,7 +226,7 @@ def _levels(name: str, found: list[Any], told: str) -> Cells:
         "category",
         np.array([np.nan if g else code[v] for v, g in zip(found, gap)]),
         tuple(levels),
-        told,
+        type_name,
     )
 
 
@@ -236,7 +235,7 @@ def _plain(level: Any) -> Any:
 
 
 def _from_pandas(column: Any, name: Any) -> Cells:
-    kind, name, told = column.dtype, str(name), str(column.dtype)
+    kind, name, type_name = column.dtype, str(name), str(column.dtype)
     if hasattr(kind, "categories"):
         codes = column.array.codes
         values = np.where(codes < 0, np.nan, codes)
@@ -244,11 +243,13 @@ def _from_pandas(column: Any, name: Any) -> Cells:
             level if isinstance(level, (str, int, float)) else str(level)
             for level in map(_plain, kind.categories)
         ]  # intervals, say: of pd.cut
-        return Cells(name, "ordered" if kind.ordered else "category", values, tuple(levels), told)
+        return Cells(
+            name, "ordered" if kind.ordered else "category", values, tuple(levels), type_name
+        )
     letter = getattr(kind, "kind", "O")
     if letter == "c":
         raise InputError(
-            f"Complex data not supported: column {name!r} holds complex numbers, wanted real ones"
+            f"Complex data not supported: column {name!r} must hold real numbers, got complex ones"
         )
     if letter in "Mm":
         plain = (
@@ -257,11 +258,13 @@ def _from_pandas(column: Any, name: Any) -> Cells:
             else column
         )
         return Cells(
-            name, "date" if letter == "M" else "number", _seconds(plain.to_numpy()), (), told
+            name, "date" if letter == "M" else "number", _seconds(plain.to_numpy()), (), type_name
         )
     if letter in "biuf":
         values = column.to_numpy(dtype=np.float64, na_value=np.nan)
-        return Cells(name, {"b": "boolean", "f": "number"}.get(letter, "integer"), values, (), told)
+        return Cells(
+            name, {"b": "boolean", "f": "number"}.get(letter, "integer"), values, (), type_name
+        )
     import pandas as pd
 
     if (
@@ -273,10 +276,10 @@ def _from_pandas(column: Any, name: Any) -> Cells:
             "category",
             np.where(codes < 0, np.nan, codes.astype(np.float64)),
             tuple(map(str, levels)),
-            told,
+            type_name,
         )
     return _levels(
-        name, [None if gap else v for v, gap in zip(column.tolist(), column.isna())], told
+        name, [None if gap else v for v, gap in zip(column.tolist(), column.isna())], type_name
     )
 
 
@@ -288,7 +291,7 @@ def _seconds(moments: np.ndarray) -> np.ndarray:
 
 def _from_arrow(column: Any, name: str) -> Cells:
     t, kind = pa.types, column.type
-    told = str(kind)
+    type_name = str(kind)
     if t.is_dictionary(kind):
         whole = (
             column.unify_dictionaries().combine_chunks()
@@ -302,25 +305,25 @@ def _from_arrow(column: Any, name: str) -> Cells:
             "ordered" if kind.ordered else "category",
             codes,
             tuple(whole.dictionary.to_pylist()),
-            told,
+            type_name,
         )
     if t.is_boolean(kind):
         return Cells(
-            name, "boolean", column.cast(pa.float64()).to_numpy().astype(np.float64), (), told
+            name, "boolean", column.cast(pa.float64()).to_numpy().astype(np.float64), (), type_name
         )
     if t.is_integer(kind) or t.is_floating(kind) or t.is_decimal(kind):
         values = column.cast(pa.float64(), safe=False).to_numpy().astype(np.float64)
-        return Cells(name, "integer" if t.is_integer(kind) else "number", values, (), told)
+        return Cells(name, "integer" if t.is_integer(kind) else "number", values, (), type_name)
     if t.is_timestamp(kind) or t.is_date(kind):
         return Cells(
             name,
             "date",
             _seconds(column.cast(pa.timestamp("us"), safe=False).to_numpy().astype("M8[us]")),
             (),
-            told,
+            type_name,
         )
     if t.is_null(kind):
-        return Cells(name, "number", np.full(len(column), np.nan), (), told)
+        return Cells(name, "number", np.full(len(column), np.nan), (), type_name)
     if t.is_string(kind) or t.is_large_string(kind) or kind == pa.string_view():
         coded = column.cast(pa.string()).dictionary_encode().combine_chunks()
         coded = coded.chunk(0) if isinstance(coded, pa.ChunkedArray) else coded
@@ -333,11 +336,11 @@ def _from_arrow(column: Any, name: str) -> Cells:
             "category",
             place[np.where(np.isnan(at), -1, at).astype(int)],
             tuple(levels[i] for i in order),
-            told,
+            type_name,
         )
     raise InputTypeError(
-        f"column {name!r} holds {kind}, wanted numbers, yes/no, texts, categories or "
-        "dates; convert it"
+        f"column {name!r} must hold numbers, yes/no, texts, categories or dates, got "
+        f"{kind}. Convert it."
     )
 
 

@@ -15,8 +15,8 @@ def numeric(values: np.ndarray) -> np.ndarray:
     """A two-dimensional array of real numbers, or one clear error."""
     if values.dtype.kind == "c":
         raise InputError(
-            "Complex data not supported: X holds complex numbers, wanted real ones; "
-            "pass X.real, or X.real and X.imag side by side"
+            "Complex data not supported: X must hold real numbers, got complex ones. Pass "
+            "X.real, or X.real and X.imag side by side."
         )
     if values.ndim != 2:
         raise wrong_ndim(values.ndim)
@@ -29,7 +29,7 @@ def numeric(values: np.ndarray) -> np.ndarray:
                     _entry(value, i, j, error)
     if values.dtype.kind not in "fiub":
         raise InputTypeError(
-            f"X holds {values.dtype}, wanted numbers; convert dates or text to numbers first"
+            f"X must hold numbers, got {values.dtype}. Convert dates or text to numbers first."
         )
     return values
 
@@ -65,8 +65,8 @@ def from_nested(source: Any) -> np.ndarray:
         if odd is None:
             raise InputError(f"X is not a table of numbers ({error})") from None
         raise InputError(
-            f"X has {max(sizes[odd], 1)} cells at row {odd}, wanted {max(sizes[0], 1)} "
-            "as at row 0; give each row the same length"
+            f"X must have {max(sizes[0], 1)} cells in every row as at row 0, got "
+            f"{max(sizes[odd], 1)} at row {odd}. Give each row the same length."
         ) from None
 
 
@@ -76,7 +76,7 @@ def _entry(value: Any, i: int, j: int, error: Exception) -> None:
         float(value)
     except TypeError as reason:
         raise InputTypeError(
-            f"X has {value!r} at row {i}, column {j}, wanted a number ({reason})"
+            f"X must hold numbers, got {value!r} at row {i}, column {j} ({reason})"
         ) from None
     except OverflowError:
         raise InputError(
@@ -84,5 +84,6 @@ def _entry(value: Any, i: int, j: int, error: Exception) -> None:
         ) from None
     except ValueError:
         raise InputError(
-            f"X has {value!r} at row {i}, column {j}, wanted a number; drop or encode that column"
+            f"X must hold numbers, got {value!r} at row {i}, column {j}. Drop or encode that "
+            "column."
         ) from error

@@ -46,8 +46,8 @@ def excel_table(file: Path) -> Any:
         raise FileError(f"{file} cannot be read as a workbook: {error}") from None
     if len(rows) < 2:
         raise FileError(
-            f"the first sheet of {file} has {len(rows)} rows, wanted a row of names and "
-            "at least one of data"
+            f"the first sheet of {file} must have a row of names and at least one of data, got "
+            f"{len(rows)} rows"
         )
     names = [f"column {j + 1}" if name is None else str(name) for j, name in enumerate(rows[0])]
     columns = [_one_kind([row[j] for row in rows[1:]]) for j in range(len(names))]
@@ -98,8 +98,8 @@ def json_table(file: Path) -> Any:
         return json.read_json(file)
     except (pa.ArrowException, OSError) as error:
         raise FileError(
-            f"{file} cannot be read as lines of JSON: {' '.join(str(error).split())}; "
-            "wanted one object of numbers and texts a line"
+            f"{file} must hold one JSON object of numbers and texts a line, got something else: "
+            f"{' '.join(str(error).split())}"
         ) from None
 
 
@@ -120,21 +120,21 @@ def images_in(folder: str | Path) -> list[Path]:
 def read_images(
     folder: str | Path,
     size: tuple[int, int] | None = None,
-    told: Callable[[str], Any] = warnings.warn,
+    report: Callable[[str], Any] = warnings.warn,
 ) -> tuple[np.ndarray, np.ndarray, tuple[int, int]]:
     """Grey values 0 to 255 of all images below a folder, a row each; their paths; and height and
     width.
 
     With ``size`` (height, width) every image is brought to it, otherwise all must have the same.
-    Files that are no images are left out, and ``told``.
+    Files that are no images are left out, with a ``report``.
     """
     from PIL import Image
 
     files = images_in(folder)
     if not files:
         raise FileError(
-            f"{folder} is a folder without images, wanted files that end in "
-            f"{', '.join(IMAGES[:4])} ..."
+            f"{folder} must be a folder of images, files that end in {', '.join(IMAGES[:4])} "
+            "..., got none"
         )
     values, first, broken = np.empty((0, 0), np.float32), (0, 0), dict[Path, Exception]()
     shown: list[Path] = []
@@ -164,6 +164,6 @@ def read_images(
         if not shown:
             raise FileError(f"{file} cannot be read as an image: {error}")
         many = "1 file that is" if len(broken) == 1 else f"{len(broken):,} files that are"
-        told(f"{many} no image: left out of {folder}: {file} cannot be read ({error})")
+        report(f"{many} no image: left out of {folder}: {file} cannot be read ({error})")
     names = np.array([f.relative_to(folder).as_posix() for f in shown], object)
     return values[: len(shown)], names, first

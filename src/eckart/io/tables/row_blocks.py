@@ -30,7 +30,7 @@ class IteratorBlocks:
         first = next(self._rest, None)
         if first is None:
             raise InputError(
-                "X is an iterator that yields nothing, wanted at least one block of rows"
+                "X must yield at least one block of rows, got an iterator that yields nothing"
             )
         self._first, self.columns = named_block(first, 0)
         self._used = False
@@ -56,13 +56,13 @@ class IteratorBlocks:
             block, names = named_block(part, seen)
             if block.shape[1] != self.shape[1]:
                 raise InputError(
-                    f"the block that starts at row {seen} has {block.shape[1]} columns, "
-                    f"wanted {self.shape[1]}"
+                    f"X must have {self.shape[1]} columns in every block, got {block.shape[1]} in the "
+                    f"block that starts at row {seen}"
                 )
             if names is not None and self.columns is not None and list(names) != list(self.columns):
                 raise InputError(
-                    f"the block that starts at row {seen} has the columns "
-                    f"{_few(names)}, wanted {_few(self.columns)} in this order"
+                    f"X must have the columns {_few(self.columns)} in this order in every block, got "
+                    f"{_few(names)} in the block that starts at row {seen}"
                 )
             seen += len(block)
             for start in range(0, len(block), rows):
@@ -148,14 +148,13 @@ class ChainBlocks:
         for part, file in zip(parts, files):
             if part.shape[1] != parts[0].shape[1]:
                 raise InputError(
-                    f"{file} has {part.shape[1]} columns and {files[0]} has "
-                    f"{parts[0].shape[1]}, wanted the same number in each"
+                    f"files must have the same number of columns, got {part.shape[1]} in {file} and "
+                    f"{parts[0].shape[1]} in {files[0]}"
                 )
             if _listed(part.columns) != _listed(self.columns):
                 raise InputError(
-                    f"{file} has the columns {_names_of(part)} and {files[0]} has "
-                    f"{_names_of(parts[0])}, wanted the same in the same "
-                    "order; choose them with columns=[...]"
+                    f"files must have the same columns in the same order, got {_names_of(part)} in "
+                    f"{file} and {_names_of(parts[0])} in {files[0]}. Choose them with columns=[...]."
                 )
 
     @property
@@ -216,10 +215,10 @@ def npz_array(path: Path, key: str | None) -> np.ndarray:
     """One array of an .npz file, memory-mapped when it is stored uncompressed."""
     names = npz_names(path)
     if key is None and len(names) != 1:
-        raise InputError(f"{path} holds the arrays {names}, wanted one; say which with key=")
+        raise InputError(f"{path} must hold one array, got {names}. Say which with key=.")
     name = names[0] if key is None else key
     if name not in names:
-        raise InputError(f"key={key!r} came, wanted one of {names} in {path}")
+        raise InputError(f"key must be one of {names} in {path}, got {key!r}")
     try:
         with zipfile.ZipFile(path) as archive:
             info = archive.getinfo(name + ".npy")

@@ -1,4 +1,4 @@
-"""The door of completion: whatever holds observations becomes ``Observed``, in which an absent
+"""Reading for completion: whatever holds observations becomes ``Observed``, in which an absent
 entry is unknown."""
 
 from __future__ import annotations
@@ -99,8 +99,8 @@ def observed(
     _check_finite(out)
     if parts_of(out) is None and out.nnz == 0:
         raise InputError(
-            f"X has no observed entry among {out.shape[0]} rows and {out.shape[1]} "
-            "columns, wanted at least one"
+            f"X must have at least one observed entry among {out.shape[0]} rows and "
+            f"{out.shape[1]} columns, got none"
         )
     return out
 
@@ -110,9 +110,8 @@ def _one(source: Any, ask: dict[str, Any]) -> Observed:
     matrix = read(source, absent="unknown", **ask)
     if isinstance(matrix, Counts):
         raise InputError(
-            "X is a Counts matrix, in which an absent entry is zero, wanted one in "
-            "which it is unknown; pass the sparse matrix itself, or "
-            "say eckart.read(X, absent='unknown')"
+            "X must be a matrix in which an absent entry is unknown, got Counts, in which it "
+            "is zero. Pass the sparse matrix itself, or say eckart.read(X, absent='unknown')."
         )
     if is_frame(source) and not is_collection(source):
         matrix = replace(
@@ -161,15 +160,15 @@ def _joined(parts: Iterator[Observed]) -> Observed:
         first = part if first is None else first
         if part.n_columns != first.n_columns:
             raise InputError(
-                f"the block that starts at row {seen} has {part.n_columns} columns, "
-                f"wanted {first.n_columns}"
+                f"X must have {first.n_columns} columns in every block, got {part.n_columns} in the "
+                f"block that starts at row {seen}"
             )
         if (part.columns is None) != (first.columns is None) or (
             part.columns is not None and list(part.columns) != list(first.columns)  # type: ignore[arg-type]
         ):
             raise InputError(
-                f"the block that starts at row {seen} has other column names than the "
-                "first, wanted the same in the same order"
+                "X must have the same column names in the same order in every block, got others in "
+                f"the block that starts at row {seen}"
             )
         counts.append(part.row_counts())
         indices.append(part.indices.astype(index_dtype(part.n_columns), copy=False))
@@ -177,7 +176,7 @@ def _joined(parts: Iterator[Observed]) -> Observed:
         labels.append(part.rows)
         seen += part.shape[0]
     if first is None:
-        raise InputError("X yields no row, wanted at least one block of rows")
+        raise InputError("X must yield at least one block of rows, got none")
     indptr = np.concatenate([[0], np.cumsum(np.concatenate(counts), dtype=np.int64)])
     rows = (
         np.concatenate([x for x in labels if x is not None])
@@ -206,8 +205,8 @@ def _check_finite(x: Observed) -> None:
         for labels, k in ((x.row_index, i), (x.column_index, x.indices[p]))
     )
     raise InputError(
-        f"X has {x.data[p]} at row {row}, column {column}, wanted a finite number; drop "
-        "it or mark it unknown with NaN"
+        f"X must hold finite numbers, got {x.data[p]} at row {row}, column {column}. Drop "
+        "it or mark it unknown with NaN."
     )
 
 

@@ -47,9 +47,7 @@ def write_long(path: Any, names: Sequence[str], blocks: Iterator[tuple[Any, ...]
     in long form; returns the number of rows."""
     target = check_target(path, long=True)
     if len(set(names)) < len(names):
-        raise FileError(
-            f"columns {', '.join(map(repr, names))} came, wanted names that differ; rename one"
-        )
+        raise FileError(f"column names must differ, got {', '.join(map(repr, names))}. Rename one.")
     rows = 0
     with replacing(target) as name, _Writer(name, target.suffix.lower()) as out:
         for block in blocks:
@@ -73,11 +71,11 @@ def check_target(path: Any, long: bool = False) -> Path:
     target = Path(path)
     if long and target.suffix.lower() == ".npy":
         raise FileError(
-            f"{target} would hold one array of numbers, wanted .parquet, .arrow, .csv "
-            "or .xlsx for a table of ids and values"
+            f"{target} must end in .parquet, .arrow, .csv or .xlsx for a table of ids and "
+            "values, got an ending for one array of numbers"
         )
     if target.suffix.lower() not in ENDINGS:
-        raise FileError(f"{target} ends in {target.suffix!r}, wanted one of {', '.join(ENDINGS)}")
+        raise FileError(f"{target} must end in one of {', '.join(ENDINGS)}, got {target.suffix!r}")
     if target.suffix.lower() == ".xlsx" and find_spec("openpyxl") is None:
         raise MissingError(
             f"{target} is a workbook, which needs openpyxl: pip install 'eckart[xlsx]'; "
@@ -98,7 +96,7 @@ def _write_npy(name: str, blocks: Iterator[tuple[np.ndarray, Any]]) -> int:
             out.write(np.ascontiguousarray(values, first.dtype).data)
             rows += len(values)
         if first is None:
-            raise FileError("no row came to write, wanted at least one")
+            raise FileError("at least one row is needed to write, got none")
         out.seek(0)
         _npy_header(out, rows, first)
     return rows
@@ -153,8 +151,8 @@ class _Workbook:
         self.sheet = self.book.create_sheet("eckart")
         if len(schema.names) > SHEET[1]:
             raise FileError(
-                f"{len(schema.names):,} columns came for a workbook, wanted at most "
-                f"{SHEET[1]:,}; write .parquet or .csv"
+                f"a workbook must have at most {SHEET[1]:,} columns, got {len(schema.names):,}. "
+                "Write .parquet or .csv."
             )
         self.sheet.append([self._cell(one) for one in schema.names])
 
@@ -162,8 +160,8 @@ class _Workbook:
         self.rows += table.num_rows
         if self.rows > SHEET[0]:
             raise FileError(
-                f"{self.rows:,} lines came for a workbook, wanted at most {SHEET[0]:,}; "
-                "write .parquet or .csv"
+                f"a workbook must have at most {SHEET[0]:,} lines, got {self.rows:,}. Write "
+                ".parquet or .csv."
             )
         for line in zip(*(column.to_pylist() for column in table.columns)):
             self.sheet.append([self._cell(value) for value in line])
@@ -238,7 +236,7 @@ def _label_column(labels: Any, kind: Any, name: str) -> Any:
             return pa.array([None if v is None else str(v) for v in values], pa.string())
         odd = next((v for v in values if not _fits(v, kind)), values[0])
         raise FileError(
-            f"label {odd!r} of {name!r} came after labels of type {kind}, wanted labels of one kind"
+            f"labels of {name!r} must be of one kind, got {odd!r} after labels of type {kind}"
         ) from None
 
 

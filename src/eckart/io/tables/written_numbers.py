@@ -81,11 +81,11 @@ def written(cells: Iterable[str], decimal: str, sure: bool) -> Written | None:
         if not (thousands or percent) or not all(re.fullmatch(way.pattern, text) for text in texts):
             continue
         if thousands in (",", "."):
-            told = any(
+            decided = any(
                 text.count(thousands) > 1 or (thousands in text and decimal in text)
                 for text in bare
             )
-            return way if told or sure else None
+            return way if decided or sure else None
         return way
     return None
 
@@ -108,9 +108,8 @@ def plain_batches(
                     if cell.strip() not in gaps and not re.fullmatch(way.pattern, cell.strip())
                 )
                 raise FileError(
-                    f"column {name!r} of {file} has {cells[odd]!r} at line "
-                    f"{line(row + odd)}, wanted numbers that are all written as in its "
-                    "first rows"
+                    f"column {name!r} of {file} must hold numbers that are all written as in its first "
+                    f"rows, got {cells[odd]!r} at line {line(row + odd)}"
                 )
             batch = batch.set_column(at, name, found)
         row += batch.num_rows

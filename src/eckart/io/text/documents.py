@@ -33,7 +33,7 @@ from numbers import Real
 from pathlib import Path
 from typing import Any
 
-from eckart.errors import FileError, InputError, InputTypeError, written, wrong
+from eckart.errors import FileError, InputError, InputTypeError, invalid, written
 from eckart.index.alike import unknown_column
 from eckart.io.tables.csv_file import Layout
 from eckart.io.tables.encodings import first_undecodable
@@ -81,9 +81,9 @@ class Documents:
 
     def __post_init__(self) -> None:
         if self.undecodable not in ("error", "replace"):
-            raise wrong("undecodable", self.undecodable, "'error' or 'replace'")
+            raise invalid("undecodable", self.undecodable, "'error' or 'replace'")
         if self.split is not None and not (isinstance(self.split, str) and self.split.strip()):
-            raise wrong(
+            raise invalid(
                 "split",
                 self.split,
                 "the beginning of the lines that divide documents, such as '</DOC>' or '%%'",
@@ -91,7 +91,7 @@ class Documents:
         try:
             codecs.lookup(self.encoding)
         except (LookupError, TypeError, ValueError):
-            raise wrong(
+            raise invalid(
                 "encoding", self.encoding, "the name of an encoding, such as 'utf-8' or 'latin-1'"
             ) from None
 
@@ -123,8 +123,8 @@ class Documents:
             yield from _listed(source)
         else:
             raise InputTypeError(
-                f"documents are a {type(source).__name__}, wanted a path, a table, or a "
-                "list of texts"
+                "documents must be a path, a table, or a list of texts, got a "
+                f"{type(source).__name__}"
             )
 
     def record_mark(self) -> str | None:
@@ -157,8 +157,8 @@ class Documents:
             found = sorted(f for f in file.rglob("*") if f.is_file() and _kind(f) in READABLE)
             if not found:
                 raise FileError(
-                    f"{path} is a folder without a text file, wanted files that end in "
-                    f"{', '.join(LINES)}"
+                    f"{path} must be a folder of text files, files that end in {', '.join(LINES)}, got "
+                    "none"
                 )
             return self._files(found, file)
         if path and os.path.exists(file):
@@ -183,7 +183,7 @@ class Documents:
                 if name is not None and kind not in ARROW_FILES and not lines:
                     yield name, ""  # an empty document among others
                     return
-                raise FileError(f"{file} is empty (0 bytes), wanted text")
+                raise FileError(f"{file} must hold text, got an empty file (0 bytes)")
             if kind in ARROW_FILES:
                 schema, _ = arrow_head(file)
                 wanted = [c for c in self._columns(schema, file) if c is not None]
@@ -248,15 +248,15 @@ class Documents:
                 row = json.loads(line)
             except ValueError as error:
                 raise FileError(
-                    f"line {number} of {file} is not JSON ({error}), wanted one object a line"
+                    f"line {number} of {file} must be one JSON object, got something else ({error})"
                 ) from None
             if isinstance(row, str):
                 yield None, row
                 continue
             if not isinstance(row, dict):
                 raise FileError(
-                    f"line {number} of {file} holds a {type(row).__name__}, wanted an "
-                    "object with a text, or a text"
+                    f"line {number} of {file} must be an object with a text, or a text, got a "
+                    f"{type(row).__name__}"
                 )
             if member is None:
                 member = _only(
@@ -371,8 +371,8 @@ def _named(rows: Iterator[Document], name: str | None) -> Iterator[Document]:
 def _listed(source: Iterable[Any]) -> Iterator[Document]:
     if getattr(source, "ndim", 1) == 0:
         raise InputTypeError(
-            f"documents are a {type(source).__name__} without dimensions, wanted a "
-            "path, a table, or a list of texts"
+            "documents must be a path, a table, or a list of texts, got a "
+            f"{type(source).__name__} without dimensions"
         )
     rows = iter(source)
     head = list(islice(rows, 1))
@@ -382,7 +382,7 @@ def _listed(source: Iterable[Any]) -> Iterator[Document]:
             yield row[0], text_of(row[1], i)
         elif pairs or isinstance(row, (tuple, list)):
             raise InputTypeError(
-                f"document {i} is {str(row)[:40]!r}, wanted a text or a pair of name and text"
+                f"document {i} must be a text or a pair of name and text, got {str(row)[:40]!r}"
             )
         else:
             yield None, text_of(row, i)
@@ -400,7 +400,8 @@ def text_of(value: Any, at: Any) -> str:
     ):
         return ""
     raise InputTypeError(
-        f"document {at!r} is a {type(value).__name__} ({written(value)[:30]}), wanted a text (str)"
+        f"document {at!r} must be a text (str), got a {type(value).__name__} "
+        f"({written(value)[:30]})"
     )
 
 
@@ -419,12 +420,14 @@ def _only(texts: list[Any], names: list[Any], index: Any, where: Any) -> Any:
     if "text" in left:
         return "text"
     if len(left) != 1:
-        told = (
+        candidates_named = (
             f"the text columns {', '.join(map(str, left[:8]))}"
             if left
             else f"no text among {names[:8]}"
         )
-        raise InputError(f"{where} has {told}, wanted one; say which with text=")
+        raise InputError(
+            f"one column of {where} must hold the text, got {candidates_named}. Say which with text=."
+        )
     return left[0]
 
 

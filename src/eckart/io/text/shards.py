@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from eckart.arguments import held
-from eckart.errors import FileError, InputError, wrong
+from eckart.errors import FileError, InputError, invalid
 from eckart.io.dask.known import is_collection
 from eckart.io.models.whole_files import check_place, named, replacing
 from eckart.io.read import read
@@ -92,13 +92,13 @@ class Shards:
         block = read(file)
         if not isinstance(block, Counts):
             raise InputError(
-                f"{file} holds a dense array, wanted a sparse matrix as "
-                "scipy.sparse.save_npz writes it"
+                f"{file} must hold a sparse matrix as scipy.sparse.save_npz writes it, got a dense "
+                "array"
             )
         if width is not None and block.n_columns != width:
             raise InputError(
-                f"{file} has {block.n_columns} columns and {self.files[0]} has {width}, "
-                "wanted the same number in each"
+                f"files must have the same number of columns, got {block.n_columns} in {file} and "
+                f"{width} in {self.files[0]}"
             )
         return Counts(
             block.indptr, block.indices, block.data, block.n_columns, block.rows, self.columns
@@ -174,13 +174,13 @@ def write_shards(blocks: Iterable[Any], folder: Any, name: str = "part") -> Shar
         or isinstance(blocks, (str, bytes, dict))
         or getattr(blocks, "ndim", 1) == 0
     ):
-        raise wrong("blocks", blocks, "sparse matrices, one after another")
+        raise invalid("blocks", blocks, "sparse matrices, one after another")
     for i, block in enumerate(blocks):
         file = check_place(place / f"{name}-{i:05d}.npz")
         try:
             matrix = block.to_scipy() if isinstance(block, Counts) else sparse.csr_array(block)
         except (TypeError, ValueError):
-            raise wrong(f"blocks[{i}]", block, "a sparse matrix") from None
+            raise invalid(f"blocks[{i}]", block, "a sparse matrix") from None
         with replacing(file) as part:
             sparse.save_npz(part, matrix, compressed=False)
         files.append(str(file))

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from eckart.errors import InputTypeError, written, wrong
+from eckart.errors import InputTypeError, invalid, written
 
 _TEXT = """
 a an the this that these those
@@ -46,7 +46,7 @@ def stop_list(words: Any) -> frozenset[str]:
         return frozenset()
     if isinstance(words, str):
         if words not in LISTS:
-            raise wrong(
+            raise invalid(
                 "stop_words", words, f"{', '.join(map(repr, LISTS))}, a list of words, or None"
             )
         return ENGLISH if words == "english" else _scikit_learn()
@@ -55,7 +55,7 @@ def stop_list(words: Any) -> frozenset[str]:
     )
     for word in found:
         if not isinstance(word, str):
-            raise InputTypeError(f"stop_words holds {written(word)}, wanted words (str)")
+            raise InputTypeError(f"stop_words must hold words (str), got {written(word)}")
     return frozenset(found)
 
 

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from eckart.errors import InputError, InputTypeError, wrong
+from eckart.errors import InputError, InputTypeError, invalid
 from eckart.scheduler import in_order, resolve_threads
 
 BATCH_CHARACTERS = 2**19
@@ -69,18 +69,18 @@ class Tokenizer:
             or not isinstance(self.min_length, int)
             or not 1 <= self.min_length < 2**31
         ):
-            raise wrong("min_length", self.min_length, "an int >= 1, in characters")
+            raise invalid("min_length", self.min_length, "an int >= 1, in characters")
         if isinstance(self.tokenizer, str):
             try:
                 re.compile(self.tokenizer)
             except re.error as error:
-                raise wrong(
+                raise invalid(
                     "tokenizer", self.tokenizer, f"a regular expression ({error}) or a function"
                 ) from None
         elif self.tokenizer is not None and not (
             callable(self.tokenizer) or isinstance(self.tokenizer, re.Pattern)
         ):
-            raise wrong(
+            raise invalid(
                 "tokenizer",
                 self.tokenizer,
                 "None, a regular expression, or a function from text to words",
@@ -167,13 +167,14 @@ class Tokenizer:
         words = rule(text)
         if isinstance(words, str) or not isinstance(words, Iterable):
             raise InputTypeError(
-                f"tokenizer gave a {type(words).__name__} for document {at}, wanted a list of words"
+                f"tokenizer must return a list of words, got a {type(words).__name__} for document "
+                f"{at}"
             )
         words = list(words)
         for word in words:
             if not isinstance(word, str):
                 raise InputTypeError(
-                    f"tokenizer gave {word!r} for document {at}, wanted words (str)"
+                    f"tokenizer must return words (str), got {word!r} for document {at}"
                 )
         return words
 
@@ -187,23 +188,23 @@ class Tokenizer:
                 "tokenizer": f"a function: {getattr(rule, '__name__', type(rule).__name__)}",
                 "function": True,
             }
-        told = {
+        rules = {
             "lowercase": self.lowercase,
             "numbers": self.numbers,
             "min_length": self.min_length,
             "tokenizer": rule,
         }
         default = Tokenizer()
-        return {name: value for name, value in told.items() if value != getattr(default, name)}
+        return {name: value for name, value in rules.items() if value != getattr(default, name)}
 
     @classmethod
-    def from_dict(cls, told: dict[str, Any]) -> Tokenizer:
-        if told.get("function"):
+    def from_dict(cls, rules: dict[str, Any]) -> Tokenizer:
+        if rules.get("function"):
             raise InputError(
-                f"the text was read with {told['tokenizer']}; count it with "
+                f"the text was read with {rules['tokenizer']}; count it with "
                 "eckart.corpus(..., tokenizer=, vocabulary=)"
             )
-        return cls(**told)
+        return cls(**rules)
 
 
 @dataclass(frozen=True, eq=False)

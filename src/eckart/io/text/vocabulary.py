@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from eckart.arguments import held, precision
-from eckart.errors import InputError, InputTypeError, NoWordsError, wrong
+from eckart.errors import InputError, InputTypeError, NoWordsError, invalid
 from eckart.index.compress import index_dtype, transpose
 from eckart.io.tables.frames import titles
 from eckart.io.text.documents import documents
@@ -144,7 +144,7 @@ def corpus(
             tally.take(batch)
             watch("documents", tally.documents, None)
     if not tally.documents:
-        raise InputError("no document came, wanted at least one; the source is empty")
+        raise InputError("the source must hold at least one document, got none")
     labels = None if all(name is None for name in names) else titles(names)
     kept, columns = (None, titles(given)) if given is not None else choice.words(tally)
     dropped = tally.tokens - tally.kept_tokens(kept)
@@ -168,8 +168,8 @@ def vocabulary_of(source: Any) -> list[str]:
         words = source.fit_.factors.columns
         if words is None:
             raise InputError(
-                f"the {type(source).__name__} was fitted to columns without names, "
-                "wanted a vocabulary"
+                f"the vocabulary must come from columns with names, got a {type(source).__name__} "
+                "that was fitted without"
             )
     if words is None:
         if (
@@ -178,20 +178,18 @@ def vocabulary_of(source: Any) -> list[str]:
             or getattr(source, "ndim", 1) == 0
         ):
             raise InputTypeError(
-                f"vocabulary is a {type(source).__name__}, wanted words, Counts or a fitted model"
+                f"vocabulary must be words, Counts or a fitted model, got a {type(source).__name__}"
             )
         words = source
     words = list(words)
     for j, word in enumerate(words):
         if not isinstance(word, str):
-            raise InputTypeError(f"word {j} of the vocabulary is {word!r}, wanted a text (str)")
+            raise InputTypeError(f"word {j} of the vocabulary must be a text (str), got {word!r}")
     if len(set(words)) < len(words):
         twice = next(w for w in words if words.count(w) > 1)
-        raise InputError(
-            f"{twice!r} stands more than once in the vocabulary, wanted each word once"
-        )
+        raise InputError(f"words of the vocabulary must differ, got {twice!r} more than once")
     if not words:
-        raise InputError("the vocabulary is empty, wanted at least one word")
+        raise InputError("the vocabulary must have at least one word, got none")
     return words
 
 
@@ -280,7 +278,7 @@ class _Choice:
             number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
             share = number and not isinstance(value, (int, np.integer))
             if not number or not (0 <= value <= 1 if share else value >= 1):
-                raise wrong(
+                raise invalid(
                     name,
                     value,
                     "a number of documents (int >= 1) or a share of them (float of 0 to 1)",
@@ -289,15 +287,15 @@ class _Choice:
         if most is not None and (
             isinstance(most, bool) or not isinstance(most, (int, np.integer)) or most < 1
         ):
-            raise wrong("max_features", most, "None or an int >= 1")
+            raise invalid("max_features", most, "None or an int >= 1")
 
     def refuse(self) -> None:
         """A vocabulary that was given is not chosen again."""
         default = _Choice(1, 1.0, None, frozenset())
         if self != default:
             raise InputError(
-                "vocabulary= came beside min_df, max_df, max_features or stop_words, "
-                "wanted one of them: a given vocabulary is used whole"
+                "give vocabulary=, or min_df, max_df, max_features and stop_words, not both: a "
+                "given vocabulary is used whole"
             )
 
     def words(self, tally: _Tally) -> tuple[np.ndarray, np.ndarray]:
@@ -309,18 +307,18 @@ class _Choice:
         )
         if low > high:
             raise InputError(
-                f"min_df={self.min_df} and max_df={self.max_df} mean at least {low:g} "
-                f"and at most {high:g} of {tally.documents} documents, "
-                "wanted min_df below max_df; min_df=1 and max_df=1.0 keep all words"
+                f"min_df must be below max_df, got min_df={self.min_df} and max_df={self.max_df}, "
+                f"at least {low:g} and at most {high:g} of {tally.documents} documents. With "
+                "min_df=1 and max_df=1.0 all words are kept."
             )
         good = np.flatnonzero((df >= low) & (df <= high))
         if self.stops:
             good = np.setdiff1d(good, tally.lexicon.find(Packed.of(self.stops)))
         if not len(good):
             raise NoWordsError(
-                f"no word is left of {len(df):,} in {tally.documents:,} documents, "
-                f"wanted at least one; lower min_df={self.min_df}, raise "
-                f"max_df={self.max_df}, or check stop_words and min_length"
+                f"at least one word must be left, got none of {len(df):,} in {tally.documents:,} "
+                f"documents. Lower min_df={self.min_df}, raise max_df={self.max_df}, or check "
+                "stop_words and min_length."
             )
         most = chosen(good, cf, tally.lexicon.words, self.max_features)
         ordered = sorted(zip(tally.lexicon.words(most), most.tolist()))

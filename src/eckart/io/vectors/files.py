@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from eckart.arguments import precision
-from eckart.errors import FileError, InputTypeError, written, wrong
+from eckart.errors import FileError, InputTypeError, invalid, written
 from eckart.io.vectors.text_format import read_text
 from eckart.io.vectors.word_rows import CHUNK, LONGEST_WORD, Rows, Start, Words, cut, opened
 from eckart.scheduler import resolve_threads
@@ -54,15 +54,15 @@ def read_words(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     """Words, vectors and counts (None where the file has none); see ``eckart.read_vectors``."""
     if not isinstance(path, (str, os.PathLike)):
-        raise InputTypeError(f"path={written(path)} came, wanted the name of a file")
+        raise InputTypeError(f"path must be the name of a file, got {written(path)}")
     if format is not None and format not in FORMATS:
-        raise wrong("format", format, f"None or one of {', '.join(FORMATS)}")
+        raise invalid("format", format, f"None or one of {', '.join(FORMATS)}")
     if limit is not None and (
         isinstance(limit, bool) or not isinstance(limit, (int, np.integer)) or limit < 1
     ):
-        raise wrong("limit", limit, "None or an int >= 1")
+        raise invalid("limit", limit, "None or an int >= 1")
     if undecodable not in ("error", "replace"):
-        raise wrong("undecodable", undecodable, "'error' or 'replace'")
+        raise invalid("undecodable", undecodable, "'error' or 'replace'")
     if dtype is not None:
         precision(dtype)
     try:
@@ -70,7 +70,7 @@ def read_words(
     except (LookupError, TypeError, ValueError):
         simple = False
     if not simple:
-        raise wrong(
+        raise invalid(
             "encoding", encoding, "an encoding that holds ASCII, such as 'utf-8' or 'latin-1'"
         )
     file = Path(path)
@@ -92,7 +92,7 @@ def read_words(
     except (OSError, EOFError, zlib.error) as error:
         raise FileError(f"{file} cannot be read: {error}") from None
     if not len(vectors):
-        raise FileError(f"{file} holds no vector, wanted words and their vectors")
+        raise FileError(f"{file} must hold words and their vectors, got none")
     return (*reader.unique(vectors), None)
 
 
@@ -141,8 +141,8 @@ def _binary(start: Start, reader: Words, limit: int | None, dtype: Any) -> np.nd
                     f"after {number - 1}; pass limit={number - 1} to read those"
                 )
             raise FileError(
-                f"{file}, vector {number}: no word is found in {LONGEST_WORD} bytes, "
-                "wanted word2vec binary"
+                f"{file} must be word2vec binary, got no word in {LONGEST_WORD} bytes at vector "
+                f"{number}"
             )
         if end + 1 + width > len(buffer):
             ahead = end - at
@@ -151,15 +151,15 @@ def _binary(start: Start, reader: Words, limit: int | None, dtype: Any) -> np.nd
                     f"{file} is truncated in vector {number} of {start.count}; pass "
                     f"limit={number - 1} to read those before it"
                     if number > 1
-                    else f"{file} is truncated in its first vector: "
-                    f"{len(buffer) - ahead - 1} bytes are there, wanted {width}"
+                    else (
+                        f"{file} must hold {width} bytes in its first vector, got "
+                        f"{len(buffer) - ahead - 1}: the file is truncated"
+                    )
                 )
             end = ahead
         word = buffer[at:end].lstrip(b"\n")
         if not word:
-            raise FileError(
-                f"{file}, vector {number}: no word stands before it, wanted word2vec binary"
-            )
+            raise FileError(f"{file} must be word2vec binary, got no word before vector {number}")
         row = np.frombuffer(buffer, "<f4", k, end + 1)
         if not np.isfinite(row).all():
             raise FileError(

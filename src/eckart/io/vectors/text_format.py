@@ -28,8 +28,8 @@ def read_text(
         _check_size(start, k)
     if k < 1:
         raise FileError(
-            f"{file}, line 1: {cut(start.rest.partition(bytes([10]))[0])!r} came, "
-            "wanted a word and its numbers"
+            f"{file}, line 1 must be a word and its numbers, got "
+            f"{cut(start.rest.partition(bytes([10]))[0])!r}"
         )
     wanted = start.rows_to_hold(limit)
     rows = Rows(k, wanted, dtype)
@@ -76,7 +76,7 @@ def read_text(
             line, place = text[starts[i] : ends[i]], f"{file}, line {numbers[i]}"
             if state[i] == SHORT:
                 raise FileError(
-                    f"{place}: {cut(line)!r} holds {found[i]} numbers, wanted a word and {k}"
+                    f"{place}: {cut(line)!r} must have a word and {k} numbers, got {found[i]} numbers"
                 )
             with np.errstate(over="ignore"):
                 out[i] = _by_python(line, k, place)
@@ -84,15 +84,14 @@ def read_text(
             i, c = np.argwhere(~np.isfinite(out))[0]
             word = cut(text[starts[i] : words[i]])
             raise FileError(
-                f"{file}, line {numbers[i]}: number {c + 1} of {word!r} is {out[i, c]}, "
-                "wanted a finite one"
+                f"{file}, line {numbers[i]}: number {c + 1} of {word!r} must be finite, got "
+                f"{out[i, c]}"
             )
         for a, b, number in zip(starts.tolist(), words.tolist(), numbers):
             word = text[a:b].strip(b" \t\r")
             if not word:
                 raise FileError(
-                    f"{file}, line {number}: numbers came without a word, wanted a word "
-                    f"and {k} numbers"
+                    f"{file}, line {number} must be a word and {k} numbers, got numbers without a word"
                 )
             reader.add(word, lambda number=number: f"line {number}")
         rows.room(len(out))[:] = out
@@ -116,7 +115,7 @@ def _by_python(line: bytes, k: int, place: str) -> list[float]:
     except ValueError:
         pass
     i = next(i for i, field in enumerate(fields) if not _is_number(field))
-    raise FileError(f"{place}: field {cut(fields[i])!r} came, wanted number {i + 1} of {k}")
+    raise FileError(f"{place}: field {i + 1} of {k} must be a number, got {cut(fields[i])!r}")
 
 
 def _is_number(field: bytes) -> bool:
@@ -136,8 +135,8 @@ def _chunks(start: Start, line: int) -> Iterator[tuple[bytes, int]]:
         end = len(whole) if not more else whole.rfind(b"\n") + 1
         if end == 0 and len(whole) > LONGEST_LINE:
             raise FileError(
-                f"{start.file}, line {line}: longer than {LONGEST_LINE} bytes, wanted a "
-                "word and its numbers"
+                f"{start.file}, line {line} must be a word and its numbers, got more than "
+                f"{LONGEST_LINE} bytes"
             )
         if end:
             yield whole[:end], line

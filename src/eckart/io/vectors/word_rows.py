@@ -51,11 +51,11 @@ class Start:
         self.raw, self.file, self.size = raw, file, size
         self.head = raw.read(CHUNK)
         if not self.head.strip():
-            raise FileError(f"{file} is empty, wanted words and their vectors")
+            raise FileError(f"{file} must hold words and their vectors, got an empty file")
         if self.head[:4] == b"\xba\x16\x4f\x2f":
             raise FileError(
-                f"{file} is a fastText model, wanted vectors; use the .vec file that "
-                "fastText wrote beside it"
+                f"{file} must be a file of vectors, got a fastText model. Use the .vec file that "
+                "fastText wrote beside it."
             )
         if self.head[:3] == b"\xef\xbb\xbf":
             self.head = self.head[3:]
@@ -74,22 +74,21 @@ class Start:
         if asked == "glove" or (asked is None and self.count is None):
             if asked is None and (ending(self.file) == ".bin" or b"\0" in self.head[:4096]):
                 raise FileError(
-                    f'{self.file} does not begin with a line of "count size", wanted a '
-                    "word2vec file"
+                    f'{self.file} must begin with a line of "count size", as a word2vec file does'
                 )
             self.count = self.k = None
             self.rest = self.head
             return "glove"
         if self.count is None or self.k is None:
             raise FileError(
-                f"{self.file}, line 1: {cut(self.head.partition(bytes([10]))[0])!r} "
-                'came, wanted "count size"; without that line '
-                "the format is glove"
+                f'{self.file}, line 1 must be "count size", got '
+                f"{cut(self.head.partition(bytes([10]))[0])!r}. Without that line the format is "
+                "glove."
             )
         if self.count < 0 or self.k < 1 or self.k > MOST_NUMBERS:
             raise FileError(
-                f"{self.file}, line 1: {self.count} vectors of {self.k} numbers are "
-                f"promised, wanted a count >= 0 and 1 to {MOST_NUMBERS} numbers"
+                f"{self.file}, line 1 must give a count >= 0 and 1 to {MOST_NUMBERS} numbers, got "
+                f"{self.count} vectors of {self.k} numbers"
             )
         found = asked if asked is not None else ("text" if self._looks_like_text() else "binary")
         least = (4 * self.k + 2 if found == "binary" else 2 * self.k + 1) * (
@@ -124,7 +123,7 @@ class Start:
 
 
 class Words:
-    """Words as they are met: decoded, told apart."""
+    """Words as they are met: decoded, distinguished."""
 
     def __init__(self, file: Path, encoding: str, undecodable: str):
         self.file, self.encoding, self.errors = (

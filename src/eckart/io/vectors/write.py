@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from eckart.errors import InputError, wrong
+from eckart.errors import InputError, invalid
 from eckart.index.labels import tidy
 from eckart.io.models.whole_files import check_place, replacing
 from eckart.io.vectors.files import ENDINGS, FORMATS
@@ -55,20 +55,21 @@ def vectors_target(path: Any, format: str | None = None) -> tuple[Path, str, boo
     """The file, its format by its ending unless said, and whether it is compressed; what cannot be
     written is refused before any work is done."""
     if not isinstance(path, (str, os.PathLike)):
-        raise wrong("path", path, "the name of a file")
+        raise invalid("path", path, "the name of a file")
     target = check_place(Path(path))
     packed = target.suffix.lower() == ".gz"
     ending = (target.with_suffix("") if packed else target).suffix.lower()
     if format is None and ending not in ENDINGS:
         raise InputError(
-            f"{target} ends in {ending!r}, wanted {', '.join(ENDINGS)}; or say format="
+            f"{target} must end in {', '.join(ENDINGS)}, got {ending!r}. Or say format=."
         )
     format = ENDINGS[ending] if format is None else format
     if format not in FORMATS:
-        raise wrong("format", format, f"None or one of {', '.join(FORMATS)}")
+        raise invalid("format", format, f"None or one of {', '.join(FORMATS)}")
     if format == "safetensors" and packed:
         raise InputError(
-            f"{target} ends in .gz, wanted .safetensors alone: it is read without being unpacked"
+            f"{target} must end in .safetensors alone, which is read without being unpacked, "
+            "got .gz"
         )
     return target, format, packed
 
@@ -83,7 +84,7 @@ def _names(words: np.ndarray, format: str, space: str | None) -> list[bytes]:
     """Words as bytes; what the format cannot hold is refused by name."""
     if space is not None and (not isinstance(space, str) or not space or GAPS.search(space)):  # noqa: SIM102
         if space != " " or format == "binary":
-            raise wrong(
+            raise invalid(
                 "space", space, "None, or what to write for a space, such as '_' (in text also ' ')"
             )
     out = []
@@ -93,22 +94,22 @@ def _names(words: np.ndarray, format: str, space: str | None) -> list[bytes]:
             fields = text.split(" ")
             if space is None or not all(fields) or GAPS.search("".join(fields)):
                 raise InputError(
-                    f"word {text!r} came, wanted words without white space for this format; "
-                    "pass space='_' to write that for a space, or write .safetensors"
+                    f"words must have no white space for this format, got {text!r}. Pass space='_' to "
+                    "write that for a space, or write .safetensors."
                 )
             text = space.join(fields)
         try:
             out.append(text.encode())
         except UnicodeEncodeError:
             raise InputError(
-                f"word {text!r} came, wanted words that UTF-8 can hold; write .safetensors"
+                f"words must be what UTF-8 can hold, got {text!r}. Write .safetensors."
             ) from None
     if len(set(out)) < len(out):
         seen: set[bytes] = set()
         again = next(name for name in out if name in seen or seen.add(name))  # type: ignore[func-returns-value]
         raise InputError(
-            f"two words are both written as {again.decode()!r}, wanted words that "
-            "differ; rename one"
+            "words must be written in different ways, got two that are both written as "
+            f"{again.decode()!r}. Rename one."
         )
     return out
 
@@ -159,7 +160,8 @@ def _write_safetensors(
         other = next((w for w in words.tolist() if not isinstance(w, str)), None)
         if other is not None:
             raise InputError(
-                f"word {other!r} came, wanted text or integers to write; convert the words first"
+                f"words must be text or integers to be written, got {other!r}. Convert the words "
+                "first."
             )
         names = [word.encode("utf-8", "surrogatepass") for word in words.tolist()]
         held["words"] = np.frombuffer(b"".join(names), np.uint8)

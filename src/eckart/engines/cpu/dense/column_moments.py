@@ -12,7 +12,13 @@ from typing import Any
 import numpy as np
 
 from eckart.engines.cpu.dense import passes, thin
-from eckart.engines.cpu.row_blocks import ROOM, block_count, partial_sums, product_rows, told_jobs
+from eckart.engines.cpu.row_blocks import (
+    ROOM,
+    block_count,
+    partial_sums,
+    product_rows,
+    watched_jobs,
+)
 from eckart.engines.host import Host
 from eckart.engines.protocol import ColumnMoments, SeenColumns
 from eckart.loading import lazy
@@ -32,7 +38,7 @@ def column_moments(x: Host, watch: Watcher = silent, *, threads: int) -> ColumnM
         for _ in range(lanes_for(block_count(x.shape[0], rows), 16 * n, ROOM))
     ]
     run_lanes(
-        told_jobs(replace(x, checked=True), watch, rows=rows), lanes, passes.column_step, threads
+        watched_jobs(replace(x, checked=True), watch, rows=rows), lanes, passes.column_step, threads
     )
     x.checked = True
     found = lanes[0].found

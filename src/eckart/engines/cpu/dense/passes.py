@@ -24,7 +24,7 @@ ROUNDING = 80.0
 FEW = 16
 """Data of fewer blocks are quick either way and always centered."""
 FIRST_ROWS = 1024
-"""Rows by which means are told from spread before the blocks are dealt."""
+"""Rows by which means are separated from spread before the blocks are dealt."""
 ROUNDED_MEAN = 1e4
 """Beyond this ratio of squared mean to variance, what was lost in rounding the mean is measured and
 put back."""
@@ -218,15 +218,15 @@ class ProductLane:
     weights: np.ndarray | None = None
     offset: np.ndarray | None = None
     sums: Any = 0.0
-    begun: bool = False
+    has_rows: bool = False
 
     def add(self, block: np.ndarray, y: np.ndarray, scratch: dict[str, Any]) -> None:
         """total += B^T Y."""
-        if self.begun:
+        if self.has_rows:
             out = scratch_array(scratch, "out", self.total.shape, self.total.dtype)
             self.total += np.matmul(block.T, y, out=out)
         else:
-            self.begun = True
+            self.has_rows = True
             np.matmul(block.T, y, out=self.total)
 
 

@@ -25,7 +25,7 @@ from eckart.engines.cpu.row_blocks import (
     jobs,
     partial_sums,
     product_rows,
-    told_jobs,
+    watched_jobs,
 )
 from eckart.engines.host import Host, place
 from eckart.engines.protocol import Decomposition, Keeper, Moments, Sketch
@@ -77,7 +77,9 @@ class DensePrimitives:
         ]
         done = passes.restore_lanes(lanes, keeper.load() if keeper else None)
         # the step looks at every block itself
-        work = itertools.islice(told_jobs(replace(x, checked=True), watch, rows=rows), done, None)
+        work = itertools.islice(
+            watched_jobs(replace(x, checked=True), watch, rows=rows), done, None
+        )
         while True:
             segment = _Counted(itertools.islice(work, SEGMENT * count))
             run_lanes(segment, lanes, passes.moments_step, self.threads)
@@ -269,7 +271,7 @@ class DensePrimitives:
 
     def sketch(self, x: Matrix | Host, state: Sketch, watch: Watcher = silent) -> Sketch:
         x = place(x)
-        for start, rows, fetch in told_jobs(x, watch):
+        for start, rows, fetch in watched_jobs(x, watch):
             state = state.add(
                 fetch({}), None if x.weights is None else x.weights[start : start + rows]
             )
@@ -332,7 +334,7 @@ class DensePrimitives:
         lanes = [lane(total) for total in np.empty((count, *shape), x.dtype)]
         run_lanes(jobs(x, rows=rows), lanes, step, self.threads)
         x.checked = True
-        for empty in (lane for lane in lanes if lane.total.shape == shape and not lane.begun):
+        for empty in (lane for lane in lanes if lane.total.shape == shape and not lane.has_rows):
             empty.total[:] = 0
         return lanes
 

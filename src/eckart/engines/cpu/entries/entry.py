@@ -132,7 +132,7 @@ def looking(e: Entries, chosen: np.ndarray, known: np.ndarray) -> int:
     return address_of(look_at, (e, chosen, 0, 0, known[0]))
 
 
-def looked_at(
+def checked_ranges(
     e: Entries, first: int, last: int, scratch: dict, chosen: np.ndarray = ALL
 ) -> Iterator[tuple[int, int, np.ndarray]]:
     """Parts of the rows (of chosen[first..last], or first..last themselves) with w, y and q of

@@ -20,9 +20,9 @@ from eckart.engines.cpu.entries.entry import (
     AHEAD,
     ALL,
     FAST,
+    checked_ranges,
     entries_of,
     known_room,
-    looked_at,
     looking,
     next_rows,
 )
@@ -243,7 +243,7 @@ def evidence_rows(
     if threads <= FEW:
 
         def step(own: np.ndarray, part: tuple[int, int], scratch: dict) -> None:
-            for first, last, known in looked_at(e, *part, scratch):
+            for first, last, known in checked_ranges(e, *part, scratch):
                 evidence_range(entries, known, (u, v), scale, first, last, rows, own)
             slopes(u, pull, e.bias, row_sum, penalties, *part, own)
 
@@ -265,7 +265,7 @@ def _over_rows(kernel: Any, x: Host, e: Any, before: tuple, after: tuple, thread
     if threads <= FEW:
 
         def step(_: None, part: tuple[int, int], scratch: dict) -> None:
-            for first, last, known in looked_at(e, *part, scratch):
+            for first, last, known in checked_ranges(e, *part, scratch):
                 kernel(e.indptr, e.indices, known, *before, first, last, *after)
 
         run_lanes(list(itertools.pairwise(cuts.tolist())), [None] * (len(cuts) - 1), step, threads)

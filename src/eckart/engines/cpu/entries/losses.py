@@ -99,7 +99,7 @@ def linearised(
             total += np.dot(value.astype(np.float64, copy=False), heavy[entries])
 
     value = float(each_piece(x, left, right, target, do, threads, 1, **at)[0])
-    return _beside(x, target, weights), value
+    return _with_entries(x, target, weights), value
 
 
 def loss_sums(
@@ -164,20 +164,20 @@ def shortened_rows(
         np.zeros(len(u), x.dtype) if a is None else np.asarray(a, x.dtype) for a in (own, new_own)
     )
     before = _row_costs(x, loss, u, right, b, ridge, bias_ridge, threads, **at)
-    share, went, beside = np.ones(len(u), x.dtype), v, d
+    share, went, next_bias = np.ones(len(u), x.dtype), v, d
     for _ in range(HALVES):
-        after = _row_costs(x, loss, went, right, beside, ridge, bias_ridge, threads, **at)
+        after = _row_costs(x, loss, went, right, next_bias, ridge, bias_ridge, threads, **at)
         worse = np.flatnonzero(~(after <= before))
         if not len(worse):
             break
         if went is v:
-            went, beside = v.copy(), d.copy()
+            went, next_bias = v.copy(), d.copy()
         share[worse] /= 2
         went[worse] = u[worse] + share[worse, None] * (v[worse] - u[worse])
-        beside[worse] = b[worse] + share[worse] * (d[worse] - b[worse])
+        next_bias[worse] = b[worse] + share[worse] * (d[worse] - b[worse])
     else:
-        went[worse], beside[worse], after[worse] = u[worse], b[worse], before[worse]
-    return RowSolution(went, None if own is None else beside, float(after.sum()))
+        went[worse], next_bias[worse], after[worse] = u[worse], b[worse], before[worse]
+    return RowSolution(went, None if own is None else next_bias, float(after.sum()))
 
 
 def augmented(
@@ -203,7 +203,7 @@ def augmented(
         )
 
     each_piece(x, left, right, latent, do, threads, 1, **at)
-    return _beside(x, latent, x.entry_weights)
+    return _with_entries(x, latent, x.entry_weights)
 
 
 def slice_rows(
@@ -257,7 +257,7 @@ def slice_rows(
     return u
 
 
-def _beside(x: Host, data: np.ndarray, weights: np.ndarray | None) -> Host:
+def _with_entries(x: Host, data: np.ndarray, weights: np.ndarray | None) -> Host:
     """The same entries with other numbers; what depends on where they stand alone is shared."""
     made = Host(replace(x.matrix, data=data), None, weights, checked=True, turn=x.turn)
     made.kept |= {

@@ -20,9 +20,9 @@ from eckart.engines.cpu.entries.entry import (
     AHEAD,
     ALL,
     FAST,
+    checked_ranges,
     entries_of,
     known_room,
-    looked_at,
     looking,
     next_rows,
 )
@@ -164,7 +164,7 @@ def residual_gram(
         def step(lane: int, part: tuple[int, int], scratch: dict) -> None:
             if "residual" not in scratch:
                 scratch["residual"] = whole if held else np.empty(longest, dtype)
-            known_parts = looked_at(e, *part, scratch) if held < 2 else [(*part, nothing)]
+            known_parts = checked_ranges(e, *part, scratch) if held < 2 else [(*part, nothing)]
             for first, last, known in known_parts:
                 residual_gram_range(
                     e.indptr,

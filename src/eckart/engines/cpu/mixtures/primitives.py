@@ -13,7 +13,7 @@ import numpy as np
 from eckart.engines.cpu.mixtures.families import FamilyPrimitives, block_of, collect, normalised
 from eckart.engines.cpu.mixtures.layout import NO_ROWS, NONE, WIDE, Layout, Sums
 from eckart.engines.cpu.mixtures.samples import SamplePrimitives
-from eckart.engines.cpu.row_blocks import THIN, Job, block_count, block_rows, jobs, told_jobs
+from eckart.engines.cpu.row_blocks import THIN, Job, block_count, block_rows, jobs, watched_jobs
 from eckart.engines.host import Host, place
 from eckart.engines.protocol import GapsFound, refuse_bad
 from eckart.engines.protocol.mixtures import (
@@ -371,9 +371,9 @@ def _block_bytes(x: Host, theta: Gaussians) -> int:
 def _cut(x: Host, theta: Gaussians, watch: Watcher) -> tuple[Any, int]:
     """The blocks of x, and how many there are."""
     size = _block_bytes(x, theta)
-    return jobs(x.matrix, size) if watch is silent else told_jobs(x.matrix, watch, size), _blocks(
-        x, theta
-    )
+    return jobs(x.matrix, size) if watch is silent else watched_jobs(
+        x.matrix, watch, size
+    ), _blocks(x, theta)
 
 
 def _blocks(x: Host, theta: Gaussians) -> int:

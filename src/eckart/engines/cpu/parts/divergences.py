@@ -65,7 +65,7 @@ class DivergencePrimitives:
             a, v = _cells(x, job, scratch)
             totals, floor = (v * a).sum(axis=1), _floor(a, v)
             least = _least(mass, totals)
-            u = ended = _begun(out[part].astype(np.float64), least)
+            u = ended = _start(out[part].astype(np.float64), least)
             moving = np.arange(len(u))  # rows whose steps have not ended: each ends on its own
             for s in range(steps):
                 up, down, values = _sums(a, v, u, h, rule.beta, floor, s == 0)
@@ -173,7 +173,7 @@ def _least(mass: np.ndarray, totals: np.ndarray) -> np.ndarray:
     return LEAST * totals[:, None] * np.divide(1.0, mass, out=np.zeros_like(mass), where=mass > 0)
 
 
-def _begun(u: np.ndarray, least: np.ndarray) -> np.ndarray:
+def _start(u: np.ndarray, least: np.ndarray) -> np.ndarray:
     """At least that; equal shares where there is nothing."""
     return np.where(
         u.any(axis=1, keepdims=True), np.maximum(u, least), least / (LEAST * u.shape[1])

@@ -158,6 +158,6 @@ def _refuse_block(block: np.ndarray, first: int, finite: bool) -> None:
 
 def _negative(value: float, row: int, column: int) -> InputError:
     return InputError(
-        f"Negative values in data passed to NMF: X is {value} at row {row}, column "
-        f"{column}, wanted numbers >= 0; shift or clip them, or use PCA"
+        f"Negative values in data passed to NMF: X must hold numbers >= 0, got {value} at "
+        f"row {row}, column {column}. Shift or clip them, or use PCA."
     )

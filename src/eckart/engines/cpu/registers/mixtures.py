@@ -42,12 +42,12 @@ def add_squares(typingctx, xt, i, means, z, panels, first, count, out):
 
     def write(t, x, i, m, z, c, first, count, o):
         builder = t.builder
-        beside = builder.add(i, t.const(t.lanes))
+        upper = builder.add(i, t.const(t.lanes))
         empty = ir.Constant(t.vector, [0.0] * t.lanes)
 
         def column(l, sums):
             centre = t.splat(builder.load(t.at(m, z, l), align=t.bytes))
-            halves = [builder.fsub(t.load(t.at(x, l, at)), centre) for at in (i, beside)]
+            halves = [builder.fsub(t.load(t.at(x, l, at)), centre) for at in (i, upper)]
             row, new = t.at(c, builder.add(first, l), t.const(0)), []
             for j in range(t.lanes):
                 factor = t.splat(builder.load(builder.gep(row, [t.const(j)]), align=t.bytes))
@@ -55,7 +55,7 @@ def add_squares(typingctx, xt, i, means, z, panels, first, count, out):
             return new
 
         sums = t.loop(t.const(0), count, 1, [empty] * (2 * t.lanes))(column)
-        for h, at in enumerate((i, beside)):
+        for h, at in enumerate((i, upper)):
             place = t.at(o, z, at)
             total = t.load(place)
             for j in range(t.lanes):
@@ -73,11 +73,11 @@ def scaled_squares(typingctx, xt, i, n, scales, offsets, z, out):
 
     def write(t, x, i, n, s, b, z, o):
         builder = t.builder
-        beside = builder.add(i, t.const(t.lanes))
+        upper = builder.add(i, t.const(t.lanes))
         each = [builder.add(z, t.const(q)) for q in range(4)]
 
         def column(j, sums):
-            halves, new = [t.load(t.at(x, j, at)) for at in (i, beside)], []
+            halves, new = [t.load(t.at(x, j, at)) for at in (i, upper)], []
             for q, row in enumerate(each):
                 scale = t.splat(builder.load(t.at(s, row, j), align=t.bytes))
                 offset = t.splat(builder.fneg(builder.load(t.at(b, row, j), align=t.bytes)))
@@ -88,7 +88,7 @@ def scaled_squares(typingctx, xt, i, n, scales, offsets, z, out):
 
         sums = t.loop(t.const(0), n, 1, [ir.Constant(t.vector, [0.0] * t.lanes)] * 8)(column)
         for q, row in enumerate(each):
-            for h, at in enumerate((i, beside)):
+            for h, at in enumerate((i, upper)):
                 t.store(sums[2 * q + h], t.at(o, row, at))
 
     where = types.intp

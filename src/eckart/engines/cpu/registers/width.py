@@ -34,7 +34,7 @@ def vector_bytes() -> int:
     forced = os.environ.get(FORCED)
     if forced:
         if forced not in ("128", "256", "512"):
-            raise ValueError(f"{FORCED}={forced} came, wanted 128, 256 or 512")
+            raise ValueError(f"{FORCED} must be 128, 256 or 512, got {forced}")
         return int(forced) // 8
     return 64 if "avx512f" in features() else 32 if "avx" in features() else 16
 

@@ -160,9 +160,9 @@ def sample_update(typingctx, x, w, y, v, g, k):
 
         def column(c, _):
             places = [builder.gep(a, [c]) for a in (mine, other)]
-            old, beside = (t.load(place) for place in places)
-            t.store(t.multiply_add(step, beside, old), places[0])
-            t.store(t.multiply_add(step, old, beside), places[1])
+            old, second = (t.load(place) for place in places)
+            t.store(t.multiply_add(step, second, old), places[0])
+            t.store(t.multiply_add(step, old, second), places[1])
             return []
 
         t.loop(t.const(0), k, t.lanes, [])(column)

@@ -15,9 +15,9 @@ from eckart.engines.cpu.dense.thin import by_rows, thin
 from eckart.engines.cpu.dense.thin import cuts_of as thin_cuts
 from eckart.engines.cpu.entries.entry import (
     ALL,
+    checked_ranges,
     entries_of,
     known_room,
-    looked_at,
     looking,
     next_rows,
 )
@@ -240,7 +240,7 @@ def _solve(
         def step(_: None, part: tuple[int, int], scratch: dict) -> None:
             if "room" not in scratch:
                 scratch["room"] = [each[0] for each in row_scratch(width, dtype, room)]
-            for first, last, known in looked_at(e, *part, scratch, chosen):
+            for first, last, known in checked_ranges(e, *part, scratch, chosen):
                 kernel(rows, known, *rest, chosen, first, last, *scratch["room"], out)
 
         run_lanes(list(itertools.pairwise(cuts.tolist())), [None] * (len(cuts) - 1), step, threads)
@@ -401,7 +401,7 @@ def bias_rows(
             threads,
         )
         return out
-    for first, last, seen_entries in looked_at(e, 0, len(out), {}):
+    for first, last, seen_entries in checked_ranges(e, 0, len(out), {}):
         seen = first + np.flatnonzero(np.diff(e.indptr[first : last + 1]))
         if not len(seen):
             continue

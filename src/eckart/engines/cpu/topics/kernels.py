@@ -116,7 +116,7 @@ def map_rows(rows, words, prior, before, after, first, last, steps, tol, buffer)
     the last of them, while ``after`` gets those after it.
 
     Returns the log-likelihood and prior . log theta at ``before``, and the counts it is over.
-    Without rows in ``after``, ``before`` gets the last shares and nothing is told: folding in, by
+    Without rows in ``after``, ``before`` gets the last shares and nothing is counted: folding in, by
     the same code so that it is compiled once.
     """
     k = words.shape[1]
@@ -124,17 +124,26 @@ def map_rows(rows, words, prior, before, after, first, last, steps, tol, buffer)
     ratio = np.empty((1, buffer.shape[0]), words.dtype)
     least = np.finfo(words.dtype).tiny * words.dtype.type(1e3)
     value, penalty, seen = 0.0, 0.0, 0.0
-    told = after.shape[0] > 0
+    wants_after = after.shape[0] > 0
     for d in range(first, last):
         a, b = rows.indptr[d], rows.indptr[d + 1]
         for c in range(k):
             theta[0, c] = before[d, c]
         _settle(
-            rows, words, prior, theta, d, steps - 1 if told else steps, tol, pull, ratio, buffer
+            rows,
+            words,
+            prior,
+            theta,
+            d,
+            steps - 1 if wants_after else steps,
+            tol,
+            pull,
+            ratio,
+            buffer,
         )
         for c in range(k):
             before[d, c] = theta[0, c]
-        if not told:
+        if not wants_after:
             continue
         _pull(rows.data, a, b, buffer, theta, pull, ratio, least)
         v, n = _value(rows.data, a, b, ratio)

@@ -158,11 +158,13 @@ class PairCounting:
         # words without a neighbour have no entry to use their logarithm
         with np.errstate(divide="ignore"):
             own = np.log(own)
-            beside = np.log(spread / max(spread.sum(), np.finfo(float).tiny)) + np.log(rule.shift)
+            context_logs = np.log(spread / max(spread.sum(), np.finfo(float).tiny)) + np.log(
+                rule.shift
+            )
 
         def look(_: int, part: tuple[int, int], __: dict) -> None:
             pair_counts.ratios(
-                m.indptr, m.indices, m.data, *part, own, beside, rule.positive, ratio, lengths
+                m.indptr, m.indices, m.data, *part, own, context_logs, rule.positive, ratio, lengths
             )
 
         run_lanes(parts, lanes, look, self.threads)

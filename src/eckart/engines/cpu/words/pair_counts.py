@@ -178,13 +178,13 @@ def sums(indptr, indices, data, first, last, rows, columns):
 
 
 @njit(**OUTSIDE)
-def ratios(indptr, indices, data, first, last, own, beside, positive, out, lengths):
+def ratios(indptr, indices, data, first, last, own, context_logs, positive, out, lengths):
     """log N - own - beside at the entries of rows first..last, 0 where it is not kept; and how many
     of each row are kept."""
     for i in range(first, last):
         lengths[i] = 0
         for p in range(indptr[i], indptr[i + 1]):
-            m = np.log(data[p]) - own[i] - beside[indices[p]] if data[p] > 0 else 0.0
+            m = np.log(data[p]) - own[i] - context_logs[indices[p]] if data[p] > 0 else 0.0
             out[p] = 0.0 if positive and m < 0.0 else m
             lengths[i] += out[p] != 0.0
 

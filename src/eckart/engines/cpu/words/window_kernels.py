@@ -174,7 +174,7 @@ def train_pieces(corpus, first, last, x, y, rule, rates, seed, scratch):
     times = np.empty((2, window, groups * SIX), np.float32)
     rows, reach = np.empty((2, 2 * window + 2), np.int32), np.empty(2, np.int64)
     whole = max(bounds[last] - bounds[first], 1)
-    loss, heard, pairs = 0.0, 0, 0
+    loss, listened, pairs = 0.0, 0, 0
     for piece in range(first, last):
         part = (bounds[piece] - bounds[first]) / whole
         rate = np.float32(rates[0] + (rates[1] - rates[0]) * part)
@@ -211,23 +211,23 @@ def train_pieces(corpus, first, last, x, y, rule, rates, seed, scratch):
                 continue
             listen = (piece + p) % LISTEN == 0
             for begin in range(0, reach[now], TOGETHER):
-                beside, both = targets[now, begin // TOGETHER], times[now, begin // TOGETHER]
+                partner, both = targets[now, begin // TOGETHER], times[now, begin // TOGETHER]
                 two = rows[now, begin : begin + TOGETHER]
                 b = min(TOGETHER, reach[now] - begin)
                 for group in range(groups):
-                    window_scores(x, two, 0, y, beside, group * SIX, s[group], columns)
+                    window_scores(x, two, 0, y, partner, group * SIX, s[group], columns)
                     steps_of(s[group], b, both, group * SIX, group == 0, rate, g[group])
                     if listen:
                         loss += window_loss(s[group], b, both, group * SIX, group == 0)
                 for group in range(groups):
-                    window_update(x, two, b, y, beside, group * SIX, g[group], columns)
+                    window_update(x, two, b, y, partner, group * SIX, g[group], columns)
                     if bias >= 0:
                         for i in range(b):
                             x[two[i], bias] = 1.0
             pairs += reach[now]
             if listen:
-                heard += reach[now]
-    return loss, heard, pairs
+                listened += reach[now]
+    return loss, listened, pairs
 
 
 @njit(**OUTSIDE)

@@ -124,7 +124,7 @@ def _split_moments(
     columns = tl.arange(0, TILE)
     begin, end = tl.load(first + piece) + offset, tl.load(last + piece) + offset
     high, cross = tl.zeros([TILE, TILE], dtype=tl.float32), tl.zeros([TILE, TILE], dtype=tl.float32)
-    pulled, beside = (
+    pulled, bias_pull = (
         tl.zeros([STEP, TILE], dtype=tl.float32),
         tl.zeros([STEP, TILE], dtype=tl.float32),
     )
@@ -142,7 +142,7 @@ def _split_moments(
         cross = tl.dot(turned, l, cross)
         v = h.to(tl.float32) + l.to(tl.float32) * (1.0 / LOW)
         pulled += q[:, None] * v
-        beside += v
+        bias_pull += v
         total += q.to(tl.float64)
     scale = tl.load(back + columns)
     own, inside = tl.load(line + piece), columns < k
@@ -153,7 +153,7 @@ def _split_moments(
         mask=inside[:, None] & inside[None, :],
     )
     tl.store(pull + own * k + columns, tl.sum(pulled, 0) * scale, mask=inside)
-    tl.store(side + own * k + columns, tl.sum(beside, 0) * scale, mask=inside)
+    tl.store(side + own * k + columns, tl.sum(bias_pull, 0) * scale, mask=inside)
     tl.store(sums + own, tl.sum(total, 0))
 
 

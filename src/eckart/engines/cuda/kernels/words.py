@@ -88,7 +88,7 @@ def _walk(
         state = tl.load(states + own).to(tl.uint64, bitcast=True)
         now = rate + fall * ((begin - origin).to(tl.float32) / whole)
         loss = tl.zeros([2], dtype=tl.float64)
-        heard, pairs = tl.zeros([1], dtype=tl.int64), tl.zeros([1], dtype=tl.int64)
+        listened, pairs = tl.zeros([1], dtype=tl.int64), tl.zeros([1], dtype=tl.int64)
         for p in range(0, tl.where(n > 1, n, 0)):
             word = tl.load(kept + begin + p).to(tl.int64)
             state += step
@@ -97,7 +97,7 @@ def _walk(
             b = high - low - 1
             listen = ((first + own + p) % LISTEN) == 0
             pairs += b
-            heard += tl.where(listen, b, 0)
+            listened += tl.where(listen, b, 0)
             for q in range(0, b, 2):
                 place = low + q + two
                 place += (place >= p).to(tl.int32)
@@ -141,7 +141,7 @@ def _walk(
                     part = tl.where(there[:, None] & real[None, :], part, 0.0)
                     loss += tl.sum(part.to(tl.float64), 1)
         tl.store(losses + own * 3, tl.sum(loss, 0))
-        tl.store(losses + own * 3 + 1, tl.sum(heard, 0).to(tl.float64))
+        tl.store(losses + own * 3 + 1, tl.sum(listened, 0).to(tl.float64))
         tl.store(losses + own * 3 + 2, tl.sum(pairs, 0).to(tl.float64))
 
 
@@ -188,7 +188,7 @@ def walk(
     listen: int,
     programs: int,
 ) -> torch.Tensor:
-    """The steps of all pieces of a part: loss, heard and all pairs."""
+    """The steps of all pieces of a part: loss, listened and all pairs."""
     (kept, counts, states), pieces = drawn, part[1] - part[0]
     losses = torch.zeros((pieces, 3), dtype=torch.float64, device=x.device)
     noise, width = power_of_two(rule.drawn + 1, 2), power_of_two(rule.columns)
@@ -240,8 +240,8 @@ def _glove_steps(
         for side in tl.static_range(2):
             at = a if side == 0 else b
             value = u if side == 0 else v
-            beside = tl.where(lanes == k, 1.0, v if side == 0 else u)
-            g = tl.minimum(tl.maximum(step * beside, -1.0), 1.0)
+            partner = tl.where(lanes == k, 1.0, v if side == 0 else u)
+            g = tl.minimum(tl.maximum(step * partner, -1.0), 1.0)
             before = tl.load(at + width, mask=inside, other=1.0)
             square = before + g * g
             tl.store(at, value - g / tl.sqrt(before), mask=inside)

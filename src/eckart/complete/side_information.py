@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from eckart.errors import InputError, written, wrong
+from eckart.errors import InputError, invalid, written
 from eckart.index.labels import Labels, shown
 from eckart.io.tables.attributes import Encoding, joined
 
@@ -55,7 +55,7 @@ class Known(NamedTuple):
     numbers: np.ndarray
 
 
-class Beside(NamedTuple):
+class SideInformation(NamedTuple):
     """Attributes of rows and of columns, the bins of time and the bin of every entry; None for what
     is not known."""
 
@@ -65,14 +65,18 @@ class Beside(NamedTuple):
     bin_of: np.ndarray | None = None
 
 
-NOTHING = Beside()
+NO_SIDE_INFORMATION = SideInformation()
 
 
-def fingerprint(beside: Beside) -> np.ndarray | None:
+def fingerprint(side_information: SideInformation) -> np.ndarray | None:
     """All numbers that a fit knows beside its entries, in one row, so that a fit resumes only with
     the same."""
-    parts = [side.numbers.ravel() for side in (beside.rows, beside.columns) if side is not None]
-    parts += [] if beside.bin_of is None else [beside.bin_of.astype(np.float64)]
+    parts = [
+        side.numbers.ravel()
+        for side in (side_information.rows, side_information.columns)
+        if side is not None
+    ]
+    parts += [] if side_information.bin_of is None else [side_information.bin_of.astype(np.float64)]
     return np.concatenate(parts) if parts else None
 
 
@@ -91,9 +95,9 @@ def known(source: Any, key: Any, labels: Labels, where: str) -> tuple[Known, Col
     matched, lacking, beyond = joined(found.ids, numbers, labels, where)
     if labels.labels is None and len(beyond):
         raise InputError(
-            f"{where} has the id {shown(found.ids[beyond[0]])} and the data have "
-            f"positions 0 to {labels.size - 1}, wanted one of them; "
-            f"give the data {labels.axis} ids to add {labels.axis}s of which nothing was observed"
+            f"{where} must hold ids of 0 to {labels.size - 1}, the positions of the data, got "
+            f"{shown(found.ids[beyond[0]])}. Give the data {labels.axis} ids to add "
+            f"{labels.axis}s of which nothing was observed."
         )
     note = None
     if lacking.any():
@@ -116,20 +120,20 @@ def moments(times: Any, dates: bool | None, where: str = "time") -> tuple[np.nda
         lacking = [x is None or x != x for x in a.ravel()]
         if any(lacking):
             raise InputError(
-                f"{where} has no value in row {lacking.index(True)}, wanted one for every entry"
+                f"{where} must hold a value for every entry, got none in row {lacking.index(True)}"
             )
         numeric = all(isinstance(x, (int, float, np.number)) for x in a.ravel())
         try:
             a = a.astype(np.float64) if numeric else a.astype("M8[us]")
         except (TypeError, ValueError, OverflowError):
-            raise wrong(
+            raise invalid(
                 where, f"values such as {written(a.ravel()[0])}", "numbers or dates"
             ) from None
     came = a.dtype.kind == "M"
     if a.dtype.kind not in "Mfiu":
-        raise wrong(where, f"values of type {a.dtype}", "numbers or dates")
+        raise invalid(where, f"values of type {a.dtype}", "numbers or dates")
     if dates is not None and came != dates:
-        raise wrong(
+        raise invalid(
             where,
             "dates" if came else "numbers",
             "dates, as at the fit" if dates else "numbers, as at the fit",
@@ -137,7 +141,7 @@ def moments(times: Any, dates: bool | None, where: str = "time") -> tuple[np.nda
     missing = np.isnat(a) if came else ~np.isfinite(a.astype(np.float64))
     if missing.any():
         raise InputError(
-            f"{where} has no finite value in row {int(missing.ravel().argmax())}, "
-            "wanted one for every entry"
+            f"{where} must hold a finite value for every entry, got none in row "
+            f"{int(missing.ravel().argmax())}"
         )
     return (a.astype("M8[us]").astype(np.int64) if came else a).astype(np.float64), came
