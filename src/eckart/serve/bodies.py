@@ -25,8 +25,11 @@ MANY = 500
 """Numbers of a column above which Arrow writes them; below, asking it takes longer than writing."""
 
 
-STRINGS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
-"""Texts of a JSON body, whose brackets open nothing."""
+MOST_VALUES = 2_000_000
+"""Values of a JSON body: each number is an object of 32 bytes. Larger tables come as Arrow."""
+STRINGS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
+"""Texts of a JSON body, whose brackets open nothing. It matches wherever it begins, so that a text
+without an end is looked through once, not once for each quotation mark in it."""
 
 
 def read_request(
@@ -51,11 +54,9 @@ def read_request(
         raise Problem(422, "a table without rows came, wanted at least one")
     names = table.column_names
     if set(names) <= {f.name for f in fields(VERBS[verb])} - {"X"}:
-        return parsed(
-            verb, given | {name: _plain(table.column(name).to_pylist()) for name in names}
-        )
+        return parsed(verb, given | {name: _ids(table, name) for name in names})
     if completes and sorted(names) == ["column", "row", "value"]:
-        x = {f"{name}s": _plain(table.column(name).to_pylist()) for name in names}
+        x = {f"{name}s": _ids(table, name) for name in names}
         return parsed(verb, given | {"X": x})
     return parsed(verb, given, table)
 
@@ -99,10 +100,12 @@ def _object(body: bytes) -> dict[str, Any]:
 def _count(body: bytes, rows: int) -> None:
     """Refuse lists, objects and texts in numbers that no request has, before a Python object is
     made of each."""
+    texts = 2 * (8 * rows + 64)
     for mark, most, what in (
+        (b'"', texts, "quotation marks"),
         (b"[", rows + 16, "lists"),
         (b"{", 8, "objects"),
-        (b'"', 2 * (8 * rows + 64), "texts"),
+        (b",", MOST_VALUES, "values"),
     ):
         found = body.count(mark)
         if found > most and mark != b'"':
@@ -110,8 +113,7 @@ def _count(body: bytes, rows: int) -> None:
         if found > most:
             raise Problem(
                 413,
-                f"{found:,} {what} came, wanted at most {rows:,} rows in one request; "
-                "send them in parts",
+                f"{found:,} {what} came, wanted at most {most:,} in one request; send it in parts",
             )
 
 
@@ -124,7 +126,12 @@ def _scalar(text: str) -> Any:
     return value if isinstance(value, (int, float, bool, str)) else text
 
 
-def _plain(values: list[Any]) -> list[Any]:
+def _ids(table: Any, name: str) -> list[Any]:
+    """A column of ids as JSON would hold it; dates are text."""
+    try:
+        values = table.column(name).to_pylist()
+    except (OverflowError, ValueError) as error:
+        raise Problem(422, f"{name} holds a date that no calendar has: {error}") from None
     return [
         v.isoformat() if isinstance(v, (datetime.date, datetime.datetime)) else v for v in values
     ]
