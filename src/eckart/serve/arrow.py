@@ -42,6 +42,8 @@ def read_table(body: bytes, rows: int, cells: int) -> Any:
     """The table of an Arrow stream with at most so many rows and cells, of plain columns."""
     try:
         table = _table(body, rows, cells)
+        # lengths against buffers first: what is not there would be read, and end the process
+        table.validate()
         _check_size("columns", table.nbytes, MOST_SIZE)
         table.validate(full=True)
         _check_size("dictionaries", sum(map(_decoded_size, table.columns)), MOST_DECODED)
