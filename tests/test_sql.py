@@ -491,17 +491,21 @@ def test_queries_of_duckdb_reach_no_other_file(tmp_path, monkeypatch, source, st
         "postgresql://ann:s%33cr3t@db/shop",
         "postgresql://:s3cr3t@db/shop",
         "host=db user=ann password='s3cr3t'",
+        "postgresql://ann:s3c r3t@db/shop",
+        "mssql+pyodbc:///?odbc_connect=Driver=x;Uid=ann;Pwd={s3c;r3t}",
+        "mssql+pyodbc:///?odbc_connect=UID%3Dann%3BPWD%3Ds3cr3t",
+        "https://files/shop.csv?sv=2024&sig=s3cr3t&se=1",
     ],
 )
 def test_no_message_shows_a_password(address):
     from eckart.io.sql.databases import said, shown
 
     written = shown(address)
-    for part in ("s3cr3t", "s3cr", "cr3t", "%33"):
+    for part in ("s3c", "cr3t", "r3t", "%33"):
         assert part not in written
     password = next(
         word
-        for word in ("s3cr3t@t", "s3cr@t", "s3/cr3t", "s3cr3t")
+        for word in ("s3cr3t@t", "s3cr@t", "s3/cr3t", "s3c r3t", "s3c;r3t", "s3cr3t")
         if word in address.replace("%33", "3")
     )
     assert password not in said(

@@ -569,3 +569,22 @@ def test_every_option_that_names_a_file_names_one_of_the_folder(around, tmp_path
 def test_a_name_with_a_null_byte_is_no_file(client):
     assert client.get("/web/%00").status_code == 404
     assert client.get("/web/app.js%00.txt").status_code == 404
+
+
+def test_what_comes_before_the_token_is_short(around):
+    with TestClient(application(Folder.of(around), TOKEN, ["testserver"], "eckart")) as c:
+        sent = b'{"token":[' + b"[0]," * 20_000 + b"0]}"
+        response = c.post(
+            "/api/session", content=sent, headers={"content-type": "application/json"}
+        )
+        assert response.status_code == 413
+
+
+@pytest.mark.timeout(20)
+def test_a_pipe_in_the_folder_is_not_waited_for(tmp_path):
+    """An archive may hold one under the name of a model."""
+    os.mkfifo(tmp_path / "model.safetensors")
+    (tmp_path / "a.csv").write_text("a,b\n1,2\n")
+    with TestClient(application(Folder.of(tmp_path), TOKEN, ["testserver"], "eckart")) as c:
+        files = c.get("/api/folder", headers=BEARER).json()["files"]
+    assert [file["name"] for file in files] == ["a.csv"]

@@ -150,3 +150,38 @@ def test_every_view_of_every_class_is_answered(name, tmp_path):
         if "recommend" in card["can"]:
             body = {"file": "model.safetensors", "row": card["first_row"], "n": 3, "by": "auto"}
             assert client.post("/api/complete/recommend", json=body).status_code == 200
+
+
+def test_rows_come_from_the_file_that_is_like_the_fit(tmp_path):
+    """Of files with the same columns, not the one whose name comes nearest."""
+    rng = np.random.default_rng(0)
+    names, x = ["a", "b", "c"], rng.normal(size=(50, 3)) + 7
+    for file, rows in (("lengths.csv", 100 * x), ("measured.csv", x), ("widths.csv", x - 40)):
+        np.savetxt(tmp_path / file, rows, delimiter=",", header=",".join(names), comments="")
+    eckart.PCA(2).fit(eckart.read(str(tmp_path / "measured.csv"))).save(
+        tmp_path / "lengths.safetensors"
+    )
+    with TestClient(
+        application(Folder.of(tmp_path), TOKEN, ["testserver"]),
+        headers={"authorization": f"Bearer {TOKEN}"},
+    ) as client:
+        card = client.get("/api/model", params={"file": "lengths.safetensors"}).json()
+    assert (card["data"], card["data_differs"]) == ("measured.csv", None)
+    assert card["data_candidates"][1:] == ["lengths.csv", "widths.csv"]
+
+
+def test_topics_of_texts_find_a_file_of_texts(tmp_path):
+    """Also where its first line reads like the name of a column."""
+    texts = ["apple plum pear", "wolf bear lynx", "plum pear apple", "lynx wolf bear"] * 5
+    (tmp_path / "texts.txt").write_text("\n".join(texts))
+    eckart.LDA(2, random_state=0, max_iter=5).fit(eckart.corpus(texts, max_df=1.0)).save(
+        tmp_path / "model.safetensors"
+    )
+    with TestClient(
+        application(Folder.of(tmp_path), TOKEN, ["testserver"]),
+        headers={"authorization": f"Bearer {TOKEN}"},
+    ) as client:
+        card = client.get("/api/model", params={"file": "model.safetensors"}).json()
+        assert card["data"] == "texts.txt"
+        asked = {"file": "model.safetensors", "data": "texts.txt", "number": 1}
+        assert client.get("/api/topics/documents", params=asked).json()["documents"]

@@ -50,6 +50,7 @@ Certificate = Annotated[
 Key = Annotated[Path | None, typer.Option(help="Key for TLS (.pem).")]
 Body = Annotated[int, typer.Option(help="Most bytes of a request.")]
 Rows = Annotated[int, typer.Option(help="Most rows of a request.")]
+Answer = Annotated[int, typer.Option(help="Most numbers and texts of an answer.")]
 Seconds = Annotated[float, typer.Option(help="Most seconds of an answer.")]
 Slow = Annotated[float, typer.Option(help="Seconds within which a request must have come.")]
 Together = Annotated[
@@ -73,6 +74,7 @@ def serve(
     tls_key: Key = None,
     max_body: Body = 16 * 2**20,
     max_rows: Rows = 10_000,
+    max_answer: Answer = 1_000_000,
     max_seconds: Seconds = 30.0,
     slow: Slow = 10.0,
     max_requests: Together = 64,
@@ -111,6 +113,7 @@ def serve(
         ("--workers", workers),
         ("--max-body", max_body),
         ("--max-rows", max_rows),
+        ("--max-answer", max_answer),
         ("--max-requests", max_requests),
     ):
         if value < 1:
@@ -131,7 +134,12 @@ def serve(
         f"{'https' if tls_key else 'http'}://{host}:{port}, see /docs; stop with Ctrl-C"
     )
     limits = Limits(
-        body=max_body, rows=max_rows, seconds=max_seconds, slow=slow, together=max_requests
+        body=max_body,
+        rows=max_rows,
+        answer=max_answer,
+        seconds=max_seconds,
+        slow=slow,
+        together=max_requests,
     )
     tls = None if tls_certificate is None or tls_key is None else (tls_certificate, tls_key)
     run(

@@ -3,6 +3,7 @@ which JSON and Arrow write alike."""
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -18,18 +19,82 @@ from eckart.serve.models import Served
 from eckart.serve.problems import Problem
 
 Columns = dict[str, Any]
+LIST_COLUMNS = 5
+"""Columns of a list: row, rank, column, score, observations."""
 
 
-def answer(served: Served, verb: str, asked: Any, limits: Any) -> Columns:
-    """The answer to a request."""
+def check_limits(served: Served, verb: str, asked: Any, limits: Any) -> None:
+    """Refuse what the model cannot, and what would take more than the limits allow, before any work
+    is done."""
     if verb not in served.verbs:
         kind = type(served.model).__name__
         raise Problem(
             422,
-            f"verb must be one of {', '.join(served.verbs)} for model {served.name!r} ({kind}), got "
-            f"{verb!r}",
+            f"{verb} came for model {served.name!r}, a {kind}, wanted one of "
+            f"{', '.join(served.verbs)}",
         )
-    _bounded(served, asked, limits)
+    lines = _lines(asked, limits)
+    x, n = getattr(asked, "X", None), served.model.fit_.factors.n
+    rows = len(set(x["rows"])) if isinstance(x, dict) else lines
+    if x is not None and served.completes and rows * n > limits.cells:
+        raise Problem(
+            413,
+            f"{rows:,} new rows of {n:,} columns came, wanted at most {limits.cells:,} cells; "
+            "send them in parts",
+        )
+    values = rows * _width(served, verb, asked)
+    if values > limits.answer:
+        raise Problem(
+            413,
+            f"an answer of up to {values:,} values was asked for, wanted at most "
+            f"{limits.answer:,}; ask for fewer rows, or a smaller n",
+        )
+
+
+def _lines(asked: Any, limits: Any) -> int:
+    """Rows or entries of a request."""
+    x = getattr(asked, "X", None)
+    lines = (
+        len(x["rows"])
+        if isinstance(x, dict)
+        else len(x)
+        if isinstance(x, list)
+        else getattr(x, "num_rows", 0)
+    )
+    for name in ("rows", "columns", "words", "texts", "candidates", "exclude"):
+        ids = getattr(asked, name, None)
+        lines = max(lines, len(ids) if isinstance(ids, (list, np.ndarray)) else 1)
+    if lines > limits.rows:
+        raise Problem(
+            413,
+            f"{lines:,} rows came, wanted at most {limits.rows:,} in one request; send "
+            "them in parts",
+        )
+    letters = sum(map(len, getattr(asked, "texts", None) or ()))
+    if letters > limits.letters:
+        raise Problem(
+            413,
+            f"texts of {letters:,} characters came, wanted at most {limits.letters:,} in one "
+            "request; send them in parts",
+        )
+    return lines
+
+
+def _width(served: Served, verb: str, asked: Any) -> int:
+    """Values of the answer for each row that was asked for."""
+    f = served.model.fit_.factors
+    if verb in ("recommend", "similar", "neighbours"):
+        most = f.n if verb == "recommend" else max(f.n, *getattr(f, "shape", (1,)))
+        if getattr(asked, "candidates", None) is not None:
+            most = len(one_or_many(asked.candidates))
+        return LIST_COLUMNS * min(asked.n, most)
+    if verb == "impute" or (served.completes and getattr(asked, "X", None) is not None):
+        return int(f.n)
+    return int(getattr(f, "k", 1) or 1) if verb == "transform" else 1
+
+
+def answer(served: Served, verb: str, asked: Any) -> Columns:
+    """The answer to a request."""
     return ASKED[verb](served, asked)
 
 
@@ -68,7 +133,8 @@ def _transform(served: Served, asked: Any) -> Columns:
         what = "X is missing" if asked.X is None else "X and texts came"
         raise Problem(
             422,
-            f"transform needs X, the new rows, or texts, the new documents: {what}",
+            f"{what}, wanted one of them for transform: X, the new rows, or texts, the "
+            "new documents",
         )
     rows = _rows(served, asked.X) if asked.texts is None else _counted(served, asked.texts)
     return _named(served, served.model.transform(rows))
@@ -77,16 +143,16 @@ def _transform(served: Served, asked: Any) -> Columns:
 def _counted(served: Served, texts: list[str]) -> Any:
     """Texts as counts of the words that the model knows, cut as those of its fit were."""
     model = served.model
-    text_plan, columns = model.fit_.plan.get("text"), model.fit_.factors.columns
+    told, columns = model.fit_.plan.get("text"), model.fit_.factors.columns
     words = columns is not None and all(isinstance(word, str) for word in columns)
-    if not words or not (isinstance(text_plan, dict) or isinstance(model.fit_.factors, Topics)):
+    if not words or not (isinstance(told, dict) or isinstance(model.fit_.factors, Topics)):
         raise Problem(
             422,
-            f"X, the new rows, must be given for a {type(model).__name__} that was not fitted "
-            "on texts, got texts",
+            f"texts came for a {type(model).__name__} that was not fitted on texts, "
+            "wanted X, the new rows",
         )
     return corpus(
-        texts, vocabulary=model, **vars(Tokenizer.from_dict((text_plan or {}).get("rules") or {}))
+        texts, vocabulary=model, **vars(Tokenizer.from_dict((told or {}).get("rules") or {}))
     )
 
 
@@ -99,7 +165,7 @@ def _impute(served: Served, asked: Any) -> Columns:
 
 def _predict(served: Served, asked: Any) -> Columns:
     model = served.model
-    if not hasattr(model, "recommend"):
+    if not served.completes:
         if asked.X is None or asked.rows is not None or asked.columns is not None:
             raise Problem(
                 422,
@@ -173,11 +239,12 @@ def _analogy(served: Served, asked: Any) -> Columns:
 
 
 def _certify(served: Served, asked: Any) -> Columns:
-    c = (
-        served.model.certificate_
-        if asked.X is None
-        else served.model.certify(_rows(served, asked.X))
-    )
+    model = served.model
+    if asked.X is not None and "y" in signature(model.certify).parameters:
+        raise Problem(
+            422, f"X came to certify a {type(model).__name__}, which is measured with the answers y"
+        )
+    c = model.certificate_ if asked.X is None else model.certify(_rows(served, asked.X))
     checks = c.checks
     return {
         "holds": [c.holds] * len(checks),
@@ -204,14 +271,14 @@ ASKED = {
 
 
 def _rows(served: Served, x: Any) -> Any:
-    """Read new rows: entries by id, or numbers with gaps."""
-    completes = hasattr(served.model, "recommend")
+    """New rows through the door: entries by id, or numbers with gaps."""
+    completes = served.completes
     if isinstance(x, dict):
         if not completes:
             raise Problem(
                 422,
-                f"X must be lists of {served.model.n_features_in_} numbers for a "
-                f"{type(served.model).__name__}, got entries",
+                f"X came as entries for a {type(served.model).__name__}, wanted lists "
+                f"of {served.model.n_features_in_} numbers",
             )
         if served.model.fit_.factors.columns is None:
             at = served.model.column_ids.indices_of(x["columns"])
@@ -233,30 +300,30 @@ def _rows(served: Served, x: Any) -> Any:
         )
     if not isinstance(x, list):
         if completes and x.num_columns != served.model.n_features_in_:
-            raise _width(served, x.num_columns)
+            raise _wrong_width(served, x.num_columns)
         return x
     wide = {len(row) for row in x}
     if len(wide) > 1:
         raise Problem(
             422,
-            f"rows of X must have the same number of numbers, got {min(wide)} and {max(wide)}",
+            f"X has rows of {min(wide)} and of {max(wide)} numbers, wanted the same number in each",
         )
     numbers = np.array([[np.nan if v is None else v for v in row] for row in x], np.float64)
     if completes and numbers.shape[1] != served.model.n_features_in_:
-        raise _width(served, numbers.shape[1])
+        raise _wrong_width(served, numbers.shape[1])
     if np.isinf(numbers).any():
         raise Problem(
-            422, "X must hold finite numbers or null, got a number beyond the range of 64 bits"
+            422, "X holds a number beyond the range of 64 bits, wanted finite numbers or null"
         )
     return numbers
 
 
-def _width(served: Served, came: int) -> Problem:
+def _wrong_width(served: Served, came: int) -> Problem:
     wanted = (
         f"{served.model.n_features_in_}, one for each column of the model (null where it is "
         "unknown), or entries by id"
     )
-    return Problem(422, f"X must have {wanted} in each row, got {came} numbers")
+    return Problem(422, f"X came with {came} numbers in each row, wanted {wanted}")
 
 
 def _spread(x: Observed, n: int) -> Observed:
@@ -274,7 +341,7 @@ def ids_of(ids: Any, labels: Labels) -> Any:
     try:
         return np.array(one_or_many(ids), "M8")
     except (ValueError, TypeError):
-        raise InputError(f"{labels.axis} must be a date such as 2024-05-01, got {ids!r}") from None
+        raise InputError(f"{labels.axis} {ids!r} came, wanted a date such as 2024-05-01") from None
 
 
 def _named(served: Served, values: Any, names: Any = None) -> Columns:
@@ -284,31 +351,3 @@ def _named(served: Served, values: Any, names: Any = None) -> Columns:
         return {"value": values}
     names = served.model.get_feature_names_out() if names is None else names
     return {str(name): values[:, j] for j, name in enumerate(names)}
-
-
-def _bounded(served: Served, asked: Any, limits: Any) -> None:
-    """Refuse what would take more than the limits allow, before any work is done."""
-    x = getattr(asked, "X", None)
-    lines = (
-        len(x["rows"])
-        if isinstance(x, dict)
-        else len(x)
-        if isinstance(x, list)
-        else getattr(x, "num_rows", 0)
-    )
-    for name in ("rows", "columns", "words", "texts", "candidates", "exclude"):
-        ids = getattr(asked, name, None)
-        lines = max(lines, len(ids) if isinstance(ids, (list, np.ndarray)) else 1)
-    if lines > limits.rows:
-        raise Problem(
-            413,
-            f"a request must have at most {limits.rows:,} rows, got {lines:,}. Send them in parts.",
-        )
-    if x is not None and hasattr(served.model, "recommend"):
-        cells = lines * served.model.fit_.factors.n
-        if cells > limits.cells:
-            raise Problem(
-                413,
-                f"a request must have at most {limits.cells:,} cells, got {lines:,} new rows of "
-                f"{served.model.fit_.factors.n:,} columns. Send them in parts.",
-            )

@@ -24,7 +24,7 @@ import numpy as np
 
 from eckart import __version__
 from eckart.errors import EckartError
-from eckart.serve.answers import answer, listed, quick
+from eckart.serve.answers import answer, check_limits, listed, quick
 from eckart.serve.bodies import JSON, read_request, to_json, written
 from eckart.serve.guard import AllowedHosts, check_source, header_texts
 from eckart.serve.lists import TOGETHER
@@ -40,17 +40,23 @@ OPEN = ("/health", "/ready")
 LARGE = 100_000
 """Bytes of a body from which on it is parsed in a thread: in a millisecond other requests may be
 answered."""
+MANY_VALUES = 10_000
+"""Values of an answer from which on it is written in a thread: about a millisecond."""
 MOST_DIGITS = 18
 """Digits of a length that is read at all; no limit is that large."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one request, and all of them together, may take."""
+    """What one request, and all of them together, may take: bytes, rows, cells of new rows, values of
+    an answer (each takes some 50 bytes while it is written), characters of texts (one may become 18
+    in its plain form)."""
 
     body: int = 16 * 2**20
     rows: int = 10_000
-    cells: int = 20_000_000
+    cells: int = 5_000_000
+    answer: int = 1_000_000
+    letters: int = 500_000
     seconds: float = 30.0
     slow: float = 10.0
     together: int = 64
@@ -239,16 +245,23 @@ class Service:
         )
         columns = await self._columns(served, verb, asked)
         about = {"model": name, "version": served.version, "verb": verb}
-        media, content = written(headers.get(b"accept", b"").decode("latin-1"), about, columns)
+        write = partial(written, headers.get(b"accept", b"").decode("latin-1"), about, columns)
+        small = sum(map(len, columns.values())) < MANY_VALUES
+        media, content = (
+            write()
+            if small
+            else await asyncio.get_running_loop().run_in_executor(self.threads, write)
+        )
         return Reply(content, media)
 
     async def _columns(self, served: Served, verb: str, asked: Any) -> Any:
         try:
             at = quick(served, verb, asked)
+            check_limits(served, verb, asked, self.limits)
             if at is not None and len(at) <= TOGETHER:
                 return listed(await self.together.best(served, at, asked.n, asked.exclude_seen))
-            work = partial(answer, served, verb, asked, self.limits)
-            if at is not None and len(at) <= self.limits.rows:
+            work = partial(answer, served, verb, asked)
+            if at is not None:
                 work = partial(_lists, served, at, asked)
             working = asyncio.get_running_loop().run_in_executor(self.threads, work)
             return await asyncio.wait_for(working, self.limits.seconds)

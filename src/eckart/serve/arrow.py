@@ -1,52 +1,56 @@
 """Arrow streams of strangers: read message by message, so that a few bytes cannot become gigabytes.
 
 A stream may say "a billion nulls" in 200 bytes (null and run-end encoded columns, batches without
-columns), or hold compressed buffers that inflate a thousandfold. So the rows of a batch are counted
-and its buffers are seen to be plain before anything of it is converted.
+columns), name one long text a million times, add to a dictionary that is copied each time, or hold
+compressed buffers that inflate a thousandfold. So the descriptions are walked through, the rows
+counted and the buffers seen to be plain before anything of it is converted.
 """
 
 from __future__ import annotations
 
-import struct
 from typing import Any
+
+import numpy as np
 
 from eckart.loading import pa, pc
 from eckart.serve.problems import Problem
 
 MOST_HEAD = 8 * 2**20
 """Bytes of the description of one message: names of 60,000 columns take four million."""
-MOST_TEXT = 64 * 2**20
-"""Bytes beyond the body's own that codes of a dictionary, or columns that share their buffers, may
-stand for."""
+MOST_SIZE = 64 * 2**20
+"""Bytes that the columns of a stream may take: columns may share a buffer, so that a body of
+16 MiB may stand for a thousand times as much."""
+MOST_DECODED = 32 * 2**20
+"""Bytes that the codes of all dictionaries may stand for: ten thousand texts of 3 kB."""
 MOST_BATCHES = 1000
 """Messages of one stream: each takes some 10 microseconds, whatever it holds."""
-RECORD_BATCH, DICTIONARY_BATCH = 3, 2
+MOST_PARTS = 100_000
+"""Columns of all record batches: each is an object of about 400 bytes, even of one row."""
+LEAST_PIECE = 16
+"""Bytes that a column, or a pair of metadata, takes of a description at least."""
+SCHEMA, DICTIONARY_BATCH, RECORD_BATCH = 1, 2, 3
 """Numbers of the kinds of messages in Arrow's format."""
+PLAIN = {2, 3, 5, 6, 7, 8, 10, 20}
+"""Numbers of the types whose size in memory is the size of their bytes: whole numbers, floats, text,
+truth values, decimals, dates, times with a date, long text."""
+NAMES = {1: "nulls", 4: "bytes", 9: "times", 12: "lists", 13: "records", 22: "run ends"}
+"""Other types that people send, in words."""
+TIMESTAMP = 10
 
 
 def read_table(body: bytes, rows: int, cells: int) -> Any:
     """The table of an Arrow stream with at most so many rows and cells, of plain columns."""
     try:
         table = _table(body, rows, cells)
-        if table.nbytes > 4 * len(body) + MOST_TEXT:
-            raise Problem(
-                413,
-                f"columns must stand for at most {4 * len(body) + MOST_TEXT:,} bytes, got "
-                f"{table.nbytes:,}",
-            )
+        # lengths against buffers first: what is not there would be read, and end the process
+        table.validate()
+        _check_size("columns", table.nbytes, MOST_SIZE)
         table.validate(full=True)
+        _check_size("dictionaries", sum(map(_decoded_size, table.columns)), MOST_DECODED)
         return pa.table(
             [_plain_column(column) for column in table.columns], names=table.column_names
         )
-    except (
-        pa.ArrowException,
-        OSError,
-        ValueError,
-        IndexError,
-        struct.error,
-        UnicodeDecodeError,
-        MemoryError,
-    ) as error:
+    except (pa.ArrowException, OSError, ValueError, IndexError, MemoryError) as error:
         said = " ".join(str(error).split())[:120]
         raise Problem(
             400,
@@ -54,108 +58,159 @@ def read_table(body: bytes, rows: int, cells: int) -> Any:
         ) from None
 
 
+def _check_size(what: str, size: int, most: int) -> None:
+    if size > most:
+        raise Problem(413, f"{what} came that stand for {size:,} bytes, wanted at most {most:,}")
+
+
 def _table(body: bytes, most: int, cells: int) -> Any:
     """The record batches as they are, read once every message was found harmless."""
-    rows = columns = 0
+    rows = columns = parts = 0
     for number, message in enumerate(pa.ipc.MessageReader.open_stream(body)):
-        head = message.metadata
-        if head.size > MOST_HEAD or number > MOST_BATCHES:
+        if message.metadata.size > MOST_HEAD or number > MOST_BATCHES:
             raise Problem(
                 413,
-                f"an Arrow stream with {head.size:,} bytes of description in message "
+                f"an Arrow stream with {message.metadata.size:,} bytes of description in message "
                 f"{number} came; send it in parts",
             )
-        if message.type == "schema":
-            schema = pa.ipc.read_schema(message)
-            columns = len(schema)
-            for field in schema:
-                _check_type(field)
+        head = _Description(message.metadata.to_pybytes())
+        if number == 0:
+            columns = head.check_schema()
             continue
-        count, compressed = _batch_facts(head.to_pybytes())
-        if compressed:
-            raise Problem(415, "an Arrow stream must have plain buffers, got compressed ones")
-        rows += count if message.type == "record batch" else 0
-        if rows > most or rows * columns > cells:
+        kind, count = head.batch_facts()
+        if kind == RECORD_BATCH:
+            rows, parts = rows + count, parts + columns
+        if rows > most or rows * columns > cells or parts > MOST_PARTS:
             raise Problem(
                 413,
-                f"a request must have at most {most:,} rows and {cells:,} cells, got {rows:,} rows. "
-                "Send them in parts.",
+                f"{rows:,} rows of {columns:,} columns came in {number:,} messages, wanted at most "
+                f"{most:,} rows, {cells:,} cells and {MOST_PARTS:,} columns of all record "
+                "batches in one request; send them in parts",
             )
     with pa.ipc.open_stream(body) as stream:
         return stream.read_all()
 
 
-def _check_type(field: Any) -> None:
-    """Only columns whose size in memory is the size of their bytes, or of text that a dictionary
-    names."""
-    kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
-    plain = (
-        pa.types.is_integer,
-        pa.types.is_floating,
-        pa.types.is_boolean,
-        pa.types.is_string,
-        pa.types.is_large_string,
-        pa.types.is_date,
-        pa.types.is_timestamp,
-        pa.types.is_decimal,
-    )
-    if not any(is_kind(kind) for is_kind in plain):
-        raise Problem(
-            422,
-            f"columns must be numbers, text or dates, got column {field.name[:80]!r} of type "
-            f"{str(field.type)[:80]}",
+class _Description:
+    """The FlatBuffers tables that describe a message, looked at without making an object of any.
+
+    Message {version, header type, header, length of the body, metadata}; Schema {endianness, fields,
+    metadata}; Field {name, nullable, type's number, type, dictionary, children, metadata};
+    RecordBatch {length, nodes, buffers, compression}; DictionaryBatch {id, data: RecordBatch, delta};
+    metadata are pairs {key, value}. Positions are arrays, so that all columns are looked at together.
+    """
+
+    def __init__(self, data: bytes):
+        self.data, self.size = data, len(data)
+        # a view of the bytes for each width that stands anywhere, aligned or not
+        self.u1, self.u2, self.u4, self.i4, self.i8 = (
+            np.ndarray((max(0, self.size - int(kind[2]) + 1),), kind, data, strides=(1,))
+            for kind in ("<u1", "<u2", "<u4", "<i4", "<i8")
         )
+        message = self.follow(np.array([0]))
+        kind = self.field(message, 1)
+        self.kind = int(self.u1[kind][0]) if kind[0] else 0
+        self.header = self.table(message, 2)
+        self.has_metadata = bool(self.field(message, 4)[0])
+
+    def check_schema(self) -> int:
+        """The number of columns, each of a plain type; refuse a description that stands for more
+        than it holds.
+
+        Tables and texts may be pointed at from many places: 60 kB of pointers to one long name are
+        gigabytes of names. Written once each, they take no more than the description itself.
+        """
+        if self.kind != SCHEMA:
+            raise ValueError("the first message is no schema")
+        fields = self.entries(self.table(self.header, 1))
+        kinds = self.field(fields, 2)
+        kinds = np.where(kinds > 0, self.u1[kinds], 0)
+        odd = ~np.isin(kinds, list(PLAIN)) | (self.lengths(fields, 5) > 0)
+        if odd.any():
+            first = int(np.argmax(odd))
+            name = self.text(fields[first : first + 1], 0)
+            raise Problem(
+                422,
+                f"column {name[:80]!r} of {NAMES.get(int(kinds[first]), 'another type')} came, "
+                "wanted numbers, text or dates",
+            )
+        pairs = self.entries(np.concatenate([self.table(self.header, 2), self.table(fields, 6)]))
+        zones = self.table(fields[kinds == TIMESTAMP], 3)
+        size = (len(fields) + len(pairs)) * LEAST_PIECE + sum(
+            int(self.lengths(tables, k).sum())
+            for tables, k in ((fields, 0), (zones, 1), (pairs, 0), (pairs, 1))
+        )
+        _check_size("descriptions of columns", size, self.size)
+        return len(fields)
+
+    def batch_facts(self) -> tuple[int, int]:
+        """The kind of a batch and its rows; refuse one that is written otherwise than plainly."""
+        batch = self.header
+        if self.kind == DICTIONARY_BATCH:
+            delta = self.field(batch, 2)[0]
+            if delta and self.u1[delta]:
+                raise Problem(
+                    415, "an Arrow stream that adds to a dictionary came, wanted whole dictionaries"
+                )
+            batch = self.table(batch, 1)
+        elif self.kind != RECORD_BATCH:
+            raise ValueError("a message of another kind came, wanted record batches")
+        # metadata of a batch told of compression before its description did
+        if self.field(batch, 3)[0] or self.has_metadata:
+            raise Problem(415, "an Arrow stream with compressed buffers came, wanted plain ones")
+        length = self.field(batch, 0)[0]
+        return self.kind, int(self.i8[length]) if length else 0
+
+    def follow(self, at: np.ndarray) -> np.ndarray:
+        """The places to which the offsets at these places point."""
+        return at + self.u4[at].astype(np.int64)
+
+    def field(self, tables: np.ndarray, k: int) -> np.ndarray:
+        """The places of field k of these tables; 0 where it is absent."""
+        described = tables - self.i4[tables].astype(np.int64)
+        slot = 4 + 2 * k
+        present = self.u2[described] > slot
+        offset = np.where(present, self.u2[described + slot * present], 0).astype(np.int64)
+        return np.where(offset > 0, tables + offset, 0)
+
+    def table(self, tables: np.ndarray, k: int) -> np.ndarray:
+        """The places of the tables, texts or vectors in field k, of those that have one."""
+        at = self.field(tables, k)
+        return self.follow(at[at > 0])
+
+    def lengths(self, tables: np.ndarray, k: int) -> np.ndarray:
+        """Lengths of the texts or vectors in field k; 0 where it is absent."""
+        at = self.field(tables, k)
+        there = at > 0
+        return np.where(there, self.u4[np.where(there, self.follow(at), 0)], 0).astype(np.int64)
+
+    def text(self, table: np.ndarray, k: int) -> str:
+        """The text in field k of one table."""
+        start = int(self.table(table, k)[0]) + 4
+        return self.data[start : start + int(self.lengths(table, k)[0])].decode("utf-8", "replace")
+
+    def entries(self, vectors: np.ndarray) -> np.ndarray:
+        """The places of the tables in all of these vectors."""
+        counts = self.u4[vectors].astype(np.int64)
+        total = int(counts.sum())
+        _check_size("descriptions of columns", total * LEAST_PIECE, self.size)
+        within = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
+        return self.follow(np.repeat(vectors + 4, counts) + 4 * within)
+
+
+def _decoded_size(column: Any) -> int:
+    """Bytes of a column whose codes are replaced by what they stand for."""
+    if not pa.types.is_dictionary(column.type):
+        return 0
+    values = column.type.value_type
+    if not (pa.types.is_string(values) or pa.types.is_large_string(values)):
+        return len(column) * max(1, values.bit_width // 8)
+    return sum(
+        pc.sum(pc.binary_length(chunk.dictionary).take(chunk.indices), min_count=0).as_py()
+        for chunk in column.chunks
+    )
 
 
 def _plain_column(column: Any) -> Any:
     """A column whose dictionary, if it has one, is replaced by the values."""
-    if not pa.types.is_dictionary(column.type):
-        return column
-    values = column.type.value_type
-    if pa.types.is_string(values) or pa.types.is_large_string(values):
-        longest = max(
-            (
-                pc.max(pc.binary_length(c.dictionary)).as_py() or 0
-                for c in column.chunks
-                if len(c.dictionary)
-            ),
-            default=0,
-        )
-        if longest * len(column) > MOST_TEXT:
-            raise Problem(
-                413,
-                f"texts of a dictionary must take at most {MOST_TEXT:,} bytes, got up to "
-                f"{longest * len(column):,}",
-            )
-    return column.cast(values)
-
-
-def _batch_facts(head: bytes) -> tuple[int, bool]:
-    """Rows of a batch and whether its buffers are compressed, out of the FlatBuffers table that
-    describes a message.
-
-    Message {version, header type, header, ...}; RecordBatch {length, nodes, buffers, compression};
-    DictionaryBatch {id, data: RecordBatch, isDelta}.
-    """
-    message = _follow(head, 0)
-    kind, header = _field(head, message, 1), _field(head, message, 2)
-    batch = _follow(head, header)
-    if head[kind] == DICTIONARY_BATCH:
-        batch = _follow(head, _field(head, batch, 1))
-    elif head[kind] != RECORD_BATCH:
-        raise ValueError("messages must be record batches, got another kind")
-    at = _field(head, batch, 0)
-    return (struct.unpack_from("<q", head, at)[0] if at else 0), bool(_field(head, batch, 3))
-
-
-def _follow(data: bytes, at: int) -> int:
-    """The place to which the offset at this place points."""
-    return at + int(struct.unpack_from("<I", data, at)[0])
-
-
-def _field(data: bytes, table: int, k: int) -> int:
-    """The place of field k of a FlatBuffers table; 0 where it is absent."""
-    vtable = table - int(struct.unpack_from("<i", data, table)[0])
-    size, slot = int(struct.unpack_from("<H", data, vtable)[0]), 4 + 2 * k
-    offset = int(struct.unpack_from("<H", data, vtable + slot)[0]) if slot < size else 0
-    return table + offset if offset else 0
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column

@@ -25,8 +25,11 @@ MANY = 500
 """Numbers of a column above which Arrow writes them; below, asking it takes longer than writing."""
 
 
-STRINGS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
-"""Texts of a JSON body, whose brackets open nothing."""
+MOST_VALUES = 2_000_000
+"""Values of a JSON body: each number is an object of 32 bytes. Larger tables come as Arrow."""
+STRINGS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
+"""Texts of a JSON body, whose brackets open nothing. It matches wherever it begins, so that a text
+without an end is looked through once, not once for each quotation mark in it."""
 
 
 def read_request(
@@ -37,26 +40,23 @@ def read_request(
     if kind == JSON:
         if query:
             raise Problem(
-                422,
-                f"parameters must be in the JSON body, got {next(iter(query))[:80]!r} in the address",
+                422, f"{next(iter(query))[:80]!r} came in the address, wanted it in the JSON body"
             )
         _count(body, limits.rows)
         return parsed(verb, _object(body))
     if kind != ARROW:
-        raise Problem(415, f"content-type must be {JSON} or {ARROW}, got {kind[:80]!r}")
+        raise Problem(415, f"content-type {kind[:80]!r} came, wanted {JSON} or {ARROW}")
     given = {name: _scalar(text) for name, text in query.items()}
     table = read_table(body, limits.rows, limits.cells)
     if len(set(table.column_names)) < table.num_columns:
-        raise Problem(422, "columns of a table must have names that differ, got one twice")
+        raise Problem(422, "a table came in which a column name stands twice, wanted each once")
     if table.num_rows == 0:
-        raise Problem(422, "a table must have at least one row, got none")
+        raise Problem(422, "a table without rows came, wanted at least one")
     names = table.column_names
     if set(names) <= {f.name for f in fields(VERBS[verb])} - {"X"}:
-        return parsed(
-            verb, given | {name: _plain(table.column(name).to_pylist()) for name in names}
-        )
+        return parsed(verb, given | {name: _ids(table, name) for name in names})
     if completes and sorted(names) == ["column", "row", "value"]:
-        x = {f"{name}s": _plain(table.column(name).to_pylist()) for name in names}
+        x = {f"{name}s": _ids(table, name) for name in names}
         return parsed(verb, given | {"X": x})
     return parsed(verb, given, table)
 
@@ -66,14 +66,14 @@ def written(accept: str, about: dict[str, Any], columns: dict[str, Any]) -> tupl
     if ARROW in accept:
         return ARROW, _stream(about, columns)
     if accept and not any(word in accept for word in (JSON, "*/*", "application/*")):
-        raise Problem(406, f"accept must be {JSON} or {ARROW}, got {accept[:80]!r}")
+        raise Problem(406, f"accept {accept[:80]!r} came, wanted {JSON} or {ARROW}")
     if all(len(values) <= MANY for values in columns.values()):
         return JSON, to_json(
             about | {"answer": {name: _listed(values) for name, values in columns.items()}}
         )
-    columns_text = ",".join(f"{_quoted(name)}:{_text(values)}" for name, values in columns.items())
+    told = ",".join(f"{_quoted(name)}:{_text(values)}" for name, values in columns.items())
     return JSON, b"".join(
-        (to_json(about)[:-1], b',"answer":{', columns_text.encode("utf-8", "replace"), b"}}")
+        (to_json(about)[:-1], b',"answer":{', told.encode("utf-8", "replace"), b"}}")
     )
 
 
@@ -90,21 +90,22 @@ def _object(body: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise Problem(
             400,
-            f"a body must be JSON such as {EXAMPLE}, got something else "
-            f"({' '.join(str(error).split())[:120]})",
+            f"a body came that is no JSON ({' '.join(str(error).split())[:120]}), wanted {EXAMPLE}",
         ) from None
     if not isinstance(value, dict):
-        raise Problem(400, f"a JSON body must be {EXAMPLE}, got a {type(value).__name__}")
+        raise Problem(400, f"a JSON {type(value).__name__} came, wanted {EXAMPLE}")
     return value
 
 
 def _count(body: bytes, rows: int) -> None:
     """Refuse lists, objects and texts in numbers that no request has, before a Python object is
     made of each."""
+    texts = 2 * (8 * rows + 64)
     for mark, most, what in (
+        (b'"', texts, "quotation marks"),
         (b"[", rows + 16, "lists"),
         (b"{", 8, "objects"),
-        (b'"', 2 * (8 * rows + 64), "texts"),
+        (b",", MOST_VALUES, "values"),
     ):
         found = body.count(mark)
         if found > most and mark != b'"':
@@ -112,8 +113,7 @@ def _count(body: bytes, rows: int) -> None:
         if found > most:
             raise Problem(
                 413,
-                f"a request must have at most {rows:,} rows, got {found:,} {what}. Send them in "
-                "parts.",
+                f"{found:,} {what} came, wanted at most {most:,} in one request; send it in parts",
             )
 
 
@@ -126,7 +126,12 @@ def _scalar(text: str) -> Any:
     return value if isinstance(value, (int, float, bool, str)) else text
 
 
-def _plain(values: list[Any]) -> list[Any]:
+def _ids(table: Any, name: str) -> list[Any]:
+    """A column of ids as JSON would hold it; dates are text."""
+    try:
+        values = table.column(name).to_pylist()
+    except (OverflowError, ValueError) as error:
+        raise Problem(422, f"{name} holds a date that no calendar has: {error}") from None
     return [
         v.isoformat() if isinstance(v, (datetime.date, datetime.datetime)) else v for v in values
     ]

@@ -15,9 +15,13 @@ import os
 import shutil
 import threading
 import time
+import warnings
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from eckart.errors import EckartError, FileError
 from eckart.io.models.memory_maps import load_mapped
@@ -41,6 +45,11 @@ class Served:
     loaded: float
     lists: Lists | None
     verbs: tuple[str, ...]
+
+    @property
+    def completes(self) -> bool:
+        """Whether the model fills a table of rows and columns that have ids."""
+        return hasattr(self.model, "recommend")
 
     def card(self) -> dict[str, Any]:
         """What the model is, for people and programs. No data, no path."""
@@ -92,11 +101,24 @@ def open_model(name: str, path: Path, copies: Path | None = None) -> Served:
     model = load(path) if copies is None else load_mapped(_sealed_copy(path, copies))
     model.verbose = False
     lists = Lists.of(model)
-    if lists is not None and lists.rows:
-        lists.best([0], 1, True)
+    _try(model, lists)
     return Served(
         name, model, f"{now.st_mtime_ns:x}-{now.st_size:x}", time.time(), lists, _verbs_of(model)
     )
+
+
+def _try(model: Any, lists: Lists | None) -> None:
+    """Ask one small question of each kind, so that packages are loaded and kernels compiled."""
+    if lists is not None and lists.rows:
+        lists.best([0], 1, True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if hasattr(model, "vectors_"):
+            model.vectors_.neighbours(model.vectors_.vectors[:2].astype(float), 1)
+        for verb in ("transform", "predict", "impute"):
+            if not hasattr(model, "recommend") and hasattr(model, verb):
+                with suppress(Exception):  # a row of ones is no data of some models
+                    getattr(model, verb)(np.ones((1, model.n_features_in_)))
 
 
 def _sealed_copy(path: Path, copies: Path) -> Path:

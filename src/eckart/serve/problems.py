@@ -44,7 +44,7 @@ class Problem(Exception):
 
 def wanted(name: str, came: Any, what: str) -> Problem:
     """A field that holds something else than it should."""
-    shown = repr(came)
+    shown = repr(came[:80] if isinstance(came, (str, list)) else came)
     return Problem(
         422, f"{name} must be {what}, got {shown if len(shown) < 80 else shown[:77] + '...'}"
     )

@@ -18,13 +18,13 @@ from typing import Any
 
 from eckart.errors import InputError
 from eckart.loading import pa
-from eckart.serve.answers import answer
+from eckart.serve.answers import answer, check_limits
 from eckart.serve.app import Limits
 from eckart.serve.models import Served, open_model
 from eckart.serve.problems import Problem
 from eckart.serve.schema import KINDS, VERBS, parsed
 
-UNLIMITED = Limits(rows=2**62, cells=2**62)
+UNLIMITED = Limits(rows=2**62, cells=2**62, answer=2**62, letters=2**62)
 """The caller is in the same process: its memory is its own."""
 
 
@@ -60,7 +60,8 @@ class Asked:
                 asked = parsed(verb, given | {"X": x})
             else:
                 asked = parsed(verb, given, table)
-            columns = answer(self.served, verb, asked, UNLIMITED)
+            check_limits(self.served, verb, asked, UNLIMITED)
+            columns = answer(self.served, verb, asked)
         except Problem as problem:
             raise InputError(problem.detail) from None
         import pandas as pd

@@ -8,7 +8,13 @@ from typing import Any
 
 from eckart.serve.problems import Problem, wanted
 
-ID: dict[str, Any] = {"type": ["string", "integer"], "minimum": -(2**63), "maximum": 2**63 - 1}
+# an id that is not known is compared with all that are, which takes time that grows with its length
+ID: dict[str, Any] = {
+    "type": ["string", "integer"],
+    "maxLength": 4096,
+    "minimum": -(2**63),
+    "maximum": 2**63 - 1,
+}
 IDS = {"oneOf": [ID, {"type": "array", "items": ID, "minItems": 1}]}
 NUMBER = {"type": ["number", "null"]}
 ENTRIES = {
@@ -213,6 +219,8 @@ def _check(name: str, value: Any, kind: dict[str, Any]) -> None:
         "maximum", value
     ):
         raise wanted(name, value, f"{kind['minimum']} to {kind['maximum']}")
+    if isinstance(value, str) and len(value) > kind.get("maxLength", len(value)):
+        raise wanted(name, value, f"text of at most {kind['maxLength']:,} characters")
     if isinstance(value, list):
         if len(value) < kind.get("minItems", 0):
             raise wanted(name, value, "at least one")
@@ -243,7 +251,7 @@ def _all_are(values: list[Any], kind: dict[str, Any]) -> bool:
     it is not, that look finds the words."""
     types = set(map(type, values))
     if kind is ID:
-        return types == {str} or (
+        return (types == {str} and max(map(len, values)) <= ID["maxLength"]) or (
             types == {int} and ID["minimum"] <= min(values) and max(values) <= ID["maximum"]
         )
     return all(

@@ -16,6 +16,9 @@ from eckart.serve.run import ENVIRONMENT
 
 MOST_HEAD = 64 * 2**10
 """Bytes of a request line and its headers: eight times what proxies and servers commonly allow."""
+CHUNK = 16
+"""Bytes around each chunk of a body: its length in digits and two ends of lines. What comes beside,
+extensions of chunks and lines after the body, may be as long as a head."""
 TOO_LARGE = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: "
     b"0\r\n\r\n"
@@ -34,6 +37,7 @@ class Prompt(HttpToolsProtocol):
 
     timer: asyncio.TimerHandle | None = None
     head = 0
+    around = 0
 
     def connection_made(self, transport: Any) -> None:
         # Sockets that uvicorn hands to worker processes are not known for TCP and would wait 40 ms
@@ -49,7 +53,22 @@ class Prompt(HttpToolsProtocol):
             self.transport.write(TOO_LARGE)
             self.transport.close()
             return
+        if self.timer is None:
+            self.around += len(data)
         super().data_received(data)
+        if self.timer is None and self.around > MOST_HEAD:
+            self._cut()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self.timer is not None:  # what follows a body is no part of the head
+            super().on_header(name, value)
+
+    def on_chunk_header(self) -> None:
+        self.around -= CHUNK
+
+    def on_body(self, body: bytes) -> None:
+        self.around -= len(body)
+        super().on_body(body)
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -57,6 +76,7 @@ class Prompt(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._end()
+        self.around = 0
         super().on_headers_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:

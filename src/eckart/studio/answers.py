@@ -26,7 +26,7 @@ from eckart.studio import (
 )
 from eckart.studio.asks import Answer, Ask, as_json, numbers
 from eckart.studio.complete import position
-from eckart.studio.fitted_to import unlike
+from eckart.studio.fitted_to import COMPARED, unlike
 from eckart.studio.folder import Folder
 from eckart.studio.jobs import Jobs
 from eckart.studio.library import Library
@@ -168,7 +168,7 @@ def _card(studio: Studio, ask: Ask) -> Any:
 
 def _differs(studio: Studio, opened: Opened, data: str | None) -> str | None:
     """What is other in the data than it was at the fit."""
-    if not data or opened.room not in ("reduce", "mixture", "table", "network"):
+    if not data or opened.room not in COMPARED:
         return None
     try:
         rows = studio.library.rows(opened, data)

@@ -58,6 +58,8 @@ REPORT_POLICY = (
 """A report is a file like any other: it may draw, in an origin of its own, and reach nothing."""
 MOST_BODY = 64 * 2**20
 """Bytes of a question: a selection of a million positions fits."""
+MOST_TOKEN = 4096
+"""Bytes of what anyone on this machine may send before a token was seen."""
 MOST_UPLOAD = 4 * 2**30
 """Bytes of a file that the page sends: a larger one is quicker copied into the folder, as its
 refusal says."""
@@ -98,9 +100,9 @@ class Handlers:
 
     async def session(self, request: Request) -> Response:
         given = (
-            Ask.of_body(request.headers.get("content-type", ""), await self._body(request)).text(
-                "token", ""
-            )
+            Ask.of_body(
+                request.headers.get("content-type", ""), await self._body(request, MOST_TOKEN)
+            ).text("token", "")
             or ""
         )
         if not self.keys.redeem(given):
@@ -272,13 +274,13 @@ class Handlers:
             raise Problem(422, f"the name must be that of a file, got {path.name}")
         return path
 
-    async def _body(self, request: Request) -> bytes:
+    async def _body(self, request: Request, most: int = MOST_BODY) -> bytes:
         parts, size = [], 0
         async for part in request.stream():
             parts.append(part)
             size += len(part)
-            if size > MOST_BODY:
-                raise Problem(413, f"a body of more than {MOST_BODY:,} bytes came; ask for less")
+            if size > most:
+                raise Problem(413, f"a body of more than {most:,} bytes came; ask for less")
         return b"".join(parts)
 
 

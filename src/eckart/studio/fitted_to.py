@@ -15,6 +15,8 @@ from eckart.factors import Basis, Components, MixedColumns, Network
 from eckart.report.mixtures import _covariances, means_of
 from eckart.studio.opened import Opened, Rows
 
+COMPARED = ("reduce", "mixture", "table", "network")
+"""Rooms whose models keep means and variances."""
 LOOKED_AT = 2000
 """Rows that are compared: their means are within a few hundredths of a deviation of those of
 all."""

@@ -164,7 +164,8 @@ class Folder:
                 continue
             path = Path(entry.path)
             if not entry.is_dir():
-                yield path, kind_of(path)
+                if entry.is_file():  # a pipe would be waited for
+                    yield path, kind_of(path)
                 continue
             kind = _folder_kind(path)
             if kind is not None:

@@ -28,7 +28,8 @@ from eckart.io.tables.row_blocks import npy_array
 from eckart.io.text.documents import holds_text
 from eckart.matrix import Observed
 from eckart.serve.problems import Problem
-from eckart.studio.folder import Folder, kind_of
+from eckart.studio.fitted_to import COMPARED, unlike
+from eckart.studio.folder import TEXTS, Folder, kind_of
 from eckart.studio.jobs import Jobs
 from eckart.studio.opened import Cache, Opened, Rows, run_verb
 from eckart.studio.tables import Sheet, naming, open_sheet
@@ -36,6 +37,11 @@ from eckart.studio.tables import Sheet, naming, open_sheet
 MODELS_OPEN, SHEETS_OPEN, ROWS_OPEN = 6, 4, 3
 """How many of each stay open: models are maps of files and cost little, tables and rows are
 held."""
+
+
+MOST_COMPARED, MOST_BYTES_COMPARED = 8, 2**26
+"""Files with the columns of a model that are held against its fit, and how large they may be: each
+is read for it."""
 
 
 class Library:
@@ -100,7 +106,8 @@ class Library:
                 self.folder.existing(job.file)
                 return job.file, True, [job.file]
         fitting_files = self.models.get(
-            (opened.file, opened.mark, "data", self._marks()), lambda: self._candidates(opened)
+            (opened.file, opened.mark, "data", self._marks()),
+            lambda: self._like_the_fit_first(opened, self._candidates(opened)),
         )
         return (fitting_files[0] if fitting_files else None), False, fitting_files
 
@@ -115,7 +122,7 @@ class Library:
             raise Problem(
                 422,
                 f"the rows of {opened.file} are not in the model, and no file of the "
-                "folder has its columns; put the data into the folder and say data=",
+                "folder has its columns; put the data into the folder",
             )
         path = self.folder.existing(data, "data")
         options = job.options if job is not None and job.file == data else {}
@@ -193,11 +200,24 @@ class Library:
         stem = Path(opened.file).stem.lower()
         alike = SequenceMatcher(b=stem)
 
-        def unlike(name: str) -> float:
+        def other_name(name: str) -> float:
             alike.set_seq1(Path(name).stem.lower())
             return -alike.ratio()
 
-        return sorted(found, key=unlike)[:20]
+        return sorted(found, key=other_name)[:20]
+
+    def _like_the_fit_first(self, opened: Opened, files: list[str]) -> list[str]:
+        """Of several files with the same columns, those whose means and variances are those of the
+        fit before the others."""
+        if len(files) < 2 or opened.room not in COMPARED:
+            return files
+        differ = []
+        for file in files[:MOST_COMPARED]:
+            small = (self.folder.root / file).stat().st_size <= MOST_BYTES_COMPARED
+            with contextlib.suppress(Problem, EckartError, OSError):
+                if small and unlike(opened, self.rows(opened, file)) is not None:
+                    differ.append(file)
+        return sorted(files, key=lambda file: file in differ)
 
     def _fits(self, f: dict[str, Any], opened: Opened, wanted: set[str] | None) -> bool:
         path = self.folder.root / f["file"]
@@ -210,7 +230,7 @@ class Library:
                 )
                 head = head_of(str(path))
                 return (
-                    (head is None and holds_text(str(path)))
+                    ((head is None or path.suffix.lower() in TEXTS) and holds_text(str(path)))
                     if text is None
                     else head is not None and text in [c.name for c in head.columns]
                 )

@@ -25,11 +25,14 @@ ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+._-]*://")
 SECRET = re.compile(r"(?<=://)([^/@\s:]*):\S*@")
 """User and password of an address: the password ends at the last @ of the word, since people write
 one inside of it."""
+WHOLE = re.compile(r"^([A-Za-z][A-Za-z0-9+._-]*://[^/@\s:]*):.*@", re.DOTALL)
+"""The same of a text that is an address: its password may hold spaces."""
 SECRET_FIELD = re.compile(
-    r"(?i)\b(\w*(?:pass|pwd|token|secret|key|credential|signature)\w*\s*=\s*)('[^']*'|[^&;\s'\"]+)"
+    r"(?i)\b((?:\w*(?:pass|pwd|token|secret|key|credential|signature|bearer|jwt)\w*|sig|sas|auth)"
+    r"\s*(?:=|%3D)\s*)('[^']*'|\{[^}]*\}|(?:(?!%3B)[^&;\s'\"])+)"
 )
-"""What follows password=, token= and their like, in the query of an address and in messages of
-drivers."""
+"""What follows password=, token=, sig= (of shared links) and their like, in the query of an address,
+in one that is quoted inside of it (%3D is =, %3B is ;) and in messages of drivers."""
 
 
 @dataclass
@@ -75,14 +78,18 @@ def shown(address: str) -> str:
     >>> shown("mysql://ann@db/shop?password=secret&ssl=1")
     'mysql://ann@db/shop?password=***&ssl=1'
     """
-    return SECRET_FIELD.sub(r"\1***", SECRET.sub(r"\1:***@", address))
+    return SECRET_FIELD.sub(r"\1***", SECRET.sub(r"\1:***@", WHOLE.sub(r"\1:***@", address)))
 
 
 def _secrets_of(address: str) -> set[str]:
     """The passwords that an address holds, as they are written in it and as a driver decodes
     them."""
-    found = {match[0].partition(":")[2][:-1] for match in SECRET.finditer(address)}
-    found |= {match[2].strip("'") for match in SECRET_FIELD.finditer(address)}
+    found = {
+        match[0].removeprefix(match[1])[1:-1]
+        for pattern in (SECRET, WHOLE)
+        for match in pattern.finditer(address)
+    }
+    found |= {match[2].strip("'{}") for match in SECRET_FIELD.finditer(address)}
     return {
         way for secret in found for way in (secret, unquote(secret), unquote_plus(secret)) if way
     }

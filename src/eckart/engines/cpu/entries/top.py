@@ -19,6 +19,11 @@ LEAST_ITEMS, ITEMS_OF_ONE = 16, 4
 """Pieces of work wanted, so that threads have some to share: of many rows, and of a single one, for
 which handing out a piece takes as long as its work."""
 
+SORTED = 512
+"""Number of best columns from which on all scores of a row are sorted: putting one into its place
+takes steps in proportion to n, so that n of m = 6,600 columns take 0.3 ms a row at n = 512 and 4 ms
+at 3,000, a sort 0.5."""
+
 
 @njit(**OUTSIDE, fastmath=False)
 def _mask(indptr, indices, rows, first, last, begin, tile, ascend):
@@ -128,7 +133,18 @@ def top_columns(
                 tile += offset[begin:end]
             if excluded is not None:
                 _mask(*excluded, first, last, begin, tile, ascend)
-            _keep_best(tile, begin, best[part, first:last], where[part, first:last])
+            if n < SORTED:
+                _keep_best(tile, begin, best[part, first:last], where[part, first:last])
+            else:
+                both = best[part, first:last], where[part, first:last]
+                values = np.concatenate([both[0], tile], axis=1)
+                names = np.concatenate(
+                    [both[1], np.broadcast_to(np.arange(begin, end), tile.shape)], axis=1
+                )
+                # stable: what stands before, the lower columns, stays before its equals
+                order = np.argsort(-values, axis=1, kind="stable")[:, :n]
+                both[0][:] = np.take_along_axis(values, order, axis=1)
+                both[1][:] = np.take_along_axis(names, order, axis=1)
 
     run_lanes(range(blocks * parts), list(range(64)), step, threads)
     found, scores = _merged(where, best, n)

@@ -64,7 +64,7 @@ function spread(bubbles, height) {
     const half = 3.5 * bubble.name.length;
     const free = (below) => bubble.y + below > 12 && bubble.y + below < height - 4 && taken.every((box) => Math.abs(box.x - bubble.x) > box.half + half || Math.abs(box.y - bubble.y - below) > 15);
     const below = [5, bubble.r + 14, -bubble.r - 4, bubble.r + 30, -bubble.r - 20].find(free) ?? null;
-    if (below === null) return { ...bubble, name: "" };
+    if (below === null) return { ...bubble, below };
     taken.push({ x: bubble.x, y: bubble.y + below, half });
     return { ...bubble, below };
   });
@@ -87,7 +87,7 @@ function Plane({ got, chosen, model, asked }) {
     <div ref=${box}><svg class="plane" width=${width} height=${height} role="group" aria-label="topics on a plane">
       ${bubbles.map(({ one, x, y, r, name, below }) => html`<a key=${one.number} href=${address(["model", model.file, "topics"], { ...asked, topic: one.number })} aria-label=${`${name}, ${topicName(one)}, ${share(one.share)}`}>
         <circle class=${one === chosen ? "bubble on" : "bubble"} cx=${x} cy=${y} r=${r} style=${{ fill: classColour(one.number - 1) }} />
-        <text x=${x} y=${y + below} text-anchor="middle">${name}</text></a>`)}
+        ${below !== null && html`<text x=${x} y=${y + below} text-anchor="middle">${name}</text>`}</a>`)}
     </svg></div><//>`;
 }
 
@@ -96,13 +96,13 @@ function One({ model, data, topic, onRename, onSplit }) {
   const [balance, setBalance] = useState(0.6);
   const slow = useSlow(balance);
   const words = useGet("topics/words", { file: model.file, number: topic.number, n: 20, balance: slow });
-  const documents = useGet("topics/documents", { file: model.file, data, number: topic.number, n: 8 });
+  const documents = useGet(data ? "topics/documents" : null, { file: model.file, data, number: topic.number, n: 8 });
   const colour = classColour(topic.number - 1);
   return html`<${Card} title=${topicName(topic)} aside=${topic.members?.length > 1 && html`<button type="button" class="quiet small-button" onClick=${onSplit}>split ${topic.members.join(" + ")} again</button>`}>
       <form class="tools" onSubmit=${(event) => { event.preventDefault(); onRename(name.trim() || null); }}><label class="field"><span>name</span><input type="text" value=${name} placeholder=${`Topic ${topic.number}`} onInput=${(event) => setName(event.currentTarget.value)} /></label><button type="submit" class="button">Keep the name</button></form>
       <${Slider} label="frequent or telling words" min=${0} max=${1} step=${0.1} value=${balance} onChange=${setBalance} shown=${(value) => (value > 0.75 ? "frequent" : value < 0.35 ? "telling" : "between")} />
       <${Answer} of=${words} lines=${8}>${(got) => html`<${Bars} label=${`words of ${topicName(topic)}`} head=${["word", "probability"]} format=${(value) => share(value, 2)} items=${got.words.map((one) => ({ name: one.word, value: one.p, colour, note: one.lift > 1 ? `${number(one.lift, 2)} × usual` : "" }))} />`}<//><//>
-    <${Card} title="Documents that speak of it most"><${Answer} of=${documents}>${(got) => html`<ul class="documents">${got.documents.map((one) => html`<li key=${one.at}><a href=${address(["model", model.file, "documents"], { data, pick: one.at })}>${one.id ?? one.at}</a> <span class="faint small">${share(one.share, 0)}</span><p>${one.excerpt}</p></li>`)}</ul>`}<//><//>`;
+    ${data && html`<${Card} title="Documents that speak of it most"><${Answer} of=${documents}>${(got) => html`<ul class="documents">${got.documents.map((one) => html`<li key=${one.at}><a href=${address(["model", model.file, "documents"], { data, pick: one.at })}>${one.id ?? one.at}</a> <span class="faint small">${share(one.share, 0)}</span><p>${one.excerpt}</p></li>`)}</ul>`}<//><//>`}`;
 }
 
 function Documents({ model, data, asked, topics }) {
