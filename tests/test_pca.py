@@ -571,6 +571,19 @@ def test_oversampling_and_steps_are_what_was_asked_for(rng):
     assert many > few
 
 
+def test_few_rows_of_many_columns_take_little_memory(rng):
+    import tracemalloc
+
+    x = rng.standard_normal((3, 2**19), dtype=np.float32)
+    PCA().fit(x[:, : 2**16])  # kernels are loaded
+    tracemalloc.start()
+    model = PCA().fit(x)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert model.certificate_.holds
+    assert peak <= 6.5 * x.nbytes  # was 7.3; with the data themselves below eight
+
+
 def test_a_share_with_gaps_is_found_by_fits_of_few_components(rng):
     x = planted(rng, 400, 60, rank=3, noise=0.2, dtype=np.float64)
     holes = np.where(rng.random(x.shape) < 0.1, np.nan, x)

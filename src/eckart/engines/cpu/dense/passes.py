@@ -28,6 +28,9 @@ FIRST_ROWS = 1024
 ROUNDED_MEAN = 1e4
 """Beyond this ratio of squared mean to variance, what was lost in rounding the mean is measured and
 put back."""
+SLAB = 2**15
+"""Columns whose sums are made together: what is held of them beside the result (float64, often more
+than the data have rows) then stays in a cache."""
 
 
 @dataclass
@@ -94,7 +97,7 @@ def means_stand_out(x: Host, blocks: int) -> bool:
     if len(array) < FIRST_ROWS or blocks < FEW or x.weights is not None:
         return False
     shift, (total, square) = array[0].astype(np.float64), np.zeros((2, array.shape[1]))
-    column_kernels.column_sums(array[:FIRST_ROWS], np.ones(FIRST_ROWS), shift, total, square)
+    column_kernels.column_sums(array[:FIRST_ROWS], 0, np.ones(FIRST_ROWS), shift, total, square)
     with np.errstate(over="ignore", invalid="ignore"):
         total /= FIRST_ROWS
         mean, spread = shift + total, np.maximum(square / FIRST_ROWS - total * total, 0.0)
@@ -297,15 +300,20 @@ def column_step(lane: ColumnLane, job: Job, scratch: dict[str, Any]) -> None:
         else np.asarray(lane.weights[start : start + rows], np.float64)
     )
     weight = float(w.sum())
-    shift = block[0].astype(np.float64)
-    total, square = np.zeros((2, block.shape[1]))
-    column_kernels.column_sums(block, w, shift, total, square)
-    if not np.isfinite(total).all():
-        refuse_bad(block, start)
-    mean = shift + total / weight if weight > 0 else shift
-    square = (
-        np.maximum(square - total * total / weight, 0.0) if weight > 0 else np.zeros(len(square))
-    )
+    # two arrays, so that the squares do not stay as long as the mean does
+    mean, square = np.empty(block.shape[1]), np.empty(block.shape[1])
+    for first in range(0, block.shape[1], SLAB):
+        part = slice(first, first + SLAB)
+        shift = block[0, part].astype(np.float64)
+        total, squares = np.zeros((2, len(shift)))
+        column_kernels.column_sums(block, first, w, shift, total, squares)
+        if not np.isfinite(total).all():
+            refuse_bad(block, start)
+        mean[part] = shift
+        if weight > 0:
+            mean[part] += total / weight
+            squares = np.maximum(squares - total * total / weight, 0.0)
+        square[part] = squares if weight > 0 else 0.0
     lane.found = lane.found.merge(ColumnMoments(rows, weight, mean, square))
 
 

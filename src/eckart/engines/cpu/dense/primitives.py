@@ -396,5 +396,8 @@ def _cast(a: np.ndarray | None, dtype: np.dtype) -> np.ndarray | None:
 
 def _finer_mean(out: np.ndarray, v: np.ndarray, mean: np.ndarray) -> np.ndarray:
     """Take off what was lost when the mean was rounded to working precision."""
-    lost = (mean - mean.astype(out.dtype)) @ v
+    lost = np.zeros(v.shape[1])
+    for first in range(0, len(mean), passes.SLAB):
+        near = mean[first : first + passes.SLAB]
+        lost += (near - near.astype(out.dtype)) @ v[first : first + passes.SLAB]
     return np.subtract(out, lost.astype(out.dtype), out=out) if lost.any() else out
