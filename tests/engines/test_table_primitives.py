@@ -167,3 +167,21 @@ def test_factor_steps(engine, k, l2, still):
     ]
     assert np.all(np.diff(values) < 0)
     assert (value(*found) > values[-1]) == (still > 0)
+
+
+def test_rows_in_the_order_of_their_gaps_are_held_once(rng):
+    import tracemalloc
+
+    from eckart.engines.cpu.tables.kernels import Seen
+    from eckart.matrix import Observed
+
+    y = rng.standard_normal((20_000, 24))
+    y[rng.random(y.shape) < 0.2] = np.nan
+    x = Observed.from_nan(y)
+    tracemalloc.start()
+    seen = Seen.of(x.indptr, x.indices, x.data, 24)
+    held, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    np.testing.assert_array_equal(seen.scores[:, :24], np.nan_to_num(y)[seen.order])
+    assert held <= 1.6 * y.nbytes, held / y.nbytes  # 2.3 with a number for each 1 and 0
+    assert peak <= 2.5 * y.nbytes, peak / y.nbytes

@@ -28,11 +28,13 @@ from eckart.engines.cpu.small_systems import factor_in_place, solve
 from eckart.engines.cpu.tables.factor_steps import invert
 
 FAST = {"contract", "nsz", "arcp"}
+SOME = 4096
+"""Rows that are put into their order together."""
 
 
 class Seen(NamedTuple):
     """Rows in the order of their patterns, those of pattern p from starts[p] on: their scores, 0 at
-    gaps, in lines of whole registers; where each row stands in the table; and of each pattern 1.0
+    gaps, in lines of whole registers; where each row stands in the table; and of each pattern 1
     for what is seen, and its gaps, gaps[ends[p]] to gaps[ends[p + 1]]."""
 
     scores: np.ndarray
@@ -47,11 +49,16 @@ class Seen(NamedTuple):
         """Rows with the same gaps side by side."""
         rows, wide = len(indptr) - 1, padded(max(n, 1))
         order, starts, mask = by_gaps(indptr, indices, wide)
-        scores = np.zeros((rows, wide))
-        scores[np.repeat(np.arange(rows), np.diff(indptr)), indices] = data
+        place, scores = np.empty(rows, np.intp), np.zeros((rows, wide))
+        place[order] = np.arange(rows)
+        for first in range(0, rows, SOME):  # no number for each entry of all rows
+            ends = indptr[first : first + SOME + 1]
+            part = slice(ends[0], ends[-1])
+            lines = np.repeat(place[first : first + SOME], np.diff(ends))
+            scores[lines, indices[part]] = data[part]
         pattern, gaps = np.nonzero(~mask[:, :n])
         ends = np.concatenate([[0], np.cumsum(np.bincount(pattern, minlength=len(mask)))])
-        return cls(scores[order], order, starts, mask.astype(np.float64), gaps, ends)
+        return cls(scores, order, starts, mask.view(np.uint8), gaps.astype(np.int32), ends)
 
 
 class Scheme(NamedTuple):
