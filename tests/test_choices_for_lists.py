@@ -79,6 +79,30 @@ def test_where_everybody_buys_everything_lists_are_no_worse_than_popularity():
     assert ndcg(ALS(16, feedback="implicit", random_state=0), parts) > 0.97 * popular(parts)
 
 
+def test_where_codes_say_nothing_popularity_does(tmp_path):
+    """Five entries a row and no tastes: codes alone were two standard errors behind popularity."""
+    x = purchases(600, 800, 4, 0.0)
+    parts = split(x, 0.25, random_state=0)
+    model = ALS(16, feedback="implicit", random_state=0)
+    assert ndcg(model, parts) > 0.99 * popular(parts)
+    lean, counts = model.fit_.plan["popularity"], parts.train.column_counts()
+    assert lean > 0
+    np.testing.assert_allclose(model.column_biases_, lean * np.log1p(counts), rtol=1e-6)
+    assert "popularity adds" in model.fit_.plan["l2_reason"]
+    model.save(tmp_path / "m.safetensors")
+    for one in (model, load(tmp_path / "m.safetensors")):
+        assert one.certify(parts.train).holds
+        codes = model.row_factors_  # solved in a new row as in the fit, whatever popularity adds
+        np.testing.assert_allclose(
+            one.fold_in(parts.train), codes, rtol=0, atol=0.02 * np.abs(codes).max()
+        )
+        new = np.full((600, 1), np.nan)
+        new[:300] = 1.0  # a column that half of the rows have
+        one.update(Observed.from_nan(new), axis="columns")
+        assert one.column_biases_[-1] == pytest.approx(lean * np.log(301), rel=1e-6)
+        assert (one.recommend([500], n=1).positions == 800).all()
+
+
 def test_what_is_given_is_taken():
     x = purchases(60, 40, 6, 1.0)
     plan = (

@@ -106,14 +106,14 @@ class NewRows:
         with engine.at_work():
             found = self._folded_rows(y, f, norm, engine)
             left = np.ascontiguousarray(engine.get(found.left), f.right.dtype)
-            bias = norm.row_offset if found.bias is None else engine.get(found.bias)
+            bias = self._row_offset(x, f, norm) if found.bias is None else engine.get(found.bias)
         return f.with_rows(left, cast(bias, left), cast(norm.row_scale, left), x.rows), x
 
     def _folded_rows(
         self: Any, y: Observed, f: LowRank, norm: Normaliser, engine: Any
     ) -> RowSolution:
         """Codes and biases of new rows, given the columns."""
-        offset, loss = learned_columns(f, norm), self._loss()
+        offset, loss = self._offset(f, norm), self._loss()
         beside = None if offset is None else engine.take(offset, y.dtype)
         if loss is not None:
             return folded(
@@ -132,6 +132,14 @@ class NewRows:
             offset=beside,
             base=self._fold_base(f),
         )
+
+    def _offset(self: Any, f: LowRank, norm: Normaliser) -> np.ndarray | None:
+        """What the model says of columns before there are codes."""
+        return learned_columns(f, norm)
+
+    def _row_offset(self: Any, x: Observed, f: LowRank, norm: Normaliser) -> np.ndarray | None:
+        """What new rows have beside their codes, where that is not solved for."""
+        return norm.row_offset
 
     def _entries(self: Any, x: Observed) -> Observed:
         """What counts as an entry: of clicks, what was taken up."""

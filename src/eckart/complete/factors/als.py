@@ -4,7 +4,7 @@ The loop is in ``alternate``."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import KW_ONLY, asdict, dataclass
+from dataclasses import KW_ONLY, asdict, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -17,6 +17,7 @@ from eckart.complete.beside import NOTHING, Beside, fingerprint
 from eckart.complete.factors import mapped
 from eckart.complete.factors.alternate import State, Stop, alternate, resumed, start
 from eckart.complete.factors.choices import Choices
+from eckart.complete.factors.hidden_lists import popularity
 from eckart.complete.factors.hidden_share import Ridge
 from eckart.complete.factors.majorise import (
     FACTORIZED,
@@ -265,13 +266,16 @@ class ALS(Choices, MappedModel):
                     certificate = certify_mapped(maps, state.point, engine, trace, errors)
                     point = mapped.finished(maps, state.point, beside, engine)
                 factors = self._factors(point, norm, x)
+                if ridge.popularity and maps is None:
+                    bias = ridge.popularity * popularity(x)
+                    factors = replace(factors, column_bias=cast(bias, factors.left))
         memory.end(trace)
         steps = problem.cg_steps
         plan: dict[str, Any] = plan_of(engine) | {
             "solver": f"conjugate gradients, {steps} steps a row" if steps else "cholesky by rows",
             "normalise": str(by),
             "sweeps": state.sweeps,
-            **ridge.told(),
+            **(ridge if maps is None else ridge._replace(popularity=None)).told(),
         }
         if reason:
             plan["l2_reason"] = reason
@@ -392,6 +396,8 @@ class ALS(Choices, MappedModel):
         kept = fit.plan.get("strengths")
         if kept is not None and not (float(kept["median"]) > 0 and float(kept["mean"]) > 0):
             raise FileError(f"strengths={kept!r} came, wanted a median and a mean above 0")
+        if not isinstance(lean := fit.plan.get("popularity", 0.0), float) or lean < 0:
+            raise FileError(f"popularity={lean!r} came, wanted a number >= 0")
         super()._store(fit, arrays)
 
     def certify(self, X: Any, weights: Any = None) -> Certificate:
@@ -410,7 +416,7 @@ class ALS(Choices, MappedModel):
                 for a in (f.left, f.right, f.row_bias, f.column_bias)
             )
             point = RidgePoint(u, v, b, c, f.mean, loss=self._loss())
-            if norm is not None:
+            if norm is not None or self.feedback == "implicit":  # popularity is no part of F
                 point = point._replace(row_bias=None, column_bias=None, mean=0.0)
             proof = certify_factors if point.loss is None else certify_loss
             return proof(problem, point, engine, self.fit_.trace)

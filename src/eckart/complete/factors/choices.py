@@ -13,7 +13,8 @@ from eckart.complete.factors.hidden_lists import unobserved_weight
 from eckart.complete.factors.hidden_share import Choice, Ridge, Wanted, choose
 from eckart.complete.factors.majorise import LOCATIONS, RIDGES, encoded, loss_for
 from eckart.complete.factors.strengths import Taming, taming
-from eckart.complete.folding import refuse_negative
+from eckart.complete.folding import learned_columns, refuse_negative
+from eckart.complete.normalise import Normaliser
 from eckart.engines import engine_named
 from eckart.engines.protocol import RidgeRule
 from eckart.errors import InputError, wrong
@@ -106,11 +107,13 @@ class Choices:
             return choose(x if loss is None else encoded(x, loss), wanted, engine, weights)
 
     def _chosen_for_lists(self: Any, x: Observed) -> Choice:
-        """Of implicit feedback: a0 by the fill, the ridge by hidden entries."""
-        power, l2, given, why = (
+        """Of implicit feedback: a0 by the fill, the ridge and what popularity adds by hidden
+        entries."""
+        power, l2, given, lean, why = (
             1.0 if self.l2_power is None else float(self.l2_power),
             self.l2,
             self.unobserved_weight,
+            None,
             "",
         )
         unobserved = float(unobserved_weight(x, float(self.alpha)) if given is None else given)
@@ -121,7 +124,7 @@ class Choices:
                 engine = engine_named("cpu", self.n_threads)
             rule = self._rule(Ridge(0.0, power, 0.0, power, unobserved))
             with engine.at_work():
-                l2, unobserved, why = choose_for_lists(
+                l2, unobserved, lean, why = choose_for_lists(
                     x,
                     rule,
                     None if given is None else unobserved,
@@ -129,7 +132,7 @@ class Choices:
                     self._cg(1.0, rank),
                     engine,
                 )
-        return Choice(Ridge(float(l2), power, float(l2), power, unobserved), why, {})
+        return Choice(Ridge(float(l2), power, float(l2), power, unobserved, lean or None), why, {})
 
     def _taming(self: Any, x: Observed) -> Taming | None:
         """How strengths are brought together before the fit; None where they stay as they are."""
@@ -273,6 +276,17 @@ class Choices:
         return self._rule(ridge)._replace(
             extra=(ridge.unobserved_weight or 0.0) * self._lowrank().n
         )
+
+    def _offset(self: Any, f: LowRank, norm: Normaliser) -> np.ndarray | None:
+        # codes of clicks are solved as if popularity added nothing
+        return None if self.feedback == "implicit" else learned_columns(f, norm)
+
+    def _row_offset(self: Any, x: Observed, f: LowRank, norm: Normaliser) -> np.ndarray | None:
+        lean = self.fit_.plan.get("popularity")
+        if lean is None or f.row_bias is None:
+            return norm.row_offset
+        # rows and columns are exchanged: these are new columns
+        return float(lean) * np.log1p(x.row_counts().astype(np.float64))
 
     def _fold_base(self: Any, f: LowRank) -> np.ndarray | None:
         if self.feedback != "implicit":

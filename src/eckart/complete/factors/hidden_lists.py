@@ -16,16 +16,20 @@ on. How much less or more is best hidden entries say: t = 1, 1/2, 2, ... are tri
 places in the lists get better, and then c = 10, 5, 20, ...; the best t hardly depends on c. The
 measure is the mean of 1 / log2(1 + rank) among all columns that the row has not, which knows of
 every hidden entry, not only of those among the first.
+
+Where rows have few entries, codes say less than how common a column is, and no ridge makes them say
+just that. So a score is u.v + b log(1 + rows of the column), b of several by the same measure, and
+0 where none is better by a standard error.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from eckart.certify.stationary import RidgePoint, RidgeProblem
+from eckart.certify.stationary import RidgeProblem
 from eckart.complete.factors.alternate import State, Stop, alternate, start
 from eckart.complete.factors.hidden_share import _entries, _least, sampled
 from eckart.complete.split import hidden_entries
@@ -51,6 +55,10 @@ SAMPLE, ROWS, ASKED = 300_000, 20_000, 4000
 """Entries and rows from which rows are drawn, and rows whose lists are looked at."""
 BLOCK = 2**21
 """Scores that are held at a time."""
+LEANS = (0.0, 0.25, 1.0, 4.0, 64.0)
+"""Spreads of the scores that a spread of popularity adds: the last is popularity alone."""
+LOOKED_AT = 256
+"""Rows by whose scores their spread is told."""
 
 
 def unobserved_weight(x: Observed, alpha: float, heavier: float = HEAVIER) -> float:
@@ -72,11 +80,26 @@ def unit(x: Observed, rule: RidgeRule, unobserved: float) -> float:
     )
 
 
+class ForLists(NamedTuple):
+    """What was chosen: the ridge, the unobserved weight, what popularity adds to a score, and
+    why."""
+
+    l2: float
+    unobserved: float
+    popularity: float
+    reason: str
+
+
+def popularity(x: Observed) -> np.ndarray:
+    """log(1 + number of rows) of every column: differences between rare columns count as much as
+    those between common ones."""
+    return np.log1p(x.column_counts().astype(np.float64))
+
+
 def choose(
     x: Observed, rule: RidgeRule, unobserved: float | None, rank: int, cg_steps: int, engine: Any
-) -> tuple[float, float, str]:
-    """The ridge and the unobserved weight for these entries, and why; ``unobserved``: a0 where it
-    was given."""
+) -> ForLists:
+    """The choice for these entries; ``unobserved``: a0 where it was given."""
     whole = x
     most = min(SAMPLE, x.nnz * ROWS // x.shape[0])
     if parts_of(x) is not None or x.nnz > most:
@@ -91,7 +114,7 @@ def choose(
         if x.nnz >= FEWEST
         else []
     )
-    t, c, why = 1.0, HEAVIER, "what chance gives: there are too few entries to hide some"
+    t, c, lean, why = 1.0, HEAVIER, 0.0, "what chance gives: there are too few entries to hide some"
 
     def weight(x: Observed, c: float) -> float:
         return unobserved_weight(x, rule.alpha, c) if unobserved is None else unobserved
@@ -105,13 +128,26 @@ def choose(
         if unobserved is None:
             c, weights = search(lambda c: loss(t, c), c, WEIGHTS)
             told += f" and {weights} weights of what was not observed ({c:.3g} times the observed)"
+        lean = _lean([r.leaning(t, weight(r.train, c)) for r in rounds])
+        told += f"; popularity adds {lean:.3g} log(1 + rows)" if lean else ""
         fewer = ", of a sample of rows" if x.nnz < whole.nnz else ""
         why = (
             f"{t:.3g} times what chance gives, the best places of "
             f"{sum(len(r.rows) for r in rounds):,} hidden entries under {told}{fewer}"
         )
     a0 = weight(whole, c)
-    return float(t * unit(whole, rule, a0)), a0, why
+    return ForLists(float(t * unit(whole, rule, a0)), a0, lean, why)
+
+
+def _lean(found: list[tuple[float, np.ndarray]]) -> float:
+    """What popularity adds: the share with the best places, where these are better than without it
+    by a standard error; ``found``: of each round the scores' spread over that of popularity, and
+    places by share."""
+    places = np.concatenate([each for _, each in found], axis=1)
+    best = int(places.mean(axis=1).argmax())
+    gain = places[best] - places[0]
+    sure = gain.mean() > gain.std(ddof=1) / np.sqrt(len(gain))
+    return float(LEANS[best] * np.mean([unit for unit, _ in found])) if sure else 0.0
 
 
 def hide(x: Observed, seed: int) -> tuple[Observed, Observed] | None:
@@ -189,6 +225,21 @@ class _Round:
 
     def places(self, t: float, unobserved: float) -> np.ndarray:
         """1 / log2(1 + rank) of every hidden entry under this ridge and this weight."""
+        return self._places(*self._fitted(t, unobserved), None)
+
+    def leaning(self, t: float, unobserved: float) -> tuple[float, np.ndarray]:
+        """The spread of scores over that of popularity, and places (shares x entries) where
+        popularity adds a share of it."""
+        left, right = self._fitted(t, unobserved)
+        known = popularity(self.train)
+        some = left[self.asked[:LOOKED_AT]] @ right.T
+        unit = float(some.std()) / (float(known.std()) or 1.0)
+        return unit, np.array(
+            [self._places(left, right, share * unit * known if share else None) for share in LEANS]
+        )
+
+    def _fitted(self, t: float, unobserved: float) -> tuple[np.ndarray, np.ndarray]:
+        """Factors under this ridge and this weight."""
         rule = self.rule._replace(
             l2=t * unit(self.train, self.rule, unobserved),
             shift=unobserved if self.rule.shift else 0.0,
@@ -205,17 +256,20 @@ class _Round:
         )
         if trace.reason is StopReason.INTERRUPTED:
             raise KeyboardInterrupt
-        return self._places(state.point)
+        left, right = (
+            np.asarray(self.engine.get(a)) for a in (state.point.left, state.point.right)
+        )
+        return left, right
 
-    def _places(self, point: RidgePoint) -> np.ndarray:
-        left, right = (np.asarray(self.engine.get(a)) for a in (point.left, point.right))
+    def _places(self, left: np.ndarray, right: np.ndarray, more: np.ndarray | None) -> np.ndarray:
         found, size, seen = [], max(1, BLOCK // self.train.n_columns), self.train.to_scipy()
         for first in range(0, len(self.asked), size):
             rows = self.asked[first : first + size]
             part = slice(*np.searchsorted(self.rows, [rows[0], rows[-1] + 1]))
+            scores = left[rows] @ right.T
             found.append(
                 places(
-                    left[rows] @ right.T,
+                    scores if more is None else scores + more.astype(scores.dtype),
                     seen[rows],
                     np.searchsorted(rows, self.rows[part]),
                     self.columns[part],

@@ -70,13 +70,14 @@ LARGE = 4_000_000
 
 class Ridge(NamedTuple):
     """l_i = l2 n_i^l2_power for codes, l2_bias n_i^l2_bias_power for biases; a0 of implicit
-    feedback."""
+    feedback, and what popularity adds there."""
 
     l2: float
     l2_power: float
     l2_bias: float
     l2_bias_power: float
     unobserved_weight: float | None = None
+    popularity: float | None = None
 
     def told(self) -> dict[str, float]:
         """What there is, by name."""
