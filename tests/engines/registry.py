@@ -7,7 +7,10 @@ import os
 from typing import Any
 
 from eckart.engines import engine_named
+from eckart.engines.arrays.mixtures import ArrayMixtures
+from eckart.engines.arrays.numpy import NumpyLibrary
 from eckart.engines.blocks.engine import BlocksEngine
+from eckart.engines.plain import PlainEngine
 
 
 class Fetched:
@@ -33,10 +36,18 @@ class Fetched:
         return type(value)(map(self._back, value)) if isinstance(value, (tuple, list)) else value
 
 
+class ArraysOnNumpy(ArrayMixtures, PlainEngine):
+    """The array primitives on NumPy; families that are not written so are the judge's own."""
+
+    name = "arrays"
+    lib = NumpyLibrary()
+
+
 JUDGE = engine_named("plain")
 ENGINES = {
     "cpu, 1 thread": engine_named("cpu", 1),
     "cpu, 3 threads": engine_named("cpu", 3),
+    "arrays on NumPy": ArraysOnNumpy(),
 }
 DEVICE = os.environ.get("ECKART_TORCH_DEVICE", "cpu")
 if importlib.util.find_spec("torch"):

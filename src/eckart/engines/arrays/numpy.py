@@ -1,0 +1,207 @@
+"""What the array primitives need of NumPy: rows of a placed matrix in blocks, products of stored
+entries, roots of small matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from eckart.decompositions import eigh
+from eckart.engines.cpu.row_blocks import jobs
+from eckart.engines.host import Host, place
+from eckart.engines.protocol import GapsFound, refuse_bad
+from eckart.engines.protocol.mixtures import TINY
+from eckart.trace import Watcher, silent
+
+FEATURES = 2**24
+"""Bytes of what is made of rows once and kept for all steps of a fit: it comes from the cache in
+every one, and larger data are the compiled kernels' anyway."""
+
+
+class NumpyLibrary:
+    """NumPy, one thread, memory of this process."""
+
+    xp: Any = np
+    room = 2**22
+    """Bytes that are worked on at once: they stay in the second or third cache between the passes
+    over them."""
+
+    def placed(self, x: Any) -> Host:
+        return place(x)
+
+    def there(self, a: Any, dtype: Any = np.float64) -> np.ndarray:
+        """A contiguous array in the memory of the library."""
+        return np.ascontiguousarray(a, dtype)
+
+    def host(self, *arrays: np.ndarray) -> list[np.ndarray]:
+        """Arrays in float64 in the memory of the host, by one copy."""
+        return [np.asarray(a, np.float64) for a in arrays]
+
+    def fetch(self, a: Any) -> np.ndarray:
+        """One array on the host, as it is."""
+        return np.asarray(a)
+
+    def given(self, a: Any) -> np.ndarray:
+        """An array of the engine or of the host, in float64."""
+        return np.ascontiguousarray(a, np.float64)
+
+    def tall(self, a: np.ndarray) -> np.ndarray:
+        """An array that stays in the engine, as solvers hold it."""
+        return a
+
+    def wide(self, a: np.ndarray) -> np.ndarray:
+        """The array in float64."""
+        return a.astype(np.float64, copy=False)
+
+    def zeros(self, *shape: int) -> np.ndarray:
+        return np.zeros(shape)
+
+    def arange(self, count: int) -> np.ndarray:
+        return np.arange(count)
+
+    def width(self, columns: int) -> int:
+        """Columns of an array whose rows begin where products read them fast."""
+        return columns
+
+    def may_keep(self, x: Host, size: int) -> bool:
+        """Whether so many bytes that were made of x may stay with it."""
+        return size <= FEATURES
+
+    def row_weights(self, x: Host) -> np.ndarray | None:
+        return x.weights
+
+    def complete(self, x: Host) -> bool:
+        """Whether no entry is missing; the first call looks at dense rows and refuses an
+        infinity."""
+        if x.kind != "dense":
+            return x.kind == "counts" or x.nnz == x.shape[0] * x.shape[1]  # type: ignore[operator]
+        if x.checked:
+            return True
+        if "complete" not in x.kept:
+            missing = False
+            for start, rows in self.row_blocks(x, 8 * x.shape[1]):
+                with np.errstate(invalid="ignore", over="ignore"):
+                    finite = np.isfinite(rows.sum())
+                if not finite:
+                    try:
+                        refuse_bad(rows, start)
+                    except GapsFound:
+                        missing = True
+            x.kept["complete"], x.checked = not missing, not missing
+        return x.kept["complete"]
+
+    def whole(self, x: Host) -> np.ndarray | None:
+        """All rows where they lie in memory as an array, NaN where an entry is missing."""
+        values = x.matrix.values if x.kind == "dense" else None
+        return values if isinstance(values, np.ndarray) else None
+
+    def row_blocks(
+        self, x: Host, row: int, watch: Watcher = silent
+    ) -> Iterator[tuple[int, np.ndarray]]:
+        """(first row, rows in the precision of x), NaN where an entry is missing; ``row`` is how
+        many bytes are made of each."""
+        step = max(1, self.room // max(1, row))
+        if x.kind == "dense":
+            work = jobs(replace(x, checked=True), rows=step)
+            blocks = ((start, np.asarray(fetch({}))) for start, _, fetch in work)
+        else:
+            blocks = (
+                (a, filled(x, a, min(a + step, x.shape[0]))) for a in range(0, x.shape[0], step)
+            )
+        for start, block in blocks:
+            yield start, block
+            watch("reading rows", start + len(block), x.shape[0])
+
+    def stored(self, x: Host) -> np.ndarray:
+        """The stored entries of a sparse matrix."""
+        return x.matrix.data
+
+    def picked(self, x: Host, rows: np.ndarray | None) -> np.ndarray:
+        """Rows of these (ascending) numbers, or all, in the precision of x."""
+        whole = self.whole(x)
+        if whole is not None:
+            return np.array(whole if rows is None else whole[rows[rows < len(whole)]], x.dtype)
+        found = []
+        for start, block in self.row_blocks(x, x.dtype.itemsize * x.shape[1]):
+            if rows is None:
+                found.append(block)
+                continue
+            a, b = np.searchsorted(rows, [start, start + len(block)])
+            found.append(block[rows[a:b] - start])
+            if b == len(rows):
+                break
+        return np.concatenate(found)
+
+    def entry_product(
+        self, x: Host, v: np.ndarray, *, ones: bool = False, transposed: bool = False
+    ) -> np.ndarray:
+        """X V, or X^T V, for the stored entries (``ones``: for ones in their places)."""
+        from scipy import sparse
+
+        m = x.matrix
+        data = np.ones(len(m.data)) if ones else m.data.astype(np.float64)
+        a = sparse.csr_array((data, m.indices, m.indptr), m.shape)
+        return (a.T if transposed else a) @ v
+
+    def log_factorial(self, a: np.ndarray) -> np.ndarray:
+        from scipy.special import gammaln
+
+        return gammaln(a + 1.0)
+
+    def stored_log_factorials(self, x: Host) -> np.ndarray:
+        """sum_j log x_j! over the stored entries of every row."""
+        rows = np.repeat(np.arange(len(x.counts)), x.counts)
+        return np.bincount(rows, self.log_factorial(x.matrix.data), len(x.counts))
+
+    def cross(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        """L^T R of many rows."""
+        return left.T @ right
+
+    def unique_rows(self, words: np.ndarray) -> np.ndarray:
+        """The number of each row among the distinct ones."""
+        return np.unique(words, axis=0, return_inverse=True)[1].ravel()
+
+    def roots_of(self, s: np.ndarray, least: float, careful: bool) -> tuple[Any, Any]:
+        """L and L^-1 of every matrix of a stack. Where rounding left one indefinite its eigenvalues
+        are raised to ``least``, or to what rounding may hide."""
+        try:
+            root = np.linalg.cholesky(s)
+        except np.linalg.LinAlgError:
+            root = np.array([raised_root(each, least) for each in s])
+        return root, np.linalg.inv(root)
+
+    def shares_of(self, logs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """log sum_z exp l_z of each row, and the share of each component."""
+        # the square of a row at 1e160 is infinite under every component: all are as likely then
+        logs = np.maximum(logs, -1e300)
+        top = logs.max(axis=1, keepdims=True)
+        q = np.exp(logs - top)
+        total = q.sum(axis=1, keepdims=True)
+        return (top + np.log(total))[:, 0], q / total
+
+
+def filled(x: Host, start: int, stop: int) -> np.ndarray:
+    """Some rows of a sparse matrix as dense ones, NaN where an entry is missing."""
+    m = x.matrix
+    out = np.full((stop - start, x.shape[1]), np.nan if x.kind == "observed" else 0.0, x.dtype)
+    ends = slice(m.indptr[start], m.indptr[stop])
+    rows = np.repeat(np.arange(stop - start), np.diff(m.indptr[start : stop + 1]))
+    out[rows, m.indices[ends]] = m.data[ends]
+    return out
+
+
+def raised_root(s: np.ndarray, least: float) -> np.ndarray:
+    """Lower triangular L with L L^T = S, its eigenvalues raised to ``least`` where there is no such
+    root of S itself."""
+    try:
+        return np.linalg.cholesky(s)
+    except np.linalg.LinAlgError:
+        values, vectors = eigh(s)
+        # what rounding may hide in an eigenvalue
+        floor = max(values[-1] * len(values) * np.finfo(float).eps, least, TINY)
+        half = (vectors * np.sqrt(np.maximum(values, floor))).T
+        lower = np.asarray(np.linalg.qr(half, mode="r")).T
+        return lower * np.sign(np.diagonal(lower))
