@@ -21,7 +21,11 @@ from numba.core import event
 import eckart
 from eckart.cli.warm import small_table, small_texts
 from eckart.engines.cpu import ahead
+from eckart.engines.cpu.engine import CpuEngine
 from eckart.engines.cpu.kernel_names import name_of
+
+CpuEngine.small = 0.0
+"""These data are small, which would do without kernels."""
 
 
 def fit(name: str, *args: Any, on: Callable[[], Any], **params: Any) -> Callable[[], None]:

@@ -7,10 +7,8 @@ import os
 from typing import Any
 
 from eckart.engines import engine_named
-from eckart.engines.arrays.mixtures import ArrayMixtures
-from eckart.engines.arrays.numpy import NumpyLibrary
 from eckart.engines.blocks.engine import BlocksEngine
-from eckart.engines.plain import PlainEngine
+from eckart.engines.cpu.engine import CpuEngine
 
 
 class Fetched:
@@ -36,18 +34,19 @@ class Fetched:
         return type(value)(map(self._back, value)) if isinstance(value, (tuple, list)) else value
 
 
-class ArraysOnNumpy(ArrayMixtures, PlainEngine):
-    """The array primitives on NumPy; families that are not written so are the judge's own."""
-
-    name = "arrays"
-    lib = NumpyLibrary()
+def cpu(threads: int, small: float) -> CpuEngine:
+    """The CPU engine with another size up to which it answers with the array primitives: 0, so that
+    its kernels are judged, or infinite."""
+    engine = CpuEngine(threads)
+    engine.small = small
+    return engine
 
 
 JUDGE = engine_named("plain")
 ENGINES = {
-    "cpu, 1 thread": engine_named("cpu", 1),
-    "cpu, 3 threads": engine_named("cpu", 3),
-    "arrays on NumPy": ArraysOnNumpy(),
+    "cpu, 1 thread": cpu(1, 0),
+    "cpu, 3 threads": cpu(3, 0),
+    "arrays": cpu(1, float("inf")),
 }
 DEVICE = os.environ.get("ECKART_TORCH_DEVICE", "cpu")
 if importlib.util.find_spec("torch"):

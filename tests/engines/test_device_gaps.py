@@ -122,19 +122,19 @@ def test_factors_of_a_stream_and_of_rows_far_from_the_mean(device):
     assert not device.fallen
 
 
-def test_a_covariance_without_a_root_is_left_to_the_cpu(device):
-    """Rounding left it indefinite: the CPU engine raises its eigenvalues."""
+def test_a_covariance_without_a_root_is_mended(device):
+    """Rounding left it indefinite: its eigenvalues are raised, on the device as on the CPU."""
     x = gappy(60, 4)
     singular = np.ones((2, 4, 4)) - 1e-15 * np.eye(4)
     theta = Gaussians("full", np.array([0.5, 0.5]), np.zeros((2, 4)), singular)
     got, want = (e.gaussian_statistics(Dense(x), theta) for e in (device, CPU))
     assert np.isfinite(want.bound)
-    assert_same(got, want)
-    for got, want in zip(
-        device.gaussian_posteriors(Dense(x), theta, shares=True),
-        CPU.gaussian_posteriors(Dense(x), theta, shares=True),
-    ):
-        np.testing.assert_array_equal(got, want)
+    assert np.isfinite(got.bound)
+    np.testing.assert_allclose(got.counts, want.counts, rtol=0.02)  # of condition 1e15
+    found = device.gaussian_posteriors(Dense(x), theta, shares=True)
+    assert np.isfinite(found.loglik).all()
+    np.testing.assert_allclose(found.shares.sum(axis=1), 1.0)
+    assert not device.fallen
 
 
 @pytest.mark.parametrize("patterns", [0, 4])
@@ -201,7 +201,7 @@ def test_families_of_many_blocks(device, family):
     assert not device.fallen
 
 
-def test_a_stream_with_gaps_is_left_to_the_cpu(device):
+def test_a_stream_with_gaps_passes_through_the_device(device):
     x = gappy(140, 6)
     x = np.where(np.isnan(x), np.nan, x > 0)
     rng, family = np.random.default_rng(1), Bernoulli()
@@ -212,7 +212,15 @@ def test_a_stream_with_gaps_is_left_to_the_cpu(device):
         for e, m in ((device, stream), (JUDGE, Dense(x)))
     )
     np.testing.assert_allclose(got[1], want[1])
-    assert device.fallen == {"family_statistics"}
+    rows = np.random.default_rng(2).standard_normal((140, 6))
+    rows[x == 0] = np.nan
+    rows[np.isnan(x)] = np.nan
+    theta = make("full", 6, 2)[1]
+    stream = Dense(IteratorBlocks([rows[i : i + 70] for i in range(0, 140, 70)]))
+    assert_same(
+        device.gaussian_statistics(stream, theta), JUDGE.gaussian_statistics(Dense(rows), theta)
+    )
+    assert not device.fallen
 
 
 @pytest.mark.parametrize("family", [Bernoulli(), Multinomial()])

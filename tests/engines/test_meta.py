@@ -45,8 +45,20 @@ def test_no_family_hides_a_method_of_another():
                 seen[name] = base.__name__
 
 
+@pytest.mark.parametrize("engine", [e for n, e in ENGINES.items() if "threads" not in n])
+def test_no_helper_of_the_array_primitives_is_hidden(engine):
+    """An engine overrides primitives alone: their bodies call each other's helpers."""
+    kind = type(getattr(engine, "engine", engine))
+    bodies = [b for b in kind.__mro__ if b.__module__.startswith("eckart.engines.arrays")]
+    assert bodies
+    for name, own in ((n, v) for body in bodies for n, v in vars(body).items() if callable(v)):
+        if name.startswith("_") and not name.endswith("__"):
+            assert getattr(kind, name) is own, name
+
+
 def test_the_judged_engine_borrows_nothing_from_its_judge():
     import eckart.engines.cpu
 
-    for path in Path(eckart.engines.cpu.__file__).parent.rglob("*.py"):
-        assert "engines.plain" not in path.read_text(), path
+    for folder in ("cpu", "arrays"):
+        for path in (Path(eckart.engines.cpu.__file__).parents[1] / folder).rglob("*.py"):
+            assert "engines.plain" not in path.read_text(), path

@@ -395,4 +395,4 @@ def test_sums_cut_by_components_are_the_same(engine, gaps, monkeypatch):
         primitives.MixturePrimitives, "_sums_by_component", lambda *a: called.append(1) or real(*a)
     )
     assert_same(engine.gaussian_statistics(engine.put(Dense(x), w), theta), want)
-    assert called or engine.name != "cpu"
+    assert called or engine.name != "cpu" or engine.small

@@ -16,8 +16,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from eckart.engines.protocol.mixtures import LOG_2PI, Gaussians
 
 
@@ -33,15 +31,10 @@ class Factors:
         self.log_weights = lib.there(theta.log_weights)
         self.level = lib.xp.log(self.spread) + LOG_2PI
         k, n, r = theta.loadings.shape
-        self.pairs, self.wider = self._triangle(r), self._triangle(r + 1)
+        self.pairs, self.wider = lib.triangle(r), lib.triangle(r + 1)
         self.products = self.loadings[:, :, self.pairs[0]] * self.loadings[:, :, self.pairs[1]]
         # masks, deviations, matrices and, of all components, codes and their covariances
         self.bytes_of_row = 8 * (8 * n + 5 * r * r + k * (r * r + r + 2))
-
-    def _triangle(self, r: int) -> tuple[Any, Any]:
-        """Rows and columns of the lower triangle of r x r numbers, row by row."""
-        i, j = np.tril_indices(r)
-        return self.lib.there(i, np.int64), self.lib.there(j, np.int64)
 
     def _unpacked(self, packed: Any, at: tuple[Any, Any], r: int) -> Any:
         """Symmetric r x r matrices from their lower triangles."""
@@ -67,7 +60,7 @@ class Factors:
         w, s, observed = self.loadings[z], self.spread[z], self.observed
         products, r = self.products[z] / s[:, None], w.shape[1]
         packed = products.sum(axis=0)[None] if observed is None else observed @ products
-        m = self._unpacked(packed, self.pairs, r) + self.lib.there(np.eye(r))
+        m = self._unpacked(packed, self.pairs, r) + self.lib.eye(r)
         # no eigenvalue of M is below 1; where loadings are so large against s that rounding hides
         # the I, M looks singular
         root, back = self.lib.roots_of(m, 1.0, self.careful)

@@ -6,7 +6,7 @@
 Complete rows, and rows with missing entries under diagonal covariances: with y = x - (the mean of
 the columns) and the features f of a row,
 
-    whole      f = (1, y, y_i y_j for i <= j)         diagonal   f = (1, y, y^2)
+    whole      f = (1, y, y_i y_j for i >= j)         diagonal   f = (1, y, y^2)
     diagonal, entries missing    f = (1, y, y^2, s),   s the 0/1 mask of what is observed, y zero
                                                        where nothing is
 
@@ -36,7 +36,7 @@ from typing import Any
 import numpy as np
 
 from eckart.engines.arrays.mixture_factors import Factors
-from eckart.engines.arrays.samples import ArraySamples
+from eckart.engines.arrays.samples import ArraySamples, weighed
 from eckart.engines.protocol.mixtures import (
     DIAGONAL,
     LOG_2PI,
@@ -92,10 +92,9 @@ class ArrayMixtures(ArraySamples):
         lib, sums = self.lib, None
         w = lib.row_weights(x)
         for parts, rows, at in rows_under(lib, x, theta, watch, careful):
-            loglik, q = lib.shares_of(parts.logs(rows))
-            own = (*weighed(lib, loglik, None if w is None else w[at]),)
-            q = q if w is None else q * w[at][:, None]
-            own = (*own, *parts.sums(rows, q))
+            heavy = None if w is None else w[at]
+            loglik, q = lib.shares_of(parts.logs(rows), heavy)
+            own = *weighed(lib, loglik, heavy), *parts.sums(rows, q)
             sums = own if sums is None else tuple(a + b for a, b in zip(sums, own))
         assert sums is not None
         return lib.host(*sums)
@@ -117,7 +116,7 @@ class ArrayMixtures(ArraySamples):
         lib, xp = self.lib, self.lib.xp
         found: list[tuple[Any, ...]] = []
         order: list[Any] = []
-        for parts, rows, at in rows_under(lib, x, theta, silent, careful):
+        for parts, rows, at in rows_under(lib, x, theta, silent, careful, fill):
             loglik, q = lib.shares_of(parts.logs(rows))
             more = (*((q,) if shares or fill else ()), *(parts.filled(rows, q) if fill else ()))
             found.append((loglik, *more))
@@ -129,15 +128,8 @@ class ArrayMixtures(ArraySamples):
         return Posteriors(*(lib.fetch(each) for each in whole))
 
 
-def weighed(lib: Any, loglik: Any, w: Any) -> tuple[Any, Any]:
-    """sum w and sum w log p of some rows; a row without weight may have any density."""
-    if w is None:
-        return lib.zeros() + float(loglik.shape[0]), loglik.sum()
-    return w.sum(), lib.xp.where(w > 0, w * loglik, 0.0).sum()
-
-
 def rows_under(
-    lib: Any, x: Any, theta: Gaussians, watch: Watcher, careful: bool
+    lib: Any, x: Any, theta: Gaussians, watch: Watcher, careful: bool, fill: bool = False
 ) -> Iterator[tuple[Any, Any, Any]]:
     """Components as these rows need them, the rows or what is made of them, and their numbers."""
     complete = lib.complete(x)
@@ -151,19 +143,26 @@ def rows_under(
         return
     origin, squares = _centre(lib, x, watch)
     # on the host, where both are: a device is not waited for
-    if theta.kind in DIAGONAL:
-        size = squares @ (1.0 / theta.variances).T
-    else:
-        size = np.square(theta.roots).sum(axis=-1) @ squares
+    size = (
+        squares @ (1.0 / theta.variances).T
+        if theta.kind in DIAGONAL
+        else np.square(theta.roots).sum(axis=-1) @ squares
+    )
     near = bool((size <= SPREAD).all()) and (theta.kind in DIAGONAL or theta.n <= MOST_COLUMNS)
     make = _Features if near else _Deviations
     parts: Any = make(lib, theta, origin, complete)
-    for start, made in _made(lib, x, parts, watch):
+    for start, made in _made(lib, x, parts, watch, fill):
         yield parts, made, slice(start, start + made.shape[0])
 
 
-def _made(lib: Any, x: Any, parts: Any, watch: Watcher) -> Iterator[tuple[int, Any]]:
-    """(first row, what the components need of rows), kept with x where there is room."""
+def _made(lib: Any, x: Any, parts: Any, watch: Watcher, fill: bool) -> Iterator[tuple[int, Any]]:
+    """(first row, what the components need of rows), kept with x where there is room. Rows that are
+    to be filled are needed themselves."""
+    if fill:
+        for start, block in lib.row_blocks(x, 8 * (parts.columns + x.shape[1]), watch):
+            parts.rows = lib.wide(block)
+            yield start, parts.of_rows(block)
+        return
     if parts.name in x.kept:
         yield from x.kept[parts.name]
         return
@@ -204,6 +203,15 @@ def _centre(lib: Any, x: Any, watch: Watcher) -> tuple[Any, np.ndarray]:
     return origin, squares
 
 
+def diagonal_parts(lib: Any, theta: Gaussians) -> Any:
+    """Diagonal components for rows with missing entries that are not looked at before: about the
+    mean of the components, about which their squares cancel least."""
+    origin = theta.weights @ theta.means
+    near = ((theta.means - origin) ** 2 / theta.variances).sum(axis=1) <= SPREAD
+    make = _Features if near.all() else _Deviations
+    return make(lib, theta, lib.there(origin), False)
+
+
 class _Features:
     """Components as coefficients of features."""
 
@@ -225,14 +233,13 @@ class _Features:
                 level = level - 0.5 * (xp.log(self.variances) + LOG_2PI)
                 parts = [constants[:, None], slope, square, level]
         else:
-            i, j = np.triu_indices(n)
-            self.above = lib.there(i, np.int64), lib.there(j, np.int64)
+            self.above = lib.triangle(n)
             root = lib.there(theta.roots)
             precision = root @ root.mT
             # (k, n, n) even where all components share one
             precision = precision + lib.zeros(theta.k, 1, 1)
             slope = (precision @ m[:, :, None])[:, :, 0]
-            twice = lib.there(np.where(i == j, -0.5, -1.0))
+            twice = lib.wide(xp.where(self.above[0] == self.above[1], -0.5, -1.0))
             constant = constants - 0.5 * (slope * m).sum(axis=1)
             parts = [constant[:, None], slope, precision[:, self.above[0], self.above[1]] * twice]
         found = xp.concat(parts, axis=1)
@@ -278,16 +285,7 @@ class _Features:
         return counts, first - counts[:, None] * m, scatter
 
     def filled(self, f: Any, q: Any) -> tuple[Any, Any]:
-        """Rows with what is expected in place of missing entries, and the variances of that. What
-        is observed says nothing more of a missing column than which component it is."""
-        xp, n = self.lib.xp, self.means.shape[1]
-        y = f[:, 1 : 1 + n]
-        if self.complete:
-            return y + self.origin, xp.zeros_like(y)
-        mean = q @ self.means
-        variance = xp.clip(q @ (self.variances + self.means**2) - mean * mean, 0.0, None)
-        observed = f[:, 1 + 2 * n : 1 + 3 * n] > 0
-        return xp.where(observed, y, mean) + self.origin, xp.where(observed, 0.0, variance)
+        return _filled_by_means(self, q)
 
 
 class _Deviations:
@@ -300,10 +298,12 @@ class _Deviations:
         self.lib, self.origin, self.complete = lib, origin, complete
         self.diagonal, self.columns = theta.kind in DIAGONAL, 3 * theta.k * theta.n
         self.means = lib.there(theta.means) - origin
-        self.variances = lib.there(theta.variances)
         self.constants = lib.there(theta.constants if complete else theta.log_weights)
-        self.level = -0.5 * (lib.xp.log(self.variances) + LOG_2PI)
-        self.root = None if self.diagonal else lib.there(theta.roots)
+        if self.diagonal:
+            self.variances = lib.there(theta.variances)
+            self.level = -0.5 * (lib.xp.log(self.variances) + LOG_2PI)
+        else:
+            self.root = lib.there(theta.roots)
 
     def of_rows(self, rows: Any) -> Any:
         return self.lib.wide(rows) - self.origin
@@ -314,10 +314,11 @@ class _Deviations:
 
     def logs(self, y: Any) -> Any:
         apart = self._apart(y)
-        if self.diagonal:
-            square = ((apart * apart) @ (1 / self.variances)[:, :, None])[:, :, 0].T
-        else:
-            square = ((apart @ self.root) ** 2).sum(axis=2).T
+        square = (
+            (apart * apart @ (1 / self.variances)[:, :, None])[:, :, 0].T
+            if self.diagonal
+            else ((apart @ self.root) ** 2).sum(axis=2).T
+        )
         logs = self.constants - 0.5 * square
         return logs if self.complete else logs + self._observed(y) @ self.level.T
 
@@ -332,13 +333,20 @@ class _Deviations:
         return found if self.complete else (*found, q.T @ self._observed(y))
 
     def filled(self, y: Any, q: Any) -> tuple[Any, Any]:
-        xp = self.lib.xp
-        if self.complete:
-            return y + self.origin, xp.zeros_like(y)
-        mean = q @ self.means
-        variance = xp.clip(q @ (self.variances + self.means**2) - mean * mean, 0.0, None)
-        observed = ~xp.isnan(y)
-        return xp.where(observed, y, mean) + self.origin, xp.where(observed, 0.0, variance)
+        return _filled_by_means(self, q)
+
+
+def _filled_by_means(parts: Any, q: Any) -> tuple[Any, Any]:
+    """Rows with what is expected in place of missing entries, and the variances of that: complete
+    rows, or diagonal covariances, under which what is observed says nothing more of a missing
+    column than which component it is."""
+    xp, rows = parts.lib.xp, parts.rows
+    if parts.complete:
+        return rows, xp.zeros_like(rows)
+    mean = q @ parts.means
+    variance = xp.clip(q @ (parts.variances + parts.means**2) - mean * mean, 0.0, None)
+    observed = ~xp.isnan(rows)
+    return xp.where(observed, rows, mean + parts.origin), xp.where(observed, 0.0, variance)
 
 
 @dataclass(frozen=True)
@@ -446,7 +454,7 @@ class _Conditional:
         self.lib, self.group, self.means, self.spread = lib, group, means, spread
         shape = spread.shape[0], masks.shape[0], n, n
         kept = spread[:, None] * (masks[:, :, None] * masks[:, None])
-        kept = kept + (1 - masks)[:, :, None] * lib.there(np.eye(n))
+        kept = kept + (1 - masks)[:, :, None] * lib.eye(n)
         root, back = lib.roots_of(kept.reshape(-1, n, n), 0.0, careful)
         half = xp.log(xp.linalg.diagonal(root)).sum(axis=1).reshape(shape[:2])
         constants = log_weights[:, None] - half - 0.5 * LOG_2PI * masks.sum(axis=1)

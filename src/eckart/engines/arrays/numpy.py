@@ -62,6 +62,13 @@ class NumpyLibrary:
     def arange(self, count: int) -> np.ndarray:
         return np.arange(count)
 
+    def eye(self, n: int) -> np.ndarray:
+        return np.eye(n)
+
+    def triangle(self, n: int) -> Any:
+        """Rows and columns of the lower triangle of n x n numbers, row by row."""
+        return np.tril_indices(n)
+
     def width(self, columns: int) -> int:
         """Columns of an array whose rows begin where products read them fast."""
         return columns
@@ -173,14 +180,17 @@ class NumpyLibrary:
             root = np.array([raised_root(each, least) for each in s])
         return root, np.linalg.inv(root)
 
-    def shares_of(self, logs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """log sum_z exp l_z of each row, and the share of each component."""
+    def shares_of(
+        self, logs: np.ndarray, w: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """log sum_z exp l_z of each row, and the share of each component times the row's weight."""
         # the square of a row at 1e160 is infinite under every component: all are as likely then
         logs = np.maximum(logs, -1e300)
         top = logs.max(axis=1, keepdims=True)
         q = np.exp(logs - top)
         total = q.sum(axis=1, keepdims=True)
-        return (top + np.log(total))[:, 0], q / total
+        q /= total
+        return (top + np.log(total))[:, 0], q if w is None else q * w[:, None]
 
 
 def filled(x: Host, start: int, stop: int) -> np.ndarray:

@@ -61,29 +61,29 @@ class ArraySamples:
         lib, xp = self.lib, self.lib.xp
         if x.kind == "observed":
             return False
-        if x.kind == "dense":
-            blocks = [rows for _, rows in lib.row_blocks(x, 8 * x.shape[1])]
-        else:
-            blocks = [lib.stored(x)]
         low, high = family.within
-        found = [((b >= low) & (b <= high) & xp.isfinite(b)).all() for b in blocks]
+
+        def inside(part: Any) -> Any:
+            return ((part >= low) & (part <= high) & xp.isfinite(part)).all()
+
+        found = (
+            [inside(rows) for _, rows in lib.row_blocks(x, 8 * x.shape[1])]
+            if x.kind == "dense"
+            else [inside(lib.stored(x))]
+        )
         return bool(xp.stack(found).all())
 
     def family_statistics(
         self, x: Any, family: Any, weights: np.ndarray, parameters: Any
     ) -> tuple[float, float, np.ndarray, Any]:
-        lib, xp = self.lib, self.lib.xp
+        lib = self.lib
         x = lib.placed(x)
         linear, w, sums, own = hasattr(family, "linear"), lib.row_weights(x), None, None
         for logs, rows, at in self._family_logs(x, family, weights, parameters):
-            loglik, q = lib.shares_of(logs)
             heavy = None if w is None else w[at]
-            if heavy is None:
-                found = lib.zeros() + float(loglik.shape[0]), loglik.sum()
-            else:
-                q = q * heavy[:, None]
-                found = heavy.sum(), xp.where(heavy > 0, heavy * loglik, 0.0).sum()
-            found = (*found, q.sum(axis=0), *(self._linear_sums(x, rows, q) if linear else ()))
+            loglik, q = lib.shares_of(logs, heavy)
+            more = self._linear_sums(x, rows, q) if linear else ()
+            found = *weighed(lib, loglik, heavy), q.sum(axis=0), *more
             sums = found if sums is None else tuple(a + b for a, b in zip(sums, found))
             if not linear:
                 block = family.statistics(lib.fetch(lib.wide(rows)), lib.fetch(q))
@@ -238,3 +238,10 @@ class ArraySamples:
             if not complete:
                 refuse_bad(lib.fetch(rows), start)
             yield lib.wide(rows), slice(start, start + rows.shape[0])
+
+
+def weighed(lib: Any, loglik: Any, w: Any) -> tuple[Any, Any]:
+    """sum w and sum w log p of some rows; a row without weight may have any density."""
+    if w is None:
+        return lib.zeros() + float(loglik.shape[0]), loglik.sum()
+    return w.sum(), lib.xp.where(w > 0, w * loglik, 0.0).sum()

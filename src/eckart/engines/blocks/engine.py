@@ -92,11 +92,14 @@ class BlocksEngine(CpuEngine):
                 f"auto: the processors of this machine, on {len(parts.lengths)} shards of the "
                 "disk, since the entries would take too much memory"
             )
-        return self.runner or Here(CpuEngine(self.threads), getattr(parts, "room", float("inf")))
+        engine = CpuEngine(self.threads)
+        engine.small = self.small
+        return self.runner or Here(engine, getattr(parts, "room", float("inf")))
 
     def _placed(
         self, parts: Parts, matrix: Matrix, weights: Any, entry_weights: Any
     ) -> BlockMatrix:
+        self.get_ready()
         places = places_of(parts)
         w = None if weights is None else np.ascontiguousarray(weights, np.float64)
         runner = self._runner(parts)

@@ -44,7 +44,7 @@ def recorded() -> dict[str, list[list[Kernel]]]:
 
 
 def expect(model: str) -> None:
-    """A fit of this model begins."""
+    """A fit of this model begins that needs kernels."""
     if model in recorded():  # the others may do without numba, whose import takes half a second
         from eckart.engines.cpu.kernel_names import listen
 

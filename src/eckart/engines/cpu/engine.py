@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from eckart.engines.arrays.numpy import NumpyLibrary
 from eckart.engines.cpu import ahead
 from eckart.engines.cpu.dense.gaps import GapPrimitives
 from eckart.engines.cpu.dense.primitives import DensePrimitives
@@ -19,6 +20,7 @@ from eckart.engines.cpu.parts.divergences import DivergencePrimitives
 from eckart.engines.cpu.parts.primitives import NonnegativePrimitives
 from eckart.engines.cpu.ridge.primitives import RidgePrimitives
 from eckart.engines.cpu.series.primitives import SeriesPrimitives
+from eckart.engines.cpu.small import SMALL, is_small
 from eckart.engines.cpu.tables.primitives import TablePrimitives
 from eckart.engines.cpu.topics.primitives import TopicPrimitives
 from eckart.engines.cpu.words import WordPrimitives
@@ -49,6 +51,9 @@ class CpuEngine(
     """BLAS and numba on row blocks; results do not depend on ``n_threads``."""
 
     name = "cpu"
+    lib = NumpyLibrary()
+    small: float = SMALL
+    model = ""
 
     def __init__(self, n_threads: int | None = None):
         self.threads = resolve_threads(n_threads)
@@ -60,9 +65,17 @@ class CpuEngine(
         entry_weights: np.ndarray | None = None,
     ) -> Host:
         placed = place(matrix, weights, entry_weights)
+        if is_small(placed, self.small):
+            return placed
+        self.get_ready()
         if placed.turn is None and placed.kind != "dense":
             placed.turn = self._transposed
         return placed
+
+    def get_ready(self) -> None:
+        """Data came that are not small: kernels will be asked for."""
+        if self.model:
+            ahead.expect(self.model)
 
     def _transposed(self, matrix: Any) -> Any:
         from eckart.engines.cpu.entries.transpose import transposed
@@ -121,7 +134,7 @@ class CpuEngine(
         return answers
 
     def expect(self, model: str) -> None:
-        ahead.expect(model)
+        self.model = model
 
     def at_work(self) -> Any:
         return single_threaded_blas()

@@ -16,24 +16,24 @@ from typing import Any
 import numpy as np
 import torch
 
+from eckart.engines.arrays.mixtures import ArrayMixtures
+from eckart.engines.arrays.torch import TorchLibrary
 from eckart.engines.cpu.engine import CpuEngine
 from eckart.engines.cuda.arrays import DeviceArray, Promised, Twins, on_host, rounding, torch_dtype
 from eckart.engines.cuda.chain import DeviceChains
 from eckart.engines.cuda.dense import DeviceDense
 from eckart.engines.cuda.entries import DeviceEntries
-from eckart.engines.cuda.families import DeviceFamilies
 from eckart.engines.cuda.gaps import DeviceGaps
 from eckart.engines.cuda.held import Held, Room, to_device
 from eckart.engines.cuda.losses import DeviceLosses
-from eckart.engines.cuda.mixtures import DeviceMixtures
 from eckart.engines.cuda.nonnegative import DeviceNonnegative
 from eckart.engines.cuda.parts import DeviceParts
 from eckart.engines.cuda.ridge import DeviceRidge
-from eckart.engines.cuda.samples import DeviceSamples
 from eckart.engines.cuda.thin import DeviceThin
 from eckart.engines.cuda.topics import DeviceTopics
 from eckart.engines.cuda.words import DeviceWords
 from eckart.engines.host import Host
+from eckart.engines.protocol import Engine
 from eckart.errors import InputError
 from eckart.matrix import Matrix
 
@@ -45,9 +45,7 @@ class TorchEngine(
     DeviceEntries,
     DeviceLosses,
     DeviceRidge,
-    DeviceMixtures,
-    DeviceFamilies,
-    DeviceSamples,
+    ArrayMixtures,
     DeviceParts,
     DeviceNonnegative,
     DeviceTopics,
@@ -69,6 +67,7 @@ class TorchEngine(
         self.back, self.room = CpuEngine(n_threads), Room(self.device)
         self.fallen: set[str] = set()
         self.twins = Twins()
+        self.lib = TorchLibrary(self.device, self.room, self.twins, self.back)
 
     def put(
         self,
@@ -124,19 +123,14 @@ class TorchEngine(
 
     def held(self, x: Any, weights: Any = None) -> Held:
         """A placed matrix, whatever came."""
-        if isinstance(x, Held):
-            return x if weights is None else self.put(x, on_host(weights))
+        if weights is None:
+            return self.lib.placed(x)
         if isinstance(x, Host):
-            return Held.of(
-                x if weights is None else dataclasses.replace(x, weights=weights),
-                self.device,
-                self.room,
-            )
-        return self.put(x, weights)
+            return self.lib.placed(dataclasses.replace(x, weights=weights))
+        return self.put(x, on_host(weights))
 
     def tensor(self, array: Any, dtype: Any = None) -> torch.Tensor:
-        twin = self.twins.find(array)
-        return to_device(array if twin is None else DeviceArray(twin), self.device, dtype)
+        return self.lib.given(array, dtype)
 
     def on_cpu(self, name: str, *args: Any, **named: Any) -> Any:
         """A primitive of the CPU engine, its arguments brought to the host."""
@@ -180,10 +174,9 @@ def _within_memory(name: str, primitive: Any) -> Any:
 SMALLER = 4
 """Attempts, each with blocks of a quarter of the size, before the CPU engine takes over: from a
 gigabyte to 16 megabytes."""
-for _family in TorchEngine.__bases__:
-    for _name, _primitive in vars(_family).items():
-        if callable(_primitive) and not _name.startswith("_") and _name != "known":
-            setattr(TorchEngine, _name, _within_memory(_name, _primitive))
+for _name in set(dir(Engine)) - set(vars(TorchEngine)):
+    if not _name.startswith("_") and callable(getattr(TorchEngine, _name, None)):
+        setattr(TorchEngine, _name, _within_memory(_name, getattr(TorchEngine, _name)))
 
 
 def to_host(value: Any) -> Any:

@@ -360,6 +360,12 @@ def _refuse(block: torch.Tensor, start: int) -> None:
             refuse_bad(fetched(block[at : at + 1]), start + at)
 
 
+def refuse_infinite(rows: torch.Tensor, start: int = 0) -> None:
+    """Raise for the first infinity; NaN may stand in the rows."""
+    if bool(torch.isinf(rows).any()):
+        _refuse(rows, start)
+
+
 def to_device(array: Any, device: torch.device, dtype: Any = None) -> torch.Tensor:
     """An array of the host or of the engine, on the device."""
     tensor = getattr(array, "tensor", None)

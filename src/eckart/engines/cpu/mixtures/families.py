@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from eckart.engines.arrays.samples import ArraySamples
 from eckart.engines.cpu.row_blocks import Job, block_rows, jobs
+from eckart.engines.cpu.small import or_arrays
 from eckart.engines.host import Host, place
 from eckart.engines.protocol import GapsFound, refuse_bad
 from eckart.engines.protocol.mixtures import TINY, Posteriors
@@ -26,6 +28,7 @@ class FamilyPrimitives:
 
     threads: int
 
+    @or_arrays(ArraySamples, filled=True)
     def check_family(self, x: Any, family: Any) -> None:
         x = place(x)
         bad: dict[int, EckartError] = {}
@@ -52,6 +55,7 @@ class FamilyPrimitives:
             raise bad[min(bad)]  # the first, whichever thread was first
         x.checked = x.checked or not gaps
 
+    @or_arrays(ArraySamples, filled=True)
     def family_statistics(
         self, x: Any, family: Any, weights: np.ndarray, parameters: Any
     ) -> tuple[float, float, np.ndarray, Any]:
@@ -81,6 +85,7 @@ class FamilyPrimitives:
         counts = np.sum([lane.counts for lane in used], axis=0)
         return sum(lane.weight for lane in used), sum(lane.bound for lane in used), counts, whole
 
+    @or_arrays(ArraySamples, filled=True)
     def family_posteriors(
         self, x: Any, family: Any, weights: np.ndarray, parameters: Any
     ) -> Posteriors:

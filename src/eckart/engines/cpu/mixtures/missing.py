@@ -1,10 +1,4 @@
-"""Rows with missing entries: diagonal components by masks, and what is expected of the missing
-entries for every kind.
-
-Columns of a diagonal component are independent given the component, so a missing entry is left out
-of every sum: log densities and moments run over what was seen, and each mean is taken over the rows
-that see its column.
-"""
+"""What is expected of the missing entries of rows, for every kind of covariance."""
 
 from __future__ import annotations
 
@@ -13,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from eckart.decompositions import eigh
-from eckart.engines.protocol.mixtures import DIAGONAL, LOG_2PI, Gaussians
+from eckart.engines.protocol.mixtures import DIAGONAL, Gaussians
 
 
 def patterns(block: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -29,29 +23,6 @@ def patterns(block: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     ends = np.cumsum(np.bincount(which.ravel()))
     for g, rows in enumerate(np.split(order, ends[:-1])):
         yield rows, seen[first[g]]
-
-
-def diagonal_log_probs(block: np.ndarray, theta: Gaussians) -> np.ndarray:
-    """rows x k: log weight + log density of the entries that are there."""
-    seen = ~np.isnan(block)
-    mask = seen.astype(np.float64)
-    out = theta.log_weights - 0.5 * (mask @ (np.log(theta.variances) + LOG_2PI).T)
-    for z in range(theta.k):
-        d = np.where(seen, block - theta.means[z], 0.0)
-        out[:, z] -= 0.5 * np.minimum(d**2 @ (1.0 / theta.variances[z]), 1e300)
-    return out
-
-
-def add_diagonal(block: np.ndarray, shares: np.ndarray, theta: Gaussians, sums) -> None:
-    """Sums about the means over the entries that are there, and their weights."""
-    seen = ~np.isnan(block)
-    sums.counts += shares.sum(axis=0)
-    sums.seen += shares.T @ seen
-    n = theta.n
-    for z in range(theta.k):
-        d = np.where(seen, block - theta.means[z], 0.0)
-        sums.shift[z, :n] += shares[:, z] @ d
-        sums.scatter[z, 0, :n] += shares[:, z] @ d**2
 
 
 def expected(

@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from eckart.engines.arrays.samples import ArraySamples
 from eckart.engines.cpu.mixtures.families import block_of
 from eckart.engines.cpu.mixtures.layout import NONE
 from eckart.engines.cpu.row_blocks import Job, jobs, scratch_array
+from eckart.engines.cpu.small import or_arrays
 from eckart.engines.host import Host, place
 from eckart.engines.protocol.mixtures import GroupSums
 from eckart.loading import lazy
@@ -34,6 +36,7 @@ class SamplePrimitives:
 
     threads: int
 
+    @or_arrays(ArraySamples, filled=True)
     def rows_at(self, x: Any, rows: np.ndarray | None = None) -> np.ndarray:
         x, found = place(x), dict[int, Any]()
         rows = (
@@ -60,6 +63,7 @@ class SamplePrimitives:
             return out[: sum(len(part) for part in found.values())]
         return np.concatenate([found[start] for start in sorted(found)])
 
+    @or_arrays(ArraySamples, filled=True)
     def gap_patterns(self, x: Any) -> list[tuple[np.ndarray, np.ndarray]]:
         x, found = place(x), dict[int, Any]()
 
@@ -78,6 +82,7 @@ class SamplePrimitives:
                 masks[seen.tobytes()] = seen
         return [(np.concatenate(rows), masks[key]) for key, rows in groups.items()]
 
+    @or_arrays(ArraySamples, filled=True)
     def distances(self, x: Any, centres: np.ndarray) -> np.ndarray:
         x, c = place(x), np.ascontiguousarray(centres, np.float64)
         out: Any = np.empty((len(c), x.shape[0]))  # the columns of the result lie together
@@ -90,6 +95,7 @@ class SamplePrimitives:
         self._groups(x, len(c), step)
         return out.T
 
+    @or_arrays(ArraySamples, filled=True)
     def group_sums(self, x: Any, centres: np.ndarray) -> GroupSums:
         x, half = place(x), 0.5 * np.einsum("ij,ij->i", centres, centres)
 
@@ -104,6 +110,7 @@ class SamplePrimitives:
 
         return self._groups(x, len(half), step)
 
+    @or_arrays(ArraySamples, filled=True)
     def nearest(self, x: Any, centres: np.ndarray) -> np.ndarray:
         x, half = place(x), 0.5 * np.einsum("ij,ij->i", centres, centres)
         labels: Any = np.empty(x.shape[0], np.int64)

@@ -1,0 +1,212 @@
+"""What the array primitives need of PyTorch: rows that lie on a device or stream through it,
+kernels of the device where they were measured to pay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+
+from eckart.engines.arrays.numpy import NumpyLibrary, raised_root
+from eckart.engines.cuda.arrays import DeviceArray, Twins, all_fetched, fetched
+from eckart.engines.cuda.dense import entry_product
+from eckart.engines.cuda.held import Held, Room, refuse_infinite, to_device
+from eckart.engines.cuda.kernels import usable
+from eckart.engines.cuda.kernels.mixtures import MOST, shared
+from eckart.engines.cuda.known import row_sums
+from eckart.engines.cuda.triangles import roots_of
+from eckart.engines.host import Host
+from eckart.engines.protocol import GapsFound
+from eckart.trace import Watcher, silent
+
+KEPT = 0.25
+"""Share of the free memory of the device that the features of rows may take and keep."""
+SPLITS = 64
+"""Parts of the rows whose sums are made side by side, then added in their order: k x features alone
+would leave most of a GPU idle."""
+FEW = 0.02
+"""Share of stored entries below which rows are not made whole: what lies on the device would be
+fifty times what came."""
+
+
+class TorchLibrary:
+    """PyTorch on one device."""
+
+    xp: Any = torch
+
+    def __init__(self, device: torch.device, bytes_at_once: Room, twins: Twins, back: Any):
+        self.device, self.bytes_at_once, self.twins, self.back = device, bytes_at_once, twins, back
+        self._numpy = NumpyLibrary()
+
+    @property
+    def room(self) -> int:
+        return self.bytes_at_once.chunk
+
+    def placed(self, x: Any) -> Held:
+        if isinstance(x, Held):
+            return x
+        host = x if isinstance(x, Host) else self.back.put(x)
+        return Held.of(host, self.device, self.bytes_at_once)
+
+    def there(self, a: Any, dtype: Any = np.float64) -> torch.Tensor:
+        return self.given(np.ascontiguousarray(a), dtype)
+
+    def given(self, a: Any, dtype: Any = np.float64) -> torch.Tensor:
+        twin = self.twins.find(a)
+        return to_device(a if twin is None else DeviceArray(twin), self.device, dtype)
+
+    def host(self, *arrays: torch.Tensor) -> list[np.ndarray]:
+        return all_fetched(*arrays)
+
+    def fetch(self, a: torch.Tensor) -> np.ndarray:
+        return fetched(a)
+
+    def tall(self, a: torch.Tensor) -> DeviceArray:
+        return DeviceArray(a)
+
+    def wide(self, a: torch.Tensor) -> torch.Tensor:
+        return a.double()
+
+    def zeros(self, *shape: int) -> torch.Tensor:
+        return torch.zeros(shape, dtype=torch.float64, device=self.device)
+
+    def arange(self, count: int) -> torch.Tensor:
+        return torch.arange(count, device=self.device)
+
+    def eye(self, n: int) -> torch.Tensor:
+        return torch.eye(n, dtype=torch.float64, device=self.device)
+
+    def triangle(self, n: int) -> Any:
+        return torch.tril_indices(n, n, device=self.device)
+
+    def width(self, columns: int) -> int:
+        """A multiple of 16: products are twice as fast where rows begin at such places."""
+        return -(-columns // 16) * 16
+
+    def may_keep(self, x: Held, size: int) -> bool:
+        if self.whole(x) is None:
+            return False
+        free = torch.cuda.mem_get_info(self.device)[0] if self.device.type == "cuda" else np.inf
+        return size <= KEPT * free
+
+    def row_weights(self, x: Held) -> torch.Tensor | None:
+        return x.weights
+
+    def complete(self, x: Held) -> bool:
+        if x.kind != "dense":
+            return x.kind == "counts" or x.nnz == x.shape[0] * x.shape[1]  # type: ignore[operator]
+        if "complete" not in x.kept:
+            try:
+                if x.resident is None and not x.checked:
+                    for _ in x.blocks():
+                        pass
+                x.kept["complete"] = True
+            except GapsFound:
+                x.kept["complete"] = False
+        return x.kept["complete"]
+
+    def whole(self, x: Held) -> torch.Tensor | None:
+        """All rows on the device; None where they have no room or come as a stream. Made once."""
+        if x.kind == "dense" and self.complete(x):
+            return x.resident
+        if "rows with gaps" not in x.kept:
+            if x.kind == "dense":
+                whole = x.whole()
+                if whole is not None:
+                    refuse_infinite(whole)
+            else:
+                whole, cells = None, x.shape[0] * x.shape[1]  # type: ignore[operator]
+                if x.fits(cells) and x.nnz >= FEW * cells:
+                    whole = self._filled(x, 0, x.shape[0])  # type: ignore[arg-type]
+            x.kept["rows with gaps"] = whole
+        return x.kept["rows with gaps"]
+
+    def _filled(self, x: Held, start: int, stop: int) -> torch.Tensor:
+        """Some sparse rows as dense ones, NaN where an entry is missing."""
+        e = x.entries
+        out = torch.full(
+            (stop - start, x.shape[1]),
+            torch.nan if x.kind == "observed" else 0.0,
+            dtype=e.data.dtype,
+            device=self.device,
+        )
+        ends = slice(int(x.counts[:start].sum()), int(x.counts[:stop].sum()))
+        out[e.row_of[ends] - start, e.indices[ends]] = e.data[ends]
+        return out
+
+    def row_blocks(
+        self, x: Held, row: int, watch: Watcher = silent
+    ) -> Iterator[tuple[int, torch.Tensor]]:
+        step = max(1, self.room // max(1, row))
+        for start, block in self._blocks(x, step):
+            for a in range(0, max(1, block.shape[0]), step):
+                yield start + a, block[a : a + step]
+            watch("reading rows", start + block.shape[0], x.shape[0])
+
+    def _blocks(self, x: Held, step: int) -> Iterator[tuple[int, torch.Tensor]]:
+        whole = self.whole(x)
+        if whole is not None:
+            yield 0, whole
+        elif x.kind != "dense":
+            rows: Any = x.shape[0]
+            yield from ((a, self._filled(x, a, min(a + step, rows))) for a in range(0, rows, step))
+        elif self.complete(x):
+            yield from x.blocks()
+        else:
+            for start, block in x._streamed(min(step, x.block_rows)):
+                block = block.to(self.device)
+                refuse_infinite(block, start)
+                yield start, block
+
+    def stored(self, x: Held) -> torch.Tensor:
+        return x.entries.data
+
+    def picked(self, x: Held, rows: np.ndarray | None) -> np.ndarray:
+        """Rows that came on the device are picked there; others are on the host already."""
+        if x.given is None or rows is None:
+            return self._numpy.picked(x.host, rows)
+        there = self.given(rows[rows < len(x.given)], np.int64)
+        return fetched(x.given[there]).astype(x.dtype, copy=False)
+
+    def entry_product(
+        self, x: Held, v: torch.Tensor, *, ones: bool = False, transposed: bool = False
+    ) -> torch.Tensor:
+        e = (x.T if transposed else x).entries
+        data = e.data.double()
+        return entry_product(e, torch.ones_like(data) if ones else data, v)
+
+    def log_factorial(self, a: torch.Tensor) -> torch.Tensor:
+        return torch.lgamma(a + 1.0)
+
+    def stored_log_factorials(self, x: Held) -> torch.Tensor:
+        return row_sums(x.entries, self.log_factorial(x.entries.data.double()))
+
+    def cross(self, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+        even = left.shape[0] // SPLITS * SPLITS
+        found = left[even:].T @ right[even:]
+        if even:
+            parts = (a[:even].reshape(SPLITS, even // SPLITS, -1) for a in (left, right))
+            found += torch.bmm(next(parts).mT, next(parts)).sum(0)
+        return found
+
+    def unique_rows(self, words: torch.Tensor) -> torch.Tensor:
+        return torch.unique(words, dim=0, return_inverse=True)[1]
+
+    def roots_of(self, s: torch.Tensor, least: float, careful: bool) -> tuple[Any, Any]:
+        """On the device without a wait, not numbers where there is no root; ``careful`` repairs
+        those on the host."""
+        if not careful:
+            return roots_of(s)
+        root = self.given(np.array([raised_root(each, least) for each in fetched(s)]))
+        return root, torch.linalg.inv(root)
+
+    def shares_of(
+        self, logs: torch.Tensor, w: torch.Tensor | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        if usable(logs) and logs.shape[1] <= MOST:
+            return shared(logs.contiguous(), w)
+        loglik = logs.logsumexp(1)
+        q = (logs - loglik[:, None]).exp()
+        return loglik, q if w is None else q * w[:, None]
