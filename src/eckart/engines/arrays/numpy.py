@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ from eckart.engines.cpu.row_blocks import jobs
 from eckart.engines.host import Host, place
 from eckart.engines.protocol import GapsFound, refuse_bad
 from eckart.engines.protocol.mixtures import TINY
+from eckart.matrix import Counts, Dense
+from eckart.rng import streams
 from eckart.trace import Watcher, silent
 
 FEATURES = 2**24
@@ -21,10 +24,37 @@ FEATURES = 2**24
 every one, and larger data are the compiled kernels' anyway."""
 
 
+DOTS = 2**17
+"""Numbers that are gathered for products at the entries at once: 1 MB, which stays in the second
+cache."""
+
+
+class StoredEntries:
+    """Entries of compressed rows: where they stand, their numbers and weights (None: ones)."""
+
+    def __init__(self, indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, weights: Any):
+        self.indptr, self.indices, self.data, self.weights = indptr, indices, data, weights
+        self.counts = np.diff(indptr)
+
+    @cached_property
+    def row_of(self) -> np.ndarray:
+        """The row of every entry."""
+        return np.repeat(np.arange(len(self.counts)), self.counts)
+
+    @cached_property
+    def pointers(self) -> tuple[np.ndarray, np.ndarray]:
+        """indptr and indices of one type, which SciPy would make in every product."""
+        kind = np.int32 if len(self.data) < 2**31 else np.int64
+        both = self.indptr, self.indices
+        return tuple(a.astype(kind, copy=False) for a in both)  # type: ignore[return-value]
+
+
 class NumpyLibrary:
     """NumPy, one thread, memory of this process."""
 
     xp: Any = np
+    asks = 1
+    """Steps after which a loop asks whether it goes on: a device is waited for."""
     room = 2**22
     """Bytes that are worked on at once: they stay in the second or third cache between the passes
     over them."""
@@ -36,6 +66,33 @@ class NumpyLibrary:
         """A contiguous array in the memory of the library."""
         return np.ascontiguousarray(a, dtype)
 
+    def array(self, a: Any, dtype: Any = None) -> np.ndarray:
+        """An array of the engine or of the host, in its own precision or another."""
+        return np.asarray(a, dtype)
+
+    def like(self, a: np.ndarray, other: np.ndarray) -> np.ndarray:
+        """The array in the precision of another."""
+        return a.astype(other.dtype, copy=False)
+
+    def copied(self, a: np.ndarray) -> np.ndarray:
+        """A contiguous copy, which may be written to."""
+        return np.array(a, order="C")
+
+    def normal(self, seed: Any, shape: tuple[int, ...]) -> np.ndarray:
+        """Standard normal numbers, the same on every engine."""
+        out = np.empty(shape)
+        for part, rng in streams(seed, shape[0]):
+            out[part] = rng.standard_normal(out[part].shape)
+        return out
+
+    def promise(self, numbers: np.ndarray) -> list[float]:
+        """Numbers for the host, which a device may have yet to make."""
+        return numbers.tolist()
+
+    def twin(self, a: np.ndarray) -> np.ndarray:
+        """A copy on the host; where it is given back, the array itself is found."""
+        return a
+
     def host(self, *arrays: np.ndarray) -> list[np.ndarray]:
         """Arrays in float64 in the memory of the host, by one copy."""
         return [np.asarray(a, np.float64) for a in arrays]
@@ -46,7 +103,7 @@ class NumpyLibrary:
 
     def given(self, a: Any) -> np.ndarray:
         """An array of the engine or of the host, in float64."""
-        return np.ascontiguousarray(a, np.float64)
+        return np.asarray(a, np.float64)
 
     def tall(self, a: np.ndarray) -> np.ndarray:
         """An array that stays in the engine, as solvers hold it."""
@@ -125,6 +182,64 @@ class NumpyLibrary:
     def stored(self, x: Host) -> np.ndarray:
         """The stored entries of a sparse matrix."""
         return x.matrix.data
+
+    def checked_blocks(self, x: Host, row: int) -> Iterator[tuple[int, np.ndarray]]:
+        """(first row, dense rows in the precision of x), of which ``row`` bytes are worked on at
+        once; the first pass refuses NaN and infinities."""
+        for start, _, fetch in jobs(x, rows=max(1, self.room // max(1, row))):
+            yield start, np.asarray(fetch({}))
+        x.checked = True
+
+    def entries(self, x: Host) -> StoredEntries:
+        """The stored entries of a sparse matrix."""
+        if "arrays" not in x.kept:
+            m = x.matrix
+            x.kept["arrays"] = StoredEntries(m.indptr, m.indices, m.data, x.entry_weights)
+        return x.kept["arrays"]
+
+    def rows_of(self, e: StoredEntries, first: int, last: int) -> StoredEntries:
+        """The entries of some rows, counted from the first of these."""
+        at = slice(int(e.indptr[first]), int(e.indptr[last]))
+        w = None if e.weights is None else e.weights[at]
+        return StoredEntries(
+            e.indptr[first : last + 1] - e.indptr[first], e.indices[at], e.data[at], w
+        )
+
+    def product(self, e: StoredEntries, numbers: np.ndarray, v: np.ndarray) -> np.ndarray:
+        """sum_j r_ij v_j of every row, for numbers at the entries."""
+        from scipy import sparse
+
+        indptr, indices = e.pointers
+        shape = len(e.counts), len(v)
+        return sparse.csr_array((self.like(numbers, v), indices, indptr), shape) @ v
+
+    def dots(self, e: StoredEntries, u: np.ndarray, v: np.ndarray) -> np.ndarray:
+        """u_i.v_j at every entry."""
+        out, step = np.empty(len(e.data), u.dtype), max(1, DOTS // max(1, u.shape[1]))
+        for a in range(0, len(out), step):
+            at = slice(a, a + step)
+            np.einsum("ij,ij->i", u[e.row_of[at]], v[e.indices[at]], out=out[at])
+        return out
+
+    def row_sums(self, e: StoredEntries, numbers: np.ndarray) -> np.ndarray:
+        """sum_j r_ij of every row, in float64."""
+        return np.bincount(e.row_of, numbers, len(e.counts))
+
+    def zero_filled(self, x: Host) -> Host:
+        m = x.matrix
+        return replace(x, matrix=Counts(m.indptr, m.indices, m.data, m.n_columns), kept={})
+
+    def as_rows(self, tall: np.ndarray, x: Host) -> Host:
+        return Host(Dense(np.asarray(tall)), x.weights, checked=True)
+
+    def descend(self, *_: Any) -> None:
+        """A kernel for coordinate descent of rows that share a matrix; None: there is none."""
+
+    def descend_entries(self, *_: Any) -> None:
+        """The same for rows that see different entries."""
+
+    def kl_entries(self, *_: Any) -> None:
+        """A kernel for Kullback-Leibler steps of sparse rows."""
 
     def picked(self, x: Host, rows: np.ndarray | None) -> np.ndarray:
         """Rows of these (ascending) numbers, or all, in the precision of x."""

@@ -4,21 +4,27 @@ kernels of the device where they were measured to pay."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import torch
 
+from eckart.engines.arrays.divergences import LEAST
 from eckart.engines.arrays.numpy import NumpyLibrary, raised_root
-from eckart.engines.cuda.arrays import DeviceArray, Twins, all_fetched, fetched
+from eckart.engines.cuda.arrays import DeviceArray, Twins, all_fetched, fetched, promised
 from eckart.engines.cuda.dense import entry_product
 from eckart.engines.cuda.held import Held, Room, refuse_infinite, to_device
-from eckart.engines.cuda.kernels import usable
+from eckart.engines.cuda.kernels import divergence, usable
+from eckart.engines.cuda.kernels.coordinates import descend
 from eckart.engines.cuda.kernels.mixtures import MOST, shared
-from eckart.engines.cuda.known import row_sums
+from eckart.engines.cuda.known import Known, row_sums
+from eckart.engines.cuda.nonnegative import row_moments, settled
+from eckart.engines.cuda.sampled import at_entries
+from eckart.engines.cuda.stored import Entries
 from eckart.engines.cuda.triangles import roots_of
 from eckart.engines.host import Host
-from eckart.engines.protocol import GapsFound
+from eckart.engines.protocol import GapsFound, RidgeRule
 from eckart.trace import Watcher, silent
 
 KEPT = 0.25
@@ -35,6 +41,7 @@ class TorchLibrary:
     """PyTorch on one device."""
 
     xp: Any = torch
+    asks = divergence.ASKED
 
     def __init__(self, device: torch.device, bytes_at_once: Room, twins: Twins, back: Any):
         self.device, self.bytes_at_once, self.twins, self.back = device, bytes_at_once, twins, back
@@ -56,6 +63,24 @@ class TorchLibrary:
     def given(self, a: Any, dtype: Any = np.float64) -> torch.Tensor:
         twin = self.twins.find(a)
         return to_device(a if twin is None else DeviceArray(twin), self.device, dtype)
+
+    def array(self, a: Any, dtype: Any = None) -> torch.Tensor:
+        return self.given(a, dtype)
+
+    def like(self, a: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+        return a.to(other.dtype)
+
+    def copied(self, a: torch.Tensor) -> torch.Tensor:
+        return a.clone(memory_format=torch.contiguous_format)
+
+    def normal(self, seed: Any, shape: tuple[int, ...]) -> torch.Tensor:
+        return self.given(self._numpy.normal(seed, shape))
+
+    def promise(self, numbers: torch.Tensor) -> list[Any]:
+        return promised(numbers)
+
+    def twin(self, a: torch.Tensor) -> np.ndarray:
+        return self.twins.copy(a)
 
     def host(self, *arrays: torch.Tensor) -> list[np.ndarray]:
         return all_fetched(*arrays)
@@ -162,6 +187,94 @@ class TorchLibrary:
 
     def stored(self, x: Held) -> torch.Tensor:
         return x.entries.data
+
+    def checked_blocks(self, x: Held, row: int) -> Iterator[tuple[int, torch.Tensor]]:
+        """In blocks of the device's own size, whatever a row takes."""
+        yield from x.blocks()
+
+    def entries(self, x: Held) -> Entries:
+        return x.entries
+
+    def rows_of(self, e: Entries, first: int, last: int) -> SimpleNamespace:
+        at = slice(*e.indptr[[first, last]].tolist())
+        w = None if e.weights is None else e.weights[at]
+        return SimpleNamespace(
+            row_of=e.row_of[at] - first, indices=e.indices[at], data=e.data[at], weights=w
+        )
+
+    def product(self, e: Entries, numbers: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return entry_product(e, numbers.to(v.dtype), v)
+
+    def dots(self, e: Entries, u: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return at_entries(e, u, v)
+
+    def row_sums(self, e: Entries, numbers: torch.Tensor) -> torch.Tensor:
+        """On a GPU a count by bins would add in any order."""
+        if numbers.is_cuda:
+            return row_sums(e, numbers)
+        return torch.bincount(e.row_of, numbers.double(), len(e.counts))
+
+    def zero_filled(self, x: Held) -> Held:
+        return Held.zero_filled(x, lambda: self.back.zero_filled(x.host))
+
+    def as_rows(self, tall: Any, x: Held) -> Held:
+        return Held.of_rows(self.array(tall), x)
+
+    def descend(
+        self,
+        gram: torch.Tensor,
+        pull: torch.Tensor,
+        l1: float,
+        start: torch.Tensor,
+        sweeps: int,
+        shrink: float,
+    ) -> Any:
+        return descend(gram, pull, l1, start, sweeps, shrink) if usable(start) else None
+
+    def descend_entries(
+        self,
+        x: Held,
+        h: torch.Tensor,
+        start: torch.Tensor,
+        slope: torch.Tensor,
+        curvature: torch.Tensor,
+        l1: float,
+        l2: float,
+        sweeps: int,
+    ) -> Any:
+        """By a matrix for each row: a launch for every coordinate of all entries would take
+        longer."""
+        new = (start.double() - slope / curvature.clamp(min=1e-30)).clamp(min=0)
+        new = new.to(start.dtype)  # that is all for rows without entries
+        e, none = x.entries, (None,) * 4
+        facts = Known(e, e.weights, *none, 0.0, RidgeRule(0.0))
+        for rows, own in row_moments(facts, h, False):
+            own.gram.diagonal(dim1=1, dim2=2).add_(l2)
+            inverse = 1 / own.gram.diagonal(dim1=1, dim2=2).double().clamp(min=1e-30)
+            pull, begun = own.rhs.double() - l1, start[rows].double()
+            new[rows] = settled(own.gram, pull, begun, inverse, sweeps).to(start.dtype)
+        return new
+
+    def kl_entries(
+        self,
+        x: Held,
+        h: torch.Tensor,
+        u: torch.Tensor,
+        down: torch.Tensor,
+        rule: Any,
+        steps: int,
+    ) -> Any:
+        if not usable(h):
+            return None
+        e, name = x.entries, ("totals", h.dtype)
+        if name not in x.kept:
+            heavy = e.data if e.weights is None else e.weights * e.data
+            x.kept[name] = row_sums(e, heavy).to(h.dtype)
+        mass = (down if x.kind == "observed" else down[0]).contiguous()
+        new, both = divergence.kl_steps(
+            e, x.kept[name], h.contiguous(), u.contiguous(), mass, rule, steps, LEAST
+        )
+        return new, *both
 
     def picked(self, x: Held, rows: np.ndarray | None) -> np.ndarray:
         """Rows that came on the device are picked there; others are on the host already."""

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from eckart.engines.arrays.mixtures import ArrayMixtures
+from eckart.engines.arrays.parts import ArrayParts
 from eckart.engines.arrays.torch import TorchLibrary
 from eckart.engines.cpu.engine import CpuEngine
 from eckart.engines.cuda.arrays import DeviceArray, Promised, Twins, on_host, rounding, torch_dtype
@@ -26,8 +27,6 @@ from eckart.engines.cuda.entries import DeviceEntries
 from eckart.engines.cuda.gaps import DeviceGaps
 from eckart.engines.cuda.held import Held, Room, to_device
 from eckart.engines.cuda.losses import DeviceLosses
-from eckart.engines.cuda.nonnegative import DeviceNonnegative
-from eckart.engines.cuda.parts import DeviceParts
 from eckart.engines.cuda.ridge import DeviceRidge
 from eckart.engines.cuda.thin import DeviceThin
 from eckart.engines.cuda.topics import DeviceTopics
@@ -46,8 +45,7 @@ class TorchEngine(
     DeviceLosses,
     DeviceRidge,
     ArrayMixtures,
-    DeviceParts,
-    DeviceNonnegative,
+    ArrayParts,
     DeviceTopics,
     DeviceChains,
     DeviceWords,

@@ -1,5 +1,5 @@
-"""Coordinate descent over u >= 0 on a device: rows with a matrix of their own each (``hals_seen``
-of what is seen, and the ridge problems of non-negative ``ALS``), and rows that share one.
+"""Coordinate descent over u >= 0 on a device, for rows with a matrix of their own each: ``hals_seen``
+of what is observed, and the ridge problems of non-negative ``ALS``.
 
     minimise 1/2 u^T G_i u - r_i.u:      u_c <- max(0, u_c - (G u - r)_c / G_cc),   c = 1..k, again
     and again
@@ -14,75 +14,17 @@ from typing import Any
 
 import torch
 
-from eckart.engines.cuda.arrays import DeviceArray, promised
-from eckart.engines.cuda.dense import entry_product
 from eckart.engines.cuda.kernels import usable
-from eckart.engines.cuda.kernels.coordinates import descend, settle
-from eckart.engines.cuda.known import Known, row_sums
+from eckart.engines.cuda.kernels.coordinates import settle
+from eckart.engines.cuda.known import Known
 from eckart.engines.cuda.normal_equations import Moments, System, heavy_rows, moments
-from eckart.engines.cuda.sampled import at_entries
 from eckart.engines.cuda.stored import MOST_ROWS, padded_rows
-from eckart.engines.protocol import Descent
 
 PASSES, STILL = 200, 1e-6
 """Sweeps over the coordinates at the most, and the share of the largest coordinate by which none
 may move in the last one, as on the CPU engine."""
 ASKED = 4
 """Sweeps after which the host asks whether a row still moves, where no kernel asks for itself."""
-
-
-class DeviceNonnegative:
-    """Coordinate descent over the seen entries of every row."""
-
-    device: torch.device
-    tensor: Any
-    held: Any
-    known: Any
-
-    def hals_seen(
-        self,
-        x: Any,
-        other: Any,
-        start: Any,
-        *,
-        l1: float = 0.0,
-        l2: float = 0.0,
-        sweeps: int = 1,
-        shrink: float = 0.0,
-    ) -> Descent:
-        """Objective and violations from the residuals themselves. No row stops early."""
-        x = self.held(x)
-        u, h = self.tensor(start), self.tensor(other, start.dtype)
-        facts = self.known(x, start.dtype)
-        w, y, _ = facts.flat()
-        rest = y - at_entries(facts.entries, u, h)
-        heavy = rest if w is None else w * rest
-        wide = u.double()
-        value = 0.5 * row_sums(facts.entries, heavy.double() * rest.double()) + (
-            l1 * wide + 0.5 * l2 * wide * wide
-        ).sum(1)
-        slope = l1 + l2 * wide - entry_product(facts.entries, heavy, h).double()
-        curvature = (
-            entry_product(
-                facts.entries, torch.ones_like(heavy) if w is None else w.to(h.dtype), h * h
-            ).double()
-            + l2
-        )
-        kkt = (curvature * torch.minimum(wide, slope / curvature.clamp(min=1e-30)) ** 2).sum(1)
-        level = torch.stack([value, kkt])
-        level = level.sum(1) if x.weights is None else level @ x.weights
-        if not sweeps:
-            return Descent(DeviceArray(u), *promised(level))
-        new = (
-            (wide - slope / curvature.clamp(min=1e-30)).clamp(min=0).to(u.dtype)
-        )  # that is all for rows without entries
-        for rows, own in _row_moments(facts, h, False):
-            own.gram.diagonal(dim1=1, dim2=2).add_(l2)
-            inverse = 1 / own.gram.diagonal(dim1=1, dim2=2).double().clamp(min=1e-30)
-            new[rows] = settled(
-                own.gram, own.rhs.double() - l1, u[rows].double(), inverse, sweeps
-            ).to(u.dtype)
-        return Descent(DeviceArray(new), *promised(level))
 
 
 def nonnegative_rows(
@@ -94,7 +36,7 @@ def nonnegative_rows(
     left, bias = v.new_zeros(count, k), v.new_zeros(count) if biased else None
     _, y, q = facts.flat()
     value = 0.5 * (q.double() * y.double()).sum()
-    for rows, own in _row_moments(facts, v, biased):
+    for rows, own in row_moments(facts, v, biased):
         a = own.gram.double() if system.base is None else own.gram.double() + system.base
         a.diagonal(dim1=1, dim2=2).add_(system.ridge[rows][:, None])
         r, gain = own.rhs.double(), torch.zeros((), dtype=torch.float64, device=v.device)
@@ -125,7 +67,7 @@ def nonnegative_rows(
     return left, bias, value
 
 
-def _row_moments(facts: Known, v: torch.Tensor, biased: bool) -> Iterator[tuple[Any, Moments]]:
+def row_moments(facts: Known, v: torch.Tensor, biased: bool) -> Iterator[tuple[Any, Moments]]:
     """Rows and their moments, by kernels or by batches of padded rows (those without entries are in
     none)."""
     k, e = v.shape[1], facts.entries
@@ -181,37 +123,3 @@ def settled(
         ):
             break
     return u
-
-
-def coordinates(
-    gram: torch.Tensor,
-    pull: torch.Tensor,
-    l1: float,
-    start: torch.Tensor,
-    sweeps: int,
-    w: torch.Tensor | None,
-    shrink: float,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Coordinate descent on 1/2 u^T G u - (p - l1).u over u >= 0 in all rows; the objective and the
-    violations before it, summed."""
-    if usable(start):
-        new, value, kkt = descend(gram, pull, l1, start, sweeps, shrink)
-        both = torch.stack([value, kkt])
-        return new, both.sum(1) if w is None else both @ w
-    pull = pull - l1
-    diagonal = gram.diagonal().clamp(min=1e-30)
-    wide, p = start.double(), pull.double()
-    slope = wide @ gram - p
-    both = torch.stack(
-        [
-            0.5 * (wide * (slope - p)).sum(1),
-            (gram.diagonal() * torch.minimum(wide, slope / diagonal) ** 2).sum(1),
-        ]
-    )
-    # by columns: a coordinate of all rows lies together in memory
-    u, target = start.T.clone(memory_format=torch.contiguous_format), pull.T.contiguous()
-    g, inverse = gram.to(u.dtype), (1 / diagonal).to(u.dtype)
-    for _ in range(sweeps):
-        for c in range(len(u)):
-            u[c] = (u[c] - (g[c] @ u - target[c]) * inverse[c]).clamp_(min=0)
-    return u.T.contiguous(), both.sum(1) if w is None else both @ w

@@ -117,6 +117,11 @@ class KlRule(NamedTuple):
     tol: float = 0.0
     valued: bool = True
 
+    @property
+    def power(self) -> float:
+        """As of ``BetaRule``, for beta = 1."""
+        return 1.75 if self.fast else 1.0
+
 
 class PartsFamily(Protocol):
     """Half sweeps of non-negative factorization."""
