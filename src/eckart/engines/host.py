@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from eckart.engines.protocol.placed import refuse_bad_entries
+from eckart.index.compress import index_dtype
 from eckart.matrix import Dense, Matrix, Observed
 from eckart.matrix_parts import kind_of
 
@@ -110,6 +111,12 @@ def place(
         return Host(_in_line(matrix), _numbers(weights))
     if matrix.data.dtype != matrix.dtype:
         matrix = replace(matrix, data=matrix.data.astype(matrix.dtype))
+    # one type of each, as the transpose has them: a kernel that is given others is compiled again
+    indptr, indices = matrix.indptr, matrix.indices
+    kind = index_dtype(matrix.shape[1])
+    if indptr.dtype != np.int64 or indices.dtype != kind:
+        indptr, indices = indptr.astype(np.int64, copy=False), indices.astype(kind, copy=False)
+        matrix = replace(matrix, indptr=indptr, indices=indices)
     refuse_bad_entries(
         matrix.indptr,
         matrix.indices,

@@ -104,13 +104,19 @@ def cells_of(lib: Any, x: Any, h: Any, zeros: bool = False) -> Iterator[tuple[sl
     step = max(1, FILLED // n)
     for first in range(0, rows, step):
         at = slice(first, min(first + step, rows))
-        count, here = at.stop - first, lib.rows_of(e, first, at.stop)
-        where = (here.row_of * n) + here.indices
-        made: list[Any] = []
-        for each in (here.data, here.weights):
-            numbers = None if each is None else lib.wide(each) if h is None else lib.like(each, h)
-            made.append(None if numbers is None else _placed(lib, numbers, where, (count, n)))
-        yield at, weights_of(lib, x, at, count), DenseCells(made[0], made[1], h)
+        w = weights_of(lib, x, at, at.stop - first)
+        yield at, w, filled_cells(lib, e, h, at, n)
+
+
+def filled_cells(lib: Any, e: Any, h: Any, at: slice, n: int) -> DenseCells:
+    """All n cells of some rows of stored entries, zeros where nothing is stored."""
+    here = lib.rows_of(e, at.start, at.stop)
+    where, made = here.row_of * n + here.indices, list[Any]()
+    for each in (here.data, here.weights):
+        numbers = None if each is None else lib.wide(each) if h is None else lib.like(each, h)
+        shape = at.stop - at.start, n
+        made.append(None if numbers is None else _placed(lib, numbers, where, shape))
+    return DenseCells(made[0], made[1], h)
 
 
 def _placed(lib: Any, numbers: Any, where: Any, shape: tuple[int, int]) -> Any:

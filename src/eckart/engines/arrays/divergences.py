@@ -29,7 +29,7 @@ class ArrayDivergences:
     """The family ``divergences``, and the multiplicative half of ``parts``."""
 
     lib: Any
-    _pass: Any
+    _cross_pass: Any
 
     def kl_rows(
         self, x: Any, other: Any, start: Any, rule: KlRule, mass: Any, *, steps: int = 1
@@ -110,9 +110,10 @@ class ArrayDivergences:
         lib = self.lib
         x, u, h = lib.placed(x), lib.given(left), lib.given(right)
         sums = BetaSums(np.zeros(tuple(h.shape)), np.zeros(tuple(h.shape)), np.zeros(len(h)), 0.0)
-        stored = x.kind == "observed"
-        for at, w, cells in cells_of(lib, x.T if stored else x, u, zeros=True):
-            turned = cells if stored else transposed(lib, cells, w, u[at])
+        stored, weights = x.kind == "observed", lib.row_weights(x)
+        for at, _, cells in cells_of(lib, x.T if stored else x, u, zeros=True):
+            w = None if weights is None else weights[at]
+            turned = cells if stored else transposed(cells, w, u[at])
             sums = sums.merge(BetaSums(*beta_sums_of(lib, turned, h, beta)))
         return sums
 
@@ -132,7 +133,7 @@ class ArrayDivergences:
         self, x: Any, right: Any, left: Any, gram: np.ndarray, l1: float = 0.0
     ) -> Pass:
         lib, g = self.lib, self.lib.given(gram)
-        return self._pass(x, right, left, lambda p, u: multiply(lib, g, p, l1, u))
+        return self._cross_pass(x, right, left, lambda p, u: multiply(lib, g, p, l1, u))
 
     def _descended(
         self,
@@ -200,8 +201,10 @@ def beta_steps(
     some = (u > 0).any(axis=1)[:, None]
     u = xp.where(some, xp.maximum(u, least), least / (LEAST * u.shape[1]))
 
+    floor = _lowest(lib, cells)
+
     def sums(u: Any, first: bool) -> tuple[Any, Any, Any]:
-        return _beta_sums(lib, cells, u, rule.beta, first)
+        return _beta_sums(lib, cells, u, rule.beta, floor, first)
 
     return _steps(lib, u, sums, least, mass, rule, steps)
 
@@ -256,41 +259,57 @@ def _step(
     return _floored(lib, new, least, first), own, kkt
 
 
-def _beta_sums(lib: Any, cells: Any, u: Any, b: float, valued: bool) -> tuple[Any, Any, Any]:
+def _lowest(lib: Any, cells: Any) -> Any:
+    """What s = u.h is at the least at each cell: a share LOWEST of the mean of its row."""
+    xp, a = lib.xp, cells.a
+    if cells.v is None:
+        mean = cells.sums(a) / xp.clip(cells.sums(xp.ones_like(a)), 1.0, None)
+    else:
+        known = cells.v > 0
+        count = xp.clip(cells.sums(lib.wide(known)), 1.0, None)
+        mean = cells.sums(xp.where(known, a, 0.0)) / count
+    return cells.each(xp.clip(LOWEST * mean, 1e-150, None))
+
+
+def _beta_sums(
+    lib: Any, cells: Any, u: Any, b: float, least: Any, valued: bool
+) -> tuple[Any, Any, Any]:
     """num = sum v a s^(b - 2) h, den = sum v s^(b - 1) h and, where asked for, the divergence of
-    each row; s is at least a share LOWEST of its mean."""
-    xp, a, v = lib.xp, cells.a, 1.0 if cells.v is None else cells.v
-    known = a >= 0 if cells.v is None else v > 0
-    count = xp.clip(cells.sums(lib.wide(known)), 1.0, None)
-    mean = cells.sums(xp.where(known, a, 0.0)) / count
-    s = xp.maximum(cells.at(u), cells.each(xp.clip(LOWEST * mean, 1e-150, None)))
-    # a power of -2 costs ten times a division
-    rest, some, each = v / (s * s) if b == 0 else v * s ** (b - 2), known & (a > 0), None
-    if valued and b in (0, 1):
-        ratio = xp.where(some, a / s, 1.0)
-        log = xp.log(ratio)
-        each = v * (ratio - log - 1) if b == 0 else v * (a * log - a + s)
-    elif valued:
-        own = xp.where(some, xp.where(some, a, 1.0) ** b, 0.0)
-        each = (v * own + rest * s * ((b - 1) * s - b * a)) / (b * (b - 1))
-    return cells.pull(rest * a), cells.pull(rest * s), None if each is None else cells.sums(each)
+    each row; s is not below ``least``."""
+    xp, a, v = lib.xp, cells.a, cells.v
+    s = xp.maximum(cells.at(u), least)
+    rest = 1 / (s * s) if b == 0 else s ** (b - 2)  # a power of -2 costs ten times a division
+    rest, each = rest if v is None else v * rest, None
+    if valued:
+        some, heavy = a > 0 if v is None else (a > 0) & (v > 0), 1.0 if v is None else v
+        if b in (0, 1):
+            ratio = xp.where(some, a / s, 1.0)
+            log = xp.log(ratio)
+            each = heavy * (ratio - log - 1) if b == 0 else heavy * (a * log - a + s)
+        else:
+            own = xp.where(some, xp.where(some, a, 1.0) ** b, 0.0)
+            each = (heavy * own + rest * s * ((b - 1) * s - b * a)) / (b * (b - 1))
+    up, down = cells.pull(rest * a), cells.pull(rest * s)
+    return up, down, None if each is None else cells.sums(each)
 
 
 def beta_sums_of(
     lib: Any, cells: Any, h: Any, beta: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
     """num, den, the weighted sum and the divergence of columns, given as rows of the transpose."""
-    up, down, value = _beta_sums(lib, cells, h, beta, True)
+    up, down, value = _beta_sums(lib, cells, h, beta, _lowest(lib, cells), True)
     total = cells.sums(cells.a if cells.v is None else cells.a * cells.v)
     *sums, value = lib.host(up, down, total, value.sum())
     return (*sums, float(value))
 
 
-def transposed(lib: Any, cells: Any, w: Any, u: Any) -> DenseCells:
-    """Cells of rows as those of columns against the rows of W; their weights are in those of the
-    cells."""
-    v = w[:, None] * (lib.xp.ones_like(cells.a) if cells.v is None else cells.v)
-    return DenseCells(cells.a.T, v.T, u)
+def transposed(cells: Any, w: Any, u: Any) -> DenseCells:
+    """Cells of rows as those of columns against the rows of W; the weights of rows (None: ones) are
+    in those of the cells."""
+    v = cells.v
+    if w is not None:
+        v = w[:, None] + 0.0 * cells.a if v is None else w[:, None] * v
+    return DenseCells(cells.a.T, None if v is None else v.T, u)
 
 
 def size_of_rows(lib: Any, cells: Any, beta: float, first: int) -> Any:

@@ -172,9 +172,8 @@ class NumpyLibrary:
             work = jobs(replace(x, checked=True), rows=step)
             blocks = ((start, np.asarray(fetch({}))) for start, _, fetch in work)
         else:
-            blocks = (
-                (a, filled(x, a, min(a + step, x.shape[0]))) for a in range(0, x.shape[0], step)
-            )
+            rows: Any = x.shape[0]
+            blocks = ((a, filled(x, a, min(a + step, rows))) for a in range(0, rows, step))
         for start, block in blocks:
             yield start, block
             watch("reading rows", start + len(block), x.shape[0])

@@ -155,9 +155,11 @@ class ArrayParts(ArrayDivergences):
         shrink: float = 0.0,
     ) -> Pass:
         lib, g = self.lib, self.lib.given(gram)
-        return self._pass(x, right, left, lambda p, u: descend(lib, g, p, l1, u, sweeps, shrink))
+        return self._cross_pass(
+            x, right, left, lambda p, u: descend(lib, g, p, l1, u, sweeps, shrink)
+        )
 
-    def _pass(self, x: Any, right: Any, left: Any, step: Step) -> Pass:
+    def _cross_pass(self, x: Any, right: Any, left: Any, step: Step) -> Pass:
         """step(X V, W) of blocks of rows, and X^T D W, W^T D W of the new rows."""
         lib = self.lib
         x = lib.placed(x)

@@ -49,3 +49,26 @@ def or_arrays(
         return primitive
 
     return decorate
+
+
+FEW = 2**13
+"""Numbers of a factor up to which what is done to it alone is done by arrays: a kernel gains some
+tenths of a millisecond there. Data of any size may have so small a factor, of their columns; what
+is done to that in every sweep changes to kernels at half of it."""
+
+
+def or_arrays_on_factor(arrays: type, at: int = 0, few: int = FEW) -> Callable[[Any], Any]:
+    """The primitive that is decorated; that of ``arrays`` for a small factor, its argument number
+    ``at``."""
+
+    def decorate(compiled: Any) -> Any:
+        body = getattr(arrays, compiled.__name__)
+
+        @functools.wraps(compiled)
+        def primitive(self: Any, *args: Any, **named: Any) -> Any:
+            small = args[at].size <= few * (self.small / SMALL)
+            return (body if small else compiled)(self, *args, **named)
+
+        return primitive
+
+    return decorate

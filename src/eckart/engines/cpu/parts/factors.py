@@ -7,8 +7,10 @@ from functools import reduce
 
 import numpy as np
 
+from eckart.engines.arrays.parts import ArrayParts
 from eckart.engines.cpu.dense.thin import by_rows, cuts_of
 from eckart.engines.cpu.parts.ranges import Ranges, real_columns, whole_registers
+from eckart.engines.cpu.small import or_arrays_on_factor
 from eckart.engines.host import Host, place
 from eckart.engines.protocol import FactorSums, SignSums
 from eckart.loading import lazy
@@ -32,6 +34,7 @@ class FactorPrimitives(Ranges):
 
         return reduce(np.add, self._each(len(f), 32 * f.shape[1], mass), np.zeros(f.shape[1]))
 
+    @or_arrays_on_factor(ArrayParts)
     def factor_sums(self, factor: np.ndarray, x: Host | Matrix | None = None) -> FactorSums:
         f, weights, k = np.asarray(factor), None if x is None else place(x).weights, factor.shape[1]
         f = by_rows(f, f.dtype)
@@ -105,6 +108,7 @@ class FactorPrimitives(Ranges):
 
         return self._mapped(pull, rows)
 
+    @or_arrays_on_factor(ArrayParts)
     def leap(self, new: np.ndarray, old: np.ndarray, stride: float) -> np.ndarray:
         u, v, dtype = whole_registers(new), whole_registers(old), new.dtype
         if u.shape != v.shape:

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from eckart.engines.arrays.parts import ArrayParts
 from eckart.engines.cpu.parts.factors import FactorPrimitives
 from eckart.engines.cpu.parts.ranges import (
     CREW_GRAIN,
@@ -21,6 +22,7 @@ from eckart.engines.cpu.parts.ranges import (
     weighted,
 )
 from eckart.engines.cpu.row_blocks import THIN, Job, block_rows, jobs, scratch_array
+from eckart.engines.cpu.small import FEW, or_arrays, or_arrays_on_factor
 from eckart.engines.host import Host, place
 from eckart.engines.protocol import CrossSums, Descent, Pass
 from eckart.loading import lazy
@@ -40,6 +42,7 @@ schedule = lazy("eckart.engines.cpu.ridge.schedule")
 class HalsPrimitives(FactorPrimitives):
     """Steps of the squared error."""
 
+    @or_arrays_on_factor(ArrayParts, at=2, few=FEW // 2)
     def hals_rows(
         self,
         gram: np.ndarray,
@@ -70,6 +73,7 @@ class HalsPrimitives(FactorPrimitives):
         )
         return Descent(out, *weighted(level, None))
 
+    @or_arrays(ArrayParts)
     def hals_pass(
         self,
         x: Host | Matrix,
@@ -211,6 +215,7 @@ class HalsPrimitives(FactorPrimitives):
         )
         return Pass(out, CrossSums(*weighted(level, x.weights), cross, squares.sum(axis=0)))
 
+    @or_arrays(ArrayParts)
     def hals_seen(
         self,
         x: Host | Matrix,

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from eckart.engines.arrays.divergences import ArrayDivergences
 from eckart.engines.cpu.parts.ranges import (
     GATHER,
     LEAST,
@@ -24,6 +25,7 @@ from eckart.engines.cpu.parts.ranges import (
     weighted,
 )
 from eckart.engines.cpu.row_blocks import Job, jobs, scratch_array
+from eckart.engines.cpu.small import or_arrays
 from eckart.engines.host import Host, place
 from eckart.engines.protocol import Descent, KlRule, KlSums
 from eckart.matrix import Matrix
@@ -33,6 +35,7 @@ from eckart.scheduler import run_lanes
 class KlPrimitives(Ranges):
     """Steps of the divergence."""
 
+    @or_arrays(ArrayDivergences)
     def kl_rows(
         self,
         x: Host | Matrix,
@@ -97,6 +100,7 @@ class KlPrimitives(Ranges):
         )
         return Descent(out, *weighted(level, x.weights))
 
+    @or_arrays(ArrayDivergences)
     def kl_sums(
         self, x: Host | Matrix, left: np.ndarray, right: np.ndarray, valued: bool = True
     ) -> KlSums:

@@ -3,12 +3,12 @@ sums over rows merged in a fixed order."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import reduce
 from typing import Any
 
 import numpy as np
 
+from eckart.engines.arrays.parts import ArrayParts, negative, refuse_negative
 from eckart.engines.cpu.parts.hals import HalsPrimitives
 from eckart.engines.cpu.parts.kl import KlPrimitives
 from eckart.engines.cpu.parts.ranges import (
@@ -20,17 +20,18 @@ from eckart.engines.cpu.parts.ranges import (
     parts_of_entries,
 )
 from eckart.engines.cpu.row_blocks import Job, jobs, scratch_array
+from eckart.engines.cpu.small import or_arrays
 from eckart.engines.host import Host, place
 from eckart.engines.protocol import Totals, refuse_bad
-from eckart.errors import InputError
-from eckart.matrix import Counts, Dense, Matrix
+from eckart.matrix import Matrix
 from eckart.scheduler import run_lanes
 
 
-class NonnegativePrimitives(HalsPrimitives, KlPrimitives):
+class NonnegativePrimitives(HalsPrimitives, KlPrimitives, ArrayParts):
     """The family ``parts`` on ``threads`` threads; numba is loaded when the first kernel is
     called."""
 
+    @or_arrays(ArrayParts)
     def totals(self, x: Host | Matrix) -> Totals:
         x = place(x)
         lanes = lanes_of(
@@ -73,7 +74,7 @@ class NonnegativePrimitives(HalsPrimitives, KlPrimitives):
             a = m.data[ends].astype(np.float64)
             if len(a) and a.min() < 0:
                 at = int(ends.start + np.argmax(a < 0))
-                raise _negative(
+                raise negative(
                     m.data[at],
                     int(np.searchsorted(m.indptr, at, side="right")) - 1,
                     int(m.indices[at]),
@@ -98,16 +99,7 @@ class NonnegativePrimitives(HalsPrimitives, KlPrimitives):
 
         return step
 
-    def zero_filled(self, x: Host | Matrix) -> Host:
-        x = place(x)
-        m = x.matrix
-        if x.kind != "observed":
-            return x
-        return replace(x, matrix=Counts(m.indptr, m.indices, m.data, m.n_columns), kept={})
-
-    def as_rows(self, tall: np.ndarray, x: Host | Matrix) -> Host:
-        return Host(Dense(tall), place(x).weights, checked=True)
-
+    @or_arrays(ArrayParts)
     def square_error(self, x: Host | Matrix, left: np.ndarray, right: np.ndarray) -> float:
         x = place(x)
         u, v = np.ascontiguousarray(left, x.dtype), np.ascontiguousarray(right, x.dtype)
@@ -151,13 +143,4 @@ class NonnegativePrimitives(HalsPrimitives, KlPrimitives):
 def _refuse_block(block: np.ndarray, first: int, finite: bool) -> None:
     if not finite:
         refuse_bad(block, first)
-    if block.min(initial=0) < 0:
-        i, j = np.argwhere(block < 0)[0]
-        raise _negative(block[i, j], first + int(i), int(j))
-
-
-def _negative(value: float, row: int, column: int) -> InputError:
-    return InputError(
-        f"Negative values in data passed to NMF: X is {value} at row {row}, column "
-        f"{column}, wanted numbers >= 0; shift or clip them, or use PCA"
-    )
+    refuse_negative(block, first)
