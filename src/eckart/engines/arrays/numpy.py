@@ -30,10 +30,14 @@ cache."""
 
 
 class StoredEntries:
-    """Entries of compressed rows: where they stand, their numbers and weights (None: ones)."""
+    """Entries of compressed rows with n columns: where they stand, their numbers and weights (None:
+    ones)."""
 
-    def __init__(self, indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, weights: Any):
+    def __init__(
+        self, indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, weights: Any, n: int
+    ):
         self.indptr, self.indices, self.data, self.weights = indptr, indices, data, weights
+        self.n = n
         self.counts = np.diff(indptr)
 
     @cached_property
@@ -193,7 +197,9 @@ class NumpyLibrary:
         """The stored entries of a sparse matrix."""
         if "arrays" not in x.kept:
             m = x.matrix
-            x.kept["arrays"] = StoredEntries(m.indptr, m.indices, m.data, x.entry_weights)
+            x.kept["arrays"] = StoredEntries(
+                m.indptr, m.indices, m.data, x.entry_weights, x.shape[1]
+            )
         return x.kept["arrays"]
 
     def rows_of(self, e: StoredEntries, first: int, last: int) -> StoredEntries:
@@ -201,7 +207,7 @@ class NumpyLibrary:
         at = slice(int(e.indptr[first]), int(e.indptr[last]))
         w = None if e.weights is None else e.weights[at]
         return StoredEntries(
-            e.indptr[first : last + 1] - e.indptr[first], e.indices[at], e.data[at], w
+            e.indptr[first : last + 1] - e.indptr[first], e.indices[at], e.data[at], w, e.n
         )
 
     def product(self, e: StoredEntries, numbers: np.ndarray, v: np.ndarray) -> np.ndarray:
@@ -211,6 +217,14 @@ class NumpyLibrary:
         indptr, indices = e.pointers
         shape = len(e.counts), len(v)
         return sparse.csr_array((self.like(numbers, v), indices, indptr), shape) @ v
+
+    def product_t(self, e: StoredEntries, numbers: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """sum_i r_ij y_i of every column."""
+        from scipy import sparse
+
+        indptr, indices = e.pointers
+        shape = len(e.counts), e.n
+        return sparse.csr_array((self.like(numbers, y), indices, indptr), shape).T @ y
 
     def dots(self, e: StoredEntries, u: np.ndarray, v: np.ndarray) -> np.ndarray:
         """u_i.v_j at every entry."""

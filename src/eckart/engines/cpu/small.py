@@ -42,7 +42,7 @@ def or_arrays(
         def primitive(self: Any, x: Any, *args: Any, **named: Any) -> Any:
             x = place(x)
             small = is_small(x, self.small, filled)
-            if small and (unless is None or not unless(self, x, *args)):
+            if small and (unless is None or not unless(self, x, *args, **named)):
                 return body(self, x, *args, **named)
             return compiled(self, x, *args, **named)
 

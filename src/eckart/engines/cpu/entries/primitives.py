@@ -7,22 +7,24 @@ from typing import Any
 
 import numpy as np
 
+from eckart.engines.arrays.evidence import ArrayEntries
 from eckart.engines.cpu.later import later
+from eckart.engines.cpu.small import or_arrays
 from eckart.engines.host import Host
 
 
 class EntryPrimitives:
     """The families ``entries`` and ``losses`` on ``threads`` threads."""
 
-    sampled = later("entries.sampled", "sampled")
-    residual = later("entries.sampled", "residual")
+    sampled = or_arrays(ArrayEntries)(later("entries.sampled", "sampled"))
+    residual = or_arrays(ArrayEntries)(later("entries.sampled", "residual"))
     by_columns = later("entries.sampled", "by_columns")
-    entry_times = later("entries.sampled", "entry_times")
+    entry_times = or_arrays(ArrayEntries)(later("entries.sampled", "entry_times"))
     entry_times_t = later("entries.sampled", "entry_times_t")
-    evidence_rows = later("entries.evidence", "evidence_rows")
-    misfit_rows = later("entries.evidence", "misfit_rows")
-    offset_times = later("entries.evidence", "offset_times")
-    residual_gram = later("entries.residual_gram", "residual_gram")
+    evidence_rows = or_arrays(ArrayEntries)(later("entries.evidence", "evidence_rows"))
+    misfit_rows = or_arrays(ArrayEntries)(later("entries.evidence", "misfit_rows"))
+    offset_times = or_arrays(ArrayEntries)(later("entries.evidence", "offset_times"))
+    residual_gram = or_arrays(ArrayEntries)(later("entries.residual_gram", "residual_gram"))
     top_columns = later("entries.top", "top_columns")
     pair_rows = later("entries.pairs", "pair_rows")
     linearised = later("entries.losses", "linearised")

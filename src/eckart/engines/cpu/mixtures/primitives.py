@@ -51,7 +51,7 @@ SOME = 256
 """Rows in a block at the least: a chunk of the kernels, and enough for BLAS."""
 
 
-def _many_inverses(engine: Any, x: Host, theta: Gaussians, *_: Any) -> bool:
+def _many_inverses(engine: Any, x: Host, theta: Gaussians, *_: Any, **__: Any) -> bool:
     """Whether whole covariances meet missing entries in more than a few rows: an inverse for each
     component and pattern takes arrays 8 to 17 times as long as the kernel (20 ms against 1.1 for
     400 x 20 rows and k = 10; one thread of an AMD EPYC)."""

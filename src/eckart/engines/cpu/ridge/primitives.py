@@ -7,22 +7,37 @@ from typing import Any
 
 import numpy as np
 
+from eckart.engines.arrays.evidence import ArrayEntries
 from eckart.engines.cpu.dense.thin import parts_of
 from eckart.engines.cpu.later import later
-from eckart.engines.host import place
+from eckart.engines.cpu.small import or_arrays
+from eckart.engines.host import Host, place
 from eckart.engines.protocol import PrecisionDraws, RidgeRule
 from eckart.rng import streams
 from eckart.scheduler import run_lanes
 
+PRODUCTS = 8
+"""Products of stored entries with factors that go with each number of a small matrix. At 10,000
+ratings arrays and kernels take the same time with 10 factors."""
 
-class RidgePrimitives:
+
+def _for_kernels(engine: Any, x: Host, right: np.ndarray, rule: RidgeRule, **more: Any) -> bool:
+    """Whether a small matrix asks for more work than that: with many factors, in every one of some
+    hundred draws, or coordinate by coordinate."""
+    if rule.nonnegative or more.get("noise") is not None:
+        return engine.small < float("inf")
+    return x.nnz * right.shape[1] > PRODUCTS * engine.small
+
+
+class RidgePrimitives(ArrayEntries):
     """The family ``ridge`` on ``threads`` threads."""
 
     threads: int
 
-    ridge_rows = later("ridge.schedule", "ridge_rows")
-    bias_rows = later("ridge.schedule", "bias_rows")
+    ridge_rows = or_arrays(ArrayEntries, unless=_for_kernels)(later("ridge.schedule", "ridge_rows"))
+    bias_rows = or_arrays(ArrayEntries)(later("ridge.schedule", "bias_rows"))
 
+    @or_arrays(ArrayEntries)
     def ridge_penalty(
         self, x: Any, rule: RidgeRule, factor: np.ndarray, bias: np.ndarray | None
     ) -> float:
