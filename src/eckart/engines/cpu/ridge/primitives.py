@@ -23,7 +23,10 @@ ratings arrays and kernels take the same time with 10 factors."""
 
 def _for_kernels(engine: Any, x: Host, right: np.ndarray, rule: RidgeRule, **more: Any) -> bool:
     """Whether a small matrix asks for more work than that: with many factors, in every one of some
-    hundred draws, or coordinate by coordinate."""
+    hundred draws, or coordinate by coordinate; or whether it is a block of larger data, whose
+    factors come in another basis (``turned_once``)."""
+    if more.get("turned") is not None:
+        return True
     if rule.nonnegative or more.get("noise") is not None:
         return engine.small < float("inf")
     return x.nnz * right.shape[1] > PRODUCTS * engine.small
