@@ -13,6 +13,11 @@ from eckart.engines.cpu.small import or_arrays
 from eckart.engines.host import Host
 
 
+def _of_a_block(*_: Any, gram: np.ndarray | None = None, **__: Any) -> bool:
+    """Whether V^T V came, which ``BlocksEngine`` makes once for the kernels of all blocks."""
+    return gram is not None
+
+
 class EntryPrimitives:
     """The families ``entries`` and ``losses`` on ``threads`` threads."""
 
@@ -21,7 +26,9 @@ class EntryPrimitives:
     by_columns = later("entries.sampled", "by_columns")
     entry_times = or_arrays(ArrayEntries)(later("entries.sampled", "entry_times"))
     entry_times_t = later("entries.sampled", "entry_times_t")
-    evidence_rows = or_arrays(ArrayEntries)(later("entries.evidence", "evidence_rows"))
+    evidence_rows = or_arrays(ArrayEntries, unless=_of_a_block)(
+        later("entries.evidence", "evidence_rows")
+    )
     misfit_rows = or_arrays(ArrayEntries)(later("entries.evidence", "misfit_rows"))
     offset_times = or_arrays(ArrayEntries)(later("entries.evidence", "offset_times"))
     residual_gram = or_arrays(ArrayEntries)(later("entries.residual_gram", "residual_gram"))
