@@ -23,6 +23,7 @@ from eckart.errors import wrong
 BUILT_IN = {
     "cpu": "eckart.engines.cpu.engine:CpuEngine",
     "plain": "eckart.engines.plain:PlainEngine",
+    "numpy": "eckart.engines.numpy:NumpyEngine",
     "cuda": "eckart.engines.cuda:made",
     "dask": "eckart.engines.dask.engine:DaskEngine",
     "dask-cuda": "eckart.engines.dask.engine:on_gpus",

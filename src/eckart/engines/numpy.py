@@ -1,0 +1,18 @@
+"""The engine that needs no compiler: array primitives on NumPy, and the reference implementation of
+the families that are not written so yet."""
+
+from __future__ import annotations
+
+from eckart.engines.arrays.evidence import ArrayEntries
+from eckart.engines.arrays.mixtures import ArrayMixtures
+from eckart.engines.arrays.numpy import NumpyLibrary
+from eckart.engines.arrays.parts import ArrayParts
+from eckart.engines.plain import PlainEngine
+
+
+class NumpyEngine(ArrayMixtures, ArrayParts, ArrayEntries, PlainEngine):
+    """Mixtures, non-negative factorization and ridge problems by array arithmetic, on one
+    thread."""
+
+    name = "numpy"
+    lib = NumpyLibrary()
