@@ -1,6 +1,8 @@
 """Data of any size: every model works on it, by scaling inside where it must, or refuses it in
 words. Never an error of NumPy, never NaN."""
 
+import re
+
 import numpy as np
 import pytest
 from exchange import CASES, data

@@ -30,8 +30,8 @@ def check_limits(served: Served, verb: str, asked: Any, limits: Any) -> None:
         kind = type(served.model).__name__
         raise Problem(
             422,
-            f"{verb} came for model {served.name!r}, a {kind}, wanted one of "
-            f"{', '.join(served.verbs)}",
+            f"verb must be one of {', '.join(served.verbs)} for model {served.name!r}, a "
+            f"{kind}, got {verb}",
         )
     lines = _lines(asked, limits)
     x, n = getattr(asked, "X", None), served.model.fit_.factors.n
@@ -39,15 +39,15 @@ def check_limits(served: Served, verb: str, asked: Any, limits: Any) -> None:
     if x is not None and served.completes and rows * n > limits.cells:
         raise Problem(
             413,
-            f"{rows:,} new rows of {n:,} columns came, wanted at most {limits.cells:,} cells; "
-            "send them in parts",
+            f"a request must have at most {limits.cells:,} cells, got {rows:,} new rows of "
+            f"{n:,} columns. Send them in parts.",
         )
     values = rows * _width(served, verb, asked)
     if values > limits.answer:
         raise Problem(
             413,
-            f"an answer of up to {values:,} values was asked for, wanted at most "
-            f"{limits.answer:,}; ask for fewer rows, or a smaller n",
+            f"an answer must have at most {limits.answer:,} values, got up to {values:,}. Ask "
+            "for fewer rows, or a smaller n.",
         )
 
 
@@ -67,15 +67,14 @@ def _lines(asked: Any, limits: Any) -> int:
     if lines > limits.rows:
         raise Problem(
             413,
-            f"{lines:,} rows came, wanted at most {limits.rows:,} in one request; send "
-            "them in parts",
+            f"a request must have at most {limits.rows:,} rows, got {lines:,}. Send them in parts.",
         )
     letters = sum(map(len, getattr(asked, "texts", None) or ()))
     if letters > limits.letters:
         raise Problem(
             413,
-            f"texts of {letters:,} characters came, wanted at most {limits.letters:,} in one "
-            "request; send them in parts",
+            f"texts of a request must have at most {limits.letters:,} characters, got "
+            f"{letters:,}. Send them in parts.",
         )
     return lines
 
@@ -133,8 +132,7 @@ def _transform(served: Served, asked: Any) -> Columns:
         what = "X is missing" if asked.X is None else "X and texts came"
         raise Problem(
             422,
-            f"{what}, wanted one of them for transform: X, the new rows, or texts, the "
-            "new documents",
+            f"transform needs X, the new rows, or texts, the new documents: {what}",
         )
     rows = _rows(served, asked.X) if asked.texts is None else _counted(served, asked.texts)
     return _named(served, served.model.transform(rows))
@@ -143,16 +141,16 @@ def _transform(served: Served, asked: Any) -> Columns:
 def _counted(served: Served, texts: list[str]) -> Any:
     """Texts as counts of the words that the model knows, cut as those of its fit were."""
     model = served.model
-    told, columns = model.fit_.plan.get("text"), model.fit_.factors.columns
+    text_plan, columns = model.fit_.plan.get("text"), model.fit_.factors.columns
     words = columns is not None and all(isinstance(word, str) for word in columns)
-    if not words or not (isinstance(told, dict) or isinstance(model.fit_.factors, Topics)):
+    if not words or not (isinstance(text_plan, dict) or isinstance(model.fit_.factors, Topics)):
         raise Problem(
             422,
-            f"texts came for a {type(model).__name__} that was not fitted on texts, "
-            "wanted X, the new rows",
+            f"X, the new rows, must be given for a {type(model).__name__} that was not fitted "
+            "on texts, got texts",
         )
     return corpus(
-        texts, vocabulary=model, **vars(Tokenizer.from_dict((told or {}).get("rules") or {}))
+        texts, vocabulary=model, **vars(Tokenizer.from_dict((text_plan or {}).get("rules") or {}))
     )
 
 
@@ -277,8 +275,8 @@ def _rows(served: Served, x: Any) -> Any:
         if not completes:
             raise Problem(
                 422,
-                f"X came as entries for a {type(served.model).__name__}, wanted lists "
-                f"of {served.model.n_features_in_} numbers",
+                f"X must be lists of {served.model.n_features_in_} numbers for a "
+                f"{type(served.model).__name__}, got entries",
             )
         if served.model.fit_.factors.columns is None:
             at = served.model.column_ids.indices_of(x["columns"])
@@ -306,14 +304,14 @@ def _rows(served: Served, x: Any) -> Any:
     if len(wide) > 1:
         raise Problem(
             422,
-            f"X has rows of {min(wide)} and of {max(wide)} numbers, wanted the same number in each",
+            f"rows of X must have the same number of numbers, got {min(wide)} and {max(wide)}",
         )
     numbers = np.array([[np.nan if v is None else v for v in row] for row in x], np.float64)
     if completes and numbers.shape[1] != served.model.n_features_in_:
         raise _wrong_width(served, numbers.shape[1])
     if np.isinf(numbers).any():
         raise Problem(
-            422, "X holds a number beyond the range of 64 bits, wanted finite numbers or null"
+            422, "X must hold finite numbers or null, got a number beyond the range of 64 bits"
         )
     return numbers
 
@@ -323,7 +321,7 @@ def _wrong_width(served: Served, came: int) -> Problem:
         f"{served.model.n_features_in_}, one for each column of the model (null where it is "
         "unknown), or entries by id"
     )
-    return Problem(422, f"X came with {came} numbers in each row, wanted {wanted}")
+    return Problem(422, f"X must have {wanted} in each row, got {came} numbers")
 
 
 def _spread(x: Observed, n: int) -> Observed:
@@ -341,7 +339,7 @@ def ids_of(ids: Any, labels: Labels) -> Any:
     try:
         return np.array(one_or_many(ids), "M8")
     except (ValueError, TypeError):
-        raise InputError(f"{labels.axis} {ids!r} came, wanted a date such as 2024-05-01") from None
+        raise InputError(f"{labels.axis} must be a date such as 2024-05-01, got {ids!r}") from None
 
 
 def _named(served: Served, values: Any, names: Any = None) -> Columns:

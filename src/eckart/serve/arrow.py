@@ -60,7 +60,7 @@ def read_table(body: bytes, rows: int, cells: int) -> Any:
 
 def _check_size(what: str, size: int, most: int) -> None:
     if size > most:
-        raise Problem(413, f"{what} came that stand for {size:,} bytes, wanted at most {most:,}")
+        raise Problem(413, f"{what} must stand for at most {most:,} bytes, got {size:,}")
 
 
 def _table(body: bytes, most: int, cells: int) -> Any:
@@ -83,9 +83,9 @@ def _table(body: bytes, most: int, cells: int) -> Any:
         if rows > most or rows * columns > cells or parts > MOST_PARTS:
             raise Problem(
                 413,
-                f"{rows:,} rows of {columns:,} columns came in {number:,} messages, wanted at most "
-                f"{most:,} rows, {cells:,} cells and {MOST_PARTS:,} columns of all record "
-                "batches in one request; send them in parts",
+                f"a request must have at most {most:,} rows, {cells:,} cells and {MOST_PARTS:,} "
+                f"columns of all record batches, got {rows:,} rows of {columns:,} columns in "
+                f"{number:,} messages. Send them in parts.",
             )
     with pa.ipc.open_stream(body) as stream:
         return stream.read_all()
@@ -131,8 +131,8 @@ class _Description:
             name = self.text(fields[first : first + 1], 0)
             raise Problem(
                 422,
-                f"column {name[:80]!r} of {NAMES.get(int(kinds[first]), 'another type')} came, "
-                "wanted numbers, text or dates",
+                f"columns must be numbers, text or dates, got column {name[:80]!r} of "
+                f"{NAMES.get(int(kinds[first]), 'another type')}",
             )
         pairs = self.entries(np.concatenate([self.table(self.header, 2), self.table(fields, 6)]))
         zones = self.table(fields[kinds == TIMESTAMP], 3)
@@ -150,14 +150,14 @@ class _Description:
             delta = self.field(batch, 2)[0]
             if delta and self.u1[delta]:
                 raise Problem(
-                    415, "an Arrow stream that adds to a dictionary came, wanted whole dictionaries"
+                    415, "dictionaries of an Arrow stream must be whole, got one that is added to"
                 )
             batch = self.table(batch, 1)
         elif self.kind != RECORD_BATCH:
-            raise ValueError("a message of another kind came, wanted record batches")
+            raise ValueError("messages must be record batches, got another kind")
         # metadata of a batch told of compression before its description did
         if self.field(batch, 3)[0] or self.has_metadata:
-            raise Problem(415, "an Arrow stream with compressed buffers came, wanted plain ones")
+            raise Problem(415, "an Arrow stream must have plain buffers, got compressed ones")
         length = self.field(batch, 0)[0]
         return self.kind, int(self.i8[length]) if length else 0
 

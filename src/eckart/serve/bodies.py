@@ -40,18 +40,19 @@ def read_request(
     if kind == JSON:
         if query:
             raise Problem(
-                422, f"{next(iter(query))[:80]!r} came in the address, wanted it in the JSON body"
+                422,
+                f"parameters must be in the JSON body, got {next(iter(query))[:80]!r} in the address",
             )
         _count(body, limits.rows)
         return parsed(verb, _object(body))
     if kind != ARROW:
-        raise Problem(415, f"content-type {kind[:80]!r} came, wanted {JSON} or {ARROW}")
+        raise Problem(415, f"content-type must be {JSON} or {ARROW}, got {kind[:80]!r}")
     given = {name: _scalar(text) for name, text in query.items()}
     table = read_table(body, limits.rows, limits.cells)
     if len(set(table.column_names)) < table.num_columns:
-        raise Problem(422, "a table came in which a column name stands twice, wanted each once")
+        raise Problem(422, "columns of a table must have names that differ, got one twice")
     if table.num_rows == 0:
-        raise Problem(422, "a table without rows came, wanted at least one")
+        raise Problem(422, "a table must have at least one row, got none")
     names = table.column_names
     if set(names) <= {f.name for f in fields(VERBS[verb])} - {"X"}:
         return parsed(verb, given | {name: _ids(table, name) for name in names})
@@ -66,14 +67,14 @@ def written(accept: str, about: dict[str, Any], columns: dict[str, Any]) -> tupl
     if ARROW in accept:
         return ARROW, _stream(about, columns)
     if accept and not any(word in accept for word in (JSON, "*/*", "application/*")):
-        raise Problem(406, f"accept {accept[:80]!r} came, wanted {JSON} or {ARROW}")
+        raise Problem(406, f"accept must be {JSON} or {ARROW}, got {accept[:80]!r}")
     if all(len(values) <= MANY for values in columns.values()):
         return JSON, to_json(
             about | {"answer": {name: _listed(values) for name, values in columns.items()}}
         )
-    told = ",".join(f"{_quoted(name)}:{_text(values)}" for name, values in columns.items())
+    columns_text = ",".join(f"{_quoted(name)}:{_text(values)}" for name, values in columns.items())
     return JSON, b"".join(
-        (to_json(about)[:-1], b',"answer":{', told.encode("utf-8", "replace"), b"}}")
+        (to_json(about)[:-1], b',"answer":{', columns_text.encode("utf-8", "replace"), b"}}")
     )
 
 
@@ -90,10 +91,11 @@ def _object(body: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise Problem(
             400,
-            f"a body came that is no JSON ({' '.join(str(error).split())[:120]}), wanted {EXAMPLE}",
+            f"a body must be JSON such as {EXAMPLE}, got something else "
+            f"({' '.join(str(error).split())[:120]})",
         ) from None
     if not isinstance(value, dict):
-        raise Problem(400, f"a JSON {type(value).__name__} came, wanted {EXAMPLE}")
+        raise Problem(400, f"a JSON body must be {EXAMPLE}, got a {type(value).__name__}")
     return value
 
 
@@ -113,7 +115,7 @@ def _count(body: bytes, rows: int) -> None:
         if found > most:
             raise Problem(
                 413,
-                f"{found:,} {what} came, wanted at most {most:,} in one request; send it in parts",
+                f"a request must have at most {most:,} {what}, got {found:,}. Send it in parts.",
             )
 
 

@@ -418,7 +418,7 @@ class ALS(Choices, MappedModel):
         if kept is not None and not (float(kept["median"]) > 0 and float(kept["mean"]) > 0):
             raise FileError(f"strengths must be a median and a mean above 0, got {kept!r}")
         if not isinstance(lean := fit.plan.get("popularity", 0.0), float) or lean < 0:
-            raise FileError(f"popularity={lean!r} came, wanted a number >= 0")
+            raise FileError(f"popularity must be a number >= 0, got {lean!r}")
         super()._store(fit, arrays)
 
     def certify(self, X: Any, weights: Any = None) -> Certificate:
