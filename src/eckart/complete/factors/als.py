@@ -291,7 +291,7 @@ class ALS(Choices, MappedModel):
             "solver": f"conjugate gradients, {steps} steps a row" if steps else "cholesky by rows",
             "normalise": str(by),
             "sweeps": state.sweeps,
-            **(ridge if maps is None else ridge._replace(popularity=None)).has_features(),
+            **(ridge if maps is None else ridge._replace(popularity=None)).summary(),
         }
         if reason:
             plan["l2_reason"] = reason
