@@ -542,7 +542,7 @@ def say(row: dict[str, Any]) -> None:
 
 def profile(do: Callable[[], Any], threads: int) -> None:
     """Where the seconds go: pieces of work on threads (how often, seconds of the clock, seconds of
-    cores inside, threads called; of the crew's pieces the seconds of cores count what threads wait
+    cores inside, threads called; of the thread pool's pieces the seconds of cores count what threads wait
     awake, and a piece inside another is shown as well), and what lies between them on one thread,
     by cProfile, which sleeps while threads work."""
     import cProfile
@@ -550,13 +550,13 @@ def profile(do: Callable[[], Any], threads: int) -> None:
     from threading import get_ident
 
     from eckart import teams
-    from eckart.engines.cpu.native import crew
+    from eckart.engines.cpu.native import pool
 
     do()
     run, _ = timed(do, threads)
     found: dict[Any, list[float]] = {}
     profiler, caller, team = cProfile.Profile(), get_ident(), teams.Team
-    helping, running, serving = team.help_out, team.run, crew._Crew.run
+    helping, running, serving = team.help_out, team.run, pool._ThreadPool.run
     depth = 0
 
     @contextmanager
@@ -600,9 +600,9 @@ def profile(do: Callable[[], Any], threads: int) -> None:
         with apart(lambda: where, lambda: (self.inside, self.called + 1)):
             running(self)
 
-    def run_crew(self: Any, kernel: int, count: int, arguments: tuple, most: int) -> None:
+    def run_pool(self: Any, kernel: int, count: int, arguments: tuple, most: int) -> None:
         code = next(
-            (form[0].py_func.__code__ for form, at in crew._addresses.items() if at == kernel), None
+            (form[0].py_func.__code__ for form, at in pool._addresses.items() if at == kernel), None
         )
         where = (code.co_filename, code.co_firstlineno, code.co_name) if code else ("", 0, "kernel")
         begun: list[float] = []
@@ -610,11 +610,11 @@ def profile(do: Callable[[], Any], threads: int) -> None:
             begun.append(time.process_time())
             serving(self, kernel, count, arguments, most)
 
-    team.help_out, team.run, crew._Crew.run = help_out, run_team, run_crew  # type: ignore[method-assign]
+    team.help_out, team.run, pool._ThreadPool.run = help_out, run_team, run_pool  # type: ignore[method-assign]
     try:
         seen, _ = timed(lambda: profiler.runcall(do), threads)
     finally:
-        team.help_out, team.run, crew._Crew.run = helping, running, serving  # type: ignore[method-assign]
+        team.help_out, team.run, pool._ThreadPool.run = helping, running, serving  # type: ignore[method-assign]
     inside = sum(row[4] for row in found.values())
     print(
         f"{run['seconds']:.3f} s at {threads} threads, {run['busy']} cores busy; "

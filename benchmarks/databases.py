@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import eckart
-from eckart.io.sql.answers import Answer
+from eckart.io.sql.answers import QueryAnswer
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 from postgres_server import program, server
@@ -61,7 +61,7 @@ def streamed(source: object, sql: str, rows: int) -> tuple[float, float]:
     """Seconds, and megabytes by which the peak of this process grew."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     begin, seen = time.perf_counter(), 0
-    for batch in Answer(source, sql).batches():
+    for batch in QueryAnswer(source, sql).batches():
         seen += batch.num_rows
     if seen != rows:
         raise SystemExit(f"{seen} rows came, wanted {rows}")

@@ -177,7 +177,7 @@ def test_parts(loss, limit):
 
     def made(residuals=(0.9, 0.9), least=0.0, objective=0.5, values=(3.0, 2.0, 1.0), square=1.0):
         factor = sums._replace(least=least, square=np.full(2, square))
-        found = nonnegative.Measured(
+        found = nonnegative.MeasuredFactors(
             loss,
             objective,
             0.5,

@@ -250,7 +250,7 @@ def test_the_digest_sees_every_bit_kind_and_order():
 def test_what_a_killed_save_left_is_removed_by_the_next(tmp_path):
     script = (
         "import os, sys; from pathlib import Path; from eckart.io.models.whole_files import "
-        "beside; beside(Path(sys.argv[1])); os._exit(9)"
+        "temporary_file; temporary_file(Path(sys.argv[1])); os._exit(9)"
     )
     target = tmp_path / "m.safetensors"
     assert subprocess.run([sys.executable, "-c", script, target], check=False).returncode == 9

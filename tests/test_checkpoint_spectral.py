@@ -195,8 +195,8 @@ def test_the_cases_meet_what_is_hard_to_resume(monkeypatch):
 
         monkeypatch.setattr(owner, name, call)
 
-    watched(descend.Descent, "newton")
-    watched(descend.Descent, "proximal")
+    watched(descend.TangentDescent, "newton")
+    watched(descend.TangentDescent, "proximal")
     watched(svp, "_projected")
     clone(CASES["soft-impute"][0]).fit(noisy())
     assert met == {"newton", "proximal"}

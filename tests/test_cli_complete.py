@@ -1135,7 +1135,7 @@ def test_lines_without_a_value_are_left_out_and_counted(data, eckart_):
     assert code == 0
     assert f"{frame.rating.notna().sum():,} observed" in out
     assert f"{frame.rating.isna().sum()} observations are left out" in err
-    assert "the row 'NA' is taken for an id of user; say --missing NA" in err
+    assert "the row 'NA' is taken for an id of user; Say --missing NA" in err
     code, out, err = eckart_("complete", "gaps.csv", *LONG, "-k", 1, "--l2", 0.1, "--missing", "NA")
     assert f"{frame.rating.notna().sum() - 1:,} observed" in out
     assert "taken for an id" not in err
@@ -1146,4 +1146,4 @@ def test_a_word_among_numbered_ids_is_refused_with_what_to_say(data, refused, do
     Path("word.csv").write_text("\n".join([*text, "NA,film a,3"]) + "\n")
     line = refused("complete", "word.csv", *LONG, "-k", 1)
     assert "got 'NA' at line" in line
-    assert "say --missing NA" in line
+    assert "Say --missing NA" in line

@@ -11,6 +11,7 @@ import textwrap
 import numpy as np
 import pytest
 from numba import njit
+from numba.core import caching
 
 from eckart import compiling
 from eckart.compiling import INSIDE, OUTSIDE
@@ -41,7 +42,7 @@ def test_kernels_that_call_kernels_give_the_numbers_of_plain_python():
         type(next(iter(kernel.overloads.values())).library)
         for kernel in (cube, cubes, sum_of_cubes)
     ]
-    assert kinds == [compiling._Part, compiling._Part, compiling._Whole]
+    assert kinds == [compiling._Part, compiling._Part, compiling._WholeModule]
     assert gc.isenabled()
 
 
@@ -83,3 +84,15 @@ def test_an_old_numba_is_named_with_what_to_install():
         compiling._check_numba("0.60.0")
     compiling._check_numba("0.63.0")
     compiling._check_numba("1.0.0rc1")
+
+
+class Renamed:
+    """A class that a kernel's list of compiled forms names, and that an update takes away."""
+
+
+def test_a_list_of_compiled_forms_that_names_a_class_of_before_is_empty(tmp_path, monkeypatch):
+    file = caching.IndexDataCacheFile(str(tmp_path), "kernel", "stamp")
+    file._save_index({Renamed: "kernel.1.nbc"})
+    assert list(file._load_index().values()) == ["kernel.1.nbc"]
+    monkeypatch.delattr(sys.modules[__name__], "Renamed")
+    assert file._load_index() == {}

@@ -119,7 +119,7 @@ def test_without_a_gpu_the_error_says_what_to_do():
 @pytest.mark.parametrize("failures", [1, 3, 100])
 def test_out_of_memory_gives_smaller_blocks_and_then_the_cpu_engine(monkeypatch, failures):
     left = [failures]
-    real = held.Held.blocks
+    real = held.DeviceMatrix.blocks
 
     def short_of_memory(self, *args):
         if left[0]:
@@ -127,7 +127,7 @@ def test_out_of_memory_gives_smaller_blocks_and_then_the_cpu_engine(monkeypatch,
             raise torch.OutOfMemoryError("no room")
         return real(self, *args)
 
-    monkeypatch.setattr(held.Held, "blocks", short_of_memory)
+    monkeypatch.setattr(held.DeviceMatrix, "blocks", short_of_memory)
     engine, x = made(1, "cpu"), data()["dense"]
     before = engine.room.block
     model = PCA(2, engine=engine, svd_solver="eigh", random_state=0).fit(x)

@@ -19,7 +19,7 @@ torch = pytest.importorskip("torch", reason="the engine needs PyTorch")
 
 from eckart.engines.cuda import made, mixtures  # noqa: E402
 from eckart.engines.cuda.arrays import Twins  # noqa: E402
-from eckart.engines.cuda.kernels.products import Pieces  # noqa: E402
+from eckart.engines.cuda.kernels.products import ProductPieces  # noqa: E402
 from eckart.engines.protocol.mixtures import Gaussians  # noqa: E402
 from eckart.entry_facts import EntryFacts  # noqa: E402
 from eckart.matrix import Dense, Observed  # noqa: E402
@@ -30,7 +30,7 @@ from eckart.matrix_blocks import facts_of  # noqa: E402
 @given(st.lists(st.integers(0, 12), max_size=12), st.integers(1, 5))
 def test_pieces_cover_every_entry_once_and_end_in_their_row(counts, limit):
     indptr = torch.tensor([0, *np.cumsum(counts)], dtype=torch.int64)
-    p = Pieces.of(indptr, limit)
+    p = ProductPieces.of(indptr, limit)
     numbers = torch.arange(int(indptr[-1])).double() ** 2 + 1
     lines = torch.full((p.lines,), torch.nan, dtype=torch.float64)
     covered = torch.zeros_like(numbers)

@@ -407,7 +407,7 @@ def test_networks_train_on_the_card(monkeypatch, name, more):
     """Step by step, since CUDA graphs need a real one."""
     from eckart.nn import steps, train
 
-    monkeypatch.setattr(train, "steps_of", steps.Steps)
+    monkeypatch.setattr(train, "steps_of", steps.TrainingSteps)
     rng = np.random.default_rng(5)
     x = (rng.standard_normal((120, 3)) @ rng.standard_normal((3, 16))).astype(np.float32)
     y = x[:, 0] > 0 if name == "NetworkClassifier" else x[:, 0]
@@ -439,7 +439,7 @@ def test_a_killed_network_goes_on_on_the_card(monkeypatch, tmp_path, optimizer):
     kill."""
     from eckart.nn import steps, train
 
-    monkeypatch.setattr(train, "steps_of", steps.Steps)
+    monkeypatch.setattr(train, "steps_of", steps.TrainingSteps)
     monkeypatch.setattr(checkpoint, "SECONDS", 0.0)
     x = (np.random.default_rng(6).standard_normal((120, 3)) @ np.ones((3, 8))).astype(np.float32)
     options = {

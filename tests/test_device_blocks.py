@@ -70,9 +70,11 @@ pairs."""
 
 def test_a_block_is_moved_once_and_goes_with_its_owner(monkeypatch):
     engine, moves = blocks.DeviceBlocks(1, "cpu"), []
-    move = held.Held._look
+    move = held.DeviceMatrix._look
     monkeypatch.setattr(
-        held.Held, "_look", lambda self, whole: (moves.append(len(whole)), move(self, whole))[1]
+        held.DeviceMatrix,
+        "_look",
+        lambda self, whole: (moves.append(len(whole)), move(self, whole))[1],
     )
     first, second = (
         engine.put(Dense(np.random.default_rng(seed).random((50 + seed, 4)))) for seed in (0, 1)
@@ -113,7 +115,7 @@ def test_a_device_without_room_says_so_and_the_processors_go_on(monkeypatch, cap
         raise torch.OutOfMemoryError("no room")
 
     engine = blocks.DeviceBlocks(1, "cpu")
-    monkeypatch.setattr(held.Held, "resident", property(none))
+    monkeypatch.setattr(held.DeviceMatrix, "resident", property(none))
     x = np.random.default_rng(0).random((40, 3))
     with caplog.at_level(logging.WARNING, "eckart"):
         got = engine.times(engine.put(Dense(x)), v=np.eye(3), mean=None)

@@ -20,7 +20,7 @@ from eckart.io.models.memory_maps import load_mapped
 from eckart.io.tables import csv_file, entry_shards
 from eckart.io.tables.attributes import Encoding, joined
 from eckart.io.tables.columns import _counts, head_of
-from eckart.io.tables.csv_file import LONG_MARK, Layout, _OneMark
+from eckart.io.tables.csv_file import LONG_MARK, CsvLayout, _OneMark
 from eckart.io.tables.memory import memory_of
 from eckart.io.tables.row_blocks import IteratorBlocks, npy_array
 from eckart.io.tables.write import write_long
@@ -38,7 +38,7 @@ def test_ranges_of_a_long_csv_file_are_long_and_lose_no_row(tmp_path, monkeypatc
     x = np.arange(2.0 * rows).reshape(rows, 2)
     file = tmp_path / "x.csv"
     file.write_text("a,b\n" + "".join(f"{a},{b}\n" for a, b in x))
-    layout = Layout.of(file, ",", ".", None)
+    layout = CsvLayout.of(file, ",", ".", None)
     cuts, text = layout._cuts(), file.read_bytes()
     assert (cuts[0], cuts[-1]) == (0, len(text))
     assert all(text[cut - 1 : cut] == b"\n" for cut in cuts[1:])

@@ -14,7 +14,12 @@ from scipy.stats import multinomial as scipy_multinomial
 import eckart
 from eckart import GaussianMixture, InputError, Mixture
 from eckart.explain.mixtures.families import family_named
-from eckart.explain.mixtures.families_discrete import EDGE, Bernoulli, Multinomial, probabilities
+from eckart.explain.mixtures.families_discrete import (
+    EDGE,
+    Bernoulli,
+    MultinomialComponents,
+    probabilities,
+)
 
 FAMILIES = (
     "bernoulli",
@@ -120,7 +125,7 @@ def test_densities_are_those_of_the_books(rng):
     x = rows_for("multinomial", rng, 20)
     p = rng.dirichlet(np.ones(7), 3)
     want = np.stack([scipy_multinomial.logpmf(x, 20, v) for v in p], axis=1)
-    np.testing.assert_allclose(Multinomial().log_prob(x, {"probabilities": p}), want)
+    np.testing.assert_allclose(MultinomialComponents().log_prob(x, {"probabilities": p}), want)
     b = rows_for("bernoulli", rng, 20)
     m = rng.random((3, 8))
     want = np.log(np.where(b[:, None] == 1, m, 1 - m)).sum(axis=2)

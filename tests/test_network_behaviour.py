@@ -17,7 +17,7 @@ torch = pytest.importorskip("torch", reason="networks need PyTorch")
 
 from torch.optim.optimizer import register_optimizer_step_pre_hook  # noqa: E402
 
-from eckart.nn.batches import Batch  # noqa: E402
+from eckart.nn.batches import RowBatch  # noqa: E402
 from eckart.nn.losses import coding_loss  # noqa: E402
 from eckart.nn.modules import build, layer  # noqa: E402
 
@@ -166,7 +166,7 @@ def test_a_gaussian_code_is_drawn_in_training_only(sampled, rng):
 def test_the_gradient_goes_through_the_drawn_code(sampled, rng):
     """z = mean + exp(log_var / 2) e with e fixed by the seed: the loss is a smooth function of the
     weights of the encoder too."""
-    batch = Batch(torch.as_tensor(rng.standard_normal((6, 4))))
+    batch = RowBatch(torch.as_tensor(rng.standard_normal((6, 4))))
     loss = coding_loss("squared", 4.0, variational=0.3)
     sampled.train()
 
@@ -209,7 +209,7 @@ def test_unobserved_entries_have_no_gradient(rng, kind):
     x, seen = torch.as_tensor(rng.random((7, 5))), torch.as_tensor(rng.random((7, 5)) < 0.6)
     net = Fixed(torch.as_tensor(rng.standard_normal((7, 5))))
     zero, one = torch.zeros(5, dtype=torch.float64), torch.ones(5, dtype=torch.float64)
-    coding_loss(kind, 3.0, back=(zero, one), offset=zero)(net, Batch(x, seen)).backward()
+    coding_loss(kind, 3.0, back=(zero, one), offset=zero)(net, RowBatch(x, seen)).backward()
     out, gradient = net.out.detach(), net.out.grad
     assert (gradient[~seen] == 0).all()
     assert (gradient[seen] != 0).all()

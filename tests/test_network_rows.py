@@ -16,8 +16,8 @@ from eckart.reduce.compare import principal_subspace
 torch = pytest.importorskip("torch", reason="networks need PyTorch")
 
 from eckart.nn import batches as rows_module  # noqa: E402
-from eckart.nn.batches import Rows, scale_of  # noqa: E402
-from eckart.nn.place import Place  # noqa: E402
+from eckart.nn.batches import NetworkRows, scale_of  # noqa: E402
+from eckart.nn.place import DevicePlace  # noqa: E402
 
 
 @pytest.fixture
@@ -116,10 +116,10 @@ def test_rows_that_do_not_fit_the_device_leave_through_pinned_memory(rng, monkey
     monkeypatch.setattr(torch.Tensor, "to", lambda t, *a, **k: t)
     x = rng.standard_normal((20, 3))
     x[0, 0] = np.nan
-    rows = Rows(
+    rows = NetworkRows(
         Dense(x),
         scale_of(Dense(x)),
-        Place(torch.device("cuda"), torch.float64, resident=False),
+        DevicePlace(torch.device("cuda"), torch.float64, resident=False),
         np.arange(20),
     )
     assert pinned == []

@@ -39,7 +39,7 @@ def test_recorded_steps_are_the_steps(rng, monkeypatch, more, batch_size):
     x = planted(rng, rows=500, n=20).astype(np.float32)
     options = {"hidden": [32], "max_iter": 12, "batch_size": batch_size, **EXACT, **more}
     played = Autoencoder(3, **options).fit(x)
-    monkeypatch.setattr(train, "steps_of", steps.Steps)
+    monkeypatch.setattr(train, "steps_of", steps.TrainingSteps)
     single = Autoencoder(3, **options).fit(x)
     assert played.loss_curve_.tolist() == single.loss_curve_.tolist()
     for name, w in single.fit_.factors.weights.items():
@@ -53,7 +53,7 @@ def test_fits_in_threads_repeat_their_seeds(rng, monkeypatch, recorded):
     from concurrent.futures import ThreadPoolExecutor
 
     if not recorded:
-        monkeypatch.setattr(train, "steps_of", steps.Steps)
+        monkeypatch.setattr(train, "steps_of", steps.TrainingSteps)
     x = planted(rng, rows=300, n=12).astype(np.float32)
 
     def fit(seed):

@@ -22,8 +22,8 @@ from eckart.trace import StopReason
 torch = pytest.importorskip("torch", reason="networks need PyTorch")
 
 from eckart.nn import shell, train  # noqa: E402
-from eckart.nn.batches import Rows, scale_of, whole  # noqa: E402
-from eckart.nn.place import Place, choose_place, threads  # noqa: E402
+from eckart.nn.batches import NetworkRows, scale_of, whole  # noqa: E402
+from eckart.nn.place import DevicePlace, choose_place, threads  # noqa: E402
 from eckart.nn.rules import LEARNING_RATES, optimizer_of, schedule_of  # noqa: E402
 
 
@@ -185,7 +185,7 @@ def test_no_memory_for_a_batch_sums_it_in_parts_with_the_same_gradient(rng, monk
         "validation_fraction": 0,
     }
     whole_run = Autoencoder(2, random_state=0, **options).fit(x)
-    original = Rows.take
+    original = NetworkRows.take
 
     def small_device(self, at):
         if len(at) > 12:
@@ -193,7 +193,7 @@ def test_no_memory_for_a_batch_sums_it_in_parts_with_the_same_gradient(rng, monk
         return original(self, at)
 
     with monkeypatch.context() as m:
-        m.setattr(Rows, "take", small_device)
+        m.setattr(NetworkRows, "take", small_device)
         model = Autoencoder(2, random_state=0, **options).fit(x)
         judged = Autoencoder(2, random_state=0, **{**options, "validation_fraction": 0.5}).fit(x)
         labels = NetworkClassifier(hidden=[8], max_iter=2, random_state=0).fit(x, x[:, 0] > 0)
@@ -205,7 +205,7 @@ def test_no_memory_for_a_batch_sums_it_in_parts_with_the_same_gradient(rng, monk
         np.testing.assert_allclose(model.fit_.factors.weights[name], w, atol=1e-6)
     with monkeypatch.context() as m:
         m.setattr(
-            Rows,
+            NetworkRows,
             "take",
             lambda self, at: (_ for _ in ()).throw(torch.OutOfMemoryError("none at all")),
         )
@@ -254,7 +254,7 @@ def test_rows_are_scaled_by_one_number_and_gaps_are_masked(rng):
     for given in (x, eckart.Observed.from_nan(x)):
         matrix = whole(eckart.read(given))
         scale = scale_of(matrix)
-        rows = Rows(matrix, scale, Place(torch.device("cpu"), torch.float64))
+        rows = NetworkRows(matrix, scale, DevicePlace(torch.device("cpu"), torch.float64))
         batch = rows.all()
         np.testing.assert_allclose(scale.mean[:4], np.nanmean(x[:, :4], axis=0))
         assert scale.mean[4] == pytest.approx(np.nansum(x[:, :4]) / np.isfinite(x).sum())

@@ -100,7 +100,7 @@ def test_pairs_numbers(rng, loss):
     q = rng.dirichlet(np.ones(n))
     f = words_of(rng)
     stored = sparse.csr_matrix(counts)
-    p = pairs.Pairs(Counts(stored.indptr, stored.indices, stored.data, n), q, r, loss)
+    p = pairs.PairWeights(Counts(stored.indptr, stored.indices, stored.data, n), q, r, loss)
     m = pairs.measure(p, f, ENGINE)
     s = f.vectors @ f.context.T + f.context_bias
     rows, total = counts.sum(axis=1, keepdims=True), counts.sum()
@@ -151,7 +151,7 @@ def test_pairs_on_a_sample_of_rows(rng, monkeypatch):
     counts = np.where(rng.random((n, n)) < 0.6, rng.integers(1, 9, (n, n)), 0).astype(float)
     f, q = words_of(rng), rng.dirichlet(np.ones(n))
     stored = sparse.csr_matrix(counts)
-    p = pairs.Pairs(Counts(stored.indptr, stored.indices, stored.data, n), q, 3.0)
+    p = pairs.PairWeights(Counts(stored.indptr, stored.indices, stored.data, n), q, 3.0)
     whole = pairs.measure(p, f, ENGINE)
     for name, value in {"ALL": 5, "OFTEN": 4, "OTHERS": n - 4}.items():
         monkeypatch.setattr(pairs, name, value)
@@ -262,7 +262,7 @@ def test_sparse_weights_between_columns(rng, monkeypatch, step):
 
 
 def test_parts_facts():
-    from eckart.certify.nonnegative import Measured, certify_parts
+    from eckart.certify.nonnegative import MeasuredFactors, certify_parts
     from eckart.engines.protocol import FactorSums, Totals
 
     empty = FactorSums(*(np.zeros(2) for _ in FactorSums._fields))
@@ -272,7 +272,9 @@ def test_parts_facts():
 
     def made(loss="frobenius", factors=(alive, alive), beta=2.0, totals=totals, values=(1.0,)):
         return certify_parts(
-            Measured(loss, 3.0, 1.0, (0.0, 0.0), factors, totals, 20.0, np.dtype(float), beta),
+            MeasuredFactors(
+                loss, 3.0, 1.0, (0.0, 0.0), factors, totals, 20.0, np.dtype(float), beta
+            ),
             traced(*values),
         )
 

@@ -127,20 +127,20 @@ def test_a_model_of_other_data_is_refused(rng):
     from eckart.errors import InputError
 
     with pytest.raises(InputError, match="shape"):
-        nuclear.Measured(t.x, LowRank(t.u[1:], t.v), ENGINE)
+        nuclear.MeasuredSpectrum(t.x, LowRank(t.u[1:], t.v), ENGINE)
     with pytest.raises(InputError, match="rescaled"):
-        nuclear.Measured(t.x, LowRank(t.u, t.v, row_scale=np.ones(N)), ENGINE)
+        nuclear.MeasuredSpectrum(t.x, LowRank(t.u, t.v, row_scale=np.ones(N)), ENGINE)
 
 
 def test_rounding_makes_no_directions(rng):
     t = Nuclear(rng)
     double = LowRank(np.hstack([t.u, t.u[:, :1] * 1e-16]), np.hstack([t.v, t.v[:, 1:]]))
-    assert len(nuclear.Measured(t.x, double, ENGINE).s) == K
+    assert len(nuclear.MeasuredSpectrum(t.x, double, ENGINE).s) == K
     small = LowRank(
         np.hstack([t.u, 1e-12 * rng.standard_normal((N, 1))]),
         np.hstack([t.v, rng.standard_normal((M, 1))]),
     )
-    assert len(nuclear.Measured(t.x, small, ENGINE).s) == K + 1
+    assert len(nuclear.MeasuredSpectrum(t.x, small, ENGINE).s) == K + 1
 
 
 @pytest.mark.parametrize("tau", [0.2, 40.0])
@@ -279,7 +279,7 @@ def test_a_gap_is_sought_until_it_decides(rng, monkeypatch, norms, last, under_a
             seen.append(probe[0])
             return (*(tau * n for n in norms[probe[0]]), "told")
 
-        monkeypatch.setattr(nuclear.Measured, "norm", norm)
+        monkeypatch.setattr(nuclear.MeasuredSpectrum, "norm", norm)
         monkeypatch.setattr(
             nuclear_losses,
             "remainder_norm",

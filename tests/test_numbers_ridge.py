@@ -344,7 +344,7 @@ def test_the_step_of_a_table(rng):
         LEAST_NOISE,
         PRIOR_NOISE,
         PRIOR_ROWS,
-        Gaussian,
+        GaussianFactors,
         em_move,
     )
 
@@ -370,8 +370,8 @@ def test_the_step_of_a_table(rng):
         np.max(np.abs(np.maximum(noise, LEAST_NOISE) / psi - 1)),
     )
     moments = SimpleNamespace(first=y.sum(axis=0), second=y.T @ y, wild=wild)
-    assert em_move(Gaussian(w, mu, psi), moments, rows, l2) == pytest.approx(wanted)
-    still = em_move(Gaussian(w, new, psi), moments, rows, l2)
+    assert em_move(GaussianFactors(w, mu, psi), moments, rows, l2) == pytest.approx(wanted)
+    still = em_move(GaussianFactors(w, new, psi), moments, rows, l2)
     assert still == pytest.approx(np.max(np.abs(np.maximum(noise, LEAST_NOISE) / psi - 1)))
 
 

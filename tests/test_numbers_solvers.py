@@ -329,8 +329,8 @@ def test_statistics_of_two_parts_are_those_of_both():
     np.testing.assert_array_equal(both.counts, a + 1)
     np.testing.assert_array_equal(both.sizes, a[0] + 1)
     assert (both.likelihood, both.bound, both.weight) == (5.0, 7.0, 10.0)
-    both = lda_variational.Sweep(a, a[0], 1.0, 2.0, None).merge(
-        lda_variational.Sweep(b, b[0], 4.0, 5.0, None)
+    both = lda_variational.VariationalSweep(a, a[0], 1.0, 2.0, None).merge(
+        lda_variational.VariationalSweep(b, b[0], 4.0, 5.0, None)
     )
     np.testing.assert_array_equal(both.counts, a + 1)
     np.testing.assert_array_equal(both.logs, a[0] + 1)
@@ -501,12 +501,12 @@ def test_strengths_that_are_raw_stay_as_they_are():
 
 
 def test_an_interrupt_in_the_first_sweep_of_a_chain_is_raised(monkeypatch):
-    from eckart.complete.bayes.chain import Chain
+    from eckart.complete.bayes.chain import FactorChain
 
     def stop(self):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Chain, "sweep", stop)
+    monkeypatch.setattr(FactorChain, "sweep", stop)
     with pytest.raises(KeyboardInterrupt):
         BayesianMF(1, n_samples=2, burn_in=1, random_state=0).fit(
             np.where(np.eye(6, 5) > 0, np.nan, np.arange(30.0).reshape(6, 5))

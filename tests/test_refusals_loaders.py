@@ -31,7 +31,7 @@ from eckart.io.models.pack import resumed_trace
 from eckart.io.models.whole_files import check_place
 from eckart.io.tables import entry_shards
 from eckart.io.tables.attributes import Encoding, attributes
-from eckart.io.tables.csv_file import LONG_MARK, Layout, _OneMark
+from eckart.io.tables.csv_file import LONG_MARK, CsvLayout, _OneMark
 from eckart.io.tables.missing import Marks, unmark
 from eckart.io.tables.mixed import mixed_frame
 from eckart.io.tables.other_files import excel_table, read_images
@@ -554,7 +554,7 @@ def test_the_clock_of_a_trace_goes_on_where_it_was():
 
 def test_lines_of_rows_are_counted_with_blank_ones(tmp_path):
     (tmp_path / "x.csv").write_text("a,b\n1,2\n\n3,4\n")
-    layout = Layout.of(tmp_path / "x.csv", ",", ".", None)
+    layout = CsvLayout.of(tmp_path / "x.csv", ",", ".", None)
     # of one that is not there: as if none were blank
     assert [layout.line(row) for row in (0, 1, 9)] == [2, 4, 11]
 

@@ -359,16 +359,16 @@ def test_cold_rows_are_drawn_in_pairs_around_their_prior(drawn, rng):
 def test_rows_with_heavy_tails_are_drawn_from_their_conditional(rng, monkeypatch):
     """G = w L + alpha sum_j x_j x_j^T = R^T R, and u = G^-1 (w L mu + alpha sum_j (a_ij - c_j) x_j)
     + R^-1 z; then w from how far u lies from mu."""
-    from eckart.complete.bayes.chain import FLOOR, TAIL_STREAM, Chain, Side
+    from eckart.complete.bayes.chain import FLOOR, TAIL_STREAM, ChainSide, FactorChain
 
     a, d = rng.standard_normal((ROWS, COLUMNS)), K + 1
     mu, lam, w = rng.standard_normal(d), precisions_of(rng, d)[0], positive(rng, ROWS)
     root, told = np.linalg.cholesky(lam), []
     with (engine := engine_named("cpu", 1)).at_work():
         x = engine.put(Observed.from_nan(a))
-        rows = Side.of(engine, x, np.full(ROWS, COLUMNS), d, None)
-        columns = Side.of(engine, x.T, np.full(COLUMNS, ROWS), d, None)
-        chain = Chain(rows, columns, "common", "heavy", rng, engine)
+        rows = ChainSide.of(engine, x, np.full(ROWS, COLUMNS), d, None)
+        columns = ChainSide.of(engine, x.T, np.full(COLUMNS, ROWS), d, None)
+        chain = FactorChain(rows, columns, "common", "heavy", rng, engine)
         chain.alpha, chain.sweeps = 2.5, 1
         rows.tails, v = engine.take(w[:, None]), rng.standard_normal((COLUMNS, d))
         columns.factors = engine.take(v)

@@ -135,7 +135,7 @@ def test_svp_leaves_a_stationary_point_whose_directions_are_not_the_largest():
     size = float(np.linalg.norm(a))
     with engine.at_work():
         pattern = Sampling(Observed.from_nan(a), engine)
-        d = svp.Descent(pattern, pattern.values(size, np.dtype(float)), Trace("r"), silent)
+        d = svp.TangentDescent(pattern, pattern.values(size, np.dtype(float)), Trace("r"), silent)
         third = d.point(np.eye(3)[:, 2:], np.array([1.0 / size]), np.eye(3)[:, 2:])
         found = svp._tangent_steps(
             d, third, 1, None, svp.Stop(1e-8, 1e-12, 50), np.random.default_rng(0), NOTHING
@@ -444,15 +444,15 @@ def test_what_was_set_by_hand_says_that_it_was_not_measured():
 
 
 def test_strengths_are_brought_together_from_twenty_medians():
-    from eckart.complete.factors.strengths import taming
+    from eckart.complete.factors.strengths import log_scaling
 
     for median in (0.1, 10.0):
         strengths = np.full((5, 4), median)
         for most, tamed in ((19 * median, False), (21 * median, True)):
             strengths[0, 0] = most
-            found = taming(eckart.observed(strengths), asked=False, usual=True)
+            found = log_scaling(eckart.observed(strengths), asked=False, usual=True)
             assert (found is not None) is tamed
-            assert taming(eckart.observed(strengths), asked=False, usual=False) is None
+            assert log_scaling(eckart.observed(strengths), asked=False, usual=False) is None
         assert found.median == pytest.approx(median)
         assert found.mean == pytest.approx((19 * np.log(2) + np.log1p(21)) / 20)
 
@@ -513,9 +513,9 @@ def test_models_are_refused_where_their_factors_do_not_fit_into_memory(monkeypat
 
 
 def test_noise_precisions_stay_between_a_billionth_and_a_billion():
-    from eckart.complete.bayes.chain import Chain
+    from eckart.complete.bayes.chain import FactorChain
 
-    chain = object.__new__(Chain)
+    chain = object.__new__(FactorChain)
     chain.seed, chain.sweeps, chain.rng = 1, 1, np.random.default_rng(0)
     for total, scale in ((0.0, 1e-9), (1e30, 1e9), (5.0, None)):
         told = []

@@ -50,9 +50,7 @@ def test_words_are_those_of_a_plain_count(rows, min_count, max_words):
         :max_words
     ]
     if not kept:
-        with pytest.raises(
-            InputError, match="at least one word must be left, got none of 1 in a text of 2"
-        ):
+        with pytest.raises(InputError, match="at least one word must be left, got none of"):
             sequences(rows, min_count=min_count)
         return
     for source in (
@@ -294,7 +292,7 @@ def test_a_damaged_cache_is_never_used(file, tmp_path, harm):
 def test_what_cannot_be_cached_is_refused(file, tmp_path):
     with pytest.raises(
         InputError,
-        match=r"cache=PosixPath\('kept'\) needs a file, a folder or a pattern, where a change can be",
+        match=r"cache=.* needs a file, a folder or a pattern, where a change can be",
     ):
         sequences(["a"], cache=tmp_path / "kept")
     with pytest.raises(InputError, match="a function may change unseen"):

@@ -16,7 +16,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
 import eckart
-from eckart.certify.pairs import Pairs, measure
+from eckart.certify.pairs import PairWeights, measure
 from eckart.embed import skipgram_train
 from eckart.embed.sequences import keep_probability, sequences
 from eckart.embed.skipgram import SkipGram, thinned
@@ -114,7 +114,7 @@ def test_no_vectors_beat_the_lower_bound(seed, loss, r):
     x = counts_of(rng.poisson(1.5, (6, 6)) * rng.integers(1, 4, (6, 6)) + np.eye(6))
     k = int(rng.integers(1, 7))
     f = Embedding(*rng.normal(0, rng.random() * 3, (2, 6, k)), None, rng.standard_normal(6))
-    m = measure(Pairs(x, rng.dirichlet(np.ones(6)), r, loss), f, CpuEngine(1))
+    m = measure(PairWeights(x, rng.dirichlet(np.ones(6)), r, loss), f, CpuEngine(1))
     assert m.loss >= m.bound - 1e-9
 
 
@@ -123,7 +123,7 @@ def test_measured_gradient_is_the_derivative_of_the_measured_loss(loss):
     rng = np.random.default_rng(3)
     x = counts_of(rng.poisson(2.0, (5, 5)) + np.eye(5))
     vectors, context = rng.standard_normal((2, 5, 3))
-    problem = Pairs(x, np.full(5, 0.2), 2.0, loss)
+    problem = PairWeights(x, np.full(5, 0.2), 2.0, loss)
     slope = np.zeros_like(vectors)
     for at in np.ndindex(vectors.shape):
         ends = []

@@ -18,7 +18,7 @@ import eckart
 from eckart import ALS, PCA
 from eckart.cli.main import app
 from eckart.errors import EckartError, FileError, InputError
-from eckart.io.sql.answers import Answer
+from eckart.io.sql.answers import QueryAnswer
 from eckart.io.sql.fetch_ahead import ahead
 from eckart.io.sql.write import split_target, write_sql
 from postgres_server import program, server
@@ -116,7 +116,7 @@ def test_types_are_kept_and_null_is_missing(tmp_path):
     with duckdb.connect(str(tmp_path / "t.duckdb")) as c:
         c.execute(TYPES)
         c.executemany("insert into t values (?, ?, ?, ?, ?)", ROWS)
-    table = Answer(tmp_path / "t.duckdb", "select * from t").table(10**9)
+    table = QueryAnswer(tmp_path / "t.duckdb", "select * from t").table(10**9)
     assert [str(k) for k in table.schema.types] == [
         "string",
         "decimal128(9, 2)",
@@ -253,18 +253,18 @@ def test_tables_are_written_whole_or_not_at_all(tmp_path, file):
     with pytest.raises(FileError, match="as it was"):
         write_sql(place, "t", broken(), "replace")
     read = "select id, n, x from t order by id"
-    assert Answer(place, read).table(10**9).num_rows == 6
+    assert QueryAnswer(place, read).table(10**9).num_rows == 6
     assert write_sql(place, "t", [good], "append") == 3
     with pytest.raises(
         InputError, match="must have the columns id, n to append to it, got id, price, day, n, x"
     ):
         write_sql(place, "t", [good.select(["id", "n"])], "append")
     assert write_sql(place, "t", [good], "replace") == 3
-    assert Answer(place, read).table(10**9).to_pylist() == [
+    assert QueryAnswer(place, read).table(10**9).to_pylist() == [
         {"id": r[0], "n": r[3], "x": r[4]} for r in sorted(ROWS, key=lambda r: r[0].encode())
     ]
     assert write_sql(place, 'odd "name"; drop table t', [good]) == 3
-    assert Answer(place, read).table(10**9).num_rows == 3
+    assert QueryAnswer(place, read).table(10**9).num_rows == 3
 
 
 def test_targets_are_a_database_and_a_table():
@@ -328,7 +328,7 @@ def test_the_shell_reads_and_writes_databases(shop, monkeypatch):
         ],
         catch_exceptions=False,
     )
-    assert Answer("shop.duckdb", "select * from codes").table(10**9).num_rows == 900
+    assert QueryAnswer("shop.duckdb", "select * from codes").table(10**9).num_rows == 900
     wrong = {
         "x.csv --sql q": "got --sql alone",
         "": "neither the argument FILE nor --from",
@@ -356,14 +356,14 @@ def test_postgresql(tmp_path):
         for source in sources:
             x = eckart.read(source, "select id, price, x from t order by id", index="id")
             assert sorted(map(float, x.array[~np.isnan(x.array)])) == [-3.25, 0.5, 2.0, 12.5]
-            assert Answer(source, "select id, n from t").table(10**9).to_pydict() == wanted
+            assert QueryAnswer(source, "select id, n from t").table(10**9).to_pydict() == wanted
             assert eckart.read(
                 source, "select * from ratings", **LONG, duplicates="last"
             ).shape == (50, 77)
         with pytest.raises(EckartError, match="read-only"):
-            Answer(address, "delete from t returning id").table(10**9)
+            QueryAnswer(address, "delete from t returning id").table(10**9)
         with pytest.raises(InputError, match="refused the query"):
-            Answer(address, "select nothing from t").table(10**9)
+            QueryAnswer(address, "select nothing from t").table(10**9)
         live.rollback()
         batch = pa.RecordBatch.from_pylist(
             [{"usr": "ann", "score": 0.5}, {"usr": None, "score": None}]
@@ -380,14 +380,14 @@ def test_postgresql(tmp_path):
         live.rollback()
         other = psycopg.connect(address, autocommit=True)
         pid = live.info.backend_pid
-        lost = Answer(live, "select * from generate_series(1, 3000000)").batches()
+        lost = QueryAnswer(live, "select * from generate_series(1, 3000000)").batches()
         next(lost)
         other.execute("select pg_terminate_backend(%s)", (pid,))
         with pytest.raises(FileError, match=r"failed after .* rows"):
             list(lost)
         other.close()
     with pytest.raises(FileError, match="cannot be reached"):
-        Answer(address, "select 1").table(10**9)
+        QueryAnswer(address, "select 1").table(10**9)
 
 
 def test_a_missing_engine_is_an_install_line(shop, monkeypatch):
@@ -444,11 +444,11 @@ def test_statements_of_sqlite_are_refused_before_they_are_carried_out(
         made.execute("insert into ratings values ('ann', 4)")
     made.close()
     with pytest.raises(InputError):
-        Answer("shop.sqlite", statement).table(10**6)
+        QueryAnswer("shop.sqlite", statement).table(10**6)
     assert [p.name for p in tmp_path.iterdir()] == ["shop.sqlite"]
-    assert Answer("shop.sqlite", "select count(*) as n from ratings").table(10**6).to_pydict() == {
-        "n": [1]
-    }
+    assert QueryAnswer("shop.sqlite", "select count(*) as n from ratings").table(
+        10**6
+    ).to_pydict() == {"n": [1]}
 
 
 @pytest.mark.parametrize("source", ["table.csv", "t*.csv", "shop.duckdb"])
@@ -471,9 +471,12 @@ def test_queries_of_duckdb_reach_no_other_file(tmp_path, monkeypatch, source, st
     (tmp_path / "in" / "table.csv").write_text("a,b\n1,2\n")
     duckdb.connect("shop.duckdb").execute("create table data as select 1 as a, 2 as b").close()
     with pytest.raises(InputError) as refused:
-        Answer(source, statement.format(outside / "secret.csv")).table(10**6)
+        QueryAnswer(source, statement.format(outside / "secret.csv")).table(10**6)
     assert "hidden" not in str(refused.value)
-    assert Answer(source, "select * from data").table(10**6).to_pydict() == {"a": [1], "b": [2]}
+    assert QueryAnswer(source, "select * from data").table(10**6).to_pydict() == {
+        "a": [1],
+        "b": [2],
+    }
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 import eckart
 from eckart.cli.main import app
 from eckart.errors import EckartError, FileError, InputError
-from eckart.io.sql.answers import Answer
+from eckart.io.sql.answers import QueryAnswer
 from eckart.io.sql.write import write_sql
 from mysql_server import program, server
 from test_sql import LONG, ROWS
@@ -61,7 +61,7 @@ def test_mariadb_is_read_with_its_types_and_only_read(mariadb):
     address, connect = mariadb
     with connect() as live:
         for source in (address, live):
-            table = Answer(source, "select * from t order by n").table(10**9)
+            table = QueryAnswer(source, "select * from t order by n").table(10**9)
             assert table.column("id").to_pylist() == ["b", "c", "ä"]
             assert table.column("n").to_pylist() == [None, -1, 7]
             assert pa.types.is_decimal(table.schema.field("price").type)
@@ -73,13 +73,13 @@ def test_mariadb_is_read_with_its_types_and_only_read(mariadb):
             ).shape == (50, 77)
         for query in ("delete from t returning id", "update t set n = 1"):
             with pytest.raises(EckartError):
-                Answer(address, query).table(10**9)
-        few = Answer(
+                QueryAnswer(address, query).table(10**9)
+        few = QueryAnswer(
             address, "select usr from ratings where usr like '%u4%' and item % 2 = 1"
         ).table(10**9)
         assert set(few.column("usr").to_pylist()) == {"u4", *(f"u{i}" for i in range(40, 50))}
         with pytest.raises(InputError, match=r"refused the query: .*nothing"):
-            Answer(address, "select nothing from t").table(10**9)
+            QueryAnswer(address, "select nothing from t").table(10**9)
         with live.cursor() as cursor:
             cursor.execute("select count(*) from t where n = -1")
             assert cursor.fetchone() == (1,)
@@ -110,14 +110,14 @@ def test_mariadb_is_written_whole_or_not_at_all(mariadb):
         for rule in ("replace", "append"):
             with pytest.raises(FileError, match="as it was"):
                 write_sql(source, name, broken, rule)
-            found = Answer(address, f"select * from `{name}`").table(10**9)
+            found = QueryAnswer(address, f"select * from `{name}`").table(10**9)
             assert found.column("usr").to_pylist() == ["a\"`'%s", None] * 2
             assert found.column("score").to_pylist() == [0.1, None] * 2
             broken = (batch if i < 3 else 1 / 0 for i in range(5))
         assert write_sql(source, name, [batch], "append") == 2
-        assert Answer(address, f"select * from `{name}`").table(10**9).num_rows == 6
+        assert QueryAnswer(address, f"select * from `{name}`").table(10**9).num_rows == 6
         assert write_sql(source, name, [batch], "replace") == 2
-        assert Answer(address, f"select * from `{name}`").table(10**9).num_rows == 2
+        assert QueryAnswer(address, f"select * from `{name}`").table(10**9).num_rows == 2
     assert tables() == sorted([*before, "more recs", "recs"]), "no table is left behind"
     live.close()
 
@@ -159,13 +159,15 @@ def test_mariadb_from_the_shell(mariadb, tmp_path, monkeypatch):
         catch_exceptions=False,
     )
     assert said.exit_code == 0, said.output
-    assert Answer(address, "select * from lists").table(10**9).num_rows == 150
+    assert QueryAnswer(address, "select * from lists").table(10**9).num_rows == 150
 
 
 def test_a_connection_to_mariadb_that_is_lost_says_after_how_many_rows(mariadb):
     _, connect = mariadb
     live, other = connect(), connect()
-    lost = Answer(live, "select a.usr, b.item from ratings a, ratings b limit 3000000").batches()
+    lost = QueryAnswer(
+        live, "select a.usr, b.item from ratings a, ratings b limit 3000000"
+    ).batches()
     next(lost)
     with other.cursor() as cursor:
         cursor.execute(f"kill {live.thread_id()}")
@@ -176,7 +178,7 @@ def test_a_connection_to_mariadb_that_is_lost_says_after_how_many_rows(mariadb):
 
 def test_a_server_that_is_not_there_is_one_line(mariadb):
     with pytest.raises(FileError, match="cannot be reached") as failed:
-        Answer("mysql+pymysql://ann:secret@127.0.0.1:1/shop", "select 1").table(10**9)
+        QueryAnswer("mysql+pymysql://ann:secret@127.0.0.1:1/shop", "select 1").table(10**9)
     assert "secret" not in str(failed.value)
     assert "\n" not in str(failed.value)
 
@@ -239,7 +241,7 @@ def test_parquet_in_a_store_is_read_by_its_address(store, tmp_path, monkeypatch)
     for place in ("s3://shop/ratings", "s3://shop/ratings/*.parquet"):
         assert eckart.read(place, "select * from data", **LONG, duplicates="last").shape == wanted
     count = "select count(*) as n from data where stars > 2"
-    assert Answer("s3://shop/ratings/part-0.parquet", count).table(10**9).column(
+    assert QueryAnswer("s3://shop/ratings/part-0.parquet", count).table(10**9).column(
         "n"
     ).to_pylist() == [sum(s > 2 for _, _, s in parts[0])]
     people = eckart.read("s3://shop/people.csv", "select * from data", index="name")

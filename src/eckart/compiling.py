@@ -16,7 +16,7 @@ the collector would look at each again and again.
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -36,6 +36,7 @@ def _check_numba(version: str) -> None:
 
 
 try:
+    from numba.core.caching import IndexDataCacheFile
     from numba.core.codegen import JITCodeLibrary
     from numba.core.compiler import Compiler, CompileResult
     from numba.core.compiler_machinery import AnalysisPass, PassManager, register_pass
@@ -47,7 +48,25 @@ except ImportError:
 _check_numba(numba.__version__)
 
 
-class _Whole(JITCodeLibrary):  # type: ignore[misc]
+def _index_of_this_version(load: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """numba's reading of the list of compiled forms of a kernel; one that names a class which an
+    update has moved or renamed is empty, so that the kernel is compiled again."""
+
+    def load_index(self: Any) -> Any:
+        try:
+            return load(self)
+        except (AttributeError, ImportError):
+            return {}
+
+    return load_index
+
+
+IndexDataCacheFile._load_index = _index_of_this_version(  # type: ignore[method-assign]
+    IndexDataCacheFile._load_index
+)
+
+
+class _WholeModule(JITCodeLibrary):  # type: ignore[misc]
     """Code that is optimised as a whole, and not function by function before that."""
 
     def _optimize_functions(self, ll_module: Any) -> None:
@@ -64,7 +83,7 @@ class _NoPlace:
         pass
 
 
-class _Part(_Whole):
+class _Part(_WholeModule):
     """Code that waits to be linked into other code: neither optimised nor made executable."""
 
     def finalize(self) -> None:
@@ -92,7 +111,7 @@ class _GiveLibrary(AnalysisPass):  # type: ignore[misc]
         super().__init__()
 
     def run_pass(self, state: Any) -> bool:
-        kind = _Part if state.flags.no_cpython_wrapper else _Whole
+        kind = _Part if state.flags.no_cpython_wrapper else _WholeModule
         state.library = kind(state.targetctx.codegen(), state.func_id.func_qualname)
         state.library.enable_object_caching()
         return False

@@ -32,7 +32,7 @@ class Delayed(ModuleType):
         return getattr(_load(self), name)
 
 
-class Finder:
+class DelayedFinder:
     """Answers the first import of a heavy package by a stand-in, and an import of a part of it by
     the part of the real one."""
 
@@ -85,5 +85,7 @@ def _load(stand_in: Delayed) -> ModuleType:
 def delay(names: tuple[str, ...] = HEAVY) -> None:
     """Let ``import name`` cost nothing until the package is used. Packages that are loaded already
     are left alone."""
-    if not any(isinstance(finder, Finder) for finder in sys.meta_path):
-        sys.meta_path.insert(0, Finder(tuple(name for name in names if name not in sys.modules)))  # type: ignore[arg-type]
+    if not any(isinstance(finder, DelayedFinder) for finder in sys.meta_path):
+        sys.meta_path.insert(
+            0, DelayedFinder(tuple(name for name in names if name not in sys.modules))
+        )  # type: ignore[arg-type]

@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from eckart.errors import invalid
-from eckart.teams import Team, crew_of
+from eckart.teams import Team, pool_of
 
 MOST_LANES = 64
 """Lanes at the most: enough for 64 threads, few enough that merging them costs nothing."""
@@ -221,11 +221,11 @@ def run_lanes(
             return
         if not known:
             dealer = _Dealer(itertools.chain(head, items), len(lanes), len(lanes))
-            Team(dealer, lanes, step, threads - 1, crew_of(pool_size)).run()
+            Team(dealer, lanes, step, threads - 1, pool_of(pool_size)).run()
             return
         count, kind = len(work), _kind_of(work, step)  # type: ignore[arg-type]
         worth = threads_worth(_seconds.get(kind), min(threads, count))
-        team = Team(_Whole(work, len(lanes)), lanes, step, worth - 1, crew_of(pool_size))
+        team = Team(_Whole(work, len(lanes)), lanes, step, worth - 1, pool_of(pool_size))
         # of the calling thread: what others take beside it does not count
         before = time.thread_time()
         team.run()

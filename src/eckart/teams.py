@@ -10,10 +10,10 @@ from contextlib import suppress
 from typing import Any, cast
 
 _lock = threading.Lock()
-_crews: dict[tuple[int, int], Crew] = {}
+_pools: dict[tuple[int, int], WorkerPool] = {}
 
 
-class Crew:
+class WorkerPool:
     """Workers for so many threads, the caller's among them."""
 
     def __init__(self, threads: int):
@@ -52,18 +52,18 @@ class Worker:
     """A thread that sleeps at its gate between pieces of work. Opening a gate costs a third of what
     a task of a thread pool does."""
 
-    def __init__(self, crew: Crew):
+    def __init__(self, pool: WorkerPool):
         self.gate, self.team, self.busy = threading.Lock(), cast("Team | None", None), False
         self.gate.acquire()
-        threading.Thread(target=self.live, args=(crew,), name="eckart", daemon=True).start()
+        threading.Thread(target=self.live, args=(pool,), name="eckart", daemon=True).start()
 
-    def live(self, crew: Crew) -> None:
+    def live(self, pool: WorkerPool) -> None:
         while True:
             self.gate.acquire()
             team, self.team, self.busy = self.team, None, self.team is not None
             if team is not None:
                 team.help_out()
-                crew.come_back(self)
+                pool.come_back(self)
                 team.leave()
             team = None  # nothing is kept alive while asleep
 
@@ -78,9 +78,9 @@ class Team:
         lanes: list[Any],
         step: Callable[[Any, Any, dict], None],
         most: int,
-        crew: Crew,
+        pool: WorkerPool,
     ):
-        self.dealer, self.lanes, self.step, self.most, self.crew = dealer, lanes, step, most, crew
+        self.dealer, self.lanes, self.step, self.most, self.pool = dealer, lanes, step, most, pool
         self.lock, self.end = threading.Lock(), threading.Lock()
         self.called = self.gone = self.own_items = 0
         self.closed, self.error = False, cast("BaseException | None", None)
@@ -97,7 +97,7 @@ class Team:
         while True:
             try:
                 if self.error is not None:
-                    self.crew.mend(self)
+                    self.pool.mend(self)
                 self.close()
                 self.end.acquire()
                 break
@@ -129,7 +129,7 @@ class Team:
     def call(self) -> None:
         """Wake one more worker, if one may be had and there is something left for it."""
         if self.called < self.most and self.dealer.left():
-            worker = self.crew.take(self)
+            worker = self.pool.take(self)
             if worker is not None:
                 worker.gate.release()
 
@@ -161,10 +161,10 @@ class Team:
             self.error = error
 
 
-def crew_of(threads: int) -> Crew:
+def pool_of(threads: int) -> WorkerPool:
     """Kept between calls; a forked process gets its own."""
     key = (os.getpid(), threads)
     with _lock:
-        if key not in _crews:
-            _crews[key] = Crew(threads)
-        return _crews[key]
+        if key not in _pools:
+            _pools[key] = WorkerPool(threads)
+        return _pools[key]

@@ -261,7 +261,7 @@ def parted_as(table, change, to=2):
     [
         (
             lambda p: p.assign(rating="good"),
-            "column 'rating' must hold a number, got 'good' at row 0, .*row 0 of partition 2",
+            "column 'rating' must hold a number, got 'good' at row 0.*row 0 of partition 2",
         ),
         (
             lambda p: p.drop(columns="item"),

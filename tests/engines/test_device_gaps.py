@@ -17,9 +17,9 @@ from registry import DEVICE, JUDGE, Fetched  # noqa: E402
 
 from eckart.engines import engine_named  # noqa: E402
 from eckart.engines.cuda import made  # noqa: E402
-from eckart.engines.cuda.held import Held  # noqa: E402
+from eckart.engines.cuda.held import DeviceMatrix  # noqa: E402
 from eckart.engines.protocol.mixtures import Gaussians  # noqa: E402
-from eckart.explain.mixtures.families_discrete import Bernoulli, Multinomial  # noqa: E402
+from eckart.explain.mixtures.families_discrete import Bernoulli, MultinomialComponents  # noqa: E402
 from eckart.io.tables.row_blocks import IteratorBlocks  # noqa: E402
 from eckart.matrix import Counts, Dense, Observed  # noqa: E402
 
@@ -176,7 +176,7 @@ def test_noise_that_rounding_hides_is_left_to_the_cpu(device):
     assert np.isfinite(host.gap_expect(seen, u, gain, mean, 1e-17)).all()
 
 
-@pytest.mark.parametrize("family", [Bernoulli(), Multinomial()])
+@pytest.mark.parametrize("family", [Bernoulli(), MultinomialComponents()])
 def test_families_of_many_blocks(device, family):
     """Dense rows that lie on the device and rows that stream through it, weights and all."""
     rng = np.random.default_rng(1)
@@ -223,11 +223,11 @@ def test_a_stream_with_gaps_passes_through_the_device(device):
     assert not device.fallen
 
 
-@pytest.mark.parametrize("family", [Bernoulli(), Multinomial()])
+@pytest.mark.parametrize("family", [Bernoulli(), MultinomialComponents()])
 def test_blocks_of_a_stream_are_let_go(device, family, monkeypatch):
     """Rows that have no room on the device pass through it: no more than two blocks are there at
     once."""
-    alive, most, blocks = [], [0], Held.blocks
+    alive, most, blocks = [], [0], DeviceMatrix.blocks
 
     def watched(self, watch=None):
         for start, block in blocks(self, watch):
@@ -235,7 +235,7 @@ def test_blocks_of_a_stream_are_let_go(device, family, monkeypatch):
             most[0] = max(most[0], len(alive))
             yield start, block
 
-    monkeypatch.setattr(Held, "blocks", watched)
+    monkeypatch.setattr(DeviceMatrix, "blocks", watched)
     rng = np.random.default_rng(1)
     x = rng.integers(0, 1, (1400, 6), endpoint=True).astype(np.float64)
     parameters = family.weighted_fit(x, rng.dirichlet(np.ones(2), 1400))

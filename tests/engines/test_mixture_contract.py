@@ -13,7 +13,7 @@ from eckart.engines.cpu.mixtures.layout import WIDE
 from eckart.engines.protocol import GapsFound
 from eckart.engines.protocol.mixtures import KINDS, Gaussians
 from eckart.errors import InputError
-from eckart.explain.mixtures.families_discrete import Bernoulli, Multinomial
+from eckart.explain.mixtures.families_discrete import Bernoulli, MultinomialComponents
 from eckart.explain.mixtures.families_gaussian import Gaussian
 from eckart.io.tables.row_blocks import IteratorBlocks
 from eckart.matrix import Counts, Dense, Observed
@@ -296,7 +296,7 @@ def test_rows_and_patterns(engine, gaps):
         assert found == {mask.tobytes(): rows.tolist() for rows, mask in PLAIN.gap_patterns(plain)}
 
 
-@pytest.mark.parametrize("family", [Bernoulli(), Multinomial(), Gaussian("diag")])
+@pytest.mark.parametrize("family", [Bernoulli(), MultinomialComponents(), Gaussian("diag")])
 def test_families(engine, family):
     """Sums of a family's own; ``check_family`` refuses the first bad row, whatever the number of
     threads."""
@@ -346,7 +346,7 @@ def test_families(engine, family):
 
 
 @pytest.mark.parametrize("kind", ["counts", "gaps", "entries"])
-@pytest.mark.parametrize("family", [Bernoulli(), Multinomial()])
+@pytest.mark.parametrize("family", [Bernoulli(), MultinomialComponents()])
 def test_families_of_sparse_rows_and_of_rows_with_gaps(engine, family, kind):
     rng = np.random.default_rng(1)
     most = 1 if hasattr(family, "gaps") else 3

@@ -9,7 +9,7 @@ from opaque import Handle, OpaqueEngine
 from scipy import sparse
 
 from eckart.io.read import read
-from eckart.reduce.solve import Options, solve
+from eckart.reduce.solve import SpectralOptions, solve
 
 ROWS = 61
 
@@ -58,7 +58,7 @@ def test_nothing_tall_crosses_in_a_pca(kind, solver):
     engine = OpaqueEngine(ROWS, ROWS * 8)
     fit = solve(
         read(data(kind)),
-        Options(2, solver=solver),
+        SpectralOptions(2, solver=solver),
         None,
         engine=engine,
         rng=np.random.default_rng(0),

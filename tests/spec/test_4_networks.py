@@ -12,7 +12,7 @@ from eckart import PCA, Autoencoder, ConvAutoencoder, NetworkClassifier, Observe
 torch = pytest.importorskip("torch", reason="networks need PyTorch")
 
 from eckart.nn.architecture import conv_coder, conv_head, dense_coder  # noqa: E402
-from eckart.nn.batches import Batch  # noqa: E402
+from eckart.nn.batches import RowBatch  # noqa: E402
 from eckart.nn.losses import class_loss, coding_loss, target_loss  # noqa: E402
 from eckart.nn.modules import build, layer  # noqa: E402
 from eckart.nn.rules import optimizer_of  # noqa: E402
@@ -144,7 +144,7 @@ def test_4_1_gradients_of_whole_networks(kind, activation, rng):
         kind
     )
     loss = loss or coding_loss("squared", 6.0, variational=0.3)
-    batch = Batch(x, seen, y)
+    batch = RowBatch(x, seen, y)
     loss(net, batch).backward()
     for _ in range(3):
         ways = [torch.as_tensor(rng.standard_normal(p.shape)) for p in net.parameters()]

@@ -13,8 +13,14 @@ from scipy.stats import multivariate_normal
 
 from eckart import MixedTable
 from eckart.complete.tables.columns import Part, contrasts, laid_out, normal_scores, parts_for
-from eckart.complete.tables.factor_em import PRIOR_NOISE, PRIOR_ROWS, Gaussian, m_step, penalty
-from eckart.complete.tables.fit_table import Placed, Scores, descend, expected
+from eckart.complete.tables.factor_em import (
+    PRIOR_NOISE,
+    PRIOR_ROWS,
+    GaussianFactors,
+    m_step,
+    penalty,
+)
+from eckart.complete.tables.fit_table import PlacedTable, Scores, descend, expected
 from eckart.complete.tables.links import RIDGE, fit_link, link_gradient
 from eckart.engines import engine_named
 from eckart.io.tables.mixed import Cells
@@ -25,8 +31,10 @@ CPU = engine_named("cpu", 1)
 seeds = st.integers(0, 10**6)
 
 
-def some_gaussian(rng: np.random.Generator, n: int, k: int) -> Gaussian:
-    return Gaussian(rng.standard_normal((n, k)), rng.standard_normal(n), rng.uniform(0.2, 1.5, n))
+def some_gaussian(rng: np.random.Generator, n: int, k: int) -> GaussianFactors:
+    return GaussianFactors(
+        rng.standard_normal((n, k)), rng.standard_normal(n), rng.uniform(0.2, 1.5, n)
+    )
 
 
 def numbers(n: int) -> tuple[Part, ...]:
@@ -102,7 +110,7 @@ def test_6_7_4_no_step_raises_the_objective(seed, loss, l2):
         [Part(f"x{j}", "number", loss_named(loss).fitted_to(y[:, j])) for j in range(6)]
     )
     table = Scores(parts, holes(rng, y / y.std(axis=0), 0.3))
-    values = descend(Placed.of(table, CPU), some_gaussian(rng, 6, 2), l2, 0.0, 15).trace.values
+    values = descend(PlacedTable.of(table, CPU), some_gaussian(rng, 6, 2), l2, 0.0, 15).trace.values
     assert max(b - a for a, b in itertools.pairwise(values)) <= 1e-9 * max(map(abs, values))
 
 
@@ -114,7 +122,7 @@ def test_6_7_4_steps_that_look_back_are_ahead_of_plain_ones():
         (400, 8)
     )
     placed, g = (
-        Placed.of(Scores(numbers(8), holes(rng, y / y.std(axis=0), 0.5)), CPU),
+        PlacedTable.of(Scores(numbers(8), holes(rng, y / y.std(axis=0), 0.5)), CPU),
         some_gaussian(rng, 8, 3),
     )
     best = descend(placed, g, 1.0, 0.0, 300).trace.values[-1]
@@ -133,7 +141,7 @@ def test_6_7_5_a_seen_cell_is_predicted_without_itself(seed, width):
     y[0, 4] = np.nan
     part = Part("first", "category", loss_named("squared"), scores=np.zeros((0, width)))
     table = Scores((part, *numbers(5)[width:]), y)
-    found = Placed.of(table, CPU).left_out(g, np.array([[0, width]]))[:, :width]
+    found = PlacedTable.of(table, CPU).left_out(g, np.array([[0, width]]))[:, :width]
     hidden = y.copy()
     hidden[:, :width] = np.nan
     direct = expected(Scores(table.parts, hidden), g).scores[:, :width]

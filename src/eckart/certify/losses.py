@@ -27,9 +27,9 @@ from eckart.certify.stationary import (
     GLOBAL_GAP,
     GRADIENT_LIMIT,
     SMALL,
+    ResidualSums,
     RidgePoint,
     RidgeProblem,
-    Sums,
     by_gap,
     gradient,
     stopped_early,
@@ -38,12 +38,12 @@ from eckart.engines.protocol import Engine, Placed
 from eckart.trace import StopReason, Trace
 
 
-class Seen(NamedTuple):
+class SeenPoint(NamedTuple):
     """The majorising ridge problem of the rows at a point, sums over both sides, and sum w l(a,
     s)."""
 
     placed: Placed
-    sums: Sums
+    sums: ResidualSums
 
 
 def given(at: RidgePoint, turned: bool = False) -> dict[str, Any]:
@@ -52,13 +52,13 @@ def given(at: RidgePoint, turned: bool = False) -> dict[str, Any]:
     return {"mean": at.mean, "own": own, "other": other}
 
 
-def look(p: RidgeProblem, at: RidgePoint, engine: Engine) -> Seen:
+def look(p: RidgeProblem, at: RidgePoint, engine: Engine) -> SeenPoint:
     """Gradients of both sides, measured at the point."""
     rows, value = engine.linearised(p.x, at.loss, at.left, at.right, **given(at))
     columns, _ = engine.linearised(p.x.T, at.loss, at.right, at.left, **given(at, turned=True))
     one = engine.evidence_rows(rows, at.left, at.right, p.rule, **given(at)).sums
     two = engine.evidence_rows(columns, at.right, at.left, p.rule_t, **given(at, turned=True)).sums
-    return Seen(rows, Sums(one, two, value))
+    return SeenPoint(rows, ResidualSums(one, two, value))
 
 
 def relative_loss_gradient(p: RidgeProblem, at: RidgePoint, engine: Engine) -> float:
@@ -135,7 +135,7 @@ def certify_loss(
 
 
 def _gap(
-    p: RidgeProblem, at: RidgePoint, seen: Seen, value: float, engine: Engine
+    p: RidgeProblem, at: RidgePoint, seen: SeenPoint, value: float, engine: Engine
 ) -> tuple[float, float, str]:
     """(relative gap, ||L^-1/2 y M^-1/2||_2 from below, how it was bounded)."""
     ridge, bias_ridge = p.rule.ridges(p.x.counts)

@@ -25,7 +25,7 @@ SQUARE_LIMIT, KL_LIMIT = 1e-2, 2e-2
 the other divergences."""
 
 
-class Measured(NamedTuple):
+class MeasuredFactors(NamedTuple):
     """What was measured at W and H: the objective and its part that comes from the data, the
     residual of each factor, and the sums of both.
 
@@ -44,7 +44,7 @@ class Measured(NamedTuple):
     beta: float = 2.0
 
 
-def certify_parts(m: Measured, trace: Trace, notes: tuple[str, ...] = ()) -> Certificate:
+def certify_parts(m: MeasuredFactors, trace: Trace, notes: tuple[str, ...] = ()) -> Certificate:
     """The certificate of what was measured."""
     limit = SQUARE_LIMIT if m.loss == "frobenius" else KL_LIMIT
     meaning = "size of min(entry, gradient) against the misfit"
@@ -83,7 +83,7 @@ def certify_parts(m: Measured, trace: Trace, notes: tuple[str, ...] = ()) -> Cer
     return with_trace(Certificate(problem, "stationary", tuple(checks), facts, notes), m, trace)
 
 
-def with_trace(certificate: Certificate, m: Measured, trace: Trace) -> Certificate:
+def with_trace(certificate: Certificate, m: MeasuredFactors, trace: Trace) -> Certificate:
     """The certificate with its check of the trace made anew."""
     checks = [check for check in certificate.checks if check.name != "never rises"]
     checks += never_rises(trace.values, roundings(m.dtype), m.scale, "between sweeps")

@@ -35,7 +35,7 @@ PROBES = ((8, 4), (24, 4), (60, 6))
 SURE = "with probability >= 0.999"
 
 
-class Measured:
+class MeasuredSpectrum:
     """The problem at the returned point, in float64: pattern, targets b, residual R, and the
     triples of B."""
 
@@ -136,7 +136,7 @@ def gap_certificate(
     """Duality gap of Soft-Impute (``ridge=False``) or of ridge ALS with l2 = tau, as a share of the
     value."""
     with engine.at_work():
-        m = Measured(x, f, engine)
+        m = MeasuredSpectrum(x, f, engine)
         penalty = tau / 2 * m.norms if ridge else tau * float(m.s.sum())
         value = 0.5 * m.square + penalty
         for probe in PROBES:
@@ -194,7 +194,7 @@ def svt_certificate(
     the minimiser is at most the difference.
     """
     with engine.at_work():
-        m = Measured(x, f, engine)
+        m = MeasuredSpectrum(x, f, engine)
         k = len(m.s)
         goal = Coordinates(
             np.diag(m.s + tau), np.zeros((m.pattern.shape[0], k)), np.zeros((m.pattern.shape[1], k))
@@ -246,7 +246,7 @@ def svt_certificate(
     return Certificate("min tau ||B||_* + 1/2 ||B||^2 with Pi(B) = Pi(A)", "global", checks, facts)
 
 
-def dual_point(m: Measured, goal: Coordinates) -> tuple[np.ndarray, float, float]:
+def dual_point(m: MeasuredSpectrum, goal: Coordinates) -> tuple[np.ndarray, float, float]:
     """The least-norm y on the entries with P_T Pi^T y = goal: y = Pi P_T g, (P_T Pi^T Pi P_T) g =
     goal; with the miss ||P_T Pi^T y - goal||_F and ||g||."""
     zero = np.zeros(1)
@@ -272,7 +272,7 @@ def svp_certificate(
     """Evidence for the best fit of rank k: stationary, a fixed point of the projection, and global
     where the entries are fitted."""
     with engine.at_work():
-        m = Measured(x, f, engine)
+        m = MeasuredSpectrum(x, f, engine)
         g = m.tangent.adjoint(m.rest)
         size = float(np.sqrt(m.square))
         exact = m.relative <= fitted

@@ -43,7 +43,7 @@ GRADIENT = {"stochastic": 0.05, "exact": 1e-2}
 """Limits: steps on single pairs stray around the point that an exact solver goes to."""
 
 
-class Pairs(NamedTuple):
+class PairWeights(NamedTuple):
     """The problem: counts of pairs, the noise shares q (sum 1), r, and which loss."""
 
     counts: Counts
@@ -52,7 +52,7 @@ class Pairs(NamedTuple):
     loss: str = "negative"
 
 
-class Measured(NamedTuple):
+class MeasuredPairs(NamedTuple):
     """Mean loss of a pair, its lower bound, the loss without vectors, that of words independent of
     each other, and the relative gradient."""
 
@@ -64,7 +64,7 @@ class Measured(NamedTuple):
     rows: int
 
 
-def measure(p: Pairs, f: Embedding, engine: Engine, seed: int = 0) -> Measured:
+def measure(p: PairWeights, f: Embedding, engine: Engine, seed: int = 0) -> MeasuredPairs:
     """Loss, bound and gradient on the rows of a fixed sample."""
     context = f.vectors if f.context is None else f.context
     csr = p.counts.to_scipy()
@@ -75,7 +75,7 @@ def measure(p: Pairs, f: Embedding, engine: Engine, seed: int = 0) -> Measured:
     e = engine.pair_scores(x, f.vectors[chosen], context, f.context_bias, rule)
     pairs, (pull, push, both) = max(e.pairs, 1e-300), np.sqrt([e.pull, e.push, e.both])
     gradient = float(both / (pull + push)) if pull + push > 0 else 0.0
-    return Measured(
+    return MeasuredPairs(
         e.loss / pairs,
         e.bound / pairs,
         e.start / pairs,
@@ -85,7 +85,7 @@ def measure(p: Pairs, f: Embedding, engine: Engine, seed: int = 0) -> Measured:
     )
 
 
-def _chance(rows: Any, weights: np.ndarray, p: Pairs) -> float:
+def _chance(rows: Any, weights: np.ndarray, p: PairWeights) -> float:
     """The least loss of a pair for scores that depend on the other word alone."""
     near = weights @ rows.astype(np.float64)
     total = max(float(near.sum()), 1e-300)
@@ -97,7 +97,13 @@ def _chance(rows: Any, weights: np.ndarray, p: Pairs) -> float:
 
 
 def certify_pairs(
-    p: Pairs, f: Embedding, engine: Engine, *, solver: str, trace: Trace, facts: dict[str, Any]
+    p: PairWeights,
+    f: Embedding,
+    engine: Engine,
+    *,
+    solver: str,
+    trace: Trace,
+    facts: dict[str, Any],
 ) -> Certificate:
     """Is this a stationary point, how far is its loss from what no vectors can beat, and is it
     lower than that of words independent of each other?"""

@@ -29,7 +29,7 @@ import numpy as np
 
 from eckart.arguments import held
 from eckart.certify.certificate import Certificate, Check
-from eckart.certify.nuclear import PROBES, SURE, Measured, dual_point
+from eckart.certify.nuclear import PROBES, SURE, MeasuredSpectrum, dual_point
 from eckart.certify.spectral import FAILURE
 from eckart.decompositions import eigvalsh
 from eckart.engines import engine_named
@@ -77,7 +77,7 @@ def recovery_certificate(
     f, x = _resolve(fit, observed)
     engine, rng = engine_named(engine, n_threads), generator(random_state)
     with engine.at_work():
-        return _certify(Measured(x, f, engine), tol, rng)
+        return _certify(MeasuredSpectrum(x, f, engine), tol, rng)
 
 
 def _resolve(fit: Any, observed: Observed | None) -> tuple[LowRank, Observed]:
@@ -93,7 +93,7 @@ def _resolve(fit: Any, observed: Observed | None) -> tuple[LowRank, Observed]:
     return factors, observed
 
 
-def _certify(m: Measured, tol: float, rng: np.random.Generator) -> Certificate:
+def _certify(m: MeasuredSpectrum, tol: float, rng: np.random.Generator) -> Certificate:
     (n, columns), k = m.pattern.shape, len(m.s)
     dimension = k * (n + columns - k)
     facts: dict[str, Any] = {"rank": k, "entries": m.pattern.nnz, "degrees of freedom": dimension}
@@ -152,7 +152,7 @@ def _certify(m: Measured, tol: float, rng: np.random.Generator) -> Certificate:
     )
 
 
-def _words(verdict: str, checks: list[Check], dimension: int, m: Measured) -> str:
+def _words(verdict: str, checks: list[Check], dimension: int, m: MeasuredSpectrum) -> str:
     if verdict == "proven":
         return (
             "proven: the entries determine this matrix; every other one that agrees with them "

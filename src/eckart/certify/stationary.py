@@ -92,7 +92,7 @@ class RidgePoint(NamedTuple):
         return {name: a for name, a in zip(self._fields[:4], self[:4]) if a is not None}
 
 
-class Sums(NamedTuple):
+class ResidualSums(NamedTuple):
     """Both sides of the data term at a point, and its value."""
 
     rows: EvidenceSums
@@ -100,7 +100,7 @@ class Sums(NamedTuple):
     value: float
 
 
-def look(p: RidgeProblem, at: RidgePoint, engine: Engine) -> Sums:
+def look(p: RidgeProblem, at: RidgePoint, engine: Engine) -> ResidualSums:
     """One pass over the entries by rows and one by columns."""
     shared: dict[str, Any] = {"mean": at.mean, "spread": p.unobserved}
     rows = engine.evidence_rows(
@@ -109,7 +109,9 @@ def look(p: RidgeProblem, at: RidgePoint, engine: Engine) -> Sums:
     columns = engine.evidence_rows(
         p.x.T, at.right, at.left, p.rule_t, own=at.column_bias, other=at.row_bias, **shared
     ).sums
-    return Sums(rows, columns, rows.value + 0.5 * p.unobserved * _all_squares(p, at, engine))
+    return ResidualSums(
+        rows, columns, rows.value + 0.5 * p.unobserved * _all_squares(p, at, engine)
+    )
 
 
 def _all_squares(p: RidgeProblem, at: RidgePoint, engine: Engine) -> float:
@@ -119,7 +121,7 @@ def _all_squares(p: RidgeProblem, at: RidgePoint, engine: Engine) -> float:
     return float((engine.inner(at.left, at.left) * engine.inner(at.right, at.right)).sum())
 
 
-def gradient(p: RidgeProblem, at: RidgePoint, seen: Sums, engine: Engine) -> float:
+def gradient(p: RidgeProblem, at: RidgePoint, seen: ResidualSums, engine: Engine) -> float:
     """||gradient|| / (sum of the norms of its parts) over all four blocks."""
     square = size = 0.0
     for sums, x, other in ((seen.rows, p.x, at.right), (seen.columns, p.x.T, at.left)):
@@ -206,7 +208,7 @@ def certify_factors(
 
 
 def duality_gap(
-    p: RidgeProblem, at: RidgePoint, seen: Sums, value: float, engine: Engine
+    p: RidgeProblem, at: RidgePoint, seen: ResidualSums, value: float, engine: Engine
 ) -> tuple[float, float, str]:
     """(relative gap, ||L^-1/2 R M^-1/2||_2 from below, how it was bounded)."""
     ridge, bias_ridge = p.rule.ridges(p.x.counts)
@@ -258,7 +260,7 @@ def _product(
     return apply
 
 
-def _dual(p: RidgeProblem, seen: Sums, shrink: float, elsewhere: float) -> float:
+def _dual(p: RidgeProblem, seen: ResidualSums, shrink: float, elsewhere: float) -> float:
     """The bound from below at R' = shrink R.
 
     Implicit feedback: the conjugate of the data term, cell by cell. An observed cell has weight W =

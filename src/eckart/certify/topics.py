@@ -48,7 +48,7 @@ CHAINS, BURN, DRAWS = 2, 4, 8
 """Fresh chains, and sweeps of each before and while they are measured."""
 
 
-class Statistics(Protocol):
+class TopicEvidence(Protocol):
     """What a step over the documents found: the objective at the topics it began with, and the
     tokens it is summed over."""
 
@@ -59,7 +59,7 @@ class Statistics(Protocol):
     def weight(self) -> float: ...
 
 
-class WithLikelihood(Statistics, Protocol):
+class WithLikelihood(TopicEvidence, Protocol):
     """The same, with the log-likelihood of the documents."""
 
     @property
@@ -67,11 +67,11 @@ class WithLikelihood(Statistics, Protocol):
 
 
 State = TypeVar("State")
-S = TypeVar("S", bound=Statistics)
+S = TypeVar("S", bound=TopicEvidence)
 L = TypeVar("L", bound=WithLikelihood)
 
 
-class Problem(Protocol[State, S]):
+class LikelihoodProblem(Protocol[State, S]):
     """Placed documents with an objective and the steps that climb it."""
 
     docs: Any
@@ -96,7 +96,7 @@ class OneMore(NamedTuple, Generic[State, S]):
     gain: float
 
 
-def one_more_step(problem: Problem[State, S], t: Topics, tol: float) -> OneMore[State, S]:
+def one_more_step(problem: LikelihoodProblem[State, S], t: Topics, tol: float) -> OneMore[State, S]:
     """Documents are folded in at the topics, then a step is taken."""
     state = problem.settled(t, SETTLE, tol)
     now = problem.expect(state)
@@ -106,7 +106,7 @@ def one_more_step(problem: Problem[State, S], t: Topics, tol: float) -> OneMore[
 
 
 def certify_em(
-    problem: Problem[TopicWords, L],
+    problem: LikelihoodProblem[TopicWords, L],
     t: Topics,
     *,
     trace: Trace,
@@ -140,7 +140,7 @@ def certify_em(
 
 
 def certify_variational(
-    problem: Problem[State, S], t: Topics, *, trace: Trace, tol: float
+    problem: LikelihoodProblem[State, S], t: Topics, *, trace: Trace, tol: float
 ) -> Certificate:
     """Stationarity of q(beta) = Dir(counts) under one more variational step, documents settled on
     both sides of it."""

@@ -14,7 +14,7 @@ from eckart.cli import options
 from eckart.cli.choosing import Chooser, steps_of
 from eckart.cli.complete_options import ITEM_METHODS, FitOptions, WantedCells
 from eckart.cli.options import Arithmetic, CellOptions, TableOptions, TripleOptions
-from eckart.cli.shell import Shell, Targets
+from eckart.cli.shell import OutputTargets, Shell
 from eckart.errors import InputError, invalid
 
 METHODS = {
@@ -102,7 +102,7 @@ def complete(
     from eckart.cli.suspicions import note_amounts, refuse_clicks, refuse_complete, refuse_rank
 
     source = reading_of(triples, table, written)
-    to = Targets(out, model, report).check(file)
+    to = OutputTargets(out, model, report).check(file)
     check_output(source, out, wanted.pairs, wanted.unknown, wanted.cells)
     share, k = held_out_share(held_out), whole_or(fit.components, "auto")
     model_options = {

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from eckart.cli.reading import Reading, called
-from eckart.cli.shell import Shell, Targets
+from eckart.cli.shell import OutputTargets, Shell
 from eckart.cli.suspicions import triples_in
 from eckart.errors import InputError
 from eckart.io.tables.csv_marks import NULLS_IN_TEXT
@@ -125,7 +125,7 @@ def _tell_errors(errors: dict[str, list[float]], shell: Shell) -> None:
 def complete_mixed(
     source: Reading,
     file: str,
-    to: Targets,
+    to: OutputTargets,
     parameters: dict[str, Any],
     shell: Shell,
     plan_only: bool,

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from eckart.cli.attribute_files import ColumnFeatures, RowFeatures, Time
 from eckart.cli.options import option
-from eckart.cli.shell import Targets
+from eckart.cli.shell import OutputTargets
 from eckart.errors import InputError
 
 ITEM_METHODS = ("ease", "slim", "gf-cf", "blend")
@@ -111,7 +111,7 @@ class FitOptions:
         named = [name for name, value in given_options.items() if value is not None]
         return ("als", f"als: {named[0]} is an option of it") if named else ("auto", "")
 
-    def refuse_targets(self, method: str, to: Targets) -> None:
+    def refuse_targets(self, method: str, to: OutputTargets) -> None:
         """Files that the method has nothing to write to."""
         if method in ITEM_METHODS and (self.feedback != "implicit" or to.out is not None):
             raise InputError(

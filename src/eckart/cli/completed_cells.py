@@ -10,7 +10,7 @@ import numpy as np
 
 from eckart.cli.asked_ids import as_kind, pairs_in
 from eckart.cli.reading import Reading
-from eckart.cli.shell import Targets
+from eckart.cli.shell import OutputTargets
 from eckart.errors import FileError, InputError, invalid
 from eckart.io.tables.write import check_target, label_array, write_long, write_table
 from eckart.loading import pa
@@ -43,7 +43,7 @@ def check_output(
     if pairs is not None and cells is not None:
         raise InputError("give --pairs or --cells, not both")
     if pairs is not None:
-        Targets(out).check(pairs)
+        OutputTargets(out).check(pairs)
         if not Path(pairs).is_file():
             raise FileError(f"{pairs} does not exist or is not a file")
     if out is not None and source.long:

@@ -156,10 +156,10 @@ class _Places:
 
     def source(self, from_: str, sql: str | None) -> str:
         """The answer of the query as a file."""
-        from eckart.io.sql.answers import Answer, spooled
+        from eckart.io.sql.answers import QueryAnswer, spooled
         from eckart.io.sql.databases import shown
 
-        answer = Answer(from_, sql)
+        answer = QueryAnswer(from_, sql)
         batches = answer.batches()
         first = next(batches, None)
         if first is None:

@@ -11,7 +11,7 @@ import typer
 
 from eckart.cli import options
 from eckart.cli.options import Arithmetic, CellOptions, TextOptions, option
-from eckart.cli.shell import Shell, Targets
+from eckart.cli.shell import OutputTargets, Shell
 from eckart.errors import invalid
 
 LARGE = 1_000_000
@@ -177,7 +177,7 @@ def embed(
     )
     unfitted = build()
     reading = reading_of(texts, written)
-    to = Targets(out, kept, report).check(file, lambda path: vectors_target(path, format))
+    to = OutputTargets(out, kept, report).check(file, lambda path: vectors_target(path, format))
     if top < 1:
         raise invalid("--top", top, "a number of 1 or more")
     unfitted._check()

@@ -15,7 +15,7 @@ import typer
 
 from eckart.cli import options
 from eckart.cli.options import Arithmetic, CellOptions, TableOptions, TextOptions, option
-from eckart.cli.shell import Shell, Targets
+from eckart.cli.shell import OutputTargets, Shell
 from eckart.errors import invalid
 from eckart.trace import StopReason, preliminary
 
@@ -154,7 +154,7 @@ def explain(
     from eckart.cli.suspicions import refuse_markup, refuse_triples
 
     method, kept = building.kind_and_file(method, model, METHODS, shell)
-    to = Targets(out, kept, report).check(file)
+    to = OutputTargets(out, kept, report).check(file)
     if method is not None and method not in METHODS:
         raise invalid("--method", method, ", ".join(METHODS))
     _count(components, method or "lda", family)
@@ -221,7 +221,7 @@ def explain(
             "fits one mixture, --plan tells the time",
         )
     _run(
-        _Work(file, data, reading, to, shape, as_text),
+        _ExplainWork(file, data, reading, to, shape, as_text),
         method,
         build,
         k,
@@ -260,7 +260,7 @@ def _plan(
     tell_plan(shell, x, work)
 
 
-class _Work(NamedTuple):
+class _ExplainWork(NamedTuple):
     """The data, where they came from and where the answer goes."""
 
     file: str
@@ -287,7 +287,7 @@ class _Work(NamedTuple):
 
 
 def _run(
-    work: _Work,
+    work: _ExplainWork,
     method: str,
     build: Callable[..., Any],
     k: int | str,

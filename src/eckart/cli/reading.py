@@ -19,7 +19,7 @@ from eckart.cli.options import CellOptions, TableOptions, TextOptions, TripleOpt
 from eckart.errors import FileError, InputError, invalid
 from eckart.index.alike import unknown_column
 from eckart.io.read import read
-from eckart.io.tables.columns import Head, head_of, is_prose
+from eckart.io.tables.columns import TableHead, head_of, is_prose
 from eckart.io.tables.csv_marks import NULLS
 from eckart.io.tables.frames import titles
 from eckart.io.tables.long_tables import Long
@@ -291,7 +291,7 @@ class Reading:
             kept if len(kept) < len(names) - (names[0] == "") - (self.index is not None) else None
         )
 
-    def head(self, file: str) -> Head | None:
+    def head(self, file: str) -> TableHead | None:
         return head_of(
             file, self.delimiter, self.header, Marks.of(self.missing).words, encoding=self.of_tables
         )

@@ -14,7 +14,7 @@ import typer
 
 from eckart.cli import attribute_files, options
 from eckart.cli.options import CellOptions, TripleOptions, option
-from eckart.cli.shell import Shell, Targets, harmless
+from eckart.cli.shell import OutputTargets, Shell, harmless
 from eckart.errors import EckartError, FileError, InputError, invalid
 
 MOST_REASONS = 2**31 - 1
@@ -112,7 +112,7 @@ def recommend(
     _check(row, column, everyone, rows_file, new, row_features, similar, explain, out)
     if n < 1:
         raise invalid("-n", n, "a number of 1 or more")
-    Targets(out).check(str(model), lambda path: check_target(path, long=True))
+    OutputTargets(out).check(str(model), lambda path: check_target(path, long=True))
     on, fitted = options.engine_option(engine), completion(model)
     if threads is not None:
         fitted.n_threads = threads

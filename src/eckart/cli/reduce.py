@@ -10,7 +10,7 @@ import typer
 
 from eckart.cli import options
 from eckart.cli.options import Arithmetic, CellOptions, TableOptions, option
-from eckart.cli.shell import Shell, Targets, lasting
+from eckart.cli.shell import OutputTargets, Shell, lasting
 from eckart.errors import invalid
 
 METHODS = {"pca": "PCA", "autoencoder": "Autoencoder", "conv_autoencoder": "ConvAutoencoder"}
@@ -91,7 +91,7 @@ def reduce(
     from eckart.cli.suspicions import refuse_rank, refuse_triples
 
     method, kept = building.kind_and_file(method, model, METHODS, shell)
-    method, to = method or "pca", Targets(out, kept, report).check(file)
+    method, to = method or "pca", OutputTargets(out, kept, report).check(file)
     k, shape, pca = _components(components), building.parse_image(image), method == "pca"
     model_options = {
         "svd_solver": solver,

@@ -284,7 +284,7 @@ class Shell:
     def finish(
         self,
         fitted: Any,
-        to: Targets,
+        to: OutputTargets,
         write: Callable[[Path], int],
         page: Callable[[], Any],
         what: str = "out",
@@ -317,14 +317,14 @@ class Shell:
         typer.echo(json.dumps(plain(self.answer | notes | last), ensure_ascii=False))
 
 
-class Targets(NamedTuple):
+class OutputTargets(NamedTuple):
     """Files to write. Each takes its place only when it is complete."""
 
     out: Path | None = None
     model: Path | None = None
     report: Path | None = None
 
-    def check(self, data: str, check: Callable[[Path], Any] | None = None) -> Targets:
+    def check(self, data: str, check: Callable[[Path], Any] | None = None) -> OutputTargets:
         """Refuse targets that cannot be written, or that would replace the data, before any work is
         done; ``check`` is for ``out``, usually a table."""
         from eckart.io.models.whole_files import check_place

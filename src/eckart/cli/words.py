@@ -10,7 +10,7 @@ import typer
 
 from eckart.cli import options
 from eckart.cli.options import option
-from eckart.cli.shell import Shell, Targets
+from eckart.cli.shell import OutputTargets, Shell
 from eckart.errors import invalid
 
 File = Annotated[
@@ -113,7 +113,7 @@ def _check(n: int, out: Path | None, data: str) -> None:
 
     if n < 1:
         raise invalid("-n", n, "a number of 1 or more")
-    Targets(out).check(data, lambda path: check_target(path, long=True))
+    OutputTargets(out).check(data, lambda path: check_target(path, long=True))
 
 
 def _read(

@@ -44,7 +44,7 @@ def quiet() -> Any:
     return dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TB"})
 
 
-class Held:
+class HeldFuture:
     """Tasks whose ``values`` stay on the workers as long as somebody has this."""
 
     def __init__(self, client: Any, tasks: list[Any]):
@@ -57,7 +57,7 @@ class Held:
             return self.client.persist(self.tasks, optimize_graph=False)
 
     @staticmethod
-    def all_of(client: Any) -> list[Held]:
+    def all_of(client: Any) -> list[HeldFuture]:
         """In the order in which they were made."""
         return sorted((each for each in _held if each.client is client), key=attrgetter("number"))
 
@@ -69,7 +69,7 @@ class Held:
         client.cancel(
             [
                 future
-                for held in Held.all_of(client)
+                for held in HeldFuture.all_of(client)
                 for future in load_dask().futures_of(held.values)
             ],
             force=True,
@@ -81,13 +81,13 @@ class Held:
         after another, since the later ones may be made of the earlier. One that cannot be made,
         since nobody has what it is made of, is no longer needed either."""
         distributed = load_dask()
-        for held in Held.all_of(client):
+        for held in HeldFuture.all_of(client):
             held.values = held._sent()
             with suppress(distributed.client.FuturesCancelledError, distributed.CancelledError):
                 wait(client, distributed.futures_of(held.values))
 
 
-_held: WeakSet[Held] = WeakSet()
+_held: WeakSet[HeldFuture] = WeakSet()
 _numbers = itertools.count()
 
 
@@ -105,7 +105,7 @@ def computed(
         futures: list[Any] = []
         try:
             if away:
-                Held.again(client)
+                HeldFuture.again(client)
                 away = False
             with quiet():
                 futures = client.compute(build(name()), optimize_graph=False)
@@ -118,7 +118,7 @@ def computed(
             )  # its frames would hold the tasks, and Dask would answer with the old failure
             client.cancel(futures, force=True)
             del futures
-            Held.dropped(client)
+            HeldFuture.dropped(client)
             away = True
             time.sleep(RESPITE)
         except KeyboardInterrupt:

@@ -133,7 +133,7 @@ def compare(
     candidate, and every decision about time, is one of the ``steps``."""
     steps = steps or Steps()
     rank = max(1, min(16, *x.shape)) if k is None else k
-    first = _Round(x, build, seed, "", steps)
+    first = _ComparedRound(x, build, seed, "", steps)
     began = float(steps.take("began", lambda: steps.spent))
 
     def left() -> float:
@@ -160,7 +160,7 @@ def compare(
 
     for number in range(1, int(steps.take("rounds", rounds))):
         try:
-            more = _Round(x, build, seed + number, f"-{number + 1}", steps)
+            more = _ComparedRound(x, build, seed + number, f"-{number + 1}", steps)
             again = [
                 more.biases(),
                 *([more.bayes(rank)] if len(tried[0][1].squares) else [tried[0][1]]),
@@ -210,7 +210,7 @@ def choose(squares: dict[str, np.ndarray]) -> str:
     )
 
 
-class _Round:
+class _ComparedRound:
     """One split, and every method judged on what it hides; ``suffix`` tells its steps and
     checkpoints from those of other rounds."""
 

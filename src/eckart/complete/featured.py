@@ -22,7 +22,7 @@ import numpy as np
 from eckart.complete.completer import Completer
 from eckart.complete.folding import entry_weights
 from eckart.complete.recommend import Explanation, Recommendations
-from eckart.complete.side_information import Cold, Known, SideInformation, TimeBins, known
+from eckart.complete.side_information import Cold, KnownFeatures, SideInformation, TimeBins, known
 from eckart.complete.timed_tables import timed
 from eckart.errors import FileError, InputError, invalid
 from eckart.fit import Fit
@@ -38,8 +38,8 @@ class Features(NamedTuple):
     """The attributes that a model was fitted with, one row of numbers for each row and column of
     the model."""
 
-    rows: Known | None = None
-    columns: Known | None = None
+    rows: KnownFeatures | None = None
+    columns: KnownFeatures | None = None
 
     def flipped(self) -> Features:
         return Features(self.columns, self.rows)
@@ -110,7 +110,7 @@ class Featured(Completer, auto_wrap_output_keys=None):
                 "time needs data in memory, got data in parts. Leave it out to fit the ids alone."
             )
         notes, cold = list[str](), list[tuple[bool, Cold]]()
-        sides: list[Known | None] = []
+        sides: list[KnownFeatures | None] = []
         for source, key, labels, where in (
             (row_features, rows, x.row_index, "row_features"),
             (column_features, columns, x.column_index, "column_features"),
@@ -353,7 +353,7 @@ class Featured(Completer, auto_wrap_output_keys=None):
             return X
         return super()._aligned(X)
 
-    def _known(self, side: str, where: str) -> Known:
+    def _known(self, side: str, where: str) -> KnownFeatures:
         self._lowrank()
         found = None if self.features_ is None else getattr(self.features_, side)
         if found is None:
@@ -406,7 +406,7 @@ class Featured(Completer, auto_wrap_output_keys=None):
         return state
 
     def _store(self, fit: Fit, arrays: dict[str, np.ndarray]) -> None:
-        kept, sides = fit.plan.get("features"), list[Known | None]()
+        kept, sides = fit.plan.get("features"), list[KnownFeatures | None]()
         if kept is not None and not isinstance(kept, dict):
             raise FileError(
                 f"features must be how the attributes of rows and columns are written, got {kept!r}"
@@ -425,6 +425,6 @@ class Featured(Completer, auto_wrap_output_keys=None):
                     f"attributes of {name} came that do not fit their encoding and the "
                     f"{size} {name} of the model"
                 )
-            sides.append(Known(encoding, numbers))
+            sides.append(KnownFeatures(encoding, numbers))
         super()._store(fit, arrays)
         self.features_ = None if sides == [None, None] else Features(sides[0], sides[1])

@@ -47,7 +47,7 @@ class TimeBins(NamedTuple):
         return np.searchsorted(self.ends, times, side="right")
 
 
-class Known(NamedTuple):
+class KnownFeatures(NamedTuple):
     """The attributes of one side: how they are written, and the numbers of every row (zeros:
     nothing is known)."""
 
@@ -59,8 +59,8 @@ class SideInformation(NamedTuple):
     """Attributes of rows and of columns, the bins of time and the bin of every entry; None for what
     is not known."""
 
-    rows: Known | None = None
-    columns: Known | None = None
+    rows: KnownFeatures | None = None
+    columns: KnownFeatures | None = None
     bins: TimeBins | None = None
     bin_of: np.ndarray | None = None
 
@@ -87,7 +87,9 @@ class Cold(NamedTuple):
     numbers: np.ndarray
 
 
-def known(source: Any, key: Any, labels: Labels, where: str) -> tuple[Known, Cold, str | None]:
+def known(
+    source: Any, key: Any, labels: Labels, where: str
+) -> tuple[KnownFeatures, Cold, str | None]:
     """The attributes of a fit matched with its ids, the ids that only the frame has, and a note
     that names those that it lacks."""
     encoding, found = Encoding.of(source, key, where)
@@ -109,7 +111,7 @@ def known(source: Any, key: Any, labels: Labels, where: str) -> tuple[Known, Col
             f"{where} lacks {len(missing):,} of {labels.size:,} {labels.axis}s ({some}): of "
             "them only their entries are known"
         )
-    return Known(encoding, matched), Cold(found.ids[beyond], numbers[beyond]), note
+    return KnownFeatures(encoding, matched), Cold(found.ids[beyond], numbers[beyond]), note
 
 
 def moments(times: Any, dates: bool | None, where: str = "time") -> tuple[np.ndarray, bool]:

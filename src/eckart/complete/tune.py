@@ -164,7 +164,7 @@ def tune(
             if folds is None
             else list(cut(x, folds, random_state=seed))
         )
-        runs = [_Run(p, base, seed, error_name, at, shape) for p in parts]
+        runs = [_TuneRun(p, base, seed, error_name, at, shape) for p in parts]
         walk, at_rank = _Walk(runs, memory, checkpoint), 0
         while at_rank < len(ranks):
             k = ranks[at_rank]
@@ -209,7 +209,7 @@ def tune(
     return Tuning(tuple(table), chosen, best, final, label, tested, cold, stopped)
 
 
-class _Run:
+class _TuneRun:
     """One fold: its parts, and the fit that the next one starts from."""
 
     def __init__(
@@ -308,7 +308,7 @@ def _loss(base: Any, x: Any, metric: str, at: int) -> tuple[dict[str, Any], str]
     hidden tenth, and words for both errors."""
     if metric not in ("rmse", "mae") or parts_of(x) is not None or x.nnz < FEWEST or not yes_no(x):
         return {}, ""
-    run = _Run(split(x, 0.1, random_state=0), base, 0, metric, at, lambda ridge: {})
+    run = _TuneRun(split(x, 0.1, random_state=0), base, 0, metric, at, lambda ridge: {})
     errors = {
         loss: run.judge(clone(run.model).set_params(loss=loss).fit(run.train))[0]
         for loss in ("squared", "logistic")
@@ -323,7 +323,7 @@ class _Walk:
     """Candidates one after another. Those that a killed run had judged are taken as they were;
     ``seen`` are those that the walk has come to."""
 
-    def __init__(self, runs: list[_Run], memory: Memory, path: Any):
+    def __init__(self, runs: list[_TuneRun], memory: Memory, path: Any):
         self._runs, self._memory, self._path = runs, memory, path
         self._table: list[Trial] = []
         self._judged = 0
@@ -358,7 +358,7 @@ def kept_in(model: Any, path: Any, name: str = "") -> dict[str, Any]:
 
 
 def _trial(
-    runs: list[_Run], k: int, l2: float | None, weight: float | None, path: Any, number: int
+    runs: list[_TuneRun], k: int, l2: float | None, weight: float | None, path: Any, number: int
 ) -> Trial:
     """One candidate on every fold."""
     began = time.perf_counter()

@@ -33,14 +33,14 @@ whole."""
 
 
 @dataclass(frozen=True)
-class Cache:
+class CorpusCache:
     """The place of one result, and what it must be about."""
 
     stem: Path
     about: dict[str, Any]
 
     @classmethod
-    def of(cls, place: Any, source: Any, rule: Tokenizer, options: dict[str, Any]) -> Cache:
+    def of(cls, place: Any, source: Any, rule: Tokenizer, options: dict[str, Any]) -> CorpusCache:
         """A folder keeps a result for each source and set of options; any other path is the
         beginning of the names of one."""
         if not isinstance(source, (str, os.PathLike)):

@@ -48,7 +48,7 @@ def _is_row(row: Any) -> bool:
     return isinstance(row, Iterable) and not isinstance(row, (str, bytes))
 
 
-class Numbers:
+class ItemNumbers:
     """Items numbered in the order in which they came: all texts, or all integers. A set is taken in
     the order of its items.
 

@@ -38,7 +38,7 @@ from eckart.io.models.levels import NOTHING, Memory, resumed
 from eckart.matrix import Counts
 from eckart.parameters import file_name, number, one_of, optional, param, whole
 from eckart.reduce.covariance import Covariance
-from eckart.reduce.solve import Options
+from eckart.reduce.solve import SpectralOptions
 from eckart.reduce.solve import certify as measured
 from eckart.reduce.solve import solve as solve_svd
 from eckart.trace import Watcher, progress, silent
@@ -92,7 +92,7 @@ def solve(
     memory: Memory = NOTHING,
 ) -> tuple[np.ndarray, np.ndarray, Fit]:
     """U S^p, V S^(1 - p) and the fit of the SVD."""
-    options = Options(k, False, "auto" if min(m.shape) <= SMALL else "randomized", tol)
+    options = SpectralOptions(k, False, "auto" if min(m.shape) <= SMALL else "randomized", tol)
     fit = solve_svd(m, options, None, engine=engine, rng=rng, watch=watch, memory=memory)
     basis = fit.factors
     size = np.sqrt(basis.scatter)

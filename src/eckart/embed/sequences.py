@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from eckart.arguments import held
-from eckart.embed.cache import Cache
-from eckart.embed.item_lists import Numbers, look
+from eckart.embed.cache import CorpusCache
+from eckart.embed.item_lists import ItemNumbers, look
 from eckart.embed.spill import SpillFile
 from eckart.errors import InputError, NoWordsError, invalid
 from eckart.io.tables.frames import titles
@@ -154,7 +154,7 @@ def sequences(
     }
     kept = None
     if cache is not None:
-        kept = Cache.of(
+        kept = CorpusCache.of(
             cache, source, rule, {"min_count": min_count, "max_words": max_words, **how}
         )
         if (found := kept.load()) is not None:
@@ -265,7 +265,7 @@ def _items(rows: Iterator[Any], how: dict[str, Any], spilled: SpillFile, watch: 
             raise InputError(
                 f"{name}={how[name]!r} is for text only, got lists of items. Leave it out."
             )
-    numbers, tally = Numbers(), _Occurrences()
+    numbers, tally = ItemNumbers(), _Occurrences()
     for ids, lengths in numbers.batches(rows):
         seen, times = np.unique(ids, return_counts=True)
         tally.add(seen, times)

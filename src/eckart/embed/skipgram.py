@@ -31,7 +31,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from eckart.certify.certificate import Certificate
-from eckart.certify.pairs import CHANCE, Pairs, certify_pairs
+from eckart.certify.pairs import CHANCE, PairWeights, certify_pairs
 from eckart.embed import skipgram_exact, skipgram_train
 from eckart.embed.cooccurrence import MAX_MEMORY, MOST_WINDOW, count, pair_rule
 from eckart.embed.model import WordModel
@@ -343,7 +343,7 @@ class SkipGram(WordModel):
         facts: dict[str, Any],
     ) -> Certificate:
         noise = _shares(f.counts, self.noise_exponent)
-        problem = Pairs(counts, noise, float(self.negatives), self.loss)
+        problem = PairWeights(counts, noise, float(self.negatives), self.loss)
         return certify_pairs(problem, f, engine, solver=solver, trace=trace, facts=facts)
 
     def _parted(self, s: Sequences) -> tuple[Sequences, Sequences | None]:

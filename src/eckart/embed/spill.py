@@ -17,10 +17,10 @@ IN_MEMORY = 2**30
 class SpillFile:
     """Sentences in the order in which they came.
 
-    >>> with Shelf() as shelf:
-    ...     shelf.put(np.array([0, 1, 2], np.int32), np.array([2, 1]))
-    ...     shelf.put(np.array([1, 0], np.int32), np.array([1, 1]), np.array([False, True]))
-    ...     [a.tolist() for a in shelf.renumbered(np.array([1, 0, -1]), 4)]
+    >>> with SpillFile() as spill:
+    ...     spill.put(np.array([0, 1, 2], np.int32), np.array([2, 1]))
+    ...     spill.put(np.array([1, 0], np.int32), np.array([1, 1]), np.array([False, True]))
+    ...     [a.tolist() for a in spill.renumbered(np.array([1, 0, -1]), 4)]
     [[1, 0, 0, 1], [0, 2, 3, 4]]
     """
 

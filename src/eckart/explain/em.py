@@ -49,7 +49,7 @@ S = TypeVar("S", bound=Statistics)
 Theta = TypeVar("Theta")
 
 
-class Problem(Protocol[Theta, S]):
+class EmProblem(Protocol[Theta, S]):
     """Data with a model: the two steps. One whose E step goes on from what the last one left of the
     rows, so that it cannot be repeated, keeps that and the statistics itself:
     ``remember(statistics)`` gives both, ``recall(kept)`` takes them back."""
@@ -77,7 +77,7 @@ class Ascent(Generic[Theta, S]):
 
 
 def climb(
-    problem: Problem[Theta, S],
+    problem: EmProblem[Theta, S],
     theta: Theta,
     *,
     tol: float = 1e-3,

@@ -105,7 +105,7 @@ class Tally:
         return table if others is None else others.merge(table) if len(found) else others
 
 
-class Finder:
+class PositionFinder:
     """Positions of ids among the labels of a side: of whole numbers by a table of their span, where
     that takes at most ``room`` bytes."""
 

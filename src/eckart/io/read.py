@@ -18,7 +18,7 @@ import numpy as np
 from eckart.arguments import held
 from eckart.errors import FileError, InputError, InputTypeError, invalid, written
 from eckart.io.dask.known import is_collection
-from eckart.io.sql.answers import Answer
+from eckart.io.sql.answers import QueryAnswer
 from eckart.io.sql.databases import is_address, is_database, shown
 from eckart.io.tables.csv_file import read_csv
 from eckart.io.tables.device_rows import DeviceRows, on_device
@@ -163,7 +163,7 @@ def read(
     """
     marks = Marks.of(missing)
     if sql is not None:
-        source = Answer(source, sql)
+        source = QueryAnswer(source, sql)
     if rows is not None or values is not None:
         _check_long(
             rows,
@@ -198,7 +198,7 @@ def read(
         from eckart.io.dask.wide import from_collection
 
         return _not_empty(from_collection(source, columns, absent))
-    if isinstance(source, Answer):
+    if isinstance(source, QueryAnswer):
         return _not_empty(_read_answer(source, _Ask(columns, index, held=IN_MEMORY_BYTES)))
     ask = _Ask(
         columns,
@@ -441,7 +441,7 @@ def _read_arrow(file: Path, ask: _Ask) -> Matrix:
     return Dense(values, labels, titles(names))
 
 
-def _read_answer(answer: Answer, ask: _Ask) -> Matrix:
+def _read_answer(answer: QueryAnswer, ask: _Ask) -> Matrix:
     """The answer of a query: held, or streamed from a temporary file, since a fit passes over its
     rows more than once and they could change between."""
     found = answer.table(ask.held)

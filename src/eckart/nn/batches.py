@@ -24,7 +24,7 @@ Index = Any
 """Positions of rows: an array, or a tensor on the device that holds the rows."""
 
 
-class Batch(NamedTuple):
+class RowBatch(NamedTuple):
     """Scaled rows, which entries are observed (None: all), and the target beside them (None: the
     rows themselves)."""
 
@@ -34,7 +34,7 @@ class Batch(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Scale:
+class ColumnScale:
     """Mean and spread of the columns, and how many entries of a row are observed on average."""
 
     mean: np.ndarray
@@ -76,7 +76,7 @@ def whole(matrix: Matrix) -> Dense | Observed | Counts:
     return matrix
 
 
-def scale_of(matrix: Matrix, centered: bool = True) -> Scale:
+def scale_of(matrix: Matrix, centered: bool = True) -> ColumnScale:
     """Mean over the observed entries of each column, and the root mean square around it over all of
     them."""
     sums, squares = (
@@ -92,7 +92,7 @@ def scale_of(matrix: Matrix, centered: bool = True) -> Scale:
     size = float(np.sqrt(squares(matrix, mean) / max(count.sum(), 1)))
     tiny = 1e-12 * float(np.abs(mean).max(initial=0.0))
     spread = np.where(never, 0.0, size if size > tiny else 1.0)
-    return Scale(mean, spread, float(count.sum()) / max(1, int(matrix.shape[0] or 1)) or 1.0)
+    return ColumnScale(mean, spread, float(count.sum()) / max(1, int(matrix.shape[0] or 1)) or 1.0)
 
 
 def block_rows(n: int) -> int:
@@ -170,7 +170,7 @@ class Source(Protocol):
 
     def index(self, at: np.ndarray) -> Index: ...
 
-    def take(self, at: Index) -> Batch: ...
+    def take(self, at: Index) -> RowBatch: ...
 
 
 def pieces(at: Index, count: int) -> list[Index]:
@@ -184,7 +184,7 @@ def pieces(at: Index, count: int) -> list[Index]:
     return [at[a:b] for a, b in itertools.pairwise(cuts.tolist())]
 
 
-class Part:
+class RowsPart:
     """Some of the rows, seen as rows of their own."""
 
     def __init__(self, rows: Source, at: np.ndarray):
@@ -196,18 +196,18 @@ class Part:
     def index(self, at: np.ndarray) -> Index:
         return self.rows.index(at)
 
-    def take(self, at: Index) -> Batch:
+    def take(self, at: Index) -> RowBatch:
         return self.rows.take(self.at[at])
 
 
-class Rows:
+class NetworkRows:
     """Rows ready for a network; ``take`` gives those at some positions as a batch on the device.
 
     Dense data are held scaled, sparse and observed data as they are: a batch is filled in when it
     is taken.
     """
 
-    def __init__(self, matrix: Matrix, scale: Scale, place: Any, y: np.ndarray | None = None):
+    def __init__(self, matrix: Matrix, scale: ColumnScale, place: Any, y: np.ndarray | None = None):
         self.place, self.scale, self.matrix = place, scale, matrix
         self.gaps = isinstance(matrix, Observed) or bool((scale.spread == 0).any())
         self.x: torch.Tensor | None = None
@@ -225,11 +225,11 @@ class Rows:
         """Positions as a tensor beside the rows, or as they are where batches are filled in."""
         return at if self.x is None else torch.as_tensor(at, device=self.x.device)
 
-    def all(self) -> Batch:
+    def all(self) -> RowBatch:
         """Every row, in order."""
         return self.take(self.index(np.arange(len(self))))
 
-    def take(self, at: Index) -> Batch:
+    def take(self, at: Index) -> RowBatch:
         """The rows at these positions."""
         if self.x is None:
             x, seen = self._fill(np.asarray(at))
@@ -237,7 +237,7 @@ class Rows:
             x = self._move(self.x[at])
             seen = None if self.seen is None else self._move(self.seen[at])
         y = None if self.y is None else self._move(self.y[at])
-        return Batch(x, seen, y)
+        return RowBatch(x, seen, y)
 
     def _hold(self, values: np.ndarray) -> None:
         kind = np.float64 if self.place.dtype == torch.float64 else np.float32

@@ -66,7 +66,7 @@ class NetworkHead(NetworkShell):
             scale = batches.scale_of(rows_at(matrix, split[0]))
             architecture = self._architecture(matrix.shape[1], about["out"], len(split[0]))
             net = modules.build(architecture, seed)
-            rows = batches.Rows(matrix, scale, place, _precise(targets, place))
+            rows = batches.NetworkRows(matrix, scale, place, _precise(targets, place))
             recipe, run, place = self._run(net, self._loss(), rows, split, place, seed, memory)
         weights = {
             name: w.astype(np.float64) if place.dtype.itemsize == 8 else w
@@ -91,8 +91,11 @@ class NetworkHead(NetworkShell):
         targets = self._coded(y, count)
         share = held_out_share(self, count) if fingerprint(matrix) == plan["data checksum"] else 0.0
         split, place = split_rows(count, share, int(plan["seed"])), self._place(matrix, gpu)
-        rows = batches.Rows(
-            matrix, batches.Scale(f.mean, f.spread, float(f.n)), place, _precise(targets, place)
+        rows = batches.NetworkRows(
+            matrix,
+            batches.ColumnScale(f.mean, f.spread, float(f.n)),
+            place,
+            _precise(targets, place),
         )
         return self._evidence(
             f, rows, targets, split, place, self.fit_.trace.reason.value, plan["batch_size"]
@@ -161,14 +164,14 @@ class NetworkHead(NetworkShell):
             net = modules.with_weights(network.architecture, network.weights).to(
                 place.device, place.dtype
             )
-            seen = batches.Part(rows, split[0])
+            seen = batches.RowsPart(rows, split[0])
             measured: tuple[float, float, float, float | None] = training.slope(
                 net, self._loss(), seen, place, float(self.weight_decay), batch_size
             )
             with torch.no_grad():
                 out = np.concatenate(
                     stepping.over_rows(
-                        batches.Part(rows, judged), lambda b: net(b.x).double().cpu().numpy()
+                        batches.RowsPart(rows, judged), lambda b: net(b.x).double().cpu().numpy()
                     )
                 )
         error, more = self._measured(out, targets[judged])

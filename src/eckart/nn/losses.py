@@ -23,10 +23,10 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
-from eckart.nn.batches import Batch
+from eckart.nn.batches import RowBatch
 from eckart.nn.modules import Draws
 
-Loss = Callable[[Any, Batch], torch.Tensor]
+Loss = Callable[[Any, RowBatch], torch.Tensor]
 LOSSES = ("squared", "bernoulli")
 
 
@@ -48,7 +48,7 @@ def coding_loss(
     the loss is their mean: how well gaps are filled.
     """
 
-    def loss(net: Any, batch: Batch) -> torch.Tensor:
+    def loss(net: Any, batch: RowBatch) -> torch.Tensor:
         x, judged = batch.x, batch.seen
         given = corrupt(x, noise, corruption, net.draws) if noise and net.training else x
         if hide and judged is not None:
@@ -93,13 +93,13 @@ def corrupt(x: torch.Tensor, noise: float, corruption: str, draws: Draws) -> tor
     return x + noise * draws.normal(x)
 
 
-def class_loss(net: Any, batch: Batch) -> torch.Tensor:
+def class_loss(net: Any, batch: RowBatch) -> torch.Tensor:
     """Mean of - log softmax(output) at the class of each row."""
     assert batch.y is not None
     return F.cross_entropy(net(batch.x).to(batch.x.dtype), batch.y)
 
 
-def target_loss(net: Any, batch: Batch) -> torch.Tensor:
+def target_loss(net: Any, batch: RowBatch) -> torch.Tensor:
     """Half the mean squared error an output."""
     assert batch.y is not None
     return 0.5 * ((net(batch.x).to(batch.x.dtype) - batch.y) ** 2).mean()

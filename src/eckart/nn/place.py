@@ -22,7 +22,7 @@ which it is compiled."""
 
 
 @dataclass(frozen=True)
-class Place:
+class DevicePlace:
     """A device, the precision of weights and of products, whether steps are compiled ("auto": not
     yet decided), whether all rows lie on the device."""
 
@@ -65,7 +65,7 @@ class Place:
         )
         return f"{self.device}, {kind}" + (", compiled" if self.compiled is True else "")
 
-    def settled(self, steps: int, weights: int, rows: int) -> Place:
+    def settled(self, steps: int, weights: int, rows: int) -> DevicePlace:
         """Whether to compile a run of so many steps on so many rows in all: on a GPU, where the
         time that it saves pays for it.
 
@@ -90,7 +90,7 @@ def choose_place(
     on_gpu: bool = False,
     in_use: bool = False,
     asked: str = "",
-) -> Place:
+) -> DevicePlace:
     """The place for ``size`` bytes of data: the CPU, unless CUDA is asked for or the data lies
     there (``on_gpu``).
 
@@ -135,7 +135,7 @@ def choose_place(
             else f"{size / 2**30:.1f} GiB of rows do not fit beside the network; moved batch "
             "by batch"
         )
-    return Place(
+    return DevicePlace(
         where, dtype, mixed, compiled if compiled == "auto" else bool(compiled), resident, why
     )
 

@@ -29,7 +29,7 @@ WARM_STEPS = 200
 known before."""
 
 
-class Nesterov(torch.optim.Optimizer):
+class NesterovSgd(torch.optim.Optimizer):
     """Accelerated gradient: x' = y - lr g(y), y' = x' + (t' - 1) / t'' (x' - x). The parameters
     hold y, where gradients are taken."""
 
@@ -77,7 +77,7 @@ def optimizer_of(
     ]
     groups = [g for g in groups if g["params"]]
     if name == "nesterov":
-        return Nesterov(groups, lr)
+        return NesterovSgd(groups, lr)
     if name == "adagrad":
         return torch.optim.Adagrad(groups, lr, eps=1e-10)
     if name == "adam":

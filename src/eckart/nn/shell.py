@@ -106,7 +106,7 @@ class NetworkShell(NetworkParameters, ABC):
         judge: Any = None,
     ) -> tuple[Any, Any, Any]:
         """Train on one part of the rows, judge on the other; (recipe, progress, place)."""
-        held = batches.Part(rows, split[1]) if len(split[1]) else None
+        held = batches.RowsPart(rows, split[1]) if len(split[1]) else None
         count = len(split[0])
         recipe = recipe_of(self, count, place.cuda)
         steps = recipe.max_iter * -(-count // recipe.batch_size)
@@ -116,7 +116,7 @@ class NetworkShell(NetworkParameters, ABC):
         with progress(bool(self.verbose)) as watch, places.threads(self.n_threads):
             more = {"seed": seed, "watch": watch, "memory": memory, "judge": judge}
             run = training.train(
-                net, loss, batches.Part(rows, split[0]), held, recipe, place, **more
+                net, loss, batches.RowsPart(rows, split[0]), held, recipe, place, **more
             )
         warn_of(run.trace)
         if recipe.schedule == "constant":  # other schedules end at max_iter, and so are done there
@@ -180,11 +180,11 @@ class NetworkShell(NetworkParameters, ABC):
         torch = need_torch(type(self).__name__)
         kind = "float64" if matrix.dtype == np.float64 else "float32"
         place = places.choose_place(asked_device(self)[0], kind, False, 0, gpu, in_use=True)
-        net, scale = live(f, place.dtype, place.device), batches.Scale(f.mean, f.spread, 1.0)
+        net, scale = live(f, place.dtype, place.device), batches.ColumnScale(f.mean, f.spread, 1.0)
         count, out = int(matrix.shape[0] or 0), []
         with torch.no_grad(), places.threads(self.n_threads):
             for a in range(0, count, BLOCK):
-                part = batches.Rows(
+                part = batches.NetworkRows(
                     rows_at(matrix, np.arange(a, min(a + BLOCK, count))), scale, place
                 )
                 out += stepping.over_rows(

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from eckart.nn.batches import Batch, Index, Source, pieces
-from eckart.nn.place import Place
+from eckart.nn.batches import Index, RowBatch, Source, pieces
+from eckart.nn.place import DevicePlace
 from eckart.nn.rules import set_rate
 
 _NONE = np.arange(0)
@@ -27,7 +27,7 @@ WARM = 3
 them."""
 
 
-class Room:
+class GraphRoom:
     """In how many parts a batch is summed, because the device has no room for it whole."""
 
     def __init__(self, parts: int = 1):
@@ -35,7 +35,7 @@ class Room:
 
 
 def gradient(
-    net: Any, loss: Any, rows: Source, at: Index, place: Place, room: Room
+    net: Any, loss: Any, rows: Source, at: Index, place: DevicePlace, room: GraphRoom
 ) -> torch.Tensor:
     """Loss of the rows at these positions, and its gradient in the weights; in as many parts as the
     memory of the device asks for."""
@@ -59,7 +59,7 @@ def gradient(
             torch.cuda.empty_cache()
 
 
-def over_rows(rows: Source, use: Callable[[Batch], Any], size: int | None = None) -> list[Any]:
+def over_rows(rows: Source, use: Callable[[RowBatch], Any], size: int | None = None) -> list[Any]:
     """``use(batch)`` for all rows in order, in blocks of ``size`` at most (4096), smaller ones
     where the device has no room for these."""
     size, out, done = size or AT_ONCE, [], 0
@@ -76,7 +76,7 @@ def over_rows(rows: Source, use: Callable[[Batch], Any], size: int | None = None
     return out
 
 
-class Steps:
+class TrainingSteps:
     """Steps on batches of ``rows``; ``total`` is the sum of their losses, each times its rows,
     since ``begin``."""
 
@@ -87,8 +87,8 @@ class Steps:
         rows: Source,
         optimizer: Any,
         clip: float | None,
-        place: Place,
-        room: Room,
+        place: DevicePlace,
+        room: GraphRoom,
     ):
         self.net, self.loss, self.rows, self.optimizer = net, loss, rows, optimizer
         self.clip, self.place, self.room = clip, place, room
@@ -118,7 +118,7 @@ class Steps:
         return value
 
 
-class RecordedSteps(Steps):
+class RecordedSteps(TrainingSteps):
     """Steps that are recorded and played back."""
 
     def __init__(self, *what: Any):
@@ -176,11 +176,17 @@ class RecordedSteps(Steps):
 
 
 def steps_of(
-    net: Any, loss: Any, rows: Source, optimizer: Any, clip: float | None, place: Place, room: Room
-) -> Steps:
+    net: Any,
+    loss: Any,
+    rows: Source,
+    optimizer: Any,
+    clip: float | None,
+    place: DevicePlace,
+    room: GraphRoom,
+) -> TrainingSteps:
     """Recorded steps where they can be: rows and the state of the optimiser on a GPU."""
     there = place.cuda and place.resident and isinstance(rows.index(_NONE), torch.Tensor)
     kept = all(group.get("capturable") for group in optimizer.param_groups)
     has_registration = hasattr(torch.cuda.CUDAGraph, "register_generator_state")
-    kind = RecordedSteps if there and kept and has_registration else Steps
+    kind = RecordedSteps if there and kept and has_registration else TrainingSteps
     return kind(net, loss, rows, optimizer, clip, place, room)

@@ -29,9 +29,9 @@ import torch
 from eckart.io.models.levels import NOTHING, Memory, resumed_trace
 from eckart.nn.batches import Source, pieces
 from eckart.nn.losses import Loss
-from eckart.nn.place import Place
-from eckart.nn.rules import Nesterov, optimizer_of, schedule_of
-from eckart.nn.steps import Room, Steps, gradient, over_rows, steps_of
+from eckart.nn.place import DevicePlace
+from eckart.nn.rules import NesterovSgd, optimizer_of, schedule_of
+from eckart.nn.steps import GraphRoom, TrainingSteps, gradient, over_rows, steps_of
 from eckart.trace import StopReason, Trace, Watcher, silent
 
 REFINED = 0.1
@@ -60,14 +60,14 @@ class Recipe:
 
 
 @dataclass
-class Progress:
+class EpochProgress:
     """Where a run stands at the head of an epoch."""
 
     epoch: int = 0
     best: float = float("inf")
     since: int = 0
     fall: tuple[int, int] | None = None  # epochs in which the rate begins to fall and has fallen
-    room: Room = field(default_factory=Room)
+    room: GraphRoom = field(default_factory=GraphRoom)
     errors: list[float] = field(default_factory=list)
     trace: Trace = field(default_factory=lambda: Trace("training loss", reason=StopReason.MAX_ITER))
     kept: dict[str, torch.Tensor] = field(default_factory=dict)
@@ -81,21 +81,21 @@ def train(
     rows: Source,
     held_out: Source | None,
     recipe: Recipe,
-    place: Place,
+    place: DevicePlace,
     *,
     seed: int,
     watch: Watcher = silent,
     memory: Memory = NOTHING,
     optimizer: Any = None,
     judge: Loss | None = None,
-) -> Progress:
+) -> EpochProgress:
     """Train ``net`` in place; it ends with the best weights. ``optimizer`` goes on with one of an
     earlier run; ``judge`` is the loss of held-out rows, where it is another one."""
     net.to(place.device, place.dtype, memory_format=torch.channels_last)
     optimizer = optimizer or optimizer_of(
         recipe.optimizer, net, recipe.learning_rate, recipe.weight_decay
     )
-    run = Progress(optimizer=optimizer, kept=_copy(net))
+    run = EpochProgress(optimizer=optimizer, kept=_copy(net))
     run.proven = run.kept
     if (kept := memory.last()) is not None:
         _resume(run, net, optimizer, kept, place)
@@ -120,7 +120,7 @@ def train(
 
 
 @contextmanager
-def _drawing(net: Any, place: Place) -> Iterator[Callable[[int], Any]]:
+def _drawing(net: Any, place: DevicePlace) -> Iterator[Callable[[int], Any]]:
     """A function that seeds what the network draws: from a generator of its own on its device, so
     that fits in several threads repeat their seeds. Recorded steps are informed
     (``nn.steps``)."""
@@ -133,14 +133,18 @@ def _drawing(net: Any, place: Place) -> Iterator[Callable[[int], Any]]:
             net.draws.generator = None
 
 
-def _refined_from(run: Progress, recipe: Recipe) -> float:
+def _refined_from(run: EpochProgress, recipe: Recipe) -> float:
     """The epoch from which products are rounded less."""
     begin, end = run.fall or (0, recipe.max_iter)
     return end - max(1.0 if run.fall else 0.0, REFINED * (end - begin))
 
 
 def _epoch(
-    steps: Steps, order: np.ndarray, recipe: Recipe, epoch: int, fall: tuple[int, int] | None
+    steps: TrainingSteps,
+    order: np.ndarray,
+    recipe: Recipe,
+    epoch: int,
+    fall: tuple[int, int] | None,
 ) -> float:
     """One pass in the given order; the mean loss of its batches, or the value that is not
     finite."""
@@ -151,7 +155,7 @@ def _epoch(
     if fall is not None:
         at_first = factor(fall[0] * count)
         factor = partial(_fallen, first=fall[0] * count, last=fall[1] * count, height=at_first)
-    if isinstance(steps.optimizer, Nesterov) and len(batches) > 1:
+    if isinstance(steps.optimizer, NesterovSgd) and len(batches) > 1:
         steps.optimizer.restart()
     steps.begin()
     for i, at in enumerate(batches):
@@ -167,13 +171,13 @@ def _fallen(step: int, first: int, last: int, height: float) -> float:
 
 
 def _judge(
-    run: Progress,
+    run: EpochProgress,
     net: Any,
     value: float,
     loss: Loss,
     held_out: Source | None,
     recipe: Recipe,
-    place: Place,
+    place: DevicePlace,
 ) -> None:
     """Note an epoch, keep the weights where they are the best so far, decide whether to stop."""
     run.epoch += 1
@@ -210,7 +214,7 @@ def _judge(
             net.load_state_dict(run.kept)
 
 
-def mean_loss(net: Any, loss: Loss, rows: Source, place: Place) -> float:
+def mean_loss(net: Any, loss: Loss, rows: Source, place: DevicePlace) -> float:
     """The loss on rows, nothing random in it."""
     net.eval()
     with torch.no_grad():
@@ -247,7 +251,7 @@ def slope(
     net: Any,
     loss: Loss,
     rows: Source,
-    place: Place,
+    place: DevicePlace,
     weight_decay: float,
     batch_size: int,
     most: int = 20_000,
@@ -263,7 +267,7 @@ def slope(
     weights = [p for p in net.parameters() if p.requires_grad]
     total = [torch.zeros_like(p, dtype=torch.float64) for p in weights]
     value = squares = 0.0
-    exact, room = replace(place, mixed=False), Room()
+    exact, room = replace(place, mixed=False), GraphRoom()
     for part in parts:
         one = gradient(net, loss, rows, part, exact, room)
         share = len(part) / len(at)
@@ -287,7 +291,7 @@ def _copy(net: Any) -> dict[str, torch.Tensor]:
     return {name: w.detach().clone() for name, w in net.state_dict().items()}
 
 
-def _state(run: Progress, net: Any, optimizer: Any) -> dict[str, Any]:
+def _state(run: EpochProgress, net: Any, optimizer: Any) -> dict[str, Any]:
     """For a checkpoint: the run at the head of an epoch."""
     held = optimizer.state_dict()
     return {
@@ -318,7 +322,9 @@ def _plain(named: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _resume(run: Progress, net: Any, optimizer: Any, state: dict[str, Any], place: Place) -> None:
+def _resume(
+    run: EpochProgress, net: Any, optimizer: Any, state: dict[str, Any], place: DevicePlace
+) -> None:
     """The inverse of ``_state``."""
     tensors = {
         side: {

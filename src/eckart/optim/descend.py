@@ -14,11 +14,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from eckart.optim.rules import Params, Rule
+from eckart.optim.rules import Params, UpdateRule
 from eckart.trace import StopReason, Trace, Watcher, silent
 
 
-class Memory(Protocol):
+class StepMemory(Protocol):
     """Where a loop that may be killed keeps its state (``io.models.levels``)."""
 
     def last(self) -> Any: ...
@@ -38,14 +38,14 @@ def norm(grads: Params) -> float:
 def descend(
     objective: Objective,
     params: Params,
-    rule: Rule,
+    rule: UpdateRule,
     *,
     lr: float,
     tol: float,
     max_iter: int,
     patience: int = 100,
     watch: Watcher = silent,
-    memory: Memory | None = None,
+    memory: StepMemory | None = None,
 ) -> tuple[Params, Trace, float]:
     """The best point, the trace of objective values, and the gradient norm there.
 

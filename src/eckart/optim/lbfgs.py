@@ -23,7 +23,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from eckart.optim.descend import Memory
+from eckart.optim.descend import StepMemory
 from eckart.trace import StopReason, Trace, Watcher, silent
 
 HISTORY = 20
@@ -46,7 +46,7 @@ def minimise(
     max_iter: int,
     quantity: str = "objective",
     watch: Watcher = silent,
-    memory: Memory | None = None,
+    memory: StepMemory | None = None,
 ) -> tuple[np.ndarray, Trace]:
     """The last point, at which the objective is the least that was met, and the objective after
     each step.

@@ -24,7 +24,7 @@ Params = list[np.ndarray]
 State = dict[str, Any]
 
 
-class Rule(Protocol):
+class UpdateRule(Protocol):
     """One update rule."""
 
     name: str
@@ -135,7 +135,7 @@ class Adam(GradientDescent):
 RULES = {rule.name: rule for rule in (GradientDescent, HeavyBall, Nesterov, AdaGrad, Adam)}
 
 
-def rule_named(name: str) -> Rule:
+def rule_named(name: str) -> UpdateRule:
     """The rule of that name, with its usual constants.
 
     >>> rule_named("adam").default_lr

@@ -36,7 +36,7 @@ from eckart.reduce.covariance import Covariance
 from eckart.reduce.encode import encoder_of, squared_errors
 from eckart.reduce.krylov import block_krylov
 from eckart.reduce.plan import STATISTIC_COLUMNS, validate_components
-from eckart.reduce.solve import Options as PcaOptions
+from eckart.reduce.solve import SpectralOptions as PcaOptions
 from eckart.reduce.solve import certify, solve, to_basis
 from eckart.reduce.spectral import Spectrum, canonical
 from eckart.reduce.train_linear import Trained, risk_objective, train

@@ -35,7 +35,7 @@ without end."""
 
 
 @dataclass
-class Gaussian:
+class GaussianRows:
     """x ~ N(mu, W W^T + s2 I)."""
 
     w: np.ndarray
@@ -63,7 +63,7 @@ def fit_gaussian(
     max_iter: int,
     watch: Watcher = silent,
     memory: Memory = NOTHING,
-) -> tuple[Gaussian, Trace]:
+) -> tuple[GaussianRows, Trace]:
     """Maximum likelihood by EM on a placed matrix, whose rows weigh ``weight`` together.
 
     Stops when a step raises the log-likelihood per observed entry by less than ``tol``."""
@@ -72,7 +72,7 @@ def fit_gaussian(
     floor = NOISE_FLOOR * (variance or 1.0)
     trace = Trace("log-likelihood per observed entry", reason=StopReason.MAX_ITER)
     if (kept := memory.last()) is not None:
-        g, trace = Gaussian(**kept["g"]), resumed_trace(trace.quantity, kept["trace"])
+        g, trace = GaussianRows(**kept["g"]), resumed_trace(trace.quantity, kept["trace"])
     else:
         g = _start(x, k, weight, columns.mean, variance, engine, rng)
     try:
@@ -87,7 +87,7 @@ def fit_gaussian(
                 break
             a, misfit = engine.gap_solve(stats)  # the M step: one small linear system a column
             g = _expand(
-                Gaussian(a[:, :-1], a[:, -1], max(float(misfit.sum()) / seen, floor)), stats
+                GaussianRows(a[:, :-1], a[:, -1], max(float(misfit.sum()) / seen, floor)), stats
             )
     except KeyboardInterrupt:
         trace.reason = StopReason.INTERRUPTED
@@ -102,11 +102,11 @@ def _start(
     variance: float,
     engine: Engine,
     rng: np.random.Generator,
-) -> Gaussian:
+) -> GaussianRows:
     """Column means, and the leading eigenvectors of the centered data with gaps filled by zero."""
     rows, n = x.shape
     if k == 0 or variance == 0.0:
-        return Gaussian(np.zeros((n, k)), mu, max(variance, np.finfo(float).tiny * 1e10))
+        return GaussianRows(np.zeros((n, k)), mu, max(variance, np.finfo(float).tiny * 1e10))
     rate = x.nnz / (rows * n)
     ritz = block_krylov(
         lambda v: engine.gram_times(x, v, mu) / (weight * rate),
@@ -121,10 +121,10 @@ def _start(
     )
     values = np.maximum(ritz.values, 1e-6 * variance)
     s2 = max((n * variance - float(values.sum())) / n, 0.05 * variance)
-    return Gaussian(ritz.vectors * np.sqrt(values), mu, s2)
+    return GaussianRows(ritz.vectors * np.sqrt(values), mu, s2)
 
 
-def _expand(g: Gaussian, stats: GapStatistics) -> Gaussian:
+def _expand(g: GaussianRows, stats: GapStatistics) -> GaussianRows:
     """Let W and mu take over mean and covariance of the codes (parameter expansion)."""
     k = g.w.shape[1]
     if k == 0:
@@ -134,10 +134,10 @@ def _expand(g: Gaussian, stats: GapStatistics) -> Gaussian:
     covariance = stats.second[:k, :k] / weight - np.outer(mean, mean)
     values, vectors = eigh(covariance)
     root = vectors * np.sqrt(np.maximum(values, 1e-12))
-    return Gaussian(g.w @ root, g.mu + g.w @ mean, g.s2)
+    return GaussianRows(g.w @ root, g.mu + g.w @ mean, g.s2)
 
 
-def to_basis(g: Gaussian, k: int, weight: float, x: Any) -> Basis:
+def to_basis(g: GaussianRows, k: int, weight: float, x: Any) -> Basis:
     """Canonical form: orthonormal components by falling variance; k beyond the columns of W is
     filled with directions of variance s2."""
     n = len(g.mu)
@@ -163,7 +163,7 @@ def to_basis(g: Gaussian, k: int, weight: float, x: Any) -> Basis:
     )
 
 
-def gaussian_of(basis: Basis, noise_floor: float = NOISE_FLOOR) -> Gaussian:
+def gaussian_of(basis: Basis, noise_floor: float = NOISE_FLOOR) -> GaussianRows:
     """The Gaussian that a basis stands for, with divisor ``degrees``; its noise is never quite
     zero."""
     s2 = max(
@@ -172,7 +172,9 @@ def gaussian_of(basis: Basis, noise_floor: float = NOISE_FLOOR) -> Gaussian:
         np.finfo(float).tiny * 1e20,
     )
     gain = np.sqrt(np.maximum(basis.variances - s2, 0.0))
-    return Gaussian(basis.components.T.astype(np.float64) * gain, basis.mean.astype(np.float64), s2)
+    return GaussianRows(
+        basis.components.T.astype(np.float64) * gain, basis.mean.astype(np.float64), s2
+    )
 
 
 def certificate_of(

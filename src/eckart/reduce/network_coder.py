@@ -87,7 +87,7 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
                 int(matrix.shape[0] or 0), held_out_share(self, int(matrix.shape[0] or 0)), seed
             )
             net, scale, architecture = self._new_network(matrix, rows_at(matrix, split[0]), seed)
-            loss, rows = self._loss(scale, place), batches.Rows(matrix, scale, place)
+            loss, rows = self._loss(scale, place), batches.NetworkRows(matrix, scale, place)
             judge = self._loss(scale, place, hide=True) if rows.gaps else None
             recipe, run, place = self._run(net, loss, rows, split, place, seed, memory, judge)
         network = self._network(net, scale, architecture, matrix, rows.gaps)
@@ -106,7 +106,7 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
         self._check()
         stream, matrix, gpu = self._streaming(X)
         place = self._place(matrix, gpu)
-        rows = batches.Rows(matrix, stream["scale"], place)
+        rows = batches.NetworkRows(matrix, stream["scale"], place)
         recipe = replace(recipe_of(self, len(rows), place.cuda), max_iter=1, schedule="constant")
         loss, split = self._loss(stream["scale"], place), (np.arange(len(rows)), np.arange(0))
         of = (self.optimizer, str(place.device))
@@ -167,7 +167,7 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
         if "_stream" in vars(self):
             return dict(self._stream), matrix, gpu
         f, seed = self.fit_.factors, int(self.fit_.plan["seed"])
-        scale = batches.Scale(f.mean, f.spread, float(f.extras["per_row"][0]))
+        scale = batches.ColumnScale(f.mean, f.spread, float(f.extras["per_row"][0]))
         kept = {
             "net": modules.with_weights(f.architecture, f.weights),
             "scale": scale,
@@ -265,8 +265,8 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
         known = known and plan["reason"] != "partial_fit"
         split = split_rows(count, held_out_share(self, count) if known else 0.0, seed)
         place = self._place(matrix, gpu)
-        scale = batches.Scale(f.mean, f.spread, float(f.extras["per_row"][0]))
-        rows = batches.Rows(matrix, scale, place)
+        scale = batches.ColumnScale(f.mean, f.spread, float(f.extras["per_row"][0]))
+        rows = batches.NetworkRows(matrix, scale, place)
         more = (self.fit_.trace.reason.value, plan["batch_size"], known)
         return self._evidence(f, matrix, split, place, rows, self._loss(scale, place), *more)
 
@@ -381,7 +381,7 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
             net = modules.with_weights(network.architecture, network.weights).to(
                 place.device, place.dtype
             )
-            seen = batches.Part(rows, split[0])
+            seen = batches.RowsPart(rows, split[0])
             measured: tuple[float, float, float, float | None] = trainer.slope(
                 net, loss, seen, place, float(self.weight_decay), batch_size
             )

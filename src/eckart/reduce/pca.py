@@ -46,7 +46,7 @@ from eckart.reduce.krylov import FINEST
 from eckart.reduce.out_of_range import in_range
 from eckart.reduce.rotate import Rotation, rotation_of
 from eckart.reduce.running_fit import solve_running
-from eckart.reduce.solve import Options, certify, solve_scaled
+from eckart.reduce.solve import SpectralOptions, certify, solve_scaled
 from eckart.reduce.standardise import divided
 from eckart.rng import generator
 from eckart.trace import Watcher, progress, silent
@@ -215,7 +215,7 @@ class PCA(
     def _take_in(
         self,
         parts: Iterable[Matrix],
-        options: Options,
+        options: SpectralOptions,
         weights: np.ndarray | None,
         state: Moments | Sketch | None,
         rng: np.random.Generator,
@@ -319,11 +319,11 @@ class PCA(
         with engine.at_work():
             return on_data(engine, matrix, judged, weights)
 
-    def _options(self) -> Options:
+    def _options(self) -> SpectralOptions:
         check(self)
         steps = self.max_iter if self.iterated_power == "auto" else int(self.iterated_power) + 1
         tol = FINEST if self.svd_solver == "arpack" and self.tol == 0 else float(self.tol)
-        return Options(
+        return SpectralOptions(
             self.n_components,
             bool(self.center),
             self.svd_solver,

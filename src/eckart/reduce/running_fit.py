@@ -17,7 +17,7 @@ from eckart.io.models.levels import Memory
 from eckart.matrix import Matrix, squarable
 from eckart.reduce.covariance import Covariance
 from eckart.reduce.plan import STATISTIC_COLUMNS, validate_components
-from eckart.reduce.solve import Options, certify, scaled_in_words, to_basis, with_units
+from eckart.reduce.solve import SpectralOptions, certify, scaled_in_words, to_basis, with_units
 from eckart.reduce.spectral import solve_eigh
 from eckart.reduce.standardise import divided_moments, divisors
 from eckart.reduce.stream import running, spectrum_of_sketch
@@ -26,7 +26,7 @@ from eckart.trace import Watcher
 
 def solve_running(
     parts: Iterable[Matrix],
-    options: Options,
+    options: SpectralOptions,
     weights: np.ndarray | None,
     state: Moments | Sketch | None,
     old: Basis | None,

@@ -27,7 +27,7 @@ from eckart.matrix import Counts, Dense, Matrix, Observed, squarable
 from eckart.reduce import missing as gaps
 from eckart.reduce import rank
 from eckart.reduce.encode import reusable
-from eckart.reduce.solve import Options, solve
+from eckart.reduce.solve import SpectralOptions, solve
 from eckart.trace import Watcher, progress
 
 METHODS = ("held_out", "gavish_donoho", "parallel", "share")
@@ -125,7 +125,7 @@ def select_components(
     engine, notes = engine_named(engine, n_threads), list[str]()
     with progress(verbose) as watch, resumed(file, random_state) as (memory, rng):
         sample = _sample(matrix, rng, notes)
-        wanted = Options(None if sample is not None else min(64, *_known(matrix)))
+        wanted = SpectralOptions(None if sample is not None else min(64, *_known(matrix)))
         fit = solve(matrix, wanted, None, engine=engine, rng=rng, watch=watch)
         basis = fit.factors
         values = basis.scatter / basis.weight

@@ -43,7 +43,7 @@ bound by random starts multiplies."""
 
 
 @dataclass(frozen=True)
-class Options:
+class SpectralOptions:
     """What a user may ask of PCA, resolved from the estimator's parameters."""
 
     k: Any = None
@@ -58,7 +58,7 @@ class Options:
 
 def solve(
     x: Matrix,
-    options: Options,
+    options: SpectralOptions,
     weights: np.ndarray | None,
     *,
     engine: Engine,
@@ -73,7 +73,7 @@ def solve(
 
 def solve_scaled(
     x: Matrix,
-    options: Options,
+    options: SpectralOptions,
     weights: np.ndarray | None,
     *,
     engine: Engine,
@@ -105,7 +105,7 @@ class _Task:
     asked for."""
 
     x: Matrix
-    options: Options
+    options: SpectralOptions
     weights: np.ndarray | None
     engine: Engine
     rng: np.random.Generator

@@ -30,7 +30,7 @@ from eckart.reduce.covariance import Covariance
 from eckart.reduce.encode import encode, reusable
 from eckart.reduce.krylov import FINEST
 from eckart.reduce.out_of_range import in_range
-from eckart.reduce.solve import Options, certify, solve
+from eckart.reduce.solve import SpectralOptions, certify, solve
 from eckart.rng import generator
 from eckart.trace import progress
 
@@ -110,7 +110,7 @@ class TruncatedSVD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator)
                 "use 'randomized'",
             )
         lanczos = self.algorithm == "arpack"
-        options = Options(
+        options = SpectralOptions(
             int(self.n_components),
             False,
             "lanczos" if lanczos else "randomized",

@@ -31,8 +31,8 @@ from eckart.studio.folder import Folder
 from eckart.studio.jobs import Jobs
 from eckart.studio.library import Library
 from eckart.studio.names import found_by
-from eckart.studio.opened import Opened, Rows, verb_of
-from eckart.studio.places import Side, side_of
+from eckart.studio.opened import Opened, OpenedRows, verb_of
+from eckart.studio.places import MapSide, side_of
 from eckart.studio.suggest import offers
 
 
@@ -81,7 +81,7 @@ class Studio:
             opened.wants(*rooms)
         return opened
 
-    def side(self, ask: Ask, file: str = "file") -> Side:
+    def side(self, ask: Ask, file: str = "file") -> MapSide:
         opened = self.library.model(ask.raw(file))
         return side_of(
             self.library,
@@ -90,13 +90,13 @@ class Studio:
             ask.text("side"),
         )
 
-    def rows(self, ask: Ask, opened: Opened) -> Rows:
+    def rows(self, ask: Ask, opened: Opened) -> OpenedRows:
         return self.library.rows(opened, ask.text("data"))
 
     def image(self, opened: Opened) -> dict[str, int] | None:
         return cards.image_size(opened, self.jobs.of_model(opened.file))
 
-    def row_at(self, ask: Ask, rows: Rows) -> int:
+    def row_at(self, ask: Ask, rows: OpenedRows) -> int:
         """The row that a question names, by position or by id."""
         at = ask.whole("at", None, 0, rows.count - 1)
         if at is not None:
@@ -190,7 +190,7 @@ def _colour(studio: Studio, ask: Ask) -> Answer:
     return numbers(*maps.colours(studio.side(ask), ask.text("by")))
 
 
-def _axes(side: Side, ask: Ask) -> tuple[Any, Any]:
+def _axes(side: MapSide, ask: Ask) -> tuple[Any, Any]:
     return ask.text("x", side.keys[0]), ask.text("y", side.keys[min(1, len(side.keys) - 1)])
 
 
@@ -205,7 +205,7 @@ def _nearest(studio: Studio, ask: Ask) -> Any:
     return maps.nearest_to(side, *_axes(side, ask), ask.raw("place"))
 
 
-def _chosen(side: Side, ask: Ask) -> np.ndarray:
+def _chosen(side: MapSide, ask: Ask) -> np.ndarray:
     x, y = _axes(side, ask)
     return maps.chosen(side, {"at": ask.raw("at"), "polygon": ask.raw("polygon"), "x": x, "y": y})
 
@@ -266,17 +266,17 @@ def _search(studio: Studio, ask: Ask) -> Any:
     return found_by(studio.side(ask), ask.text("text", "") or "", ask.count("n", 20))
 
 
-def _ids_of(studio: Studio, opened: Opened, side: str) -> Side:
+def _ids_of(studio: Studio, opened: Opened, side: str) -> MapSide:
     """A side of a completion by its ids alone."""
     if side not in ("rows", "columns"):
         raise Problem(422, f"side must be rows or columns, got {side[:40]!r}")
     x = opened.model.observed_
     counts = np.asarray(x.row_counts() if side == "rows" else x.column_counts(), np.float64)
 
-    def make() -> Side:
+    def make() -> MapSide:
         called = complete.titles_of(studio.library, opened) if side == "columns" else None
         empty = np.zeros((len(counts), 2), np.float32)
-        return Side(
+        return MapSide(
             opened,
             side,
             empty,
@@ -293,7 +293,7 @@ def _ids_of(studio: Studio, opened: Opened, side: str) -> Side:
     return opened.kept.get(("ids", side), make)
 
 
-def _side_place(studio: Studio, ask: Ask, side: Side) -> int:
+def _side_place(studio: Studio, ask: Ask, side: MapSide) -> int:
     at = ask.whole("at", None, 0, len(side) - 1)
     if at is not None:
         return at

@@ -19,7 +19,7 @@ from eckart.serve.lists import _least
 from eckart.serve.problems import Problem
 from eckart.studio.library import Library
 from eckart.studio.opened import Opened, run_verb
-from eckart.studio.places import Side, codes_of
+from eckart.studio.places import MapSide, codes_of
 from eckart.studio.tables import cell
 
 COMPARED = 2000
@@ -39,7 +39,7 @@ def one(opened: Opened, word: Any) -> Any:
     return id
 
 
-def neighbours(side: Side, i: int, n: int) -> dict[str, Any]:
+def neighbours(side: MapSide, i: int, n: int) -> dict[str, Any]:
     """The nearest points of a side to one of them: by the cosine of vectors or factors, by the
     distance of codes for rows of a reduction."""
     begin = time.perf_counter()
@@ -75,7 +75,7 @@ def neighbours(side: Side, i: int, n: int) -> dict[str, Any]:
     }
 
 
-def _unit(side: Side) -> np.ndarray:
+def _unit(side: MapSide) -> np.ndarray:
     """Vectors of length 1 in single precision."""
     if side.opened.room == "embed":
         vectors = side.opened.vectors.unit
@@ -154,18 +154,18 @@ def odd(opened: Opened, words: list[Any]) -> dict[str, Any]:
 # two models
 
 
-def match(side: Side, other: Side, at: np.ndarray) -> list[int | None]:
+def match(side: MapSide, other: MapSide, at: np.ndarray) -> list[int | None]:
     """Positions in the other model of the same ids."""
     found = _found(side, other, at)
     return [int(j) if j >= 0 else None for j in found]
 
 
-def _found(side: Side, other: Side, at: np.ndarray) -> np.ndarray:
+def _found(side: MapSide, other: MapSide, at: np.ndarray) -> np.ndarray:
     place = _index(other)
     return np.array([place.get(_key(side.id_of(i)), -1) for i in at.tolist()], np.int64)
 
 
-def _index(side: Side) -> dict[Any, int]:
+def _index(side: MapSide) -> dict[Any, int]:
     cache = side.opened.kept if side.rows is None else side.rows.kept
     return cache.get(
         ("index", side.side), lambda: {_key(side.id_of(i)): i for i in range(len(side))}
@@ -177,7 +177,7 @@ def _key(id: Any) -> Any:
     return str(id.item() if isinstance(id, np.generic) and id.dtype.kind != "M" else id)
 
 
-def side_by_side(left: Side, right: Side, i: int, n: int) -> dict[str, Any]:
+def side_by_side(left: MapSide, right: MapSide, i: int, n: int) -> dict[str, Any]:
     """Neighbours of one id in both models."""
     j = match(left, right, np.array([i]))[0]
     if j is None:
@@ -195,7 +195,9 @@ def side_by_side(left: Side, right: Side, i: int, n: int) -> dict[str, Any]:
     }
 
 
-def moved(library: Library, left: Side, right: Side, n: int, near: int = 10) -> dict[str, Any]:
+def moved(
+    library: Library, left: MapSide, right: MapSide, n: int, near: int = 10
+) -> dict[str, Any]:
     """Ids whose neighbours differ most between the two models, and those whose neighbours stay,
     among the frequent ones of both."""
     if left.rows is not None or right.rows is not None:

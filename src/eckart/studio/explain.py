@@ -11,7 +11,7 @@ from eckart.decompositions import eigh
 from eckart.plots.topics import distributions
 from eckart.report.mixtures import _covariances, means_of
 from eckart.serve.problems import Problem
-from eckart.studio.opened import Opened, Rows, run_verb
+from eckart.studio.opened import Opened, OpenedRows, run_verb
 from eckart.studio.places import codes_of
 from eckart.studio.tables import cell
 
@@ -88,7 +88,7 @@ def _telling(
     ]
 
 
-def mixture_row(opened: Opened, rows: Rows, i: int) -> dict[str, Any]:
+def mixture_row(opened: Opened, rows: OpenedRows, i: int) -> dict[str, Any]:
     """To which components a row belongs, and how probable the mixture finds it."""
     q = codes_of(opened, rows)[i]
     density = float(run_verb(opened.model.score_samples, rows.part(np.array([i])))[0])

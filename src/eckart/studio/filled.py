@@ -9,7 +9,7 @@ import numpy as np
 
 from eckart.io.tables.mixed import mixed_frame
 from eckart.serve.problems import Problem
-from eckart.studio.opened import Opened, Rows, run_verb
+from eckart.studio.opened import Opened, OpenedRows, run_verb
 from eckart.studio.tables import cell
 
 LONGEST = 2000
@@ -52,7 +52,7 @@ def table(opened: Opened) -> dict[str, Any]:
     }
 
 
-def table_row(opened: Opened, rows: Rows, i: int) -> dict[str, Any]:
+def table_row(opened: Opened, rows: OpenedRows, i: int) -> dict[str, Any]:
     """The cells of a row; gaps with what they are filled with and how sure that is."""
     gaps, filled, unsure = rows.kept.get("filled", lambda: run_verb(_filled, opened, rows))
     kinds = {part.name: part for part in opened.model.parts_ if not part.cycle}
@@ -80,13 +80,15 @@ def table_row(opened: Opened, rows: Rows, i: int) -> dict[str, Any]:
     }
 
 
-def _filled(opened: Opened, rows: Rows) -> tuple[dict[str, np.ndarray], Any, dict[str, np.ndarray]]:
+def _filled(
+    opened: Opened, rows: OpenedRows
+) -> tuple[dict[str, np.ndarray], Any, dict[str, np.ndarray]]:
     frame = mixed_frame(rows.matrix)
     gaps = {name: frame.gaps(name) for name in opened.column_names()}
     return gaps, opened.model.impute(rows.matrix), opened.model.uncertainty(rows.matrix)
 
 
-def table_why(opened: Opened, rows: Rows, i: int, column: str) -> dict[str, Any]:
+def table_why(opened: Opened, rows: OpenedRows, i: int, column: str) -> dict[str, Any]:
     """Which columns speak for what is expected in a cell."""
     why = run_verb(opened.model.explain, rows.matrix.slice(i, 1), column, 0)
     return {

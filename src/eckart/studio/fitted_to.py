@@ -13,7 +13,7 @@ import numpy as np
 
 from eckart.factors import Basis, Components, MixedColumns, Network
 from eckart.report.mixtures import _covariances, means_of
-from eckart.studio.opened import Opened, Rows
+from eckart.studio.opened import Opened, OpenedRows
 
 COMPARED = ("reduce", "mixture", "table", "network")
 """Rooms whose models keep means and variances."""
@@ -24,7 +24,7 @@ FAR = 4.0
 """Ratio of variances: deviations twice as large are another unit or another population."""
 
 
-def unlike(opened: Opened, rows: Rows) -> str | None:
+def unlike(opened: Opened, rows: OpenedRows) -> str | None:
     """What differs between the rows of a file and those of the fit, in words; None where nothing
     does, or the model keeps nothing to compare with."""
     at = np.unique(np.linspace(0, max(0, rows.count - 1), min(rows.count, LOOKED_AT)).astype(int))
@@ -55,7 +55,7 @@ def unlike(opened: Opened, rows: Rows) -> str | None:
 
 
 def _both(
-    opened: Opened, rows: Rows, at: np.ndarray
+    opened: Opened, rows: OpenedRows, at: np.ndarray
 ) -> tuple[list[Any], np.ndarray, np.ndarray, np.ndarray] | None:
     """Names of columns, values of some rows, and means and variances of the fit, in the same
     units."""

@@ -31,7 +31,7 @@ from eckart.serve.problems import Problem
 from eckart.studio.fitted_to import COMPARED, unlike
 from eckart.studio.folder import TEXTS, Folder, kind_of
 from eckart.studio.jobs import Jobs
-from eckart.studio.opened import Cache, Opened, Rows, run_verb
+from eckart.studio.opened import Opened, OpenedRows, RecentCache, run_verb
 from eckart.studio.tables import Sheet, naming, open_sheet
 
 MODELS_OPEN, SHEETS_OPEN, ROWS_OPEN = 6, 4, 3
@@ -50,9 +50,9 @@ class Library:
     def __init__(self, folder: Folder, jobs: Jobs):
         self.folder, self.jobs = folder, jobs
         self.models, self.sheets, self.rows_open = (
-            Cache(MODELS_OPEN),
-            Cache(SHEETS_OPEN),
-            Cache(ROWS_OPEN),
+            RecentCache(MODELS_OPEN),
+            RecentCache(SHEETS_OPEN),
+            RecentCache(ROWS_OPEN),
         )
         self.writing = threading.Lock()
         self.given: dict[str, str | None] = {}
@@ -111,7 +111,7 @@ class Library:
         )
         return (fitting_files[0] if fitting_files else None), False, fitting_files
 
-    def rows(self, opened: Opened, data: str | None) -> Rows:
+    def rows(self, opened: Opened, data: str | None) -> OpenedRows:
         """The rows of a data file for a model."""
         if not opened.needs_data:
             raise Problem(422, f"{opened.file} has its rows in itself; leave data= out")
@@ -127,7 +127,7 @@ class Library:
         path = self.folder.existing(data, "data")
         options = job.options if job is not None and job.file == data else {}
 
-        def make() -> Rows:
+        def make() -> OpenedRows:
             reading = reading_as(opened.plan, options)
             matrix = run_verb(self._matrix, opened, path, reading)
             if not isinstance(matrix.shape[0], int):
@@ -150,7 +150,7 @@ class Library:
                 and (index := naming(sheet)["index"]) is not None
             ):
                 names = sheet.rows.column(index).to_pylist()
-            return Rows(data, matrix, reading, sheet, names)
+            return OpenedRows(data, matrix, reading, sheet, names)
 
         return self.rows_open.get((opened.file, opened.mark, data, mark_of(path)), make)
 

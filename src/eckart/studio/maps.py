@@ -16,7 +16,7 @@ import numpy as np
 from eckart.io.tables.write import FORMULAS
 from eckart.loading import pa, pc
 from eckart.serve.problems import Problem
-from eckart.studio.places import Side
+from eckart.studio.places import MapSide
 from eckart.studio.tables import cell
 
 MOST_CATEGORIES = 20
@@ -29,7 +29,7 @@ MOST_POLYGON = 10_000
 """Corners of a lasso."""
 
 
-def coordinates(side: Side, x: Any, y: Any) -> tuple[dict[str, Any], bytes]:
+def coordinates(side: MapSide, x: Any, y: Any) -> tuple[dict[str, Any], bytes]:
     """x0 y0 x1 y1 ... as little-endian float32, and what the axes are."""
     both = [side.axis(key, name) for key, name in ((x, "x"), (y, "y"))]
     out = np.empty((len(side), 2), "<f4")
@@ -52,7 +52,7 @@ def coordinates(side: Side, x: Any, y: Any) -> tuple[dict[str, Any], bytes]:
     return about | {"kept": kept}, out.tobytes()
 
 
-def colours(side: Side, by: Any) -> tuple[dict[str, Any], bytes]:
+def colours(side: MapSide, by: Any) -> tuple[dict[str, Any], bytes]:
     """A float32 for each point: a number, or the position of its category."""
     if by in side.groups:
         codes, names = side.groups[by]
@@ -112,7 +112,7 @@ def _categories(codes: np.ndarray, names: list[str]) -> tuple[dict[str, Any], by
 
 
 def labels(
-    side: Side, x: Any, y: Any, window: tuple[float, float, float, float], n: int
+    side: MapSide, x: Any, y: Any, window: tuple[float, float, float, float], n: int
 ) -> list[dict[str, Any]]:
     """Names for a window (left, right, bottom, top): the weightiest point of each cell of a grid of
     about n cells."""
@@ -143,7 +143,7 @@ def labels(
     ]
 
 
-def nearest_to(side: Side, x: Any, y: Any, place: Any) -> dict[str, Any]:
+def nearest_to(side: MapSide, x: Any, y: Any, place: Any) -> dict[str, Any]:
     """The point nearest to a place, distances in units of the extent of each axis."""
     if (
         not isinstance(place, list)
@@ -163,7 +163,7 @@ def nearest_to(side: Side, x: Any, y: Any, place: Any) -> dict[str, Any]:
     return point(side, i) | {"x": cell(float(px[i])), "y": cell(float(py[i]))}
 
 
-def point(side: Side, i: int) -> dict[str, Any]:
+def point(side: MapSide, i: int) -> dict[str, Any]:
     return {
         "at": i,
         "id": cell(side.id_of(i)),
@@ -172,7 +172,7 @@ def point(side: Side, i: int) -> dict[str, Any]:
     }
 
 
-def inside(side: Side, x: Any, y: Any, polygon: Any) -> np.ndarray:
+def inside(side: MapSide, x: Any, y: Any, polygon: Any) -> np.ndarray:
     """Positions of the points inside a polygon."""
     from matplotlib.path import Path as Outline
 
@@ -196,7 +196,7 @@ def inside(side: Side, x: Any, y: Any, polygon: Any) -> np.ndarray:
     return near[Outline(edge).contains_points(np.column_stack([px[near], py[near]]))]
 
 
-def chosen(side: Side, asked: dict[str, Any]) -> np.ndarray:
+def chosen(side: MapSide, asked: dict[str, Any]) -> np.ndarray:
     """The positions that a request names, one by one or by a lasso; all without either."""
     if asked.get("polygon") is not None:
         return inside(side, asked.get("x"), asked.get("y"), asked["polygon"])
@@ -209,7 +209,7 @@ def chosen(side: Side, asked: dict[str, Any]) -> np.ndarray:
 
 
 def table(
-    side: Side, at: np.ndarray, first: int, count: int, sort: Any, down: bool
+    side: MapSide, at: np.ndarray, first: int, count: int, sort: Any, down: bool
 ) -> dict[str, Any]:
     """A page of the points of a selection."""
     names = _columns(side)[: TABLE_COLUMNS + 2]
@@ -230,7 +230,7 @@ def table(
     }
 
 
-def exported(side: Side, at: np.ndarray) -> Iterator[bytes]:
+def exported(side: MapSide, at: np.ndarray) -> Iterator[bytes]:
     """The selection as CSV, in blocks; texts that a spreadsheet would calculate get an apostrophe
     before them."""
     names = _columns(side)
@@ -246,7 +246,7 @@ def header(about: dict[str, Any]) -> dict[str, str]:
     return {"x-eckart": quote(json.dumps(about, ensure_ascii=False), safe="")}
 
 
-def _columns(side: Side) -> list[str]:
+def _columns(side: MapSide) -> list[str]:
     own = ["id", *(["title"] if side.called is not None else []), *side.groups, *side.numbers]
     sheet = side.rows.sheet if side.rows is not None else None
     if sheet is None and side.side == "rows" and side.opened.room == "mixture":
@@ -254,7 +254,7 @@ def _columns(side: Side) -> list[str]:
     return own + ([] if sheet is None else [n for n in sheet.rows.column_names if n not in own])
 
 
-def _values(side: Side, name: str, at: np.ndarray) -> list[Any]:
+def _values(side: MapSide, name: str, at: np.ndarray) -> list[Any]:
     if name == "id":
         return [side.id_of(i) for i in at.tolist()]
     if name == "title" and side.called is not None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from eckart.studio.maps import point
-from eckart.studio.places import Side
+from eckart.studio.places import MapSide
 
 MOST_HITS = 20_000
 """Places that are looked at: what is found more often than that is not found by searching."""
@@ -23,7 +23,7 @@ class Names:
     begins: np.ndarray
 
     @classmethod
-    def of(cls, side: Side) -> Names:
+    def of(cls, side: MapSide) -> Names:
         ids = (
             [str(side.id_of(i)) for i in range(len(side))]
             if side.labels is None
@@ -58,7 +58,7 @@ class Names:
         return np.unique(np.searchsorted(self.begins, np.asarray(hits, np.int64), side="right") - 1)
 
 
-def found_by(side: Side, asked: str, n: int) -> dict[str, Any]:
+def found_by(side: MapSide, asked: str, n: int) -> dict[str, Any]:
     """The n names that fit best: the same, then beginnings, then any place; among equals the
     weightier. Without a text the weightiest."""
     asked = " ".join(asked.lower().split())[:200]
@@ -81,7 +81,7 @@ def found_by(side: Side, asked: str, n: int) -> dict[str, Any]:
     return {"found": [_entry_of(side, i) for i in ranked[:n]], "total": len(parts[2])}
 
 
-def _entry_of(side: Side, i: int) -> dict[str, Any]:
+def _entry_of(side: MapSide, i: int) -> dict[str, Any]:
     weight = None if side.weights is None else float(side.weights[i])
     what = {"complete": "observations", "series": "observations", "embed": "count"}.get(
         side.opened.room, "weight"

@@ -32,7 +32,7 @@ from eckart.serve.problems import Problem
 from eckart.studio.tables import Sheet
 
 
-class Cache:
+class RecentCache:
     """A few things by key, the least recently used given back first; what two ask for at once is
     made once."""
 
@@ -63,7 +63,7 @@ class Cache:
 
 
 @dataclass(eq=False)
-class Rows:
+class OpenedRows:
     """The rows of a data file, in the columns of a model. ``sheet`` has all columns of the file,
     beside them; None for texts."""
 
@@ -72,7 +72,7 @@ class Rows:
     reading: Reading
     sheet: Sheet | None
     names: list[Any] | None = None
-    kept: Cache = field(default_factory=lambda: Cache(16))
+    kept: RecentCache = field(default_factory=lambda: RecentCache(16))
 
     @property
     def count(self) -> int:
@@ -112,8 +112,8 @@ class Opened:
     path: Path
     model: Any
     mark: Any
-    kept: Cache = field(default_factory=lambda: Cache(32))
-    recent: Cache = field(default_factory=lambda: Cache(64))
+    kept: RecentCache = field(default_factory=lambda: RecentCache(32))
+    recent: RecentCache = field(default_factory=lambda: RecentCache(64))
 
     @property
     def factors(self) -> Any:

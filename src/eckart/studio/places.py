@@ -22,7 +22,7 @@ import numpy as np
 from eckart.decompositions import eigh
 from eckart.serve.problems import Problem
 from eckart.studio.library import Library
-from eckart.studio.opened import Opened, Rows
+from eckart.studio.opened import Opened, OpenedRows
 
 AXES = 12
 """Directions that are computed for a map; more are rarely looked at, and each is 4 bytes a
@@ -35,7 +35,7 @@ BLOCK = 2**16
 
 
 @dataclass(eq=False)
-class Side:
+class MapSide:
     """Points with names. ``axes`` is n x a (single precision), ``weights`` say which names are
     written first; ``numbers`` and ``groups`` colour them."""
 
@@ -45,7 +45,7 @@ class Side:
     keys: list[str]
     titles: list[str]
     shares: np.ndarray | None = None
-    rows: Rows | None = None
+    rows: OpenedRows | None = None
     labels: Any = None
     called: Any = None
     weights: np.ndarray | None = None
@@ -91,7 +91,7 @@ class Side:
         )
 
 
-def side_of(library: Library, opened: Opened, data: str | None, side: str | None) -> Side:
+def side_of(library: Library, opened: Opened, data: str | None, side: str | None) -> MapSide:
     """A side of a model, computed once."""
     known = {"complete": ("columns", "rows"), "embed": ("words",)}.get(opened.room, ("rows",))
     side = side or known[0]
@@ -117,13 +117,13 @@ def side_of(library: Library, opened: Opened, data: str | None, side: str | None
     return rows.kept.get(("side", side), lambda: made(opened, rows))
 
 
-def codes_of(opened: Opened, rows: Rows) -> np.ndarray:
+def codes_of(opened: Opened, rows: OpenedRows) -> np.ndarray:
     """transform of all rows, kept; posteriors of a mixture."""
     do = opened.model.predict_proba if opened.room == "mixture" else opened.model.transform
     return rows.kept.get("codes", lambda: np.asarray(do(rows.matrix)))
 
 
-def _reduction(opened: Opened, rows: Rows) -> Side:
+def _reduction(opened: Opened, rows: OpenedRows) -> MapSide:
     codes = codes_of(opened, rows)
     count = min(codes.shape[1], max(AXES, 2))
     ratio = np.asarray(getattr(opened.model, "explained_variance_ratio_", ()))
@@ -140,10 +140,10 @@ def _reduction(opened: Opened, rows: Rows) -> Side:
     away = np.sqrt((axes[:, :2].astype(np.float64) ** 2).sum(axis=1))
     numbers = {f"component:{i + 1}": codes[:, i] for i in range(count)}
     shares = ratio[:count] if len(ratio) == codes.shape[1] else None
-    return Side(opened, "rows", axes, keys, titles, shares, rows, weights=away, numbers=numbers)
+    return MapSide(opened, "rows", axes, keys, titles, shares, rows, weights=away, numbers=numbers)
 
 
-def _documents(opened: Opened, rows: Rows) -> Side:
+def _documents(opened: Opened, rows: OpenedRows) -> MapSide:
     from eckart.studio.topics import grouped_shares, groups_of
 
     shares = codes_of(opened, rows)
@@ -152,7 +152,7 @@ def _documents(opened: Opened, rows: Rows) -> Side:
     axes, kept = principal_axes(np.sqrt(np.maximum(shares, 0)).astype(np.float32), AXES)
     keys = [str(i + 1) for i in range(axes.shape[1])]
     names = [g.title for g in groups]
-    return Side(
+    return MapSide(
         opened,
         "rows",
         axes,
@@ -166,7 +166,7 @@ def _documents(opened: Opened, rows: Rows) -> Side:
     )
 
 
-def _parts(opened: Opened, rows: Rows) -> Side:
+def _parts(opened: Opened, rows: OpenedRows) -> MapSide:
     codes = codes_of(opened, rows)
     scale = np.asarray(opened.model.components_, np.float64).sum(axis=1)
     weight = codes * scale
@@ -177,7 +177,7 @@ def _parts(opened: Opened, rows: Rows) -> Side:
         axes = np.column_stack([axes, np.zeros(len(axes), np.float32)])
     keys = [str(i + 1) for i in range(axes.shape[1])]
     names = [f"part {z + 1}" for z in range(codes.shape[1])]
-    return Side(
+    return MapSide(
         opened,
         "rows",
         axes,
@@ -191,11 +191,11 @@ def _parts(opened: Opened, rows: Rows) -> Side:
     )
 
 
-def _mixture(opened: Opened, rows: Rows) -> Side:
+def _mixture(opened: Opened, rows: OpenedRows) -> MapSide:
     q = codes_of(opened, rows)
     names = [str(c) for c in opened.column_names()][:200]
     axes = np.ascontiguousarray(rows.dense(slice(None))[:, : len(names)], np.float32)
-    return Side(
+    return MapSide(
         opened,
         "rows",
         axes,
@@ -210,17 +210,17 @@ def _mixture(opened: Opened, rows: Rows) -> Side:
     )
 
 
-def _table_rows(opened: Opened, rows: Rows) -> Side:
+def _table_rows(opened: Opened, rows: OpenedRows) -> MapSide:
     codes = codes_of(opened, rows)
     axes, kept = principal_axes(np.ascontiguousarray(codes, np.float32), AXES)
     keys = [str(i + 1) for i in range(axes.shape[1])]
     numbers = {f"hidden number {z + 1}": codes[:, z] for z in range(min(codes.shape[1], AXES))}
-    return Side(
+    return MapSide(
         opened, "rows", axes, keys, [f"direction {k}" for k in keys], kept, rows, numbers=numbers
     )
 
 
-def _completion(library: Library, opened: Opened, side: str) -> Side:
+def _completion(library: Library, opened: Opened, side: str) -> MapSide:
     from eckart.plots.complete import principal
     from eckart.studio.complete import titles_of
     from eckart.studio.hidden_errors import means_of
@@ -244,7 +244,7 @@ def _completion(library: Library, opened: Opened, side: str) -> Side:
     )
     labels = model.row_ids if side == "rows" else model.column_ids
     called = titles_of(library, opened) if side == "columns" else None
-    return Side(
+    return MapSide(
         opened,
         side,
         axes,
@@ -259,7 +259,7 @@ def _completion(library: Library, opened: Opened, side: str) -> Side:
     )
 
 
-def _words(library: Library, opened: Opened, side: str) -> Side:
+def _words(library: Library, opened: Opened, side: str) -> MapSide:
     v = opened.vectors
     axes, kept = principal_axes(v.unit, AXES)
     keys = [str(i + 1) for i in range(axes.shape[1])]
@@ -271,7 +271,7 @@ def _words(library: Library, opened: Opened, side: str) -> Side:
     numbers = {"length": np.sqrt(np.einsum("ij,ij->i", v.vectors, v.vectors))}
     if v.counts is not None:
         numbers = {"log10 of the count": np.log10(np.maximum(weights, 1))} | numbers
-    return Side(
+    return MapSide(
         opened,
         "words",
         axes,

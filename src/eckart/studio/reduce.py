@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from eckart.serve.problems import Problem
-from eckart.studio.opened import Opened, Rows, run_verb
+from eckart.studio.opened import Opened, OpenedRows, run_verb
 from eckart.studio.places import codes_of
 from eckart.studio.tables import cell
 
@@ -77,7 +77,7 @@ def loadings(opened: Opened, number: int, n: int, image: dict[str, int] | None) 
 
 
 def row(
-    opened: Opened, rows: Rows, i: int, k: int | None, image: dict[str, int] | None
+    opened: Opened, rows: OpenedRows, i: int, k: int | None, image: dict[str, int] | None
 ) -> dict[str, Any]:
     """A row beside its reconstruction from k components, and the error at every k."""
     most = int(opened.factors.k)
@@ -129,7 +129,7 @@ def _rms(x: np.ndarray, other: np.ndarray) -> float:
     return float(np.sqrt(np.mean((x[seen] - other[seen]) ** 2))) if seen.any() else float("nan")
 
 
-def outliers(opened: Opened, rows: Rows, n: int) -> dict[str, Any]:
+def outliers(opened: Opened, rows: OpenedRows, n: int) -> dict[str, Any]:
     """Rows far from the subspace (SPE) or far out in it (T2), each as a multiple of its limit."""
     if not hasattr(opened.model, "outliers"):
         raise Problem(

@@ -23,7 +23,7 @@ from eckart.plots.topics import distributions, jensen_shannon, scaled
 from eckart.report.topics import telling
 from eckart.serve.problems import Problem
 from eckart.studio.library import Library
-from eckart.studio.opened import Opened, Rows, run_verb
+from eckart.studio.opened import Opened, OpenedRows, run_verb
 from eckart.studio.places import codes_of
 from eckart.studio.tables import cell
 
@@ -203,7 +203,9 @@ def word(opened: Opened, text: str) -> dict[str, Any]:
     }
 
 
-def documents(opened: Opened, rows: Rows, number: int, n: int, folder_path: Any) -> dict[str, Any]:
+def documents(
+    opened: Opened, rows: OpenedRows, number: int, n: int, folder_path: Any
+) -> dict[str, Any]:
     """The documents with the largest share of a topic, with their beginnings."""
     groups = groups_of(opened)
     z = _place(groups, number)
@@ -224,7 +226,7 @@ def documents(opened: Opened, rows: Rows, number: int, n: int, folder_path: Any)
     }
 
 
-def document(opened: Opened, rows: Rows, i: int, folder_path: Any) -> dict[str, Any]:
+def document(opened: Opened, rows: OpenedRows, i: int, folder_path: Any) -> dict[str, Any]:
     """A document with the topic of each of its words: the largest of p(z|d) p(w|z)."""
     groups, p, _, names = grouped_words(opened)
     share = _shares(opened, rows, groups)[i]
@@ -272,7 +274,7 @@ def document(opened: Opened, rows: Rows, i: int, folder_path: Any) -> dict[str, 
     }
 
 
-def _shares(opened: Opened, rows: Rows, groups: list[Group]) -> np.ndarray:
+def _shares(opened: Opened, rows: OpenedRows, groups: list[Group]) -> np.ndarray:
     shares = codes_of(opened, rows)
     if opened.room == "parts":
         weight = shares * np.asarray(opened.model.components_, np.float64).sum(axis=1)
@@ -307,7 +309,7 @@ def _coloured(text: str, tokenizer: Any) -> list[tuple[str, str | None]]:
     return out + ([(text[end:], None)] if end < len(text) else [])
 
 
-def _counted(rows: Rows, i: int, names: np.ndarray) -> list[tuple[str, str | None]]:
+def _counted(rows: OpenedRows, i: int, names: np.ndarray) -> list[tuple[str, str | None]]:
     """Where only counts are there: the words that occur, the most frequent first."""
     part = rows.matrix.to_scipy()[[i]] if hasattr(rows.matrix, "to_scipy") else None
     if part is None:
@@ -324,7 +326,7 @@ def _counted(rows: Rows, i: int, names: np.ndarray) -> list[tuple[str, str | Non
     return out
 
 
-def _texts(rows: Rows, at: np.ndarray, path: Any) -> dict[int, str]:
+def _texts(rows: OpenedRows, at: np.ndarray, path: Any) -> dict[int, str]:
     """The texts of some documents, where the file holds text."""
     if not is_text(str(path), rows.reading):
         return {}

@@ -89,7 +89,7 @@ def draw_rows(
 
 
 @dataclass(eq=False)
-class Side:
+class ChainSide:
     """The rows (or columns) of the matrix: their entries, factors (u, b) of d columns, and what is
     learned about them. Tall arrays belong to the engine."""
 
@@ -109,7 +109,7 @@ class Side:
     precision: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
 
     @classmethod
-    def of(cls, engine: Any, x: Placed, counts: np.ndarray, d: int, link: Link | None) -> Side:
+    def of(cls, engine: Any, x: Placed, counts: np.ndarray, d: int, link: Link | None) -> ChainSide:
         ones = engine.take(np.ones((len(counts), 1)))
         last = engine.outer(
             ones, np.append(np.zeros(d - 1), 1.0)[None]
@@ -144,7 +144,7 @@ class Side:
             self.link.put(*kept["link"])
 
 
-class Chain:
+class FactorChain:
     """State and sweep of one chain. Its own generator draws what is small; tall draws come from
     streams keyed by (seed, sweep, what)."""
 
@@ -153,8 +153,8 @@ class Chain:
 
     def __init__(
         self,
-        rows: Side,
-        columns: Side,
+        rows: ChainSide,
+        columns: ChainSide,
         noise: str,
         tails: str,
         rng: np.random.Generator,
@@ -228,7 +228,7 @@ class Chain:
         """Entries that count."""
         return round(float(self.engine.inner(self.rows.ones, self.rows.counts)[0, 0]))
 
-    def _draw(self, side: Side, other: Side, what: int) -> Callable[[], Tall]:
+    def _draw(self, side: ChainSide, other: ChainSide, what: int) -> Callable[[], Tall]:
         """The factors of one side given the other; returns the misfit of each row."""
         engine, u, link, d = self.engine, side.factors, side.link, side.last.shape[1]
         rest, scatter = (
@@ -266,7 +266,7 @@ class Chain:
             self._draw_tails(side, side.mu + now, root, what)
         return drawn.misfit
 
-    def _draw_tails(self, side: Side, centre: np.ndarray, root: np.ndarray, what: int) -> None:
+    def _draw_tails(self, side: ChainSide, centre: np.ndarray, root: np.ndarray, what: int) -> None:
         """w_i ~ Gamma((nu' + d)/2, (nu' + (u_i - m_i)^T L (u_i - m_i))/2) given the factors; then
         nu' given all w."""
         away = np.square((self.engine.get(side.factors) - centre) @ root).sum(axis=1, keepdims=True)
@@ -297,7 +297,7 @@ class Chain:
 
     def _prior(
         self,
-        side: Side,
+        side: ChainSide,
         total: np.ndarray,
         gram: np.ndarray,
         scatter: tuple[np.ndarray, int] | None,
@@ -309,7 +309,7 @@ class Chain:
         )
         return normal_wishart(self.rng, side.rows, total, gram, scatter, weight)
 
-    def _seen(self, side: Side, other: Side) -> tuple[Tall, Tall, Tall | None]:
+    def _seen(self, side: ChainSide, other: ChainSide) -> tuple[Tall, Tall, Tall | None]:
         """What the entries of ``side`` see of the rest, by the columns of ``side.x``: a design,
         offsets and noise precisions."""
         d = other.last.shape[1]
@@ -318,7 +318,7 @@ class Chain:
         )
         return design, other.factors[:, d - 1 : d], other.precisions
 
-    def _draw_precisions(self, side: Side, misfit: Tall, what: int, learn_scale: bool) -> None:
+    def _draw_precisions(self, side: ChainSide, misfit: Tall, what: int, learn_scale: bool) -> None:
         """p_i given its row's misfit; then tau and nu given all p."""
         rng, n, nu = self.rng, side.rows, side.shape
         p = self.engine.precision_rows(
@@ -332,7 +332,7 @@ class Chain:
         side.precisions, side.logs = p.values, p.heavy_logs
 
     @property
-    def sides(self) -> tuple[Side, ...]:
+    def sides(self) -> tuple[ChainSide, ...]:
         """All that factors are drawn for."""
         return self.rows, self.columns
 

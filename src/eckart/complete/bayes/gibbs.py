@@ -23,14 +23,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eckart.certify.certificate import Certificate
-from eckart.complete.bayes.chain import SETTLING, Chain, Side
+from eckart.complete.bayes.chain import SETTLING, ChainSide, FactorChain
 from eckart.complete.bayes.features import Link, link_of
 from eckart.complete.bayes.likelihood import Likelihood, begin_near_mode
 from eckart.complete.bayes.links import AttributeLink, SeveralLinks
 from eckart.complete.bayes.posterior import Posterior, SideDraws, TimeDraws
 from eckart.complete.bayes.times import BINS, Sorted, TimedChain, level, settle, times_of_rows
 from eckart.complete.factors.majorise import centre
-from eckart.complete.side_information import NO_SIDE_INFORMATION, Known, SideInformation
+from eckart.complete.side_information import NO_SIDE_INFORMATION, KnownFeatures, SideInformation
 from eckart.factors import LowRank
 from eckart.io.models.levels import NOTHING as NO_MEMORY
 from eckart.io.models.levels import Memory, kept_trace, resumed_trace
@@ -63,13 +63,13 @@ class Drawn(NamedTuple):
     note: str
 
 
-class Kept:
+class KeptDraws:
     """The states kept so far: arrays of shape chains x draws x ..., filled as the chains run; the
     large ones in the precision of the data."""
 
     def __init__(
         self,
-        chains: list[Chain],
+        chains: list[FactorChain],
         draws: int,
         dtype: np.dtype,
         side_information: SideInformation = NO_SIDE_INFORMATION,
@@ -220,7 +220,7 @@ def solve(
     draws = -(-n_samples // n_chains)
     first = total = before + draws * thin
     most = first if burn_in is not None else budget_of(x, k, n_chains, first)
-    kept = Kept(chains, draws, x.dtype, side_information)
+    kept = KeptDraws(chains, draws, x.dtype, side_information)
     trace = Trace("log-likelihood of an observed entry", reason=StopReason.MAX_ITER)
     if (was := memory.last()) is not None:
         trace = resumed_trace(trace.quantity, was["trace"])
@@ -303,7 +303,7 @@ def rounded(a: np.ndarray, by_bytes: bool) -> np.ndarray:
     return a.astype(np.float32).astype(a.dtype) if 1e-25 < most < 1e25 else a
 
 
-def _swept(chain: Chain, engine: Any) -> float:
+def _swept(chain: FactorChain, engine: Any) -> float:
     """A sweep of a chain on the engine that it has for it: chains share the threads before the rows
     of one do, since they wait for nothing in one another."""
     chain.engine = engine
@@ -346,7 +346,7 @@ def _start(
     weights: np.ndarray | None,
     rng: np.random.Generator,
     engine: Any,
-) -> list[Chain]:
+) -> list[FactorChain]:
     """Chains at random states; they share the entries and what is fixed about the features."""
     links = [
         _link(x, k + 1, seen, known)
@@ -355,7 +355,7 @@ def _start(
             (y.transposed() if features[1] else y, features[1], side_information.columns),
         )
     ]
-    chains: list[Chain] = []
+    chains: list[FactorChain] = []
     if side_information.bins is not None and side_information.bin_of is not None:
         seen = Sorted.of(
             y, weights, side_information.bin_of, len(side_information.bins.counts), engine
@@ -363,7 +363,7 @@ def _start(
         for stream in rng.spawn(n_chains):
             fresh = [None if link is None else link.fresh() for link in (*links, None)]
             sides = [
-                Side.of(engine, x, n, k + 1, link)
+                ChainSide.of(engine, x, n, k + 1, link)
                 for x, n, link in zip(seen.placed, seen.counts, fresh)
             ]
             chains.append(
@@ -378,9 +378,10 @@ def _start(
     for stream in rng.spawn(n_chains):
         fresh = [None if link is None else link.fresh() for link in links]
         sides = [
-            Side.of(engine, x.T if side else x, counts[side], k + 1, fresh[side]) for side in (0, 1)
+            ChainSide.of(engine, x.T if side else x, counts[side], k + 1, fresh[side])
+            for side in (0, 1)
         ]
-        chains.append(Chain(sides[0], sides[1], noise, tails, stream, engine))
+        chains.append(FactorChain(sides[0], sides[1], noise, tails, stream, engine))
     return chains
 
 
@@ -401,7 +402,7 @@ def _sides(
     )
 
 
-def _link(x: Observed, d: int, seen: bool, known: Known | None) -> Link | None:
+def _link(x: Observed, d: int, seen: bool, known: KnownFeatures | None) -> Link | None:
     """What the prior means of the rows of x depend on: attributes, then who-rated-what; None for
     neither."""
     parts: list[Any] = (
@@ -412,7 +413,7 @@ def _link(x: Observed, d: int, seen: bool, known: Known | None) -> Link | None:
     return SeveralLinks(parts) if len(parts) > 1 else parts[0] if parts else None
 
 
-def _state(chain: Chain, dtype: np.dtype) -> dict[str, np.ndarray]:
+def _state(chain: FactorChain, dtype: np.dtype) -> dict[str, np.ndarray]:
     """What is kept of a chain's state; factors are rounded to the precision of the data where they
     are, and half of them then travels."""
     out = {"alpha": np.array(chain.alpha)}

@@ -30,7 +30,7 @@ import numpy as np
 
 from eckart.certify.stationary import RidgeProblem
 from eckart.complete.bayes.chain import Draw, draw_rows
-from eckart.complete.factors.alternate import State, sweep
+from eckart.complete.factors.alternate import AlternatingState, sweep
 from eckart.complete.factors.alternate import start as begin
 from eckart.complete.factors.majorise import RIDGES, graded, touched
 from eckart.engines.protocol import Placed, RidgeRule, Tall
@@ -209,7 +209,10 @@ def begin_near_mode(chain: Any, x: Placed) -> None:
     rng, ends = np.random.default_rng(chain.seed), []
     for _ in range(FIRST_STARTS):
         point, right = begin(touched(problem, loss, mean, e), k, mean, e, rng)
-        state, trace = State(point._replace(right=e.take(right), loss=loss)), Trace("objective")
+        state, trace = (
+            AlternatingState(point._replace(right=e.take(right), loss=loss)),
+            Trace("objective"),
+        )
         for _ in range(FIRST_SWEEPS):
             state = sweep(problem, state, e, trace)
         ends.append((trace.values[-1], state.point))

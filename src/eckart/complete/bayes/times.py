@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from eckart.complete.bayes.chain import FLOOR, Chain, Side
+from eckart.complete.bayes.chain import FLOOR, ChainSide, FactorChain
 from eckart.complete.bayes.features import VAGUE
 from eckart.engines.protocol import Tall
 from eckart.matrix import Observed
@@ -49,15 +49,15 @@ class Order(NamedTuple):
     second: np.ndarray
 
 
-class TimedChain(Chain):
+class TimedChain(FactorChain):
     """A chain with bins of time; the matrices of rows, columns and bins have one column for each
     pair of the two other sides."""
 
     def __init__(
         self,
-        rows: Side,
-        columns: Side,
-        bins: Side,
+        rows: ChainSide,
+        columns: ChainSide,
+        bins: ChainSide,
         orders: dict[int, Order],
         noise: str,
         tails: str,
@@ -74,7 +74,7 @@ class TimedChain(Chain):
         # time is learned from what rows and columns leave
         bins.factors = engine.take(np.zeros(bins.last.shape))
 
-    def _seen(self, side: Side, other: Side) -> tuple[Tall, Tall, Tall | None]:
+    def _seen(self, side: ChainSide, other: ChainSide) -> tuple[Tall, Tall, Tall | None]:
         one, two, order = self.others[id(side)]
         get, take = self.engine.get, self.engine.take
         design, offset = self.engine.pair_rows(one.factors, two.factors, order.first, order.second)
@@ -87,7 +87,7 @@ class TimedChain(Chain):
 
     def _prior(
         self,
-        side: Side,
+        side: ChainSide,
         total: np.ndarray,
         gram: np.ndarray,
         scatter: tuple[np.ndarray, int] | None,
@@ -116,7 +116,7 @@ class TimedChain(Chain):
         )
 
     @property
-    def sides(self) -> tuple[Side, ...]:
+    def sides(self) -> tuple[ChainSide, ...]:
         return *super().sides, self.bins
 
 

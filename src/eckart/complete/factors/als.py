@@ -14,10 +14,10 @@ from eckart.certify.losses import certify_loss, relative_loss_gradient
 from eckart.certify.mapped import MappedProblem, certify_mapped, look
 from eckart.certify.stationary import RidgePoint, RidgeProblem, certify_factors, relative_gradient
 from eckart.complete.factors import mapped
-from eckart.complete.factors.alternate import State, Stop, alternate, resumed, start
+from eckart.complete.factors.alternate import AlternatingState, SweepStop, alternate, resumed, start
 from eckart.complete.factors.choices import Choices
 from eckart.complete.factors.hidden_lists import popularity
-from eckart.complete.factors.hidden_share import Ridge
+from eckart.complete.factors.hidden_share import ChosenRidge
 from eckart.complete.factors.majorise import (
     FACTORIZED,
     LOCATIONS,
@@ -247,7 +247,7 @@ class ALS(Choices, MappedModel):
                     else resumed(kept, engine)
                 )
                 slope = relative_gradient if loss is None else relative_loss_gradient
-                rule = Stop(
+                rule = SweepStop(
                     self.stop,
                     self.tol,
                     self.max_iter,
@@ -351,7 +351,7 @@ class ALS(Choices, MappedModel):
         loss: Loss | None,
         spread: float,
         maps: Any = None,
-    ) -> State:
+    ) -> AlternatingState:
         near = problem if loss is None else touched(problem, loss, mean, engine)
         rank = self._rank(problem.x.shape)
         unit = (
@@ -381,10 +381,10 @@ class ALS(Choices, MappedModel):
         if maps is not None:
             bias = None if point.column_bias is None else engine.get(point.column_bias)
             return mapped.begin(maps, right, bias, mean, loss, engine)
-        return State(point._replace(right=engine.take(right)))
+        return AlternatingState(point._replace(right=engine.take(right)))
 
     def _problem(
-        self, engine: Any, x: Observed, weights: np.ndarray | None, ridge: Ridge
+        self, engine: Any, x: Observed, weights: np.ndarray | None, ridge: ChosenRidge
     ) -> RidgeProblem:
         placed, steps = (
             engine.put(x, entry_weights=weights),

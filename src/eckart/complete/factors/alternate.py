@@ -40,7 +40,7 @@ from eckart.trace import StopReason, Trace, Watcher, silent
 
 
 @dataclass
-class State:
+class AlternatingState:
     """Where the factors are, sweeps done, and F after each half sweep."""
 
     point: RidgePoint
@@ -55,7 +55,7 @@ class State:
         return {"point": point, "sweeps": self.sweeps, "values": self.values}
 
     @classmethod
-    def resumed(cls, kept: Any, engine: Engine) -> State:
+    def resumed(cls, kept: Any, engine: Engine) -> AlternatingState:
         """The inverse of ``kept``."""
         *sides, mean, row_map, column_map, loss = kept["point"]
         left, right, b, c = (None if a is None else engine.take(a) for a in sides)
@@ -65,21 +65,21 @@ class State:
         return cls(point, kept["sweeps"], kept["values"])
 
 
-class Progress(NamedTuple):
+class SweepProgress(NamedTuple):
     """The best state so far and the held-out error after each sweep."""
 
-    best: State
+    best: AlternatingState
     errors: list[float]
 
 
-def resumed(kept: Any, engine: Engine) -> tuple[State, Progress]:
+def resumed(kept: Any, engine: Engine) -> tuple[AlternatingState, SweepProgress]:
     """Where a killed run was."""
-    state = State.resumed(kept["state"], engine)
-    best = state if kept["best"] is None else State.resumed(kept["best"], engine)
-    return state, Progress(best, kept["errors"])
+    state = AlternatingState.resumed(kept["state"], engine)
+    best = state if kept["best"] is None else AlternatingState.resumed(kept["best"], engine)
+    return state, SweepProgress(best, kept["errors"])
 
 
-class Stop(NamedTuple):
+class SweepStop(NamedTuple):
     """When to end: at a relative decrease of F a sweep below ``tol`` and a gradient that the
     certificate accepts, at a relative gradient below ``tol``, or when ``error(point)`` has not
     improved for ``patience`` sweeps; after ``max_iter`` sweeps at the latest."""
@@ -94,14 +94,14 @@ class Stop(NamedTuple):
 
 def alternate(
     problem: Any,
-    state: State,
-    stop: Stop,
+    state: AlternatingState,
+    stop: SweepStop,
     engine: Engine,
     watch: Watcher = silent,
     memory: Memory = NOTHING,
-    judged: Progress | None = None,
-    step: Callable[[Any, State, Engine, Trace], State] | None = None,
-) -> tuple[State, Trace, list[float]]:
+    judged: SweepProgress | None = None,
+    step: Callable[[Any, AlternatingState, Engine, Trace], AlternatingState] | None = None,
+) -> tuple[AlternatingState, Trace, list[float]]:
     """Sweep until the stopping rule is met; an interrupt keeps the last half sweep that was whole
     (of a loss, of maps and of held-out errors the last whole sweep). Returns the best state, F
     after every half sweep, held-out errors.
@@ -144,7 +144,7 @@ def alternate(
     return best, trace, errors
 
 
-def _met(stop: Stop, state: State, trace: Trace) -> bool:
+def _met(stop: SweepStop, state: AlternatingState, trace: Trace) -> bool:
     if stop.rule == "gradient" and stop.gradient:
         return stop.gradient(state.point) <= stop.tol
     if len(trace) < 4 or trace.values[-3] - trace.values[-1] > stop.tol * abs(trace.values[-3]):
@@ -152,14 +152,18 @@ def _met(stop: Stop, state: State, trace: Trace) -> bool:
     return stop.gradient is None or stop.gradient(state.point) <= GRADIENT_LIMIT
 
 
-def sweep(problem: RidgeProblem, state: State, engine: Engine, trace: Trace) -> State:
+def sweep(
+    problem: RidgeProblem, state: AlternatingState, engine: Engine, trace: Trace
+) -> AlternatingState:
     """All rows given the (balanced) columns, then all columns given the rows. The state moves along
     with each half, so that no factor is held that is no longer needed: there may be millions of
     rows."""
     at = balanced(problem, state.point, engine) if state.sweeps else state.point
     state.point = at  # the same U V^T at a lower penalty
     if at.loss is not None:
-        return State(loss_sweep(problem, at, engine, trace), state.sweeps + 1, list(trace.values))
+        return AlternatingState(
+            loss_sweep(problem, at, engine, trace), state.sweeps + 1, list(trace.values)
+        )
     x, rule, rule_t = problem.x, problem.rule, problem.rule_t
     warm = rule.nonnegative or problem.cg_steps > 0
     more: dict[str, Any] = {"mean": at.mean, "cg_steps": problem.cg_steps}

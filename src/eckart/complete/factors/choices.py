@@ -9,7 +9,7 @@ import numpy as np
 
 from eckart.complete.factors.hidden_lists import choose as choose_for_lists
 from eckart.complete.factors.hidden_lists import unobserved_weight
-from eckart.complete.factors.hidden_share import Choice, Ridge, Wanted, choose
+from eckart.complete.factors.hidden_share import ChosenRidge, RidgeChoice, Wanted, choose
 from eckart.complete.factors.majorise import LOCATIONS, RIDGES, encoded, loss_for
 from eckart.complete.factors.strengths import LogScaling, log_scaling
 from eckart.complete.folding import learned_columns, refuse_negative
@@ -44,7 +44,7 @@ class Choices:
     """Ridge, rank, solver and strengths of a fit, the rule of a row, and the checks of parameters
     against each other and the data."""
 
-    def _rule(self: Any, ridge: Ridge) -> RidgeRule:
+    def _rule(self: Any, ridge: ChosenRidge) -> RidgeRule:
         """The penalty of a row, but for the unobserved weight of its cells."""
         rule = RidgeRule(ridge.l2, ridge.l2_power, nonnegative=self.nonnegative)
         if self.feedback == "implicit":
@@ -56,7 +56,7 @@ class Choices:
             bias=bool(self.biases), bias_l2=ridge.l2_bias, bias_power=ridge.l2_bias_power
         )
 
-    def ridge_for(self: Any, x: Observed, weights: np.ndarray | None = None) -> Ridge:
+    def ridge_for(self: Any, x: Observed, weights: np.ndarray | None = None) -> ChosenRidge:
         """The ridge of codes for these entries: as asked for, or chosen on hidden ones. A fit may
         leave out the codes."""
         scaling = self._log_scaling(x)
@@ -68,7 +68,7 @@ class Choices:
         weights: np.ndarray | None = None,
         flat: bool = True,
         equal_powers: bool = False,
-    ) -> Choice:
+    ) -> RidgeChoice:
         """The ridge and why. ``flat``: codes may be left out where they say nothing;
         ``equal_powers``: that of biases grows like that of codes."""
         l2, power, bias, bias_power = self.l2, self.l2_power, self.l2_bias, self.l2_bias_power
@@ -76,8 +76,8 @@ class Choices:
             return self._chosen_for_lists(x)
         if l2 is not None:
             l2, power = float(l2), 1.0 if power is None else float(power)
-            return Choice(
-                Ridge(
+            return RidgeChoice(
+                ChosenRidge(
                     l2,
                     power,
                     l2 if bias is None else float(bias),
@@ -106,7 +106,7 @@ class Choices:
         with engine.at_work():
             return choose(x if loss is None else encoded(x, loss), wanted, engine, weights)
 
-    def _chosen_for_lists(self: Any, x: Observed) -> Choice:
+    def _chosen_for_lists(self: Any, x: Observed) -> RidgeChoice:
         """Of implicit feedback: a0 by the fill, the ridge and what popularity adds by hidden
         entries."""
         power, l2, given, lean, why = (
@@ -122,7 +122,7 @@ class Choices:
             # a sample is best looked at where it is
             if parts_of(x) is not None or engine.name.startswith("dask"):
                 engine = engine_named("cpu", self.n_threads)
-            rule = self._rule(Ridge(0.0, power, 0.0, power, unobserved))
+            rule = self._rule(ChosenRidge(0.0, power, 0.0, power, unobserved))
             with engine.at_work():
                 l2, unobserved, lean, why = choose_for_lists(
                     x,
@@ -132,7 +132,9 @@ class Choices:
                     self._cg(1.0, rank),
                     engine,
                 )
-        return Choice(Ridge(float(l2), power, float(l2), power, unobserved, lean or None), why, {})
+        return RidgeChoice(
+            ChosenRidge(float(l2), power, float(l2), power, unobserved, lean or None), why, {}
+        )
 
     def _log_scaling(self: Any, x: Observed) -> LogScaling | None:
         """How strengths are brought together before the fit; None where they stay as they are."""
@@ -247,7 +249,7 @@ class Choices:
             if met:
                 raise InputError(f"row_features and column_features need {wanted}, got {choice}")
 
-    def _ridge_used(self: Any) -> Ridge:
+    def _ridge_used(self: Any) -> ChosenRidge:
         """The ridge of the fit; models saved earlier had one for codes and biases."""
         plan = self.fit_.plan
         l2, power = (
@@ -261,7 +263,7 @@ class Choices:
             unobserved = float(
                 plan.get("unobserved_weight", LIST_WEIGHT if given is None else given)
             )
-        return Ridge(
+        return ChosenRidge(
             l2,
             power,
             float(plan.get("l2_bias", bias)),

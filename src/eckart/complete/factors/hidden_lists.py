@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eckart.certify.stationary import RidgeProblem
-from eckart.complete.factors.alternate import State, Stop, alternate, start
+from eckart.complete.factors.alternate import AlternatingState, SweepStop, alternate, start
 from eckart.complete.factors.hidden_share import _entries, _least, sampled
 from eckart.complete.split import hidden_entries
 from eckart.engines.protocol import RidgeRule
@@ -107,7 +107,7 @@ def choose(
     number = int(np.clip(np.ceil(ENOUGH / (SHARE * max(x.nnz, 1))), 1, ROUNDS))
     rounds = (
         [
-            _Round(*found, rule, rank, cg_steps, engine)
+            _ListRound(*found, rule, rank, cg_steps, engine)
             for seed in range(number)
             if (found := hide(x, seed))
         ]
@@ -197,7 +197,7 @@ def places(scores: np.ndarray, seen: Any, rows: np.ndarray, columns: np.ndarray)
     return 1.0 / np.log2(1.0 + np.array(rank))
 
 
-class _Round:
+class _ListRound:
     """One hidden share, and the entries that are left, placed."""
 
     def __init__(
@@ -252,8 +252,8 @@ class _Round:
         point, right = self.first_point
         state, trace, _ = alternate(
             problem,
-            State(point._replace(right=self.engine.take(right))),
-            Stop("decrease", TOL, SWEEPS),
+            AlternatingState(point._replace(right=self.engine.take(right))),
+            SweepStop("decrease", TOL, SWEEPS),
             self.engine,
         )
         if trace.reason is StopReason.INTERRUPTED:

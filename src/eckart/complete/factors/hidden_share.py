@@ -28,7 +28,7 @@ import numpy as np
 
 from eckart.certify.stationary import RidgePoint, RidgeProblem
 from eckart.complete.biases import BiasSums, balanced, ridged
-from eckart.complete.factors.alternate import State, Stop, alternate, start
+from eckart.complete.factors.alternate import AlternatingState, SweepStop, alternate, start
 from eckart.complete.factors.majorise import centre, touched
 from eckart.complete.folding import mean_of
 from eckart.complete.normalise import Normaliser, normalise
@@ -68,7 +68,7 @@ LARGE = 4_000_000
 """Entries from which a sample of rows is taken."""
 
 
-class Ridge(NamedTuple):
+class ChosenRidge(NamedTuple):
     """l_i = l2 n_i^l2_power for codes, l2_bias n_i^l2_bias_power for biases; a0 of implicit
     feedback, and what popularity adds there."""
 
@@ -84,11 +84,11 @@ class Ridge(NamedTuple):
         return {name: value for name, value in self._asdict().items() if value is not None}
 
 
-class Choice(NamedTuple):
+class RidgeChoice(NamedTuple):
     """A ridge, why it was taken, and (empty where nothing was hidden) mean losses on hidden
     entries: of the model, of biases alone, of the mean; how many."""
 
-    ridge: Ridge
+    ridge: ChosenRidge
     reason: str
     held_out: dict[str, float]
 
@@ -110,7 +110,9 @@ class Wanted(NamedTuple):
     flat: bool
 
 
-def choose(x: Observed, wanted: Wanted, engine: Any, weights: np.ndarray | None = None) -> Choice:
+def choose(
+    x: Observed, wanted: Wanted, engine: Any, weights: np.ndarray | None = None
+) -> RidgeChoice:
     """The choice for these entries (encoded, where there is a loss)."""
     whole = x
     if parts_of(x) is not None or x.nnz > LARGE:
@@ -125,7 +127,7 @@ def choose(x: Observed, wanted: Wanted, engine: Any, weights: np.ndarray | None 
         [
             made
             for seed in range(number)
-            if (made := _Round.of(x, wanted, engine, weights, share, seed))
+            if (made := _ShareRound.of(x, wanted, engine, weights, share, seed))
         ]
         if x.nnz >= FEWEST
         else []
@@ -142,7 +144,7 @@ def choose(x: Observed, wanted: Wanted, engine: Any, weights: np.ndarray | None 
             + [
                 made
                 for seed in further
-                if (made := _Round.of(x, wanted, engine, weights, share, seed))
+                if (made := _ShareRound.of(x, wanted, engine, weights, share, seed))
             ],
             x,
             wanted,
@@ -157,7 +159,7 @@ def choose(x: Observed, wanted: Wanted, engine: Any, weights: np.ndarray | None 
     def error(t: float, among: int = len(rounds)) -> float:
         found = tried.setdefault(t, [])
         found += [
-            r.codes(Ridge(float(t * noise), wanted.power, bias, wanted.bias_power))
+            r.codes(ChosenRidge(float(t * noise), wanted.power, bias, wanted.bias_power))
             for r in rounds[len(found) : among]
         ]
         return _total(found[:among])
@@ -194,22 +196,22 @@ def choose(x: Observed, wanted: Wanted, engine: Any, weights: np.ndarray | None 
             f"codes say no more than {'biases' if wanted.bias else 'what is taken out'}: tried "
             f"{tried_words}"
         )
-        return Choice(
-            Ridge(float(NO_CODES * noise), wanted.power, bias, wanted.bias_power),
+        return RidgeChoice(
+            ChosenRidge(float(NO_CODES * noise), wanted.power, bias, wanted.bias_power),
             reason,
             summary | {"model": _total(flat)},
         )
     reason = f"{t:.3g} times the noise, the least error of {tried_words}" + (
         ", of a sample of rows" if fewer else ""
     )
-    return Choice(
-        Ridge(float(t * noise * factor), wanted.power, bias, wanted.bias_power),
+    return RidgeChoice(
+        ChosenRidge(float(t * noise * factor), wanted.power, bias, wanted.bias_power),
         reason,
         summary | {"model": error(best)},
     )
 
 
-def _untried(x: Observed, wanted: Wanted) -> Choice:
+def _untried(x: Observed, wanted: Wanted) -> RidgeChoice:
     """A ridge where nothing can be hidden: that of noise as large as the entries."""
     y = x if parts_of(x) is None else sampled(x, None)[0]
     values = y.data.astype(np.float64)
@@ -220,11 +222,15 @@ def _untried(x: Observed, wanted: Wanted) -> Choice:
         noise = float(np.sqrt(np.mean(wanted.loss.gradient(values, s) ** 2))) or 1.0
         bend = float(np.mean(wanted.loss.curvature(values, s)))
     bias = wanted.l2_bias if wanted.l2_bias is not None else _damping_unit(y, wanted, bend)
-    ridge = Ridge(float(noise * _fill(x, wanted.power)), wanted.power, bias, wanted.bias_power)
-    return Choice(ridge, "as large as the entries' deviation: there are too few to hide some", {})
+    ridge = ChosenRidge(
+        float(noise * _fill(x, wanted.power)), wanted.power, bias, wanted.bias_power
+    )
+    return RidgeChoice(
+        ridge, "as large as the entries' deviation: there are too few to hide some", {}
+    )
 
 
-def _damping(rounds: list[_Round], x: Observed, wanted: Wanted) -> float:
+def _damping(rounds: list[_ShareRound], x: Observed, wanted: Wanted) -> float:
     """The ridge of biases whose errors are least, biases alone."""
     unit = _damping_unit(x, wanted, float(np.mean([r.bend for r in rounds])))
     errors: dict[int, float] = {}
@@ -302,7 +308,7 @@ def _rows(x: Observed, kept: np.ndarray) -> Observed:
     )
 
 
-class _Round:
+class _ShareRound:
     """One hidden share: the entries that are left, placed, and where a fit to them begins."""
 
     def __init__(
@@ -354,7 +360,7 @@ class _Round:
         weights: np.ndarray | None,
         share: float,
         seed: int,
-    ) -> _Round | None:
+    ) -> _ShareRound | None:
         hidden = hidden_entries(x, share, seed)
         if not hidden.any() or hidden.all():
             return None
@@ -380,7 +386,7 @@ class _Round:
                 sums, ridged(x.row_counts(), l2, False), ridged(x.column_counts(), l2, False), STEPS
             )
             return self._losses(self.mean + b[self.rows] + c[self.columns], None)
-        return self.codes(Ridge(NO_CODES, self.wanted.power, l2, self.wanted.bias_power), 1)
+        return self.codes(ChosenRidge(NO_CODES, self.wanted.power, l2, self.wanted.bias_power), 1)
 
     def noise(self, flat: np.ndarray) -> float:
         """The mean square of the slope of the loss at biases alone."""
@@ -389,7 +395,7 @@ class _Round:
             return float(flat.mean())
         return float(np.mean(loss.gradient(self.values, np.full(len(self.values), self.mean)) ** 2))
 
-    def codes(self, ridge: Ridge, rank: int | None = None) -> np.ndarray:
+    def codes(self, ridge: ChosenRidge, rank: int | None = None) -> np.ndarray:
         """Of a fit under this ridge."""
         wanted, engine = self.wanted, self.engine
         rule = RidgeRule(
@@ -425,8 +431,8 @@ class _Round:
         else:
             first_point = self.first_point
         point, right = first_point
-        state = State(point._replace(loss=wanted.loss, right=engine.take(right)))
-        state, trace, _ = alternate(problem, state, Stop("decrease", TOL, SWEEPS), engine)
+        state = AlternatingState(point._replace(loss=wanted.loss, right=engine.take(right)))
+        state, trace, _ = alternate(problem, state, SweepStop("decrease", TOL, SWEEPS), engine)
         if trace.reason is StopReason.INTERRUPTED:
             raise KeyboardInterrupt
         return self._losses(self._at(state.point), state.point.loss)

@@ -24,7 +24,7 @@ import numpy as np
 
 from eckart.certify.mapped import MappedProblem, SideMap
 from eckart.certify.stationary import RidgePoint, RidgeProblem
-from eckart.complete.factors.alternate import State, balance
+from eckart.complete.factors.alternate import AlternatingState, balance
 from eckart.complete.factors.majorise import FOLD_STEPS, FOLD_TOL, threshold_step
 from eckart.complete.side_information import SideInformation
 from eckart.engines.protocol import Engine, RidgeRule, Tall
@@ -80,7 +80,7 @@ def begin(
     mean: float,
     loss: Loss | None,
     engine: Engine,
-) -> State:
+) -> AlternatingState:
     """V and column biases from the start without attributes, maps at zero."""
     if p.stretch:
         last = (
@@ -92,10 +92,14 @@ def begin(
     d, rows = right.shape[1], p.plain.x.shape[0] or 0
     maps = [np.zeros((len(side.gram), d)) for side in (p.rows, p.columns)]
     left = engine.take(np.zeros((rows, d), right.dtype))
-    return State(RidgePoint(left, engine.take(right), None, None, mean, maps[0], maps[1], loss))
+    return AlternatingState(
+        RidgePoint(left, engine.take(right), None, None, mean, maps[0], maps[1], loss)
+    )
 
 
-def sweep(p: MappedProblem, state: State, engine: Engine, trace: Trace) -> State:
+def sweep(
+    p: MappedProblem, state: AlternatingState, engine: Engine, trace: Trace
+) -> AlternatingState:
     """Rows and their map given the columns, then columns and their map; under a loss also the
     thresholds. The trace gets the objective after each half, or before it, where a loss is
     bounded."""
@@ -112,7 +116,7 @@ def sweep(p: MappedProblem, state: State, engine: Engine, trace: Trace) -> State
     at = at._replace(right=right, column_map=b)
     if at.loss is not None:
         at = at._replace(loss=threshold_step(p.plain, plain_point(p, at, engine), engine).loss)
-    return State(at, state.sweeps + 1, list(trace.values))
+    return AlternatingState(at, state.sweeps + 1, list(trace.values))
 
 
 def _half(

@@ -38,7 +38,7 @@ def choose(x: Observed) -> tuple[float, str]:
     few = Observed.from_scipy(x.to_scipy()[:, top])
     number = int(np.clip(np.ceil(ENOUGH / (SHARE * max(few.nnz, 1))), 1, ROUNDS))
     rounds = (
-        [_Round(*found) for seed in range(number) if (found := hide(few, seed))]
+        [_RidgeRound(*found) for seed in range(number) if (found := hide(few, seed))]
         if few.nnz >= FEWEST
         else []
     )
@@ -56,7 +56,7 @@ def choose(x: Observed) -> tuple[float, str]:
     )
 
 
-class _Round:
+class _RidgeRound:
     """One hidden share, and the eigenvectors of what is left."""
 
     def __init__(self, train: Observed, hidden: Observed):

@@ -31,7 +31,7 @@ from eckart.matrix import Counts, Observed
 from eckart.matrix_blocks import as_counts, of_each_part, with_values
 from eckart.parameters import file_name, number, param, whole
 from eckart.reduce.covariance import Covariance
-from eckart.reduce.solve import Options, solve
+from eckart.reduce.solve import SpectralOptions, solve
 from eckart.rng import generator
 from eckart.trace import progress
 
@@ -95,7 +95,7 @@ class SpectralFilter(ItemModel):
         a, e = self._adjacency(x)
         with progress(bool(self.verbose)) as watch, resuming(self, x) as (memory, rng):
             how: dict[str, Any] = {"engine": engine, "rng": rng, "watch": watch, "memory": memory}
-            found = solve(a, Options(k, False, "auto", TOL), None, **how)
+            found = solve(a, SpectralOptions(k, False, "auto", TOL), None, **how)
         squares = found.factors.scatter
         # what A does not reach has no frequency
         kept = squares > RANK[x.dtype] * squares.max(initial=0.0)

@@ -71,7 +71,7 @@ def fixed_part(x: Observed, loss: Loss, by: str | None, engine: Any) -> FixedPar
     return FixedPart(mean, b, c, mean + b[rows].astype(np.float64) + c[x.indices])
 
 
-class Point(NamedTuple):
+class LossPoint(NamedTuple):
     """B = U diag(s) V^T, o + B at the entries, and the loss there."""
 
     u: np.ndarray
@@ -84,25 +84,25 @@ class Point(NamedTuple):
         return self.loss + tau * float(self.s.sum())
 
 
-class Problem:
+class LossProblem:
     """The loss on a pattern."""
 
     def __init__(self, x: Observed, loss: Loss, o: np.ndarray, engine: Any):
         self.pattern, self.engine, self.loss, self.o = Sampling(x, engine), engine, loss, o
         self.a, self.dtype = x.data.astype(np.float64), x.dtype
 
-    def point(self, u: np.ndarray, s: np.ndarray, v: np.ndarray) -> Point:
+    def point(self, u: np.ndarray, s: np.ndarray, v: np.ndarray) -> LossPoint:
         # formulas of losses are NumPy's
         at = self.o + (
             self.engine.get(self.pattern.at((u * s).astype(self.dtype), v)) if len(s) else 0.0
         )
-        return Point(u, s, v, at, self.total(at))
+        return LossPoint(u, s, v, at, self.total(at))
 
     def total(self, at: np.ndarray) -> float:
         with np.errstate(over="ignore"):  # a step too long is tried again with a larger L
             return float(np.sum(self.loss.value(self.a, at)))
 
-    def zero(self) -> Point:
+    def zero(self) -> LossPoint:
         n, m = self.pattern.shape
         return self.point(np.zeros((n, 0), self.dtype), np.zeros(0), np.zeros((m, 0), self.dtype))
 
@@ -114,7 +114,7 @@ class Problem:
         )
         return float(found.values[0]) if len(found.values) else 0.0
 
-    def gap(self, at: Point, tau: float, rng: np.random.Generator, enough: float) -> float:
+    def gap(self, at: LossPoint, tau: float, rng: np.random.Generator, enough: float) -> float:
         """The duality gap as a share of the value. Where it seems to be ``enough`` it is measured
         with a finer norm: many singular values of the gradient are tau at a minimum, and a rough
         search among them is a share of its tolerance too low, which the bound takes for its own."""
@@ -144,7 +144,7 @@ def solve(
     watch: Watcher = silent,
 ) -> Solution:
     """The minimiser of P to a duality gap of ``tol``."""
-    p, most = Problem(x, loss, o, engine), min(*x.shape, max_rank or min(x.shape))
+    p, most = LossProblem(x, loss, o, engine), min(*x.shape, max_rank or min(x.shape))
     trace = Trace("objective after each step", reason=StopReason.MAX_ITER)
     with engine.at_work():
         at = p.zero() if start is None else p.point(start.U, start.s, start.V)
@@ -174,16 +174,16 @@ def solve(
 
 
 def _step(
-    p: Problem,
-    at: Point,
-    last: Point,
+    p: LossProblem,
+    at: LossPoint,
+    last: LossPoint,
     beta: float,
     tau: float,
     steep: float,
     most: int,
     hint: Any,
     rng: np.random.Generator,
-) -> tuple[Point, float, Any]:
+) -> tuple[LossPoint, float, Any]:
     """One proximal step from C, with the first L of a doubling sequence whose parabola is above the
     loss at the new point."""
     here = (1 + beta) * at.at - beta * last.at
@@ -232,14 +232,14 @@ def choose_tau(
     train, test = parts.train, parts.test
     fixed = fixed_part(train, loss, by, engine)
     with engine.at_work():
-        p = Problem(train, loss, fixed.entries, engine)
+        p = LossProblem(train, loss, fixed.entries, engine)
         tau = p.gradient_norm(loss.gradient(p.a, p.o), rng) or 1.0
     rows = np.repeat(np.arange(test.shape[0]), test.row_counts())
     o = np.full(test.nnz, fixed.mean)
     if fixed.row_bias is not None and fixed.column_bias is not None:
         o += fixed.row_bias[rows] + fixed.column_bias[test.indices]
     judge, table, start, rises = (
-        Problem(test, loss, o, engine),
+        LossProblem(test, loss, o, engine),
         list[tuple[float, float, int]](),
         None,
         0,

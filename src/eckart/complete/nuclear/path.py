@@ -32,7 +32,7 @@ from eckart.complete.nuclear.operators import (
     partial_svd,
     shrink,
 )
-from eckart.complete.nuclear.riemannian import Descent, Point, merged
+from eckart.complete.nuclear.riemannian import Point, TangentDescent, merged
 from eckart.complete.nuclear.spectral_completer import entries_norm
 from eckart.errors import invalid
 from eckart.io.models.levels import NOTHING, Memory, resumed_trace
@@ -95,10 +95,10 @@ def solve(
     size = size or 1.0
     kept = memory.last()
     trace = resumed_trace("objective", kept and kept["trace"])
-    d = Descent(pattern, pattern.values(size, x.dtype), trace, watch)
+    d = TangentDescent(pattern, pattern.values(size, x.dtype), trace, watch)
     with engine.at_work():
         begin = start or (np.zeros((n, 0), x.dtype), np.zeros(0), np.zeros((m, 0), x.dtype))
-        run = _Run(d, most, rng, tol, max_iter)
+        run = _PathRun(d, most, rng, tol, max_iter)
         if kept:
             at = run.take(kept)
         else:
@@ -127,11 +127,13 @@ def largest(pattern: Sampling, data: np.ndarray, *, rng: np.random.Generator, to
     return float(found.values[0]) if len(found.values) else 0.0
 
 
-class _Run:
+class _PathRun:
     """The way down: ``top`` is tau_max, ``path`` what was solved, ``hint`` right vectors found
     last, ``limited`` whether the rank was too small."""
 
-    def __init__(self, d: Descent, most: int, rng: np.random.Generator, tol: float, max_iter: int):
+    def __init__(
+        self, d: TangentDescent, most: int, rng: np.random.Generator, tol: float, max_iter: int
+    ):
         self.d, self.most, self.rng, self.tol, self.max_iter = d, most, rng, tol, max_iter
         self.top, self.path, self.limited = 0.0, list[Step](), False
         self.hint: np.ndarray | None = None

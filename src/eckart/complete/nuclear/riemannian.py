@@ -71,7 +71,7 @@ class Last(NamedTuple):
         return cls(u, v, Coordinates(*gradient), Coordinates(*direction), slope)
 
 
-class Descent:
+class TangentDescent:
     """The problem (entries ``b`` on a pattern) and its steps; ``best`` is the last point reached,
     ``trace`` the values of F."""
 

@@ -20,7 +20,7 @@ from eckart.complete.nuclear.losses import choose_tau as choose_loss_tau
 from eckart.complete.nuclear.losses import solve as solve_loss
 from eckart.complete.nuclear.operators import Solution
 from eckart.complete.nuclear.path import largest, solve
-from eckart.complete.nuclear.riemannian import Descent
+from eckart.complete.nuclear.riemannian import TangentDescent
 from eckart.complete.nuclear.spectral_completer import (
     SpectralCompleter,
     at_least,
@@ -56,7 +56,7 @@ def debiased(
     shrinkage taken back."""
     size = entries_norm(x) or 1.0
     pattern = Sampling(x, engine)
-    d = Descent(pattern, pattern.values(size, x.dtype))
+    d = TangentDescent(pattern, pattern.values(size, x.dtype))
     with engine.at_work():
         at = d.point(*(memory.last() or (found.U, found.s / size, found.V)))
         try:

@@ -30,7 +30,7 @@ import numpy as np
 from eckart.certify.certificate import Certificate
 from eckart.certify.nuclear import svp_certificate
 from eckart.complete.nuclear.operators import Operator, Solution, partial_svd
-from eckart.complete.nuclear.riemannian import CUTS, Descent, Point
+from eckart.complete.nuclear.riemannian import CUTS, Point, TangentDescent
 from eckart.complete.nuclear.spectral_completer import (
     RANK,
     SpectralCompleter,
@@ -85,7 +85,7 @@ def solve(
     if k == 0 or size == 0.0:
         return zero_solution(x, trace, {"relative residual": float(size > 0)})
     pattern = Sampling(x, engine)
-    d = Descent(pattern, pattern.values(size, x.dtype), trace, watch)
+    d = TangentDescent(pattern, pattern.values(size, x.dtype), trace, watch)
     steps = memory.inner({"trace": (trace.values, trace.seconds), "point": d.reached})
     stop = Stop(tol, max(fitted, d.floor), max_iter)
     with engine.at_work():
@@ -103,7 +103,7 @@ def solve(
     )
 
 
-def _start(d: Descent, k: int, rng: np.random.Generator) -> tuple[Point, np.ndarray | None]:
+def _start(d: TangentDescent, k: int, rng: np.random.Generator) -> tuple[Point, np.ndarray | None]:
     """[Pi(A) / p]_k, rescaled to fit the entries best."""
     found = partial_svd(Operator(d.pattern, d.b), k, rng=rng, tol=3e-2)
     at = d.pattern.at(found.left * found.values.astype(d.b.dtype), found.right)
@@ -112,7 +112,7 @@ def _start(d: Descent, k: int, rng: np.random.Generator) -> tuple[Point, np.ndar
 
 
 def _tangent_steps(
-    d: Descent, at: Point, k: int, spare: Any, stop: Stop, rng: Any, memory: Memory
+    d: TangentDescent, at: Point, k: int, spare: Any, stop: Stop, rng: Any, memory: Memory
 ) -> Point:
     (spare,) = memory.last() or (spare,)
     while True:
@@ -127,7 +127,7 @@ def _tangent_steps(
         at, spare = moved
 
 
-def _outside(d: Descent, at: Point, k: int, rng: np.random.Generator) -> bool:
+def _outside(d: TangentDescent, at: Point, k: int, rng: np.random.Generator) -> bool:
     """Is some direction outside T worth more than the smallest singular value? The projection would
     exchange them."""
     if len(at.s) < k:
@@ -139,7 +139,7 @@ def _outside(d: Descent, at: Point, k: int, rng: np.random.Generator) -> bool:
 
 
 def _projected(
-    d: Descent,
+    d: TangentDescent,
     at: Point,
     k: int,
     eta: float,
@@ -162,7 +162,14 @@ def _projected(
 
 
 def _plain_steps(
-    d: Descent, at: Point, k: int, eta: float, spare: Any, stop: Stop, rng: Any, memory: Memory
+    d: TangentDescent,
+    at: Point,
+    k: int,
+    eta: float,
+    spare: Any,
+    stop: Stop,
+    rng: Any,
+    memory: Memory,
 ) -> Point:
     (spare,) = memory.last() or (spare,)
     while len(d.trace) < stop.max_iter:

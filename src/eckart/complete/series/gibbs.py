@@ -34,7 +34,7 @@ DRAWS = ("left", "last", "transition", "shock", "own", "state", "profile", "prob
 
 
 @dataclass
-class Kept:
+class KeptSeries:
     """Sums over the kept states (``total``: of each half of a chain, of which each keeps so many
     states), and their draws."""
 
@@ -159,7 +159,9 @@ def solve(
     each = -(-n_samples // n_chains)
     last = burn_in + each * thin
     kept, trace = (
-        Kept(each, np.zeros((2 * n_chains, *x.shape)), np.zeros(x.shape), np.zeros(x.shape[0])),
+        KeptSeries(
+            each, np.zeros((2 * n_chains, *x.shape)), np.zeros(x.shape), np.zeros(x.shape[0])
+        ),
         Trace(QUANTITY, reason=StopReason.MAX_ITER),
     )
     resumed = memory.last()
@@ -167,7 +169,7 @@ def solve(
     if resumed is not None:
         first, done = int(resumed["chain"]), int(resumed["sweep"])
         total, square, noise = (np.array(resumed[name]) for name in ("total", "square", "noise"))
-        kept = Kept(each, total, square, noise, _lists(resumed["draws"]))
+        kept = KeptSeries(each, total, square, noise, _lists(resumed["draws"]))
         trace = resumed_trace(QUANTITY, resumed["trace"])
         trace.reason = StopReason.MAX_ITER
     try:

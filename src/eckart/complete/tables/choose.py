@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from eckart.complete.tables.factor_em import INNER, Gaussian, m_step, start
-from eckart.complete.tables.fit_table import Placed, Scores
+from eckart.complete.tables.factor_em import INNER, GaussianFactors, m_step, start
+from eckart.complete.tables.fit_table import PlacedTable, Scores
 from eckart.decompositions import svd
 from eckart.engines.protocol import FilledMoments, Tall
 
@@ -53,19 +53,19 @@ class Candidate(NamedTuple):
     error: float
 
 
-class Choice(NamedTuple):
+class TableChoice(NamedTuple):
     """The best candidate, all of them, and the Gaussian that it found on a part of the rows."""
 
     best: Candidate
     table: list[Candidate]
-    g: Gaussian
+    g: GaussianFactors
     budget: bool
     """Whether higher ranks might have gained but were beyond it."""
 
 
 def choose(
     table: Scores, k: int | None, l2: float | None, rng: np.random.Generator, engine: Any
-) -> Choice:
+) -> TableChoice:
     """Ranks 4, 8, 16, ... while they gain, or 2 and 1, then other ridges at the best of them; what
     is given is kept."""
     rows = rng.permutation(table.rows)[
@@ -81,7 +81,7 @@ def choose(
     top = max(1, min(RANKS[-1], n - 1, len(rows) - 1))
     ranks = [k] if k is not None else [r for r in RANKS if r < top] + [top]
     ridges = RIDGES if l2 is None else (l2,)
-    tried = _Tried(Placed.of(part, engine), _Away(part, truth, hidden))
+    tried = _Tried(PlacedTable.of(part, engine), _Away(part, truth, hidden))
     middle = max((i for i, rank in enumerate(ranks) if rank <= FIRST), default=0)
     first = last = tried.measure(start(part.y, ranks[middle]), ridges[0])
     budget = False
@@ -104,14 +104,14 @@ def choose(
         if other.candidate.error < (1 - BETTER) * best.candidate.error:
             best = other
             break  # a weaker ridge that gains leaves nothing to a stronger one
-    return Choice(best.candidate, [one.candidate for one in tried.all], best.g, budget)
+    return TableChoice(best.candidate, [one.candidate for one in tried.all], best.g, budget)
 
 
 class _Try(NamedTuple):
     """A candidate, its Gaussian, and moments of complete rows and codes of rows there."""
 
     candidate: Candidate
-    g: Gaussian
+    g: GaussianFactors
     moments: FilledMoments
     codes: Tall
 
@@ -119,10 +119,10 @@ class _Try(NamedTuple):
 class _Tried:
     """Candidates measured so far."""
 
-    def __init__(self, placed: Placed, away: _Away):
+    def __init__(self, placed: PlacedTable, away: _Away):
         self.placed, self.away, self.all = placed, away, list[_Try]()
 
-    def measure(self, g: Gaussian, ridge: float, before: _Try | None = None) -> _Try:
+    def measure(self, g: GaussianFactors, ridge: float, before: _Try | None = None) -> _Try:
         """A few steps from g, the first with the moments of the candidate ``before`` it."""
         placed = self.placed
         m, codes = placed.moments(g) if before is None else (before.moments, None)
@@ -134,7 +134,7 @@ class _Tried:
         )
         return self.all[-1]
 
-    def grown(self, one: _Try, k: int) -> Gaussian:
+    def grown(self, one: _Try, k: int) -> GaussianFactors:
         """With more directions: the leading ones of what is left unexplained."""
         mu = one.moments.first / self.placed.rows
         return one.g.grown(k, one.moments.second / self.placed.rows - np.outer(mu, mu))
@@ -143,7 +143,7 @@ class _Tried:
         return min(self.all, key=lambda one: one.candidate.error)
 
 
-def _leading(g: Gaussian, k: int) -> Gaussian:
+def _leading(g: GaussianFactors, k: int) -> GaussianFactors:
     """With fewer directions: those of W that stand out most of the noise."""
     scale = np.sqrt(g.psi)[:, None]
     turn = svd(g.w / scale, full_matrices=False)[2][:k]
@@ -160,7 +160,7 @@ class _Away:
         self.times = 1.0 if part.weights is None else part.weights[self.i]
         self.counts = np.bincount(self.owner, self.times * np.ones(len(self.i)), len(part.parts))
 
-    def error(self, g: Gaussian, codes: np.ndarray) -> float:
+    def error(self, g: GaussianFactors, codes: np.ndarray) -> float:
         """The mean over columns of squared errors at hidden cells."""
         there = g.mu[self.j] + np.einsum("ek,ek->e", codes[self.i], g.w[self.j])
         squares, seen = (

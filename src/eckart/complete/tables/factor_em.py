@@ -49,7 +49,7 @@ CHUNK = 2**21
 
 
 @dataclass(frozen=True)
-class Gaussian:
+class GaussianFactors:
     """y = mu + W z + noise of variances psi."""
 
     w: np.ndarray
@@ -60,7 +60,7 @@ class Gaussian:
     def k(self) -> int:
         return self.w.shape[1]
 
-    def grown(self, k: int, cov: np.ndarray) -> Gaussian:
+    def grown(self, k: int, cov: np.ndarray) -> GaussianFactors:
         """With k directions: the new ones are the leading ones of what the old leave unexplained of
         second moments ``cov``."""
         more = k - self.k
@@ -99,7 +99,7 @@ class Gaps(NamedTuple):
         )
 
 
-def covariances(g: Gaussian, patterns: np.ndarray) -> np.ndarray:
+def covariances(g: GaussianFactors, patterns: np.ndarray) -> np.ndarray:
     """S = (I + W_O^T psi_O^-1 W_O)^-1 of each pattern."""
     k = g.k
     r, c = np.tril_indices(k)
@@ -116,7 +116,7 @@ def chunks(rows: int, size: int) -> list[slice]:
     return [slice(a, min(a + step, rows)) for a in range(0, rows, step)]
 
 
-def codes_of(g: Gaussian, y: np.ndarray, gaps: Gaps, s: np.ndarray) -> np.ndarray:
+def codes_of(g: GaussianFactors, y: np.ndarray, gaps: Gaps, s: np.ndarray) -> np.ndarray:
     """Means S W_O^T psi_O^-1 (y_O - mu_O) of the codes of rows. y is 0 where not seen."""
     away = y - gaps.seen * g.mu
     b = away @ (g.w / g.psi[:, None])
@@ -126,7 +126,7 @@ def codes_of(g: Gaussian, y: np.ndarray, gaps: Gaps, s: np.ndarray) -> np.ndarra
     return z
 
 
-def penalty(g: Gaussian, l2: float) -> float:
+def penalty(g: GaussianFactors, l2: float) -> float:
     """Minus the log of the priors: w_j ~ N(0, psi_j / l2), psi_j inverse gamma."""
     own = g.psi
     ridge = 0.5 * l2 * float(((g.w**2).sum(axis=1) / g.psi).sum())
@@ -135,17 +135,19 @@ def penalty(g: Gaussian, l2: float) -> float:
     )
 
 
-def m_step(g: Gaussian, m: FilledMoments, rows: float, l2: float, engine: Any) -> Gaussian:
+def m_step(
+    g: GaussianFactors, m: FilledMoments, rows: float, l2: float, engine: Any
+) -> GaussianFactors:
     """Means and factor analysis of the moments of complete rows."""
     mu = m.first / rows
     rule = FactorRule(
         rows, l2, 2 * m.wild + PRIOR_ROWS * PRIOR_NOISE, PRIOR_ROWS + g.k, LEAST_NOISE, INNER, STILL
     )
     w, psi = engine.factor_steps(m.second / rows - np.outer(mu, mu), g.w, g.psi, rule)
-    return Gaussian(w, mu, psi)
+    return GaussianFactors(w, mu, psi)
 
 
-def factor_gradient(g: Gaussian, m: FilledMoments, rows: float, l2: float) -> float:
+def factor_gradient(g: GaussianFactors, m: FilledMoments, rows: float, l2: float) -> float:
     """The gradient of F by W, relative to the two parts that cancel in it, and to FAINT at least:
     psi_j dF/dw_j = w_j (E[z z^T] rows + l2) - E[(y - mu) z^T] rows."""
     mu = m.first / rows
@@ -159,7 +161,7 @@ def factor_gradient(g: Gaussian, m: FilledMoments, rows: float, l2: float) -> fl
     return float(np.linalg.norm((one - cb) / scale)) / max(size, FAINT)
 
 
-def em_move(g: Gaussian, m: FilledMoments, rows: float, l2: float) -> float:
+def em_move(g: GaussianFactors, m: FilledMoments, rows: float, l2: float) -> float:
     """The largest change that an EM step with W as it is would make: of a mean, against the spread
     of its score; of a noise, against itself."""
     mu = m.first / rows
@@ -176,7 +178,7 @@ def em_move(g: Gaussian, m: FilledMoments, rows: float, l2: float) -> float:
     return float(max(means.max(initial=0.0), np.abs(psi / g.psi - 1).max(initial=0.0)))
 
 
-def start(y: np.ndarray, k: int) -> Gaussian:
+def start(y: np.ndarray, k: int) -> GaussianFactors:
     """The leading directions of second moments by pairs of scores, where both are seen (y is NaN
     where not)."""
     seen = (~np.isnan(y)).astype(np.float64)
@@ -187,4 +189,4 @@ def start(y: np.ndarray, k: int) -> Gaussian:
     # 0.3: a noise that is neither certain nor all there is; a direction of length 0 would stay 0 in
     # EM
     w = vectors[:, ::-1][:, :k] * np.sqrt(0.8 * np.maximum(values[::-1][:k], 0.05))
-    return Gaussian(w, np.zeros(n), np.full(n, 0.3))
+    return GaussianFactors(w, np.zeros(n), np.full(n, 0.3))

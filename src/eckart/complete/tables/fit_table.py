@@ -12,7 +12,7 @@ import numpy as np
 from eckart.complete.tables.columns import Part
 from eckart.complete.tables.factor_em import (
     Gaps,
-    Gaussian,
+    GaussianFactors,
     codes_of,
     covariances,
     em_move,
@@ -72,7 +72,7 @@ class Scores:
 
 
 @dataclass(frozen=True)
-class Placed:
+class PlacedTable:
     """Scores on an engine: all that the loop asks of them."""
 
     engine: Any
@@ -83,7 +83,7 @@ class Placed:
     width: np.ndarray | None  # of robust columns, infinite for others
 
     @classmethod
-    def of(cls, table: Scores, engine: Any) -> Placed:
+    def of(cls, table: Scores, engine: Any) -> PlacedTable:
         width = None
         if table.robust:
             width = np.full(table.y.shape[1], np.inf)
@@ -94,14 +94,16 @@ class Placed:
         seen = float(x.nnz) if table.weights is None else float(table.weights @ x.row_counts())
         return cls(engine, engine.put(x), table.total, table.weights, seen, width)
 
-    def moments(self, g: Gaussian, codes: Tall | None = None) -> tuple[FilledMoments, Tall]:
+    def moments(self, g: GaussianFactors, codes: Tall | None = None) -> tuple[FilledMoments, Tall]:
         """The E step; robust columns around what the codes of the step before speak for."""
         weighted = {} if self.weights is None else {"weights": self.weights}
         return self.engine.filled_moments(
             self.x, g.w, g.mu, g.psi, **self._around(codes), **weighted
         )
 
-    def left_out(self, g: Gaussian, parts: np.ndarray, codes: Tall | None = None) -> np.ndarray:
+    def left_out(
+        self, g: GaussianFactors, parts: np.ndarray, codes: Tall | None = None
+    ) -> np.ndarray:
         """Scores, those of the parts as the other cells of their rows predict them."""
         return self.engine.get(
             self.engine.left_out_rows(self.x, g.w, g.mu, g.psi, parts, **self._around(codes))
@@ -115,7 +117,7 @@ class Climb(NamedTuple):
     """Where the loop ended, and its history; moments of complete rows there and codes of rows (on
     the engine)."""
 
-    g: Gaussian
+    g: GaussianFactors
     trace: Trace
     moments: FilledMoments
     codes: Tall
@@ -136,8 +138,8 @@ DEPTH = 2
 
 
 def descend(
-    table: Placed,
-    g: Gaussian,
+    table: PlacedTable,
+    g: GaussianFactors,
     l2: float,
     tol: float,
     max_iter: int,
@@ -155,12 +157,12 @@ def descend(
     past: list[tuple[np.ndarray, np.ndarray]] = []
 
     def stepped(
-        begin: FilledMoments, g: Gaussian, codes: Tall | None
-    ) -> tuple[Gaussian, FilledMoments, Tall, float]:
+        begin: FilledMoments, g: GaussianFactors, codes: Tall | None
+    ) -> tuple[GaussianFactors, FilledMoments, Tall, float]:
         g = m_step(g, begin, table.rows, l2, table.engine)
         return g, *valued(g, codes)
 
-    def valued(g: Gaussian, codes: Tall | None) -> tuple[FilledMoments, Tall, float]:
+    def valued(g: GaussianFactors, codes: Tall | None) -> tuple[FilledMoments, Tall, float]:
         m, codes = table.moments(g, codes)
         return m, codes, (float((m.wild / g.psi).sum()) - m.loglik + penalty(g, l2)) / count
 
@@ -248,7 +250,7 @@ class Expected(NamedTuple):
     covariance: np.ndarray
 
 
-def expected(table: Scores, g: Gaussian, steps: int = 50) -> Expected:
+def expected(table: Scores, g: GaussianFactors, steps: int = 50) -> Expected:
     """What a Gaussian says of rows; robust columns settle by a few steps."""
     cov = covariances(g, table.gaps.patterns)
     z, t = np.zeros((table.rows, g.k)), None
@@ -263,7 +265,7 @@ def expected(table: Scores, g: Gaussian, steps: int = 50) -> Expected:
 
 
 def settled(
-    table: Scores, g: Gaussian, engine: Any, placed: Placed | None = None
+    table: Scores, g: GaussianFactors, engine: Any, placed: PlacedTable | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Codes of rows and their expected scores, by the engine where rows are many (and where they
     may be placed already)."""
@@ -271,7 +273,9 @@ def settled(
         found = expected(table, g)
         return found.codes, found.scores
     with engine.at_work():
-        codes = engine.get((Placed.of(table, engine) if placed is None else placed).moments(g)[1])
+        codes = engine.get(
+            (PlacedTable.of(table, engine) if placed is None else placed).moments(g)[1]
+        )
     return codes, g.mu + codes @ g.w.T
 
 

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eckart.complete.tables.columns import Part, spread_of
-from eckart.complete.tables.factor_em import Gaussian
-from eckart.complete.tables.fit_table import Placed, Scores, descend, expected
+from eckart.complete.tables.factor_em import GaussianFactors
+from eckart.complete.tables.fit_table import PlacedTable, Scores, descend, expected
 from eckart.complete.tables.forests import answers, truths
 from eckart.complete.tables.links import CELLS, fit_link
 from eckart.engines.protocol import Tall
@@ -29,7 +29,7 @@ Linked = tuple[np.ndarray, np.ndarray, np.ndarray]
 """What a link is fitted to: codes of cells, their expected scores, and how often they count."""
 
 
-class HeldOut(NamedTuple):
+class HeldOutCells(NamedTuple):
     """Rows of a table; expected scores of their cells (rows x scores), the cell itself unused; of
     each part answers there."""
 
@@ -39,7 +39,7 @@ class HeldOut(NamedTuple):
 
 
 def left_out(
-    table: Scores, placed: Placed, g: Gaussian, codes: list[np.ndarray], z: Tall | None
+    table: Scores, placed: PlacedTable, g: GaussianFactors, codes: list[np.ndarray], z: Tall | None
 ) -> dict[int, Linked]:
     """For each part with a link: codes of cells, their scores as the other cells of their rows
     predict them, and how often they count; z are codes of rows under g, which robust columns need.
@@ -59,7 +59,7 @@ def left_out(
         asked[:] = True
     else:
         z = None if z is None else placed.engine.take(placed.engine.get(z)[asked])
-        placed = Placed.of(table.some(asked), placed.engine)
+        placed = PlacedTable.of(table.some(asked), placed.engine)
     found = placed.left_out(
         g, np.array([[table.parts[i].at.start, table.parts[i].at.stop] for i in rows]), z
     )
@@ -71,7 +71,7 @@ def left_out(
 
 
 def linked(
-    table: Scores, placed: Placed, g: Gaussian, codes: list[np.ndarray], z: Tall | None
+    table: Scores, placed: PlacedTable, g: GaussianFactors, codes: list[np.ndarray], z: Tall | None
 ) -> tuple[tuple[Part, ...], dict[int, Linked]]:
     """Parts with their links fitted, and what these were fitted to."""
     seen = left_out(table, placed, g, codes, z)
@@ -79,22 +79,27 @@ def linked(
 
 
 def held_out(
-    table: Scores, codes: list[np.ndarray], g: Gaussian, l2: float, rows: np.ndarray, engine: Any
-) -> HeldOut:
+    table: Scores,
+    codes: list[np.ndarray],
+    g: GaussianFactors,
+    l2: float,
+    rows: np.ndarray,
+    engine: Any,
+) -> HeldOutCells:
     """Answers at some rows, by fits of the others of them; of a table with many more rows than
     these by the fit as it is, to which each means nothing. ``table`` has fitted links."""
     few = table.some(rows)
     part_codes = [a[rows] for a in codes]
     if table.rows >= 2 * len(rows):
         scores = _scores(few, g, engine)
-        return HeldOut(rows, scores, [answers(p, scores[:, p.at]) for p in table.parts])
+        return HeldOutCells(rows, scores, [answers(p, scores[:, p.at]) for p in table.parts])
     scores = np.empty_like(few.y)
     found: list[Any] = [None] * len(table.parts)
     for first in range(PARTS):
         apart = np.zeros(len(rows), bool)
         apart[first::PARTS] = True  # rows come in a random order
         rest = few.some(~apart)
-        placed = Placed.of(rest, engine)
+        placed = PlacedTable.of(rest, engine)
         climb = descend(placed, g, l2, TOL, STEPS)
         parts, _ = linked(rest, placed, climb.g, [a[~apart] for a in part_codes], climb.codes)
         scores[apart] = _scores(Scores(parts, few.y[apart]), climb.g, engine)
@@ -102,12 +107,12 @@ def held_out(
             new = answers(p, scores[apart][:, p.at])
             found[i] = np.empty((len(rows), new.shape[1])) if found[i] is None else found[i]
             found[i][apart] = new
-    return HeldOut(rows, scores, found)
+    return HeldOutCells(rows, scores, found)
 
 
-def _scores(table: Scores, g: Gaussian, engine: Any) -> np.ndarray:
+def _scores(table: Scores, g: GaussianFactors, engine: Any) -> np.ndarray:
     z = engine.take(expected(table, g).codes) if table.robust else None
-    return Placed.of(table, engine).left_out(
+    return PlacedTable.of(table, engine).left_out(
         g, np.array([[p.at.start, p.at.stop] for p in table.parts]), z
     )
 
@@ -128,7 +133,7 @@ def plain_error(part: Part, a: np.ndarray, weights: np.ndarray | None) -> float:
     return spread_of(truths(part, a)[:, 0], weights)
 
 
-def numbers_error(table: Scores, codes: list[np.ndarray], found: HeldOut) -> float:
+def numbers_error(table: Scores, codes: list[np.ndarray], found: HeldOutCells) -> float:
     """The mean error over columns of numbers."""
     errors = []
     for p, a, answer in zip(table.parts, codes, found.answers):

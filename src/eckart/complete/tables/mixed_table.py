@@ -15,10 +15,16 @@ from sklearn.utils.validation import check_is_fitted
 from eckart.bases import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from eckart.certify.certificate import Certificate
 from eckart.complete.tables.columns import Part
-from eckart.complete.tables.factor_em import Gaps, Gaussian
-from eckart.complete.tables.fit_table import Placed, Scores, expected, filled, settled
+from eckart.complete.tables.factor_em import Gaps, GaussianFactors
+from eckart.complete.tables.fit_table import PlacedTable, Scores, expected, filled, settled
 from eckart.complete.tables.forests import Forest, answers, features_of, inputs
-from eckart.complete.tables.solve_table import Options, Solved, measured, scores_of, solve
+from eckart.complete.tables.solve_table import (
+    SolvedTable,
+    TableSettings,
+    measured,
+    scores_of,
+    solve,
+)
 from eckart.errors import FileError, InputError, InputTypeError, invalid
 from eckart.factors import MixedColumns
 from eckart.fit import Estimator, Fit, fitted, rows_to_fill, sample_weights
@@ -189,7 +195,7 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         self._fit(frame, weights)
         return self
 
-    def _fit(self, frame: MixedFrame, weights: np.ndarray | None = None) -> Solved:
+    def _fit(self, frame: MixedFrame, weights: np.ndarray | None = None) -> SolvedTable:
         check(self)
         engine = self._engine()
         file = Checkpoint.of_parts(
@@ -200,7 +206,7 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
             progress(bool(self.verbose)) as watch,
             resumed(file, self.random_state) as (memory, rng),
         ):
-            how = Options(
+            how = TableSettings(
                 self._asked(frame),
                 self.n_components,
                 self.l2,
@@ -406,7 +412,7 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
             )
         engine = self._engine()
         with engine.at_work():
-            placed = Placed.of(table, engine)
+            placed = PlacedTable.of(table, engine)
             return measured(
                 table, placed, self._gaussian(), float(self.fit_.plan["l2"]), codes, None
             )
@@ -438,9 +444,9 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
             raise invalid("column", column, f"one of {', '.join(list(self.losses_)[:12])}")
         return found
 
-    def _gaussian(self) -> Gaussian:
+    def _gaussian(self) -> GaussianFactors:
         f = self.fit_.factors
-        return Gaussian(f.weights, f.mean, f.noise)
+        return GaussianFactors(f.weights, f.mean, f.noise)
 
     def _checked_frame(self, X: Any) -> MixedFrame:
         """A table with the columns of the fitted one: by name, in any order, where it has names."""

@@ -10,12 +10,12 @@ import numpy as np
 
 from eckart.certify.certificate import Certificate
 from eckart.certify.tables import certify_table
-from eckart.complete.tables.choose import Choice, choose
+from eckart.complete.tables.choose import TableChoice, choose
 from eckart.complete.tables.columns import Part, laid_out, parts_for, turned
-from eckart.complete.tables.factor_em import Gaussian, em_move, factor_gradient, penalty
+from eckart.complete.tables.factor_em import GaussianFactors, em_move, factor_gradient, penalty
 from eckart.complete.tables.fit_table import (
     Climb,
-    Placed,
+    PlacedTable,
     Scores,
     descend,
     expected,
@@ -55,15 +55,15 @@ from eckart.io.tables.mixed import Cells
 from eckart.trace import Trace, Watcher, silent
 
 
-class Solved(NamedTuple):
+class SolvedTable(NamedTuple):
     """A fitted table, its scores, and where they are placed."""
 
     fit: Fit
     table: Scores
-    placed: Placed
+    placed: PlacedTable
 
 
-class Options(NamedTuple):
+class TableSettings(NamedTuple):
     """What is asked of a fit: losses by column; rank and ridge, chosen where they are None; when to
     stop; forests or none ("auto": where they gain); how often rows count."""
 
@@ -91,21 +91,21 @@ class _Climbed(NamedTuple):
 
     table: Scores
     codes: list[np.ndarray]
-    chosen: Choice
-    placed: Placed
+    chosen: TableChoice
+    placed: PlacedTable
     climb: Climb
     seen: dict[int, Linked]
 
 
 def solve(
     columns: list[Cells],
-    asked: Options,
+    asked: TableSettings,
     *,
     rng: np.random.Generator,
     engine: Any,
     watch: Watcher,
     memory: Memory = NOTHING,
-) -> Solved:
+) -> SolvedTable:
     """Fit a table: the form of its columns, the factor model, links, forests where they gain."""
     if len(columns[0].values) < 2:
         raise InputError(
@@ -157,11 +157,11 @@ def solve(
         climb.trace,
         plan,
     )
-    return Solved(fit, table, placed)
+    return SolvedTable(fit, table, placed)
 
 
 def _parts(
-    columns: list[Cells], asked: Options
+    columns: list[Cells], asked: TableSettings
 ) -> tuple[tuple[Part, ...], dict[str, str], dict[str, Any]]:
     """Parts of columns, reasons of their losses, and what is left aside. Levels keep all their
     contrasts where a rank is asked for that fewer scores have not."""
@@ -189,7 +189,7 @@ def _parts(
 def _climbed(
     columns: list[Cells],
     parts: tuple[Part, ...],
-    asked: Options,
+    asked: TableSettings,
     rng: np.random.Generator,
     engine: Any,
     watch: Watcher = silent,
@@ -205,14 +205,14 @@ def _climbed(
             "lower it",
         )
     chosen = choose(table, asked.k, asked.l2, rng, engine)
-    placed = Placed.of(table, engine)
+    placed = PlacedTable.of(table, engine)
     climb = descend(placed, chosen.g, chosen.best.l2, asked.tol, asked.max_iter, watch, memory)
     parts, seen = linked(table, placed, climb.g, codes, climb.codes)
     return _Climbed(replace(table, parts=parts), codes, chosen, placed, climb, seen)
 
 
 def _compared(
-    columns: list[Cells], forms: dict[str, Options], seed: int, engine: Any
+    columns: list[Cells], forms: dict[str, TableSettings], seed: int, engine: Any
 ) -> dict[str, float]:
     """Errors of numbers under ways to see the columns, at the same cells, which no fit has seen."""
     rows = np.random.default_rng(seed).permutation(len(columns[0].values))[:FORM_ROWS]
@@ -239,7 +239,7 @@ def _compared(
 def _grown(
     table: Scores,
     codes: list[np.ndarray],
-    g: Gaussian,
+    g: GaussianFactors,
     l2: float,
     trees: bool | str,
     rng: np.random.Generator,
@@ -345,7 +345,7 @@ def _constant(cells: Cells) -> Any:
     return found if isinstance(found, (str, int, float)) else str(found)
 
 
-def _signed(g: Gaussian) -> Gaussian:
+def _signed(g: GaussianFactors) -> GaussianFactors:
     """Principal axes of W psi^-1/2 in falling order, the largest weight of each positive: the same
     fit has one answer."""
     scale = np.sqrt(g.psi)[:, None]
@@ -357,8 +357,8 @@ def _signed(g: Gaussian) -> Gaussian:
 
 def measured(
     table: Scores,
-    placed: Placed,
-    g: Gaussian,
+    placed: PlacedTable,
+    g: GaussianFactors,
     l2: float,
     codes: list[np.ndarray],
     trace: Trace | None,
@@ -388,7 +388,7 @@ def measured(
 
 
 def _factors(
-    g: Gaussian,
+    g: GaussianFactors,
     parts: tuple[Part, ...],
     aside: dict[str, Any],
     names: list[str],
@@ -410,7 +410,7 @@ def _factors(
     return MixedColumns(len(names), g.w, g.mu, g.psi, described, tables, aside, columns, trees)
 
 
-def _words(chosen: Choice, k: int | None, l2: float | None) -> str:
+def _words(chosen: TableChoice, k: int | None, l2: float | None) -> str:
     if k is not None and l2 is not None:
         return "asked for"
     what = "rank and ridge" if k is None and l2 is None else "rank" if k is None else "ridge"

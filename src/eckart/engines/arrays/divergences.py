@@ -141,7 +141,7 @@ class ArrayDivergences:
         x: Any,
         found: list[tuple[Any, Any, Any]],
         promised: bool = True,
-        *beside: Any,
+        *extra: Any,
         more: float = 0.0,
     ) -> tuple[Any, ...]:
         """(rows, value and violations of each) of blocks as a record: rows in the precision that
@@ -149,7 +149,7 @@ class ArrayDivergences:
         with those ``beside`` them, by one copy."""
         lib, old = self.lib, self.lib.array(like)
         if not found:  # no rows
-            return (like, more, 0.0, *lib.host(*beside))
+            return (like, more, 0.0, *lib.host(*extra))
         joined = zip(*found)
         new, value, kkt = (lib.xp.concat(list(a)) if len(found) > 1 else a[0] for a in joined)
         both = lib.xp.stack([value, kkt])
@@ -160,9 +160,9 @@ class ArrayDivergences:
         rows = lib.tall(lib.like(new, old))
         if promised:
             return (rows, *lib.promise(level))
-        if not beside:
+        if not extra:
             return (rows, *level.tolist())
-        (value, kkt), *others = lib.host(level, *beside)
+        (value, kkt), *others = lib.host(level, *extra)
         return (rows, float(value), float(kkt), *others)
 
 

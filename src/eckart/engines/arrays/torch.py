@@ -14,14 +14,14 @@ from eckart.engines.arrays.divergences import LEAST
 from eckart.engines.arrays.numpy import NumpyLibrary, raised_root
 from eckart.engines.cuda.arrays import DeviceArray, Twins, all_fetched, fetched, promised
 from eckart.engines.cuda.dense import entry_product
-from eckart.engines.cuda.held import Held, Room, refuse_infinite, to_device
+from eckart.engines.cuda.held import DeviceMatrix, RoomLeft, refuse_infinite, to_device
 from eckart.engines.cuda.kernels import divergence, usable
 from eckart.engines.cuda.kernels.coordinates import descend
 from eckart.engines.cuda.kernels.mixtures import MOST, shared
 from eckart.engines.cuda.known import Known, row_sums
 from eckart.engines.cuda.nonnegative import row_moments, settled
 from eckart.engines.cuda.sampled import at_entries
-from eckart.engines.cuda.stored import Entries
+from eckart.engines.cuda.stored import DeviceEntries
 from eckart.engines.cuda.triangles import roots_of
 from eckart.engines.host import Host
 from eckart.engines.protocol import GapsFound, RidgeRule
@@ -43,7 +43,7 @@ class TorchLibrary:
     xp: Any = torch
     asks = divergence.ASKED
 
-    def __init__(self, device: torch.device, bytes_at_once: Room, twins: Twins, back: Any):
+    def __init__(self, device: torch.device, bytes_at_once: RoomLeft, twins: Twins, back: Any):
         self.device, self.bytes_at_once, self.twins, self.back = device, bytes_at_once, twins, back
         self._numpy = NumpyLibrary()
 
@@ -51,11 +51,11 @@ class TorchLibrary:
     def room(self) -> int:
         return self.bytes_at_once.chunk
 
-    def placed(self, x: Any) -> Held:
-        if isinstance(x, Held):
+    def placed(self, x: Any) -> DeviceMatrix:
+        if isinstance(x, DeviceMatrix):
             return x
         host = x if isinstance(x, Host) else self.back.put(x)
-        return Held.of(host, self.device, self.bytes_at_once)
+        return DeviceMatrix.of(host, self.device, self.bytes_at_once)
 
     def there(self, a: Any, dtype: Any = np.float64) -> torch.Tensor:
         return self.given(np.ascontiguousarray(a), dtype)
@@ -110,16 +110,16 @@ class TorchLibrary:
         """A multiple of 16: products are twice as fast where rows begin at such places."""
         return -(-columns // 16) * 16
 
-    def may_keep(self, x: Held, size: int) -> bool:
+    def may_keep(self, x: DeviceMatrix, size: int) -> bool:
         if self.whole(x) is None:
             return False
         free = torch.cuda.mem_get_info(self.device)[0] if self.device.type == "cuda" else np.inf
         return size <= KEPT * free
 
-    def row_weights(self, x: Held) -> torch.Tensor | None:
+    def row_weights(self, x: DeviceMatrix) -> torch.Tensor | None:
         return x.weights
 
-    def complete(self, x: Held) -> bool:
+    def complete(self, x: DeviceMatrix) -> bool:
         if x.kind != "dense":
             return x.kind == "counts" or x.nnz == x.shape[0] * x.shape[1]  # type: ignore[operator]
         if "complete" not in x.kept:
@@ -132,7 +132,7 @@ class TorchLibrary:
                 x.kept["complete"] = False
         return x.kept["complete"]
 
-    def whole(self, x: Held) -> torch.Tensor | None:
+    def whole(self, x: DeviceMatrix) -> torch.Tensor | None:
         """All rows on the device; None where they have no room or come as a stream. Made once."""
         if x.kind == "dense" and self.complete(x):
             return x.resident
@@ -148,7 +148,7 @@ class TorchLibrary:
             x.kept["rows with gaps"] = whole
         return x.kept["rows with gaps"]
 
-    def _filled(self, x: Held, start: int, stop: int) -> torch.Tensor:
+    def _filled(self, x: DeviceMatrix, start: int, stop: int) -> torch.Tensor:
         """Some sparse rows as dense ones, NaN where an entry is missing."""
         e = x.entries
         out = torch.full(
@@ -162,7 +162,7 @@ class TorchLibrary:
         return out
 
     def row_blocks(
-        self, x: Held, row: int, watch: Watcher = silent
+        self, x: DeviceMatrix, row: int, watch: Watcher = silent
     ) -> Iterator[tuple[int, torch.Tensor]]:
         step = max(1, self.room // max(1, row))
         for start, block in self._blocks(x, step):
@@ -170,7 +170,7 @@ class TorchLibrary:
                 yield start + a, block[a : a + step]
             watch("reading rows", start + block.shape[0], x.shape[0])
 
-    def _blocks(self, x: Held, step: int) -> Iterator[tuple[int, torch.Tensor]]:
+    def _blocks(self, x: DeviceMatrix, step: int) -> Iterator[tuple[int, torch.Tensor]]:
         whole = self.whole(x)
         if whole is not None:
             yield 0, whole
@@ -185,40 +185,40 @@ class TorchLibrary:
                 refuse_infinite(block, start)
                 yield start, block
 
-    def stored(self, x: Held) -> torch.Tensor:
+    def stored(self, x: DeviceMatrix) -> torch.Tensor:
         return x.entries.data
 
-    def checked_blocks(self, x: Held, row: int) -> Iterator[tuple[int, torch.Tensor]]:
+    def checked_blocks(self, x: DeviceMatrix, row: int) -> Iterator[tuple[int, torch.Tensor]]:
         """In blocks of the device's own size, whatever a row takes."""
         yield from x.blocks()
 
-    def entries(self, x: Held) -> Entries:
+    def entries(self, x: DeviceMatrix) -> DeviceEntries:
         return x.entries
 
-    def rows_of(self, e: Entries, first: int, last: int) -> SimpleNamespace:
+    def rows_of(self, e: DeviceEntries, first: int, last: int) -> SimpleNamespace:
         at = slice(*e.indptr[[first, last]].tolist())
         w = None if e.weights is None else e.weights[at]
         return SimpleNamespace(
             row_of=e.row_of[at] - first, indices=e.indices[at], data=e.data[at], weights=w
         )
 
-    def product(self, e: Entries, numbers: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    def product(self, e: DeviceEntries, numbers: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
         return entry_product(e, numbers.to(v.dtype), v)
 
-    def dots(self, e: Entries, u: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    def dots(self, e: DeviceEntries, u: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
         return at_entries(e, u, v)
 
-    def row_sums(self, e: Entries, numbers: torch.Tensor) -> torch.Tensor:
+    def row_sums(self, e: DeviceEntries, numbers: torch.Tensor) -> torch.Tensor:
         """On a GPU a count by bins would add in any order."""
         if numbers.is_cuda:
             return row_sums(e, numbers)
         return torch.bincount(e.row_of, numbers.double(), len(e.counts))
 
-    def zero_filled(self, x: Held) -> Held:
-        return Held.zero_filled(x, lambda: self.back.zero_filled(x.host))
+    def zero_filled(self, x: DeviceMatrix) -> DeviceMatrix:
+        return DeviceMatrix.zero_filled(x, lambda: self.back.zero_filled(x.host))
 
-    def as_rows(self, tall: Any, x: Held) -> Held:
-        return Held.of_rows(self.array(tall), x)
+    def as_rows(self, tall: Any, x: DeviceMatrix) -> DeviceMatrix:
+        return DeviceMatrix.of_rows(self.array(tall), x)
 
     def descend(
         self,
@@ -233,7 +233,7 @@ class TorchLibrary:
 
     def descend_entries(
         self,
-        x: Held,
+        x: DeviceMatrix,
         h: torch.Tensor,
         start: torch.Tensor,
         slope: torch.Tensor,
@@ -251,13 +251,13 @@ class TorchLibrary:
         for rows, own in row_moments(facts, h, False):
             own.gram.diagonal(dim1=1, dim2=2).add_(l2)
             inverse = 1 / own.gram.diagonal(dim1=1, dim2=2).double().clamp(min=1e-30)
-            pull, begun = own.rhs.double() - l1, start[rows].double()
-            new[rows] = settled(own.gram, pull, begun, inverse, sweeps).to(start.dtype)
+            pull, start_factor = own.rhs.double() - l1, start[rows].double()
+            new[rows] = settled(own.gram, pull, start_factor, inverse, sweeps).to(start.dtype)
         return new
 
     def kl_entries(
         self,
-        x: Held,
+        x: DeviceMatrix,
         h: torch.Tensor,
         u: torch.Tensor,
         down: torch.Tensor,
@@ -276,7 +276,7 @@ class TorchLibrary:
         )
         return new, *both
 
-    def picked(self, x: Held, rows: np.ndarray | None) -> np.ndarray:
+    def picked(self, x: DeviceMatrix, rows: np.ndarray | None) -> np.ndarray:
         """Rows that came on the device are picked there; others are on the host already."""
         if x.given is None or rows is None:
             return self._numpy.picked(x.host, rows)
@@ -284,7 +284,7 @@ class TorchLibrary:
         return fetched(x.given[there]).astype(x.dtype, copy=False)
 
     def entry_product(
-        self, x: Held, v: torch.Tensor, *, ones: bool = False, transposed: bool = False
+        self, x: DeviceMatrix, v: torch.Tensor, *, ones: bool = False, transposed: bool = False
     ) -> torch.Tensor:
         e = (x.T if transposed else x).entries
         data = e.data.double()
@@ -293,7 +293,7 @@ class TorchLibrary:
     def log_factorial(self, a: torch.Tensor) -> torch.Tensor:
         return torch.lgamma(a + 1.0)
 
-    def stored_log_factorials(self, x: Held) -> torch.Tensor:
+    def stored_log_factorials(self, x: DeviceMatrix) -> torch.Tensor:
         return row_sums(x.entries, self.log_factorial(x.entries.data.double()))
 
     def cross(self, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:

@@ -20,7 +20,7 @@ import numpy as np
 from eckart.clusters.traffic import blocks_of
 from eckart.engines.blocks import far, work
 from eckart.engines.blocks.placed import BlockMatrix, Here, places_of
-from eckart.engines.blocks.spreading import RULES, Rule
+from eckart.engines.blocks.spreading import RULES, SpreadRule
 from eckart.engines.blocks.work import Primitive
 from eckart.engines.cpu.engine import CpuEngine
 from eckart.engines.host import Host
@@ -322,7 +322,7 @@ def _not_by_blocks(x: Any, what: str, instead: str) -> Any:
     return x
 
 
-def _spread(name: str, rule: Rule) -> Callable[..., Any]:
+def _spread(name: str, rule: SpreadRule) -> Callable[..., Any]:
     """The method of a primitive: as it is for a matrix in memory, else over blocks."""
     declared = inspect.signature(getattr(Engine, name))
 

@@ -19,7 +19,7 @@ import numpy as np
 from eckart.merging import Tree
 
 
-class Rule(NamedTuple):
+class SpreadRule(NamedTuple):
     """How a primitive is spread over blocks; ``inside`` names the tall argument that its first
     answer may overwrite, where the engine made it."""
 
@@ -29,66 +29,68 @@ class Rule(NamedTuple):
     inside: str = ""
 
 
-RULES: dict[str, Rule] = {
-    "moments": Rule("sum"),
-    "column_moments": Rule("sum"),
-    "seen_columns": Rule("sum"),
-    "times": Rule("rows"),
-    "times_t": Rule("sum", rows=("y",)),
-    "gram_times": Rule("sum", rows=("weights",)),
-    "misfit": Rule("rows"),
-    "largest": Rule("max"),
-    "gap_statistics": Rule("sum"),
-    "gap_codes": Rule(("rows", "rows", "rows")),
-    "gap_expect": Rule("rows"),
-    "sampled": Rule("rows", rows=("left",)),
-    "residual": Rule(("rows", "sum"), rows=("left",), entries=("data",)),
-    "entry_times": Rule("rows", entries=("data",)),
-    "evidence_rows": Rule(("rows", "rows", "sum"), rows=("left", "own"), entries=("weights",)),
-    "residual_gram": Rule("sum", rows=("left", "q", "own")),
-    "offset_times": Rule("rows", rows=("own", "row_scale")),
-    "ridge_rows": Rule(
+RULES: dict[str, SpreadRule] = {
+    "moments": SpreadRule("sum"),
+    "column_moments": SpreadRule("sum"),
+    "seen_columns": SpreadRule("sum"),
+    "times": SpreadRule("rows"),
+    "times_t": SpreadRule("sum", rows=("y",)),
+    "gram_times": SpreadRule("sum", rows=("weights",)),
+    "misfit": SpreadRule("rows"),
+    "largest": SpreadRule("max"),
+    "gap_statistics": SpreadRule("sum"),
+    "gap_codes": SpreadRule(("rows", "rows", "rows")),
+    "gap_expect": SpreadRule("rows"),
+    "sampled": SpreadRule("rows", rows=("left",)),
+    "residual": SpreadRule(("rows", "sum"), rows=("left",), entries=("data",)),
+    "entry_times": SpreadRule("rows", entries=("data",)),
+    "evidence_rows": SpreadRule(
+        ("rows", "rows", "sum"), rows=("left", "own"), entries=("weights",)
+    ),
+    "residual_gram": SpreadRule("sum", rows=("left", "q", "own")),
+    "offset_times": SpreadRule("rows", rows=("own", "row_scale")),
+    "ridge_rows": SpreadRule(
         ("rows", "rows", "sum"), rows=("own", "prior", "noise", "start"), entries=("weights",)
     ),
-    "bias_rows": Rule("rows", entries=("weights",)),
-    "misfit_rows": Rule("rows", rows=("left",)),
-    "loss_sums": Rule("sum", rows=("left", "own", "row_steep")),
-    "threshold_sums": Rule("sum", rows=("left", "own", "row_steep")),
-    "shortened_rows": Rule(("rows", "rows", "sum"), rows=("left", "new", "own", "new_own")),
-    "slice_rows": Rule("rows", rows=("left", "point", "centre", "drawn", "noise")),
-    "filled_moments": Rule(("sum", "rows"), rows=("codes", "weights")),
-    "left_out_rows": Rule("rows", rows=("codes",)),
-    "gaussian_statistics": Rule("sum"),
-    "share_statistics": Rule("sum", rows=("shares",)),
-    "gaussian_posteriors": Rule(("rows", "rows", "rows", "rows")),
-    "check_family": Rule("none"),
-    "family_statistics": Rule(("sum", "sum", "sum", "sum")),
-    "family_posteriors": Rule(("rows", "rows", "rows", "rows")),
-    "distances": Rule("rows"),
-    "group_sums": Rule("sum"),
-    "nearest": Rule("rows"),
-    "topic_totals": Rule("sum"),
-    "topic_fold": Rule("rows", rows=("shares",), inside="shares"),
-    "topic_sweep": Rule(("rows", "sum"), rows=("shares",), inside="shares"),
-    "topic_bayes": Rule(("rows", "sum"), rows=("gamma",), inside="gamma"),
-    "topic_scores": Rule(("sum", "sum"), rows=("shares",)),
-    "totals": Rule("sum"),
-    "hals_pass": Rule(("rows", "sum"), rows=("left",)),
-    "hals_seen": Rule(("rows", "sum", "sum"), rows=("start",)),
-    "kl_rows": Rule(("rows", "sum", "sum"), rows=("start",)),
-    "kl_sums": Rule("sum", rows=("left",)),
-    "square_error": Rule("sum", rows=("left",)),
-    "multiplied_pass": Rule(("rows", "sum"), rows=("left",)),
-    "beta_size": Rule("sum"),
-    "beta_rows": Rule(("rows", "sum", "sum"), rows=("start",)),
-    "beta_sums": Rule("sum", rows=("left",)),
-    "column_gram": Rule("sum"),
-    "sparse_gram": Rule("sum"),
-    "pair_scores": Rule("sum", rows=("left",)),
+    "bias_rows": SpreadRule("rows", entries=("weights",)),
+    "misfit_rows": SpreadRule("rows", rows=("left",)),
+    "loss_sums": SpreadRule("sum", rows=("left", "own", "row_steep")),
+    "threshold_sums": SpreadRule("sum", rows=("left", "own", "row_steep")),
+    "shortened_rows": SpreadRule(("rows", "rows", "sum"), rows=("left", "new", "own", "new_own")),
+    "slice_rows": SpreadRule("rows", rows=("left", "point", "centre", "drawn", "noise")),
+    "filled_moments": SpreadRule(("sum", "rows"), rows=("codes", "weights")),
+    "left_out_rows": SpreadRule("rows", rows=("codes",)),
+    "gaussian_statistics": SpreadRule("sum"),
+    "share_statistics": SpreadRule("sum", rows=("shares",)),
+    "gaussian_posteriors": SpreadRule(("rows", "rows", "rows", "rows")),
+    "check_family": SpreadRule("none"),
+    "family_statistics": SpreadRule(("sum", "sum", "sum", "sum")),
+    "family_posteriors": SpreadRule(("rows", "rows", "rows", "rows")),
+    "distances": SpreadRule("rows"),
+    "group_sums": SpreadRule("sum"),
+    "nearest": SpreadRule("rows"),
+    "topic_totals": SpreadRule("sum"),
+    "topic_fold": SpreadRule("rows", rows=("shares",), inside="shares"),
+    "topic_sweep": SpreadRule(("rows", "sum"), rows=("shares",), inside="shares"),
+    "topic_bayes": SpreadRule(("rows", "sum"), rows=("gamma",), inside="gamma"),
+    "topic_scores": SpreadRule(("sum", "sum"), rows=("shares",)),
+    "totals": SpreadRule("sum"),
+    "hals_pass": SpreadRule(("rows", "sum"), rows=("left",)),
+    "hals_seen": SpreadRule(("rows", "sum", "sum"), rows=("start",)),
+    "kl_rows": SpreadRule(("rows", "sum", "sum"), rows=("start",)),
+    "kl_sums": SpreadRule("sum", rows=("left",)),
+    "square_error": SpreadRule("sum", rows=("left",)),
+    "multiplied_pass": SpreadRule(("rows", "sum"), rows=("left",)),
+    "beta_size": SpreadRule("sum"),
+    "beta_rows": SpreadRule(("rows", "sum", "sum"), rows=("start",)),
+    "beta_sums": SpreadRule("sum", rows=("left",)),
+    "column_gram": SpreadRule("sum"),
+    "sparse_gram": SpreadRule("sum"),
+    "pair_scores": SpreadRule("sum", rows=("left",)),
 }
 
 
-class Rows:
+class SpreadRows:
     """Arrays that come one after another; where they are as long together as the matrix has rows,
     each goes to its place at once: in ``into``, if that is an array of their kind."""
 
@@ -127,7 +129,7 @@ class Join:
         if isinstance(how, tuple):
             self.parts: Any = [Join(each, rows, None if i else into) for i, each in enumerate(how)]
         else:
-            self.parts = {"sum": Tree, "rows": lambda: Rows(rows, into)}.get(how, list)()
+            self.parts = {"sum": Tree, "rows": lambda: SpreadRows(rows, into)}.get(how, list)()
 
     def add(self, answer: Any, rows: int) -> None:
         """The answer of the next block, which has so many rows."""

@@ -20,7 +20,7 @@ from eckart.engines.blocks.spreading import RULES
 from eckart.engines.cpu.engine import CpuEngine
 from eckart.engines.cuda.arrays import DeviceArray
 from eckart.engines.cuda.engine import TorchEngine, to_host
-from eckart.engines.cuda.held import Held
+from eckart.engines.cuda.held import DeviceMatrix
 from eckart.engines.host import Host
 
 SHARED = ("right", "v")
@@ -38,7 +38,7 @@ class DeviceBlocks(CpuEngine):
         super().__init__(n_threads)
         self.there = TorchEngine(n_threads, device)
         self.there.reason, self.device = "", self.there.device
-        self._held: dict[int, tuple[Any, Held]] = {}
+        self._held: dict[int, tuple[Any, DeviceMatrix]] = {}
         self._turn = threading.RLock()
 
     def moved(self, shared: dict[str, Any]) -> dict[str, Any]:
@@ -50,7 +50,7 @@ class DeviceBlocks(CpuEngine):
                 for name, a in shared.items()
             }
 
-    def held(self, host: Host) -> Held:
+    def held(self, host: Host) -> DeviceMatrix:
         """The block on the device. What is kept for it rests on a copy of its description, so that
         the block itself can go, and then this goes, too."""
         known = self._held.get(id(host))

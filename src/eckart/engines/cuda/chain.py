@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from eckart.engines.cuda.arrays import all_fetched, fetched
-from eckart.engines.cuda.held import Held, to_device
+from eckart.engines.cuda.held import DeviceMatrix, to_device
 from eckart.engines.cuda.kernels import usable
 from eckart.engines.cuda.kernels.gibbs import gibbs_swept
 from eckart.engines.protocol.topics import TopicDraw, spacing
@@ -47,7 +47,9 @@ class DeviceChain:
     """A topic for each token, and the counts that follow from them (see
     ``protocol.topics.Chain``)."""
 
-    def __init__(self, x: Held, words: torch.Tensor, shares: torch.Tensor, prior: Any, seed: int):
+    def __init__(
+        self, x: DeviceMatrix, words: torch.Tensor, shares: torch.Tensor, prior: Any, seed: int
+    ):
         e, self.device = x.entries, x.device
         counts = e.data.long()
         self.n, self.k = words.shape

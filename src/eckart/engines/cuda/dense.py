@@ -13,8 +13,8 @@ import numpy as np
 import torch
 
 from eckart.engines.cuda.arrays import WORTH_SPLITTING, DeviceArray, add_square, fetched
-from eckart.engines.cuda.halves import Halves, Sums, columns_of, scatter_of
-from eckart.engines.cuda.held import Held
+from eckart.engines.cuda.halves import HalfSums, Halves, columns_of, scatter_of
+from eckart.engines.cuda.held import DeviceMatrix
 from eckart.engines.cuda.kernels import usable
 from eckart.engines.cuda.kernels.products import entry_sums, row_products
 from eckart.engines.cuda.stored import padded_rows
@@ -82,13 +82,13 @@ class DeviceDense:
         found = [a.cpu().numpy() for a in (mean, scatter, probed)]
         return Moments(rows, float(total), found[0], found[1], probe, found[2])
 
-    def _splits(self, x: Held) -> bool:
+    def _splits(self, x: DeviceMatrix) -> bool:
         """Whether these rows are worth halves: float32, with so many columns that products cost
         more than reading them."""
         few = x.dtype != np.float32 or x.shape[1] < WORTH_SPLITTING
         return not few and usable(torch.empty(0, device=self.device))
 
-    def _split_moments(self, x: Held, probe: np.ndarray, watch: Watcher) -> Moments:
+    def _split_moments(self, x: DeviceMatrix, probe: np.ndarray, watch: Watcher) -> Moments:
         g, found, rows = self.tensor(probe, np.float64), None, 0
         for start, block in self._whole(x, watch):
             own = scatter_of(
@@ -102,7 +102,7 @@ class DeviceDense:
             rows, float(found.weight), mean, self.twins.copy(found.scatter), probe, probed
         )
 
-    def _whole(self, x: Held, watch: Watcher) -> Any:
+    def _whole(self, x: DeviceMatrix, watch: Watcher) -> Any:
         """(first row, rows): all at once where they lie on the device."""
         if x.resident is None:
             yield from x.blocks(watch)
@@ -140,13 +140,13 @@ class DeviceDense:
         spread = squares.sum(0) + each @ (at - mean) ** 2
         return ColumnMoments(rows, float(total), mean.cpu().numpy(), spread.cpu().numpy())
 
-    def _columns(self, x: Held) -> Sums:
+    def _columns(self, x: DeviceMatrix) -> HalfSums:
         """Of resident rows without weights, summed once."""
         if "columns" not in x.kept:
             x.kept["columns"] = columns_of(x.resident, None)  # type: ignore[arg-type]
         return x.kept["columns"]
 
-    def _sparse_column_moments(self, x: Held) -> ColumnMoments:
+    def _sparse_column_moments(self, x: DeviceMatrix) -> ColumnMoments:
         """Absent entries are zeros: about the mean of a column they add its square for each of
         them."""
         e, rows = x.T.entries, x.shape[0]
@@ -241,7 +241,7 @@ class DeviceDense:
         """Where the block lies that was multiplied: on the device, or on the host."""
         return DeviceArray(found) if isinstance(given, DeviceArray) else fetched(found)
 
-    def _halves(self, x: Held) -> Halves | None:
+    def _halves(self, x: DeviceMatrix) -> Halves | None:
         """Those of resident rows, made once where there is room beside them."""
         if "halves" not in x.kept:
             whole = x.resident if self._splits(x) else None
@@ -256,7 +256,9 @@ class DeviceDense:
             x.kept["halves"] = None if whole is None else Halves.of(whole, self._columns(x))
         return x.kept["halves"]
 
-    def _sparse_gram_times(self, x: Held, v: torch.Tensor, mean: np.ndarray | None) -> torch.Tensor:
+    def _sparse_gram_times(
+        self, x: DeviceMatrix, v: torch.Tensor, mean: np.ndarray | None
+    ) -> torch.Tensor:
         """X^T diag(w) (X V) by two products of entries, then the mean; from entries that are
         unknown nothing is taken off."""
         data, turned = x.entries.data, self._by_columns(x)
@@ -274,7 +276,7 @@ class DeviceDense:
         # sum_i w_i x_i = weight mean, so that both cross terms are weight mean mean^T V
         return (total.double() - weight * torch.outer(m, m @ v.double())).to(v.dtype)
 
-    def _by_columns(self, x: Held) -> torch.Tensor:
+    def _by_columns(self, x: DeviceMatrix) -> torch.Tensor:
         """The values of the entries in the order of columns, without the weights."""
         return x.T.entries.data
 
@@ -302,7 +304,7 @@ class DeviceDense:
         return total.cpu().numpy()
 
     def _center(
-        self, x: Held, mean: np.ndarray | None
+        self, x: DeviceMatrix, mean: np.ndarray | None
     ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
         """The mean in working precision, and what that rounded off; nothing where there is none."""
         if mean is None:

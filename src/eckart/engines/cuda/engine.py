@@ -25,7 +25,7 @@ from eckart.engines.cuda.chain import DeviceChains
 from eckart.engines.cuda.dense import DeviceDense
 from eckart.engines.cuda.entries import DeviceEntries
 from eckart.engines.cuda.gaps import DeviceGaps
-from eckart.engines.cuda.held import Held, Room, to_device
+from eckart.engines.cuda.held import DeviceMatrix, RoomLeft, to_device
 from eckart.engines.cuda.losses import DeviceLosses
 from eckart.engines.cuda.ridge import DeviceRidge
 from eckart.engines.cuda.thin import DeviceThin
@@ -62,22 +62,24 @@ class TorchEngine(
                 "engine='cuda' came, but this PyTorch sees no CUDA device; use "
                 "engine='auto' or 'cpu', or install a PyTorch built for your GPU"
             )
-        self.back, self.room = CpuEngine(n_threads), Room(self.device)
+        self.back, self.room = CpuEngine(n_threads), RoomLeft(self.device)
         self.fallen: set[str] = set()
         self.twins = Twins()
         self.lib = TorchLibrary(self.device, self.room, self.twins, self.back)
 
     def put(
         self,
-        matrix: Matrix | Held,
+        matrix: Matrix | DeviceMatrix,
         weights: np.ndarray | None = None,
         entry_weights: np.ndarray | None = None,
-    ) -> Held:
-        if isinstance(matrix, Held):
+    ) -> DeviceMatrix:
+        if isinstance(matrix, DeviceMatrix):
             if weights is None and entry_weights is None:
                 return matrix
             matrix = matrix.host.matrix  # placed before, without these weights
-        return Held.of(self.back.put(matrix, weights, entry_weights), self.device, self.room)
+        return DeviceMatrix.of(
+            self.back.put(matrix, weights, entry_weights), self.device, self.room
+        )
 
     def take(self, array: Any, dtype: Any = None) -> DeviceArray:
         host = array if isinstance(array, DeviceArray) else np.asarray(array)
@@ -119,7 +121,7 @@ class TorchEngine(
         with rounding("highest"), self.back.at_work():
             yield
 
-    def held(self, x: Any, weights: Any = None) -> Held:
+    def held(self, x: Any, weights: Any = None) -> DeviceMatrix:
         """A placed matrix, whatever came."""
         if weights is None:
             return self.lib.placed(x)
@@ -135,7 +137,7 @@ class TorchEngine(
         self.fallen.add(name)
         args, named = to_host(args), to_host(named)
         found = getattr(self.back, name)(*args, **named)
-        return Held.of(found, self.device, self.room) if isinstance(found, Host) else found
+        return DeviceMatrix.of(found, self.device, self.room) if isinstance(found, Host) else found
 
     def __getattr__(self, name: str) -> Any:
         """What is not written for the device runs on the CPU engine."""
@@ -182,7 +184,7 @@ def to_host(value: Any) -> Any:
     else as it is."""
     if isinstance(value, DeviceArray):
         return on_host(value)
-    if isinstance(value, Held):
+    if isinstance(value, DeviceMatrix):
         return value.host
     if isinstance(value, Promised):
         return float(value)

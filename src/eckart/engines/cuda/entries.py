@@ -10,7 +10,7 @@ import torch
 
 from eckart.engines.cuda.arrays import DeviceArray
 from eckart.engines.cuda.dense import entry_product
-from eckart.engines.cuda.held import Held
+from eckart.engines.cuda.held import DeviceMatrix
 from eckart.engines.cuda.known import row_sums
 from eckart.engines.cuda.sampled import at_entries
 from eckart.engines.protocol import Evidence, EvidenceSums, RidgeRule
@@ -128,7 +128,14 @@ class DeviceEntries:
         return DeviceArray(out)
 
     def _residuals(
-        self, x: Held, left: Any, right: Any, rule: RidgeRule, mean: float, own: Any, other: Any
+        self,
+        x: DeviceMatrix,
+        left: Any,
+        right: Any,
+        rule: RidgeRule,
+        mean: float,
+        own: Any,
+        other: Any,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """R at the entries, in row order and in the order of columns."""
         point = (left, right, own, other)

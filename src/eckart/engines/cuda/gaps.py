@@ -22,7 +22,7 @@ import torch
 
 from eckart.engines.cpu.dense.gaps import rows_by_gaps
 from eckart.engines.cuda.arrays import DeviceArray, all_fetched, torch_dtype
-from eckart.engines.cuda.held import Held
+from eckart.engines.cuda.held import DeviceMatrix
 from eckart.engines.cuda.known import row_sums
 from eckart.engines.cuda.stored import MOST_ROWS
 from eckart.engines.cuda.triangles import roots_of
@@ -143,13 +143,15 @@ class DeviceGaps:
             there[:, pairs[0]] * there[:, pairs[1]],
         )
 
-    def _by_gaps(self, x: Held) -> tuple[Held, bool]:
+    def _by_gaps(self, x: DeviceMatrix) -> tuple[DeviceMatrix, bool]:
         """The rows in an order in which those with the same gaps stand together, made once, and
         whether many do."""
         if "rows by gaps" not in x.kept:
             m, weights = rows_by_gaps(x.host)
             together = m is not x.host.matrix
-            found = Held.of(Host(m, weights, checked=True), x.device, x.room) if together else x
+            found = (
+                DeviceMatrix.of(Host(m, weights, checked=True), x.device, x.room) if together else x
+            )
             x.kept["rows by gaps"] = found, together
         return x.kept["rows by gaps"]
 
@@ -221,12 +223,12 @@ class _Model:
         return ends, square, second, (om[:, 0] * loglik).sum()
 
 
-def _hardly_seen(x: Held) -> bool:
+def _hardly_seen(x: DeviceMatrix) -> bool:
     rows, n = x.shape
     return not rows or x.nnz < FEW * rows * n
 
 
-def _blocks(x: Held, k: int, together: bool = False) -> Iterator[_Block]:
+def _blocks(x: DeviceMatrix, k: int, together: bool = False) -> Iterator[_Block]:
     """All rows, so many at a time that masks, values, matrices and moments have room; ``together``:
     with their runs, which are found once."""
     e, bounds = x.entries, x.host.matrix.indptr

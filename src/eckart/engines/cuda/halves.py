@@ -37,7 +37,7 @@ SAMPLE = 32
 variance of at least d^2 / SAMPLE, so that moving the centre loses no more than five bits."""
 
 
-class Sums(NamedTuple):
+class HalfSums(NamedTuple):
     """Columns of rows: weight, mean, squares about it, and the largest deviation from its rounding
     ``near``."""
 
@@ -48,7 +48,7 @@ class Sums(NamedTuple):
     most: torch.Tensor
 
 
-def columns_of(x: torch.Tensor, w: torch.Tensor | None) -> Sums:
+def columns_of(x: torch.Tensor, w: torch.Tensor | None) -> HalfSums:
     """One pass over the rows."""
     rough = x[::SAMPLE].mean(0, dtype=torch.float64).to(x.dtype)
     first, square, _, most = column_sums(x, rough, w)
@@ -63,7 +63,7 @@ def columns_of(x: torch.Tensor, w: torch.Tensor | None) -> Sums:
     square = (square - first * first / some).clamp(min=0.0)
     largest = weight.sqrt() if w is None else w.max().sqrt() if len(w) else weight
     shift = (near.double() - rough.double()).abs() * (1.0 if w is None else largest)
-    return Sums(weight, mean, square, near, most + shift)
+    return HalfSums(weight, mean, square, near, most + shift)
 
 
 def scales_of(most: torch.Tensor) -> torch.Tensor:
@@ -137,7 +137,7 @@ class Halves(NamedTuple):
     width: int
 
     @classmethod
-    def of(cls, x: torch.Tensor, sums: Sums) -> Halves:
+    def of(cls, x: torch.Tensor, sums: HalfSums) -> Halves:
         n = x.shape[1]
         chunks = max(1, -(-n // TERMS))
         width = -(-n // (8 * chunks)) * 8

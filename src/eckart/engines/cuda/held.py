@@ -20,7 +20,7 @@ import torch
 from eckart.engines.cpu.row_blocks import jobs
 from eckart.engines.cuda.arrays import fetched, torch_dtype
 from eckart.engines.cuda.device_array import NUMPY
-from eckart.engines.cuda.stored import Entries, Places
+from eckart.engines.cuda.stored import DeviceEntries, Places
 from eckart.engines.host import Host
 from eckart.engines.protocol import GapsFound, refuse_bad
 from eckart.matrix import Dense
@@ -30,7 +30,7 @@ SHARE = 0.6
 and products."""
 
 
-class Room:
+class RoomLeft:
     """Bytes that may be worked on at once; halved where a device ran out of memory.
 
     On a GPU a block of dense rows is large enough that starting a product costs nothing against it,
@@ -50,7 +50,7 @@ class Room:
         self.block, self.chunk = self.block // 4, self.chunk // 4
 
 
-class Held:
+class DeviceMatrix:
     """A placed matrix (see ``engines.protocol.placed``); all but what the protocol names is for the
     engine alone."""
 
@@ -59,8 +59,8 @@ class Held:
         make: Callable[[], Host],
         facts: Any,
         device: torch.device,
-        room: Room,
-        other: Held | None = None,
+        room: RoomLeft,
+        other: DeviceMatrix | None = None,
     ):
         self._make, self._facts, self.device, self.room, self._other = (
             make,
@@ -73,11 +73,11 @@ class Held:
         self.checked = facts.kind != "dense"
 
     @classmethod
-    def of(cls, host: Host, device: torch.device, room: Room) -> Held:
+    def of(cls, host: Host, device: torch.device, room: RoomLeft) -> DeviceMatrix:
         return cls(lambda: host, host, device, room)
 
     @classmethod
-    def of_rows(cls, rows: torch.Tensor, x: Held) -> Held:
+    def of_rows(cls, rows: torch.Tensor, x: DeviceMatrix) -> DeviceMatrix:
         """Dense rows that were made on the device and are known to be finite, with the weights of
         the rows of x."""
 
@@ -98,7 +98,9 @@ class Held:
         return made
 
     @classmethod
-    def with_entries(cls, x: Held, data: torch.Tensor, weights: torch.Tensor | None) -> Held:
+    def with_entries(
+        cls, x: DeviceMatrix, data: torch.Tensor, weights: torch.Tensor | None
+    ) -> DeviceMatrix:
         """The entries of x with other numbers and weights of their own; where they stand is shared,
         and rows have no weights."""
 
@@ -115,26 +117,26 @@ class Held:
         return cls._at_places(
             x,
             fetch,
-            Entries(x.entries.places, data, weights, x.room),
+            DeviceEntries(x.entries.places, data, weights, x.room),
             None,
             kind=x.kind,
             weighted=weights is not None,
         )
 
     @classmethod
-    def zero_filled(cls, x: Held, fetch: Callable[[], Host]) -> Held:
+    def zero_filled(cls, x: DeviceMatrix, fetch: Callable[[], Host]) -> DeviceMatrix:
         """The same entries and weights; what is not stored is zero."""
         return cls._at_places(x, fetch, x.entries, x.weights, kind="counts", weighted=x.weighted)
 
     @classmethod
     def _at_places(
         cls,
-        x: Held,
+        x: DeviceMatrix,
         fetch: Callable[[], Host],
-        entries: Entries,
+        entries: DeviceEntries,
         weights: torch.Tensor | None,
         **facts: Any,
-    ) -> Held:
+    ) -> DeviceMatrix:
         same = ("rows", "columns", "shape", "dtype", "nnz", "counts", "column_counts")
         known = SimpleNamespace(**{name: getattr(x, name) for name in same}, **facts)
         made = cls(fetch, known, x.device, x.room)
@@ -157,12 +159,12 @@ class Held:
     weighted = property(lambda self: self._facts.weighted)
 
     @cached_property
-    def T(self) -> Held:
+    def T(self) -> DeviceMatrix:
         """The columns' view: transposed on the device; on the host only if a primitive of the CPU
         engine asks for it."""
         if self._other is not None:
             return self._other
-        turned = Held(lambda: self.host.T, _Turned(self), self.device, self.room, self)
+        turned = DeviceMatrix(lambda: self.host.T, _Turned(self), self.device, self.room, self)
         return turned
 
     def tensor(self, array: Any, dtype: Any = None) -> torch.Tensor:
@@ -175,7 +177,7 @@ class Held:
         return None if w is None else self.tensor(w, np.float64)
 
     @cached_property
-    def entries(self) -> Entries:
+    def entries(self) -> DeviceEntries:
         """Compressed rows on the device."""
         if self._other is not None:
             return self._other.entries.turned(self._other.weights)
@@ -183,7 +185,7 @@ class Held:
         places = Places(
             self.tensor(m.indptr, np.int64), self.tensor(m.indices, np.int64), m.shape[1]
         )
-        return Entries(
+        return DeviceEntries(
             places,
             self.tensor(m.data, m.dtype),
             None if w is None else self.tensor(w, m.dtype),
@@ -332,7 +334,7 @@ class Held:
 class _Turned:
     """What the columns' view says of itself without a transpose on the host."""
 
-    def __init__(self, held: Held):
+    def __init__(self, held: DeviceMatrix):
         self.kind, self.rows, self.columns, self.dtype = (
             held.kind,
             held.columns,

@@ -12,7 +12,7 @@ import torch
 
 from eckart.engines.cuda.arrays import DeviceArray
 from eckart.engines.cuda.formulas import Numbers
-from eckart.engines.cuda.held import Held
+from eckart.engines.cuda.held import DeviceMatrix
 from eckart.engines.cuda.known import row_sums
 from eckart.engines.cuda.sampled import at_entries
 from eckart.engines.protocol import LossSums, RidgeRule, RowSolution
@@ -30,7 +30,9 @@ class DeviceLosses:
     on_cpu: Any
     held: Any
 
-    def linearised(self, x: Any, loss: Any, left: Any, right: Any, **at: Any) -> tuple[Held, float]:
+    def linearised(
+        self, x: Any, loss: Any, left: Any, right: Any, **at: Any
+    ) -> tuple[DeviceMatrix, float]:
         x = self.held(x)
         e = x.entries
         try:
@@ -41,9 +43,9 @@ class DeviceLosses:
             return self.held(found), value
         c = c.clamp(min=FLATTEST)
         total = value.double().sum() if e.weights is None else value.double() @ e.weights.double()
-        return Held.with_entries(x, s - g / c, c if e.weights is None else c * e.weights), float(
-            total
-        )
+        return DeviceMatrix.with_entries(
+            x, s - g / c, c if e.weights is None else c * e.weights
+        ), float(total)
 
     def loss_sums(
         self, x: Any, loss: Any, left: Any, right: Any, *, shrink: float | None = None, **at: Any
@@ -112,7 +114,7 @@ class DeviceLosses:
 
     def _parameters(
         self,
-        x: Held,
+        x: DeviceMatrix,
         left: Any,
         right: Any,
         mean: float = 0.0,
@@ -134,7 +136,7 @@ class DeviceLosses:
 
     def _row_costs(
         self,
-        x: Held,
+        x: DeviceMatrix,
         loss: Any,
         left: torch.Tensor,
         right: Any,

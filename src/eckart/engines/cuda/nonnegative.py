@@ -17,7 +17,7 @@ import torch
 from eckart.engines.cuda.kernels import usable
 from eckart.engines.cuda.kernels.coordinates import settle
 from eckart.engines.cuda.known import Known
-from eckart.engines.cuda.normal_equations import Moments, System, heavy_rows, moments
+from eckart.engines.cuda.normal_equations import NormalMoments, System, heavy_rows, moments
 from eckart.engines.cuda.stored import MOST_ROWS, padded_rows
 
 PASSES, STILL = 200, 1e-6
@@ -67,7 +67,7 @@ def nonnegative_rows(
     return left, bias, value
 
 
-def row_moments(facts: Known, v: torch.Tensor, biased: bool) -> Iterator[tuple[Any, Moments]]:
+def row_moments(facts: Known, v: torch.Tensor, biased: bool) -> Iterator[tuple[Any, NormalMoments]]:
     """Rows and their moments, by kernels or by batches of padded rows (those without entries are in
     none)."""
     k, e = v.shape[1], facts.entries
@@ -92,7 +92,10 @@ def row_moments(facts: Known, v: torch.Tensor, biased: bool) -> Iterator[tuple[A
         gram = chunk.whole(torch.bmm(heavy.mT, heavy))
         rhs = chunk.whole(torch.bmm(heavy.mT, pulls.reshape(len(heavy), -1, 1)))[:, :k, 0]
         sums = q.sum(1, dtype=torch.float64), seen.sum(1, dtype=torch.float64)
-        yield chunk.rows, Moments(gram[:, :k, :k], rhs, gram[:, k, :k] if biased else None, *sums)
+        yield (
+            chunk.rows,
+            NormalMoments(gram[:, :k, :k], rhs, gram[:, k, :k] if biased else None, *sums),
+        )
 
 
 def settled(

@@ -246,7 +246,7 @@ def _factored(
     return u, b, gain
 
 
-class Moments(NamedTuple):
+class NormalMoments(NamedTuple):
     """Of some rows: sum_j w v v^T, sum_j q v, sum_j w v (None without biases), sum_j q and sum_j
     w."""
 
@@ -259,7 +259,7 @@ class Moments(NamedTuple):
 
 def moments(
     facts: Known, v: torch.Tensor, w: torch.Tensor | None, q: torch.Tensor, biased: bool, step: int
-) -> Iterator[tuple[slice, Moments]]:
+) -> Iterator[tuple[slice, NormalMoments]]:
     """Ranges of rows and their moments: by one walk over the entries where all weigh the same and
     columns are few, else by one for each of them."""
     e = facts.entries
@@ -268,7 +268,10 @@ def moments(
         for first, last, entry, pieces in e.ranges(step):
             gram, rhs, side, pull = split_moments(pieces, e.indices, q, halves, entry)
             at = slice(first, last)
-            yield at, Moments(gram, rhs, side if biased else None, pull, e.counts[at].double())
+            yield (
+                at,
+                NormalMoments(gram, rhs, side if biased else None, pull, e.counts[at].double()),
+            )
         return
     rhs, side = entry_product(e, q, v), None
     if biased:
@@ -277,7 +280,12 @@ def moments(
     for first, last, entry, pieces in e.ranges(step):
         at = slice(first, last)
         own = None if side is None else side[at]
-        yield at, Moments(grams(pieces, e.indices, w, v, entry), rhs[at], own, pull[at], weight[at])
+        yield (
+            at,
+            NormalMoments(
+                grams(pieces, e.indices, w, v, entry), rhs[at], own, pull[at], weight[at]
+            ),
+        )
 
 
 def kernel_solved(
@@ -310,7 +318,7 @@ def kernel_solved(
 
 
 def _by_blocks(
-    at: slice, own: Moments, system: System
+    at: slice, own: NormalMoments, system: System
 ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor] | None:
     """What ``_in_time`` gives, by a kernel that keeps each matrix to itself; None where a pivot is
     not positive."""

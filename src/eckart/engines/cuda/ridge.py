@@ -17,7 +17,7 @@ import torch
 from eckart.engines.cuda.arrays import DeviceArray, all_fetched
 from eckart.engines.cuda.dense import entry_product
 from eckart.engines.cuda.dual import Dual
-from eckart.engines.cuda.held import Held
+from eckart.engines.cuda.held import DeviceMatrix
 from eckart.engines.cuda.kernels import usable
 from eckart.engines.cuda.kernels.ridge import WIDEST
 from eckart.engines.cuda.known import Known, row_sums
@@ -51,7 +51,7 @@ class DeviceRidge:
 
     def known(
         self,
-        x: Held,
+        x: DeviceMatrix,
         dtype: Any,
         rule: RidgeRule | None = None,
         mean: float = 0.0,
@@ -152,7 +152,7 @@ class DeviceRidge:
 
     def _by_chunks(
         self,
-        x: Held,
+        x: DeviceMatrix,
         facts: Known,
         root: torch.Tensor | None,
         v: torch.Tensor,

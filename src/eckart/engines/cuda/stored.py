@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from eckart.engines.cuda.kernels.products import Pieces
+from eckart.engines.cuda.kernels.products import ProductPieces
 
 
 class Places:
@@ -37,25 +37,25 @@ class Places:
         return (self.counts == 0).nonzero()[:, 0]
 
     @cached_property
-    def pieces(self) -> Pieces:
+    def pieces(self) -> ProductPieces:
         """Rows and pieces of long rows, for kernels."""
-        return Pieces.of(self.indptr)
+        return ProductPieces.of(self.indptr)
 
-    def ranges(self, step: int) -> list[tuple[int, int, int, Pieces]]:
+    def ranges(self, step: int) -> list[tuple[int, int, int, ProductPieces]]:
         """(first row, last row, its first entry, pieces) of ``step`` rows at a time."""
         if ("ranges", step) not in self.kept:
             found, rows = [], len(self.counts)
             for a in range(0, rows, step):
                 own = self.indptr[a : a + step + 1]
-                found.append((a, min(rows, a + step), int(own[0]), Pieces.of(own - own[0])))
+                found.append((a, min(rows, a + step), int(own[0]), ProductPieces.of(own - own[0])))
             self.kept["ranges", step] = found
         return self.kept["ranges", step]
 
-    def lines(self, limit: int) -> tuple[Pieces, torch.Tensor, torch.Tensor]:
+    def lines(self, limit: int) -> tuple[ProductPieces, torch.Tensor, torch.Tensor]:
         """Pieces of at most so many entries, and of every row the first and last of the lines that
         its pieces write."""
         if ("lines", limit) not in self.kept:
-            pieces = Pieces.of(self.indptr, limit)
+            pieces = ProductPieces.of(self.indptr, limit)
             first = torch.arange(pieces.rows, device=self.device)
             last = first + 1
             first[pieces.long_rows], last[pieces.long_rows] = pieces.long_first, pieces.long_last
@@ -88,7 +88,7 @@ class Places:
         return found
 
 
-class Entries:
+class DeviceEntries:
     """Entries at their places: ``data``, ``weights`` or None."""
 
     def __init__(self, places: Places, data: torch.Tensor, weights: torch.Tensor | None, room: Any):
@@ -105,13 +105,13 @@ class Entries:
     ranges = property(lambda self: self.places.ranges)
     lines = property(lambda self: self.places.lines)
 
-    def turned(self, row_weights: torch.Tensor | None) -> Entries:
+    def turned(self, row_weights: torch.Tensor | None) -> DeviceEntries:
         """The transpose; weights of rows weigh the entries of the columns' view."""
         order, w = self.by_columns, self.weights
         if row_weights is not None:
             heavy = row_weights.to(self.data.dtype)[self.row_of]
             w = heavy if w is None else w * heavy
-        return Entries(
+        return DeviceEntries(
             self.places.turned, self.data[order], None if w is None else w[order], self.room
         )
 
@@ -153,7 +153,7 @@ class Chunk:
     """Rows of about the same length, padded: ``at`` where their entries stand, ``seen`` whether
     they do, ``columns`` with n where nothing stands."""
 
-    def __init__(self, entries: Entries, rows: torch.Tensor, length: int):
+    def __init__(self, entries: DeviceEntries, rows: torch.Tensor, length: int):
         self.rows, self.length = rows, length
         steps = torch.arange(length, device=rows.device)
         self.seen = steps < entries.counts[rows][:, None]

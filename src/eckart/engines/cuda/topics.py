@@ -17,7 +17,7 @@ import torch
 
 from eckart.engines.cuda.arrays import DeviceArray, all_fetched, torch_dtype
 from eckart.engines.cuda.dense import entry_product
-from eckart.engines.cuda.held import Held
+from eckart.engines.cuda.held import DeviceMatrix
 from eckart.engines.cuda.kernels import usable
 from eckart.engines.cuda.kernels.topics import folded, swept
 from eckart.engines.cuda.stored import Chunk, padded_rows
@@ -84,7 +84,7 @@ class DeviceTopics:
 
     def _statistics(
         self,
-        x: Held,
+        x: DeviceMatrix,
         phi: torch.Tensor,
         prior: np.ndarray,
         before: torch.Tensor,
@@ -160,7 +160,7 @@ class DeviceTopics:
             sums[1] += c.sum()
         return tuple(sums.tolist())  # type: ignore[return-value]
 
-    def _shares(self, x: Any, shares: Any, dtype: Any) -> tuple[Held, torch.Tensor]:
+    def _shares(self, x: Any, shares: Any, dtype: Any) -> tuple[DeviceMatrix, torch.Tensor]:
         """The documents, and one row of shares for each."""
         x = self.held(x)
         start = (
@@ -168,16 +168,22 @@ class DeviceTopics:
         )
         return x, self.tensor(start, dtype).expand(x.shape[0], start.shape[-1])
 
-    def _counts(self, x: Held, dtype: Any) -> torch.Tensor:
+    def _counts(self, x: DeviceMatrix, dtype: Any) -> torch.Tensor:
         return x.entries.data.to(torch_dtype(dtype))
 
     def _kernel_entries(
-        self, x: Held, dtype: Any
+        self, x: DeviceMatrix, dtype: Any
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         return x.entries.indptr, x.entries.indices, self._counts(x, dtype)
 
     def _folded(
-        self, x: Held, words: Any, prior: np.ndarray, theta: torch.Tensor, steps: int, tol: float
+        self,
+        x: DeviceMatrix,
+        words: Any,
+        prior: np.ndarray,
+        theta: torch.Tensor,
+        steps: int,
+        tol: float,
     ) -> torch.Tensor:
         """Shares after some updates at the same words; a document whose shares move less than
         ``tol`` stays."""
@@ -207,7 +213,7 @@ class DeviceTopics:
         return out
 
     def _word_counts(
-        self, x: Held, phi: torch.Tensor, ratios: torch.Tensor, theta: torch.Tensor
+        self, x: DeviceMatrix, phi: torch.Tensor, ratios: torch.Tensor, theta: torch.Tensor
     ) -> tuple[np.ndarray, torch.Tensor]:
         """Counts of words in topics, on both sides, and their sums, on the device."""
         counts = phi * entry_product(x.T.entries, ratios[x.entries.by_columns], theta)

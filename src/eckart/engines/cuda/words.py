@@ -29,7 +29,7 @@ CLASS = 16
 """Words of a class at the least."""
 
 
-class Corpus(NamedTuple):
+class DeviceCorpus(NamedTuple):
     """Pieces of a text on the device."""
 
     ids: torch.Tensor
@@ -97,7 +97,7 @@ class DeviceWords:
         ).tolist()
         return PairEvidence(found[0], round(found[1]), round(found[2]))
 
-    def _corpus(self, pieces: Pieces) -> Corpus:
+    def _corpus(self, pieces: Pieces) -> DeviceCorpus:
         """Of the text that is walked over, placed once."""
         kept = getattr(self, "_walked", None)
         if kept is None or kept[0] is not pieces:
@@ -112,7 +112,7 @@ class DeviceWords:
                 self.tensor(getattr(pieces, name).astype(kind, copy=False))
                 for name, kind in kinds.items()
             ]
-            placed = Corpus(*whole)
+            placed = DeviceCorpus(*whole)
             self._walked = kept = (pieces, placed)
         return kept[1]
 

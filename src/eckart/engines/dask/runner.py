@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, get_type_hints
 import numpy as np
 
 from eckart.clusters.client import ClusterError, client_of, cluster_memory, least_memory, load_dask
-from eckart.clusters.tasks import TIMES_OVER, Held, computed, later
+from eckart.clusters.tasks import TIMES_OVER, HeldFuture, computed, later
 from eckart.clusters.traffic import bytes_of, counting
 from eckart.engines.blocks import work
 from eckart.engines.blocks.spreading import Join
@@ -52,7 +52,7 @@ class DaskRunner:
         self.client, self.device, self.asked = (
             client_of(client, threads),
             device,
-            Asked(version(), device),
+            DaskTask(version(), device),
         )
         self.prefix, self.calls = f"eckart-{uuid.uuid4().hex[:8]}", itertools.count()
         self.needs = 0.0
@@ -207,7 +207,7 @@ class DaskRunner:
             else later(_placed, f"{call}-{h.how[0].number}", h.source, *h.how)
             for h in handles
         ]
-        kept = Held(self.client, tasks)
+        kept = HeldFuture(self.client, tasks)
         for handle, held in zip(handles, kept.values):
             handle.held, handle.kept = held, kept
 
@@ -223,7 +223,7 @@ class _Handle:
 
     def __init__(self, source: Any, how: tuple[Place, Any, Any, str] | None = None):
         self.source, self.how, self.held = source, how, None
-        self.kept: Held | None = None
+        self.kept: HeldFuture | None = None
 
     @property
     def block(self) -> tuple[Any, Any]:
@@ -274,7 +274,7 @@ def source_of(parts: Any, at: Place) -> Any:
     return parts.load(at.number)
 
 
-class Asked(NamedTuple):
+class DaskTask(NamedTuple):
     """What every task of a fit receives: the version of the program that asks, and the device that
     workers use (None: their processors)."""
 
@@ -347,7 +347,7 @@ def _attempt(
     at: Place,
     shared: dict[str, Any],
     own: dict[str, Any],
-    asked: Asked,
+    asked: DaskTask,
 ) -> Any:
     if asked.version != version():
         return _other_version(asked.version)

@@ -40,7 +40,7 @@ def family_named(name: Any) -> Any:
         from eckart.explain.mixtures import families_discrete as discrete
 
         if name in ("bernoulli", "multinomial"):
-            return discrete.Bernoulli() if name == "bernoulli" else discrete.Multinomial()
+            return discrete.Bernoulli() if name == "bernoulli" else discrete.MultinomialComponents()
     elif FAMILY.fits(name):
         return name
     raise invalid("family", name, FAMILY.wanted)

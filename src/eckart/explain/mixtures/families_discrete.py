@@ -22,13 +22,13 @@ Parameters = dict[str, np.ndarray]
 
 
 @dataclass(frozen=True, eq=False)
-class Sums:
+class CountSums:
     """Named sums over rows, which add up."""
 
     arrays: Parameters
 
-    def merge(self, other: Sums) -> Sums:
-        return Sums({name: a + other.arrays[name] for name, a in self.arrays.items()})
+    def merge(self, other: CountSums) -> CountSums:
+        return CountSums({name: a + other.arrays[name] for name, a in self.arrays.items()})
 
 
 class Bernoulli:
@@ -57,16 +57,16 @@ class Bernoulli:
         ones = np.where(seen, x, 0.0)
         return ones @ np.log(m).T + (seen - ones) @ np.log1p(-m).T
 
-    def statistics(self, x: np.ndarray, q: np.ndarray) -> Sums:
+    def statistics(self, x: np.ndarray, q: np.ndarray) -> CountSums:
         seen = ~np.isnan(x)
         return self.summed(q.T @ np.where(seen, x, 0.0), q.T @ seen)
 
     def summed(
         self, entries: np.ndarray, seen: np.ndarray, counts: np.ndarray | None = None
-    ) -> Sums:
-        return Sums({"ones": entries, "seen": seen})
+    ) -> CountSums:
+        return CountSums({"ones": entries, "seen": seen})
 
-    def maximise(self, s: Sums) -> Parameters:
+    def maximise(self, s: CountSums) -> Parameters:
         seen = s.arrays["seen"]
         share = np.where(seen > 0, s.arrays["ones"] / np.where(seen > 0, seen, 1.0), 0.5)
         return {"means": np.clip(share, EDGE, 1 - EDGE)}
@@ -84,7 +84,7 @@ class Bernoulli:
         return k * n
 
 
-class Multinomial:
+class MultinomialComponents:
     """Counts x_j >= 0 of a row drawn from probabilities p_zj: log p = log(sum x)! - sum log x_j! +
     sum_j x_j log p_zj.
 
@@ -107,11 +107,11 @@ class Multinomial:
     def linear(self, parameters: Parameters) -> Linear:
         return Linear(np.log(parameters["probabilities"]), counted=True)
 
-    def statistics(self, x: np.ndarray, q: np.ndarray) -> Sums:
+    def statistics(self, x: np.ndarray, q: np.ndarray) -> CountSums:
         return self.summed(q.T @ x, None, q.sum(axis=0))
 
-    def summed(self, entries: np.ndarray, seen: np.ndarray | None, counts: np.ndarray) -> Sums:
-        return Sums(
+    def summed(self, entries: np.ndarray, seen: np.ndarray | None, counts: np.ndarray) -> CountSums:
+        return CountSums(
             {
                 "counts": entries,
                 "tokens": np.array([entries.sum()]),
@@ -119,7 +119,7 @@ class Multinomial:
             }
         )
 
-    def maximise(self, s: Sums) -> Parameters:
+    def maximise(self, s: CountSums) -> Parameters:
         counts = s.arrays["counts"]
         length = s.arrays["tokens"] / np.maximum(s.arrays["rows"], 1e-300)
         return {

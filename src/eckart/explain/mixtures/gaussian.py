@@ -19,7 +19,7 @@ from eckart.certify.certificate import Certificate
 from eckart.engines.protocol.mixtures import KINDS, Gaussians, Posteriors, inverse_roots
 from eckart.errors import InputError, invalid
 from eckart.explain.mixtures.gaussian_solve import (
-    Options,
+    MixtureOptions,
     certify,
     checked_scale,
     from_factors,
@@ -306,7 +306,7 @@ class GaussianMixture(SettableMixture):
     def _draw(self, labels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         return draw(self._theta(), labels, rng)
 
-    def _before(self, matrix: Matrix, options: Options) -> Gaussians | None:
+    def _before(self, matrix: Matrix, options: MixtureOptions) -> Gaussians | None:
         """The present components, where they are to be gone on from."""
         if not self.warm_start or "fit_" not in vars(self):
             return None
@@ -315,13 +315,13 @@ class GaussianMixture(SettableMixture):
             return None
         return theta
 
-    def _options(self, n: int, k: int | None = None, kind: str | None = None) -> Options:
+    def _options(self, n: int, k: int | None = None, kind: str | None = None) -> MixtureOptions:
         """Parameters, checked; k = 0 stands for "auto"."""
         check(self)
         if k is None:
             k = 0 if self.n_components == "auto" else int(self.n_components)
         kind = kind or self.covariance_type or ("full" if k else "any")
-        return Options(
+        return MixtureOptions(
             k,
             kind,
             float(self.tol),

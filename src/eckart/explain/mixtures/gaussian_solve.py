@@ -51,7 +51,7 @@ steps the order of the maxima is not seen yet."""
 
 
 @dataclass(frozen=True)
-class Options:
+class MixtureOptions:
     """Checked parameters of a fit."""
 
     k: int
@@ -71,7 +71,7 @@ class Options:
 
 def solve(
     x: Matrix,
-    options: Options,
+    options: MixtureOptions,
     weights: np.ndarray | None,
     *,
     engine: Engine,
@@ -89,7 +89,7 @@ def solve(
         rules = rules_for(scale, options)
         problem = GaussianProblem(placed, rules, engine)
         sample = Sample.of(placed, scale, weights, rng, 20 * options.k, engine)
-        reviver = [_Reviver(sample, rules, rng, scale) for _ in range(options.n_init)]
+        reviver = [_ComponentReviver(sample, rules, rng, scale) for _ in range(options.n_init)]
         for one, events in zip(reviver, memory.last() or ()):
             one.events += events
 
@@ -156,7 +156,11 @@ def solve(
 
 
 def checked_scale(
-    x: Placed, options: Options, weights: np.ndarray | None, engine: Engine, watch: Watcher = silent
+    x: Placed,
+    options: MixtureOptions,
+    weights: np.ndarray | None,
+    engine: Engine,
+    watch: Watcher = silent,
 ) -> Scale:
     """The scale of the data, refused where no mixture of k components can be fitted to it."""
     scale = scale_of(x, weights, engine, watch)
@@ -179,14 +183,14 @@ def checked_scale(
     return scale
 
 
-def rules_for(scale: Scale, options: Options) -> Rules:
+def rules_for(scale: Scale, options: MixtureOptions) -> Rules:
     share = FLOOR if options.reg is None else LOWEST
     r = min(options.factors, len(scale.mean)) if options.kind == "factor" else 0
     return Rules(options.kind, scale.floor(share), options.reg or 0.0, r, scale.mean)
 
 
 def with_steps(
-    x: Placed, scale: Scale, options: Options, weights: np.ndarray | None, engine: Engine
+    x: Placed, scale: Scale, options: MixtureOptions, weights: np.ndarray | None, engine: Engine
 ) -> Scale:
     """The scale with the steps in which columns are written; without them where ``reg_covar`` says
     what variances are, nothing has one, or a single component was asked for: it serves all rows, so
@@ -204,7 +208,7 @@ def with_steps(
 def first_theta(
     sample: Sample,
     rules: Rules,
-    options: Options,
+    options: MixtureOptions,
     rng: np.random.Generator,
     whiten: bool,
     rows: int,
@@ -356,7 +360,7 @@ def _notes(
 
 
 @dataclass
-class _Reviver:
+class _ComponentReviver:
     """Moves a component that has become empty to a row of the sample that is explained badly."""
 
     sample: Sample

@@ -26,7 +26,7 @@ from eckart.engines import engine_named
 from eckart.engines.protocol import Engine
 from eckart.errors import InputError, invalid
 from eckart.explain.mixtures.gaussian_solve import (
-    Options,
+    MixtureOptions,
     checked_scale,
     from_factors,
     has_rows_enough,
@@ -211,7 +211,7 @@ _COLUMNS = ("k", "covariance", "parameters", "log-likelihood", "BIC", "AIC", "he
 
 def grow(
     x: Matrix,
-    options: Options,
+    options: MixtureOptions,
     weights: np.ndarray | None,
     *,
     engine: Engine,
@@ -386,7 +386,7 @@ def _split(
 
 def _judged(
     x: Matrix,
-    options: Options,
+    options: MixtureOptions,
     split: tuple[np.ndarray, np.ndarray],
     engine: Engine,
     rng: np.random.Generator,

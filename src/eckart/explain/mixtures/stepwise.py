@@ -18,7 +18,7 @@ import numpy as np
 from eckart.certify.certificate import Certificate, Check
 from eckart.engines.protocol import Engine, Placed
 from eckart.explain.mixtures.gaussian_solve import (
-    Options,
+    MixtureOptions,
     checked_scale,
     from_factors,
     rules_for,
@@ -42,7 +42,7 @@ FIRST_BYTES = 2**25
 
 def take(
     x: Matrix,
-    options: Options,
+    options: MixtureOptions,
     weights: np.ndarray | None,
     before: Fit | None,
     state: dict[str, Any],
@@ -86,7 +86,7 @@ def take(
 
 
 def _step(
-    x: Placed, options: Options, before: Fit, state: dict[str, Any], engine: Engine
+    x: Placed, options: MixtureOptions, before: Fit, state: dict[str, Any], engine: Engine
 ) -> tuple[Fit, dict[str, Any]]:
     theta = from_factors(before.factors)
     found = engine.gaussian_statistics(x, theta)
@@ -118,7 +118,7 @@ def _fit(
     theta: Any,
     trace: Trace,
     plan: dict[str, Any],
-    options: Options,
+    options: MixtureOptions,
     last: Any,
     columns: Any,
 ) -> Fit:

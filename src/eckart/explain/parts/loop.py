@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eckart.engines.protocol import Engine, Tall
-from eckart.explain.parts.sides import Sides
+from eckart.explain.parts.sides import FactorSides
 from eckart.io.models.levels import NOTHING, Memory, kept_trace, resumed_trace
 from eckart.trace import StopReason, Trace, Watcher, silent
 
@@ -32,7 +32,7 @@ PATIENCE = 5
 """Sweeps of the plain method without a gain before it ends."""
 
 
-class State(NamedTuple):
+class LoopState(NamedTuple):
     """W, H^T, F there (NaN while unknown) and the sweeps done."""
 
     left: Tall
@@ -42,7 +42,7 @@ class State(NamedTuple):
 
 
 def alternate(
-    sides: Sides,
+    sides: FactorSides,
     left: Tall,
     right: Tall,
     *,
@@ -52,7 +52,7 @@ def alternate(
     leap: bool = False,
     watch: Watcher = silent,
     memory: Memory = NOTHING,
-) -> tuple[State, Trace]:
+) -> tuple[LoopState, Trace]:
     """Sweep until the residual of both factors is at most ``tol``; the trace holds F at every point
     kept. An interrupt keeps the last one.
 
@@ -60,14 +60,14 @@ def alternate(
     point where F is higher than before is not kept.
     """
     trace = Trace("objective", reason=StopReason.MAX_ITER)
-    kept, swept = State(left, right, float("nan"), 0), (left, right)
+    kept, swept = LoopState(left, right, float("nan"), 0), (left, right)
     slack = 4 * float(np.finfo(left.dtype).eps) * sides.scale
     careful, stride, hurried, leapt = CAUTIOUS, FIRST_LEAP, False, False
     first_sweep, engine = 0, sides.engine
     if (was := memory.last()) is not None:
         left, right, *points, a, b = _taken(was["factors"], engine)
         kept, swept, trace = (
-            State(*points, *was["kept"]),
+            LoopState(*points, *was["kept"]),
             (a, b),
             resumed_trace(trace.quantity, was["trace"]),
         )
@@ -95,7 +95,7 @@ def alternate(
                     break
                 continue
             trace.add(rows.value)
-            kept = State(left, right, rows.value, sweep)
+            kept = LoopState(left, right, rows.value, sweep)
             columns = sides.columns(rows, right, hurry)
             before, swept = swept, (rows.factor, columns.factor)
             (left, right), careful, hurried = swept, careful - 1, hurry
@@ -117,11 +117,11 @@ def alternate(
             raise
         trace.reason = StopReason.INTERRUPTED
         left, right = kept.left, kept.right
-    return State(left, right, float("nan"), len(trace)), trace
+    return LoopState(left, right, float("nan"), len(trace)), trace
 
 
 def projected(
-    sides: Sides,
+    sides: FactorSides,
     left: Tall,
     right: Tall,
     *,
@@ -129,15 +129,15 @@ def projected(
     max_iter: int = 200,
     watch: Watcher = silent,
     memory: Memory = NOTHING,
-) -> tuple[State, Trace]:
+) -> tuple[LoopState, Trace]:
     """W = max(0, A H^T (H H^T + l2)^-1), then the same for H; ends when F has not fallen by a share
     of ``tol`` for a few sweeps."""
     trace = Trace("best objective so far", reason=StopReason.MAX_ITER)
-    best, last = State(left, right, float("inf"), 0), 0
+    best, last = LoopState(left, right, float("inf"), 0), 0
     p, x, engine, first_sweep = sides.penalties, sides.x, sides.engine, 1
     if (was := memory.last()) is not None:
         left, right, *points = _taken(was["factors"], engine)
-        best, trace = State(*points, *was["best"]), resumed_trace(trace.quantity, was["trace"])
+        best, trace = LoopState(*points, *was["best"]), resumed_trace(trace.quantity, was["trace"])
         first_sweep, last = was["at"]
         trace.reason = StopReason.MAX_ITER
     try:
@@ -165,7 +165,7 @@ def projected(
             if value < best.value * (1 - tol) or not np.isfinite(best.value):
                 last = sweep
             if value < best.value:
-                best = State(left, right, value, sweep)
+                best = LoopState(left, right, value, sweep)
             trace.add(best.value)
             watch("NMF sweeps", sweep, max_iter)
             if sweep - last >= PATIENCE:

@@ -24,7 +24,7 @@ from eckart.errors import InputError, invalid
 from eckart.explain.parts.nmf import NMF
 from eckart.explain.parts.nmf_streams import rows_of
 from eckart.explain.parts.online import Stream, known
-from eckart.explain.parts.options import Options, options_of
+from eckart.explain.parts.options import NmfOptions, options_of
 from eckart.explain.parts.sides import sides_of
 from eckart.explain.parts.solve import encode, plan_of
 from eckart.factors import LowRank
@@ -188,7 +188,7 @@ class MiniBatchNMF(NMF):
             del self._start
         return self
 
-    def _begin(self, x: Placed, options: Options, rng: np.random.Generator) -> Stream:
+    def _begin(self, x: Placed, options: NmfOptions, rng: np.random.Generator) -> Stream:
         start = vars(self).get("_start")
         if self.init != "custom" or start is None:
             return super()._begin(x, options, rng)
@@ -204,7 +204,7 @@ class MiniBatchNMF(NMF):
         self,
         matrix: Matrix,
         rows: np.ndarray | None,
-        options: Options,
+        options: NmfOptions,
         rng: np.random.Generator,
         given: tuple[np.ndarray, np.ndarray] | None,
     ) -> Stream:
@@ -241,7 +241,7 @@ class MiniBatchNMF(NMF):
         self,
         matrix: Matrix,
         rows: np.ndarray | None,
-        unit: Options,
+        unit: NmfOptions,
         stream: Stream,
         codes: np.ndarray,
         memory: Memory,

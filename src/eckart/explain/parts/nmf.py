@@ -23,7 +23,7 @@ from eckart.errors import InputError
 from eckart.explain.parts.consensus import Consensus, agree
 from eckart.explain.parts.nmf_streams import StreamedParts, placed_and, read_once
 from eckart.explain.parts.online import Stream
-from eckart.explain.parts.options import Options, beta_of, options_of
+from eckart.explain.parts.options import NmfOptions, beta_of, options_of
 from eckart.explain.parts.sides import sides_of
 from eckart.explain.parts.solve import encode, solve
 from eckart.explained import explained_share
@@ -326,7 +326,7 @@ class NMF(StreamedParts, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Esti
         ].astype(np.float64)
 
     def _given(
-        self, W: Any, H: Any, matrix: Placed, options: Options
+        self, W: Any, H: Any, matrix: Placed, options: NmfOptions
     ) -> tuple[np.ndarray, np.ndarray] | None:
         if self.init != "custom":
             return None

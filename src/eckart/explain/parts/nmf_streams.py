@@ -13,8 +13,8 @@ from eckart.certify.nonnegative import certify_parts
 from eckart.engines.protocol import Engine, Placed
 from eckart.errors import InputError
 from eckart.explain.parts.online import Stream, take
-from eckart.explain.parts.options import SOLVERS, Options, options_of
-from eckart.explain.parts.sides import Sides, sides_of
+from eckart.explain.parts.options import SOLVERS, NmfOptions, options_of
+from eckart.explain.parts.sides import FactorSides, sides_of
 from eckart.explain.parts.solve import plan_of, solve
 from eckart.factors import LowRank
 from eckart.fit import Fit, on_data, sample_weights
@@ -68,11 +68,11 @@ class StreamedParts:
         / t."""
         return 1 - 1 / (stream.blocks + 1)
 
-    def _begin(self: Any, x: Placed, options: Options, rng: np.random.Generator) -> Stream:
+    def _begin(self: Any, x: Placed, options: NmfOptions, rng: np.random.Generator) -> Stream:
         """A stream whose H is that of a short fit to its first block."""
         return Stream.begin(self._short_fit(x, options, rng).right, options.loss)
 
-    def _short_fit(self: Any, x: Placed, options: Options, rng: np.random.Generator) -> LowRank:
+    def _short_fit(self: Any, x: Placed, options: NmfOptions, rng: np.random.Generator) -> LowRank:
         """W and H of a few sweeps, the best of several such fits where they begin by chance."""
         few = options.k > min(x.shape[0] or 0, x.shape[1])
         init = None if few or self.init == "custom" else self.init
@@ -85,12 +85,12 @@ class StreamedParts:
     def _step(
         self: Any,
         x: Placed,
-        unit: Options,
+        unit: NmfOptions,
         stream: Stream,
         fade: float,
         size: float,
         start: np.ndarray | None = None,
-    ) -> tuple[Stream, Any, Sides]:
+    ) -> tuple[Stream, Any, FactorSides]:
         """The stream after a block of ``size`` rows, the block's W, and its half sweeps; penalties
         on H, in ``unit`` those of one row, are those of all rows, faded alike."""
         engine, p, rows = self._engine(), unit.penalties, fade * stream.weight + size

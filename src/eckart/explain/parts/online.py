@@ -25,8 +25,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from eckart.engines.protocol import BetaRule, Tall
-from eckart.explain.parts.options import Options
-from eckart.explain.parts.sides import Half, Penalties, Sides
+from eckart.explain.parts.options import NmfOptions
+from eckart.explain.parts.sides import FactorSides, Half, Penalties
 from eckart.explain.parts.solve import encode
 
 ROUNDS, SWEEPS = 3, 20
@@ -52,7 +52,7 @@ class Stream:
         )
 
 
-def known(sides: Sides, left: np.ndarray, right: np.ndarray, scale: float) -> Stream:
+def known(sides: FactorSides, left: np.ndarray, right: np.ndarray, scale: float) -> Stream:
     """A stream that begins at H and knows its first rows, those of ``sides``, by their W, as if
     they were ``scale`` times as many."""
     engine, dtype = sides.engine, sides.x.dtype
@@ -61,7 +61,7 @@ def known(sides: Sides, left: np.ndarray, right: np.ndarray, scale: float) -> St
 
 
 def take(
-    stream: Stream, sides: Sides, options: Options, fade: float, start: Tall | None = None
+    stream: Stream, sides: FactorSides, options: NmfOptions, fade: float, start: Tall | None = None
 ) -> tuple[Stream, Tall]:
     """The stream after one more block, and the block's W. ``sides`` are those of the block without
     penalties on H; ``fade`` is g.
@@ -87,7 +87,7 @@ def take(
     return replace(stream, right=kept, square=square, cross=cross, blocks=t, weight=weight), left
 
 
-def _statistics(sides: Sides, left: Tall, right: Tall) -> tuple[np.ndarray, np.ndarray]:
+def _statistics(sides: FactorSides, left: Tall, right: Tall) -> tuple[np.ndarray, np.ndarray]:
     """W^T D W and A^T D W; under a divergence what a step without penalties divides by, and what it
     divides."""
     if sides.loss == "beta":
@@ -105,7 +105,7 @@ def _statistics(sides: Sides, left: Tall, right: Tall) -> tuple[np.ndarray, np.n
 
 
 def _columns(
-    sides: Sides, square: np.ndarray, cross: np.ndarray, right: Tall, p: Penalties
+    sides: FactorSides, square: np.ndarray, cross: np.ndarray, right: Tall, p: Penalties
 ) -> Tall:
     if sides.loss == "frobenius":
         gram = square + p.m2 * np.eye(len(square))

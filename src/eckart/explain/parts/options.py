@@ -21,7 +21,7 @@ certificate."""
 
 
 @dataclass(frozen=True)
-class Options:
+class NmfOptions:
     """What the estimator was asked, resolved."""
 
     k: int
@@ -51,7 +51,7 @@ def family_of(beta: float) -> str:
     return {1.0: "kl", 2.0: "frobenius"}.get(beta, "beta")
 
 
-def options_of(model: Any, x: Any, weight: float | None = None, start: Any = None) -> Options:
+def options_of(model: Any, x: Any, weight: float | None = None, start: Any = None) -> NmfOptions:
     """The parameters, checked and resolved for data of this shape; ``weight`` is the number of rows
     with their weights, ``start`` the H that a custom start begins with: its rows say how many
     parts, where the model does not."""
@@ -75,7 +75,7 @@ def options_of(model: Any, x: Any, weight: float | None = None, start: Any = Non
     rows = float(x.shape[0] or 0) if weight is None else weight
     r, w, h = float(model.l1_ratio), n * float(model.alpha_W), rows * float(alpha_h)
     given = len(start) if model.init == "custom" and np.ndim(start) == 2 else n
-    return Options(
+    return NmfOptions(
         given if model.n_components in ("auto", None) else int(model.n_components),
         loss,
         solver,

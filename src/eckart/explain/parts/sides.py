@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from eckart.certify.nonnegative import Measured
+from eckart.certify.nonnegative import MeasuredFactors
 from eckart.engines.protocol import (
     BetaRule,
     CrossSums,
@@ -37,7 +37,7 @@ from eckart.engines.protocol import (
 )
 
 if TYPE_CHECKING:
-    from eckart.explain.parts.options import Options
+    from eckart.explain.parts.options import NmfOptions
 
 SWEEPS, STEPS = 4, 3
 """Coordinate sweeps (multiplicative steps) inside a half sweep: the product with A, which they
@@ -79,7 +79,7 @@ class Half(NamedTuple):
 
 
 @dataclass
-class Sides(ABC):
+class FactorSides(ABC):
     """The data of one fit, seen from its rows and from its columns. Factors: left is W (rows x k),
     right is H^T (columns x k)."""
 
@@ -123,7 +123,7 @@ class Sides(ABC):
             else 0.0
         )
 
-    def measured(self, left: Tall, right: Tall) -> Measured:
+    def measured(self, left: Tall, right: Tall) -> MeasuredFactors:
         """The evidence at these factors."""
         rows = self.rows(left, right, still=True)
         columns = self.columns(rows._replace(factor=left), right, still=True)
@@ -132,7 +132,7 @@ class Sides(ABC):
         factors = self.engine.factor_sums(left), self.engine.factor_sums(right)
         residuals = rows.residual, columns.residual
         dtype = np.dtype(left.dtype)
-        return Measured(
+        return MeasuredFactors(
             self.loss, value, data, residuals, factors, self.totals, self.scale, dtype, self.beta
         )
 
@@ -145,7 +145,7 @@ class Sides(ABC):
 
 
 @dataclass
-class SquareSides(Sides):
+class SquareSides(FactorSides):
     """Least squares, every entry known: products with A, then sweeps with one matrix for all rows.
     With a ``basis`` Y the data are A Y^T (a sketch)."""
 
@@ -174,7 +174,7 @@ class SquareSides(Sides):
 
 
 @dataclass
-class SeenSides(Sides):
+class SeenSides(FactorSides):
     """Least squares on the observed entries: every row has its own matrix."""
 
     def rows(self, left: Tall, right: Tall, fast: bool = False, still: bool = False) -> Half:
@@ -193,7 +193,7 @@ class SeenSides(Sides):
 
 
 @dataclass
-class KlSides(Sides):
+class KlSides(FactorSides):
     """The divergence: multiplicative steps; absent entries are zeros or unknown."""
 
     loss = "kl"
@@ -253,7 +253,7 @@ class MultipliedSides(SquareSides):
 
 
 @dataclass
-class BetaSides(Sides):
+class BetaSides(FactorSides):
     """Any beta-divergence by multiplicative steps; absent entries are zeros or unknown."""
 
     beta: float = 2.0
@@ -292,8 +292,8 @@ class BetaSides(Sides):
 
 
 def sides_of(
-    x: Placed, options: Options, engine: Engine, penalties: Penalties | None = None
-) -> Sides:
+    x: Placed, options: NmfOptions, engine: Engine, penalties: Penalties | None = None
+) -> FactorSides:
     """The half sweeps that fit the data, the loss and the solver; the first pass over the data,
     which refuses negative entries. Plain solvers take one step in each."""
     totals, once = engine.totals(x), options.solver in ("cd", "mu")

@@ -12,8 +12,8 @@ from eckart.certify.nonnegative import certify_parts, with_trace
 from eckart.engines.protocol import BetaRule, Engine, KlRule, Placed, Tall
 from eckart.errors import invalid
 from eckart.explain.parts.loop import alternate, projected
-from eckart.explain.parts.options import Options
-from eckart.explain.parts.sides import STEPS, Penalties, Sides, sides_of
+from eckart.explain.parts.options import NmfOptions
+from eckart.explain.parts.sides import STEPS, FactorSides, Penalties, sides_of
 from eckart.explain.parts.start import Start, begin, compressed, sketch, worthwhile
 from eckart.factors import LowRank
 from eckart.fit import Fit, kept_fit, resumed_fit
@@ -43,7 +43,7 @@ class Ends(NamedTuple):
 
 def solve(
     x: Placed,
-    options: Options,
+    options: NmfOptions,
     *,
     engine: Engine,
     rng: np.random.Generator,
@@ -87,9 +87,9 @@ def solve(
 
 
 def _one(
-    sides: Sides,
+    sides: FactorSides,
     start_factors: Callable[[], Start],
-    options: Options,
+    options: NmfOptions,
     rng: np.random.Generator,
     watch: Watcher,
     memory: Memory,
@@ -144,12 +144,12 @@ def _one(
     return Fit(LowRank(w, h, rows=sides.x.rows, columns=sides.x.columns), certificate, trace, plan)
 
 
-def _tidy(options: Options) -> bool:
+def _tidy(options: NmfOptions) -> bool:
     """Whether small shares may become zeros: for beta < 1 an entry > 0 is infinitely far from 0."""
     return options.beta >= 1 and (options.loss != "frobenius" or options.solver == "mu")
 
 
-def plan_of(engine: Engine, options: Options, sweeps: int) -> dict[str, Any]:
+def plan_of(engine: Engine, options: NmfOptions, sweeps: int) -> dict[str, Any]:
     """What was chosen, for the Fit."""
     return {
         **engine_plan(engine),
@@ -173,7 +173,7 @@ def _notes(p: Penalties) -> tuple[str, ...]:
 def encode(
     x: Placed,
     right: Tall,
-    options: Options,
+    options: NmfOptions,
     engine: Engine,
     start: Tall | None = None,
     tol: float = STEP,
@@ -213,7 +213,7 @@ def encode(
 
 
 def _encode_beta(
-    x: Placed, right: Tall, options: Options, engine: Engine, start: Tall | None, tol: float
+    x: Placed, right: Tall, options: NmfOptions, engine: Engine, start: Tall | None, tol: float
 ) -> Tall:
     """The same under a beta-divergence: plain steps, and for new rows over-relaxed ones until
     nothing moves."""

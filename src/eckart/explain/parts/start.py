@@ -23,7 +23,7 @@ from eckart.decompositions import eigh
 from eckart.engines.protocol import Engine, Placed, Tall
 from eckart.errors import InputError
 from eckart.explain.parts.loop import alternate
-from eckart.explain.parts.sides import SWEEPS, Sides, SquareSides
+from eckart.explain.parts.sides import SWEEPS, FactorSides, SquareSides
 from eckart.fit import has_room
 from eckart.reduce.krylov import block_krylov
 from eckart.rng import normal
@@ -49,7 +49,7 @@ class Start(NamedTuple):
     sketch: tuple[Tall, Tall] | None = None
 
 
-def begin(sides: Sides, k: int, init: str | None, rng: np.random.Generator) -> Start:
+def begin(sides: FactorSides, k: int, init: str | None, rng: np.random.Generator) -> Start:
     """Factors to start from."""
     engine, x, totals, n = sides.engine, sides.x, sides.totals, sides.x.shape[1]
     few = k > min(totals.rows, n)
@@ -78,7 +78,7 @@ def begin(sides: Sides, k: int, init: str | None, rng: np.random.Generator) -> S
     return Start(left, right, None if x.kind == "observed" else (images, basis))
 
 
-def _random(sides: Sides, k: int, size: float, rng: np.random.Generator) -> Start:
+def _random(sides: FactorSides, k: int, size: float, rng: np.random.Generator) -> Start:
     """W of one number, H of random ones."""
     x = sides.x
     right = np.abs(normal(rng, (x.shape[1], k), x.dtype)) * x.dtype.type(size)
@@ -87,7 +87,7 @@ def _random(sides: Sides, k: int, size: float, rng: np.random.Generator) -> Star
     )
 
 
-def sketch(sides: Sides, k: int, rng: np.random.Generator) -> tuple[Tall, Tall]:
+def sketch(sides: FactorSides, k: int, rng: np.random.Generator) -> tuple[Tall, Tall]:
     """B = A Y, and Y with orthonormal columns near the leading right singular vectors of D^1/2 A;
     unknown entries count as zero."""
     engine, x = sides.engine, sides.engine.zero_filled(sides.x)
@@ -143,7 +143,7 @@ def nndsvd(
     return ends[0], ends[1], bool(kept.all())
 
 
-def worthwhile(sides: Sides, k: int) -> bool:
+def worthwhile(sides: FactorSides, k: int) -> bool:
     """Whether sweeps on a sketch are much cheaper than on the data, and there is room for them:
     they hold the sketch twice and W five times."""
     rows, n = sides.totals.rows, sides.x.shape[1]
@@ -151,7 +151,7 @@ def worthwhile(sides: Sides, k: int) -> bool:
     return cheaper and has_room(rows * (2.0 * (k + OVERSAMPLE) + 5.0 * k), sides.x.dtype.itemsize)
 
 
-def compressed(sides: Sides, start: Start, tol: float) -> tuple[Tall, Tall, int]:
+def compressed(sides: FactorSides, start: Start, tol: float) -> tuple[Tall, Tall, int]:
     """Sweeps on the sketch until their residual is below ``tol``, and how many."""
     assert start.sketch is not None
     images, basis = start.sketch

@@ -42,7 +42,7 @@ from eckart.explain.topics.documents import (
 )
 from eckart.explain.topics.given_priors import given_priors
 from eckart.explain.topics.lda_streams import StreamedTopics
-from eckart.explain.topics.priors import Priors, Solved
+from eckart.explain.topics.priors import Priors, SolvedPrior
 from eckart.explain.topics.topic_em import TopicProblem, as_topics
 from eckart.explain.topics.topic_model import by_size, reordered
 from eckart.factors import Topics
@@ -303,7 +303,7 @@ class LDA(StreamedTopics):
             return "cvb0", f"{tokens_of(x):.3g} tokens are too many to sample one by one"
         return "gibbs", "whole counts: averaged Gibbs sweeps predict best for their time"
 
-    def _solver(self, method: str, x: Counts, docs: Any, engine: Any) -> Callable[..., Solved]:
+    def _solver(self, method: str, x: Counts, docs: Any, engine: Any) -> Callable[..., SolvedPrior]:
         """The solver of that name with the parameters that it takes, as a function of priors,
         engine, rng, first and watch."""
         starts, tol = int(self.n_init), float(self.tol)

@@ -17,7 +17,7 @@ import numpy as np
 
 from eckart.engines.protocol.topics import TopicWords
 from eckart.explain.em import Ascent, best_of, climb, index_of
-from eckart.explain.topics.priors import DOCUMENTS, WORDS, Priors, Solved, spread
+from eckart.explain.topics.priors import DOCUMENTS, WORDS, Priors, SolvedPrior, spread
 from eckart.explain.topics.topic_em import Sweep, TopicProblem, start
 from eckart.io.models.levels import NOTHING, Memory, like
 from eckart.trace import StopReason, Trace, Watcher, silent
@@ -129,7 +129,7 @@ def solve(
     rng: np.random.Generator,
     memory: Memory = NOTHING,
     **options: Any,
-) -> Solved:
+) -> SolvedPrior:
     """The highest of several climbs (``options`` are those of ``ascend``); an interrupted one is
     the last."""
     ended: list[tuple[Priors, list[int]]] = [
@@ -146,4 +146,4 @@ def solve(
     )
     learned, moves = ended[index_of(best, ends)]
     plan = {"sweeps": len(best.trace) - 1, "priors moved at": list(moves)}
-    return Solved(best.statistics.counts, learned, best.trace, plan, spread(ends))
+    return SolvedPrior(best.statistics.counts, learned, best.trace, plan, spread(ends))

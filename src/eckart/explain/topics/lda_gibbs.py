@@ -24,7 +24,7 @@ import numpy as np
 
 from eckart.explain.topics.judge import align_topics
 from eckart.explain.topics.lda_em import Climbed, ascend
-from eckart.explain.topics.priors import DOCUMENTS, WORDS, Priors, Solved
+from eckart.explain.topics.priors import DOCUMENTS, WORDS, Priors, SolvedPrior
 from eckart.io.models.levels import NOTHING, Memory, kept_trace, like, resumed_trace
 from eckart.trace import StopReason, Trace, Watcher, silent
 
@@ -57,7 +57,7 @@ def solve(
     some: Any = None,
     watch: Watcher = silent,
     memory: Memory = NOTHING,
-) -> Solved:
+) -> SolvedPrior:
     """The best of ``n_init`` chains; an interrupt keeps what there is. ``some``: the documents on
     which starts are tried, where they are not all."""
     chains = [_resumed(kept, priors) for kept in memory.last() or ()]
@@ -126,7 +126,7 @@ def _one(
     rng: np.random.Generator,
     watch: Watcher,
     memory: Memory,
-) -> Solved:
+) -> SolvedPrior:
     """EM, then the chain. A killed run left its EM, or (a level further in) the chain and its
     number of EM sweeps."""
     trace = Trace(QUANTITY, reason=StopReason.MAX_ITER)
@@ -138,7 +138,7 @@ def _one(
         if start_fit.ascent.trace.reason is StopReason.INTERRUPTED:
             trace.reason = StopReason.INTERRUPTED
             trace.add(start_fit.ascent.bound)
-            return Solved(
+            return SolvedPrior(
                 start_fit.ascent.statistics.counts,
                 priors,
                 trace,
@@ -169,18 +169,20 @@ def _one(
         trace.reason = StopReason.CONVERGED
     except KeyboardInterrupt:
         trace.reason = StopReason.INTERRUPTED
-    return Solved(
+    return SolvedPrior(
         chain.mean_counts(), priors, trace, {"sweeps": ascent + len(trace), "EM sweeps": ascent}, {}
     )
 
 
-def _resumed(kept: Any, priors: Priors) -> Solved:
+def _resumed(kept: Any, priors: Priors) -> SolvedPrior:
     """A chain that a killed run had finished."""
     trace = resumed_trace(QUANTITY, kept["trace"])
-    return Solved(kept["counts"], like(priors, kept["priors"]), trace, kept["plan"], kept["facts"])
+    return SolvedPrior(
+        kept["counts"], like(priors, kept["priors"]), trace, kept["plan"], kept["facts"]
+    )
 
 
-def _value(found: Solved) -> float:
+def _value(found: SolvedPrior) -> float:
     """Mean log-likelihood of a token given the others over the last half of the trace."""
     v = found.trace.values
     return float(np.mean(v[len(v) // 2 :])) if v else -np.inf

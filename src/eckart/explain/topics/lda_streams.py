@@ -12,7 +12,7 @@ import numpy as np
 from eckart.errors import InputError, invalid
 from eckart.explain.topics import lda_online
 from eckart.explain.topics.documents import as_counts, batches, counted, tokens_of
-from eckart.explain.topics.priors import Priors, Solved
+from eckart.explain.topics.priors import Priors, SolvedPrior
 from eckart.explain.topics.topic_em import as_topics
 from eckart.explain.topics.topic_model import TopicModel
 from eckart.fit import Fit, one_kind_of_names, plan_of, require_room
@@ -65,7 +65,7 @@ class StreamedTopics(TopicModel):
         first: Any,
         watch: Watcher,
         memory: Memory,
-    ) -> Solved:
+    ) -> SolvedPrior:
         passes, rows, total = (
             1 if self.max_iter is None else int(self.max_iter),
             x.shape[0],
@@ -84,7 +84,7 @@ class StreamedTopics(TopicModel):
         few = min(lda_online.FIRST, rows // 4) if first is None else 0
         r, trace, _ = lda_online.run(shuffled, passes, start_state, take, few, rng, memory)
         assert r is not None
-        return Solved(
+        return SolvedPrior(
             r.counts(total), r.priors, trace, {"sweeps": passes, "batches": r.batches}, {}
         )
 

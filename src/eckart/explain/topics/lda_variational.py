@@ -30,7 +30,7 @@ from eckart.explain.em import Ascent, best_of, climb
 from eckart.explain.topics.lda_em import ascend
 from eckart.explain.topics.priors import (
     Priors,
-    Solved,
+    SolvedPrior,
     dirichlet_of_logs,
     spread,
     symmetric_of_logs,
@@ -43,7 +43,7 @@ AHEAD = 20
 """EM steps that a variational climb starts from."""
 
 
-class State(NamedTuple):
+class VariationalState(NamedTuple):
     """lambda (words x k) with what the bound needs of it, and the priors that it goes with."""
 
     counts: np.ndarray
@@ -52,7 +52,7 @@ class State(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Sweep:
+class VariationalSweep:
     """One E step: expected counts of words by topic, sum_d E log theta_d, the bound, the tokens."""
 
     counts: np.ndarray
@@ -61,10 +61,12 @@ class Sweep:
     weight: float
     priors: Priors
 
-    def merge(self, other: Sweep) -> Sweep:
+    def merge(self, other: VariationalSweep) -> VariationalSweep:
         """Of two parts of the documents."""
         bound, weight = self.bound + other.bound, self.weight + other.weight
-        return Sweep(self.counts + other.counts, self.logs + other.logs, bound, weight, self.priors)
+        return VariationalSweep(
+            self.counts + other.counts, self.logs + other.logs, bound, weight, self.priors
+        )
 
 
 class VariationalProblem:
@@ -78,16 +80,18 @@ class VariationalProblem:
         k, self.documents = len(priors.alpha), docs.shape[0]
         self.gamma: Any = np.full(k, 1.0 + self.tokens / (max(1, self.documents) * k))
 
-    def begin(self, counts: np.ndarray) -> State:
+    def begin(self, counts: np.ndarray) -> VariationalState:
         """A theta of ``em.climb`` at lambda = ``counts`` (words x k)."""
-        return State(counts, self.engine.topic_beliefs(counts, self.priors.words), self.priors)
+        return VariationalState(
+            counts, self.engine.topic_beliefs(counts, self.priors.words), self.priors
+        )
 
-    def settled(self, t: Topics, steps: int, tol: float) -> State:
+    def settled(self, t: Topics, steps: int, tol: float) -> VariationalState:
         """Begin at given topics; every step settles the documents."""
         self.steps, self.tol = steps, tol
         return self.begin(np.ascontiguousarray(t.counts.T, np.float64))
 
-    def expect(self, state: State) -> Sweep:
+    def expect(self, state: VariationalState) -> VariationalSweep:
         alpha = state.priors.alpha
         options = {"steps": self.steps, "tol": self.tol}
         self.gamma, found = self.engine.topic_bayes(
@@ -95,16 +99,18 @@ class VariationalProblem:
         )
         bound = found.value + float(self.totals @ state.beliefs.shift)
         bound += self.documents * log_norm(alpha) + topics_bound(state.beliefs, state.priors)
-        return Sweep(found.counts, found.logs, bound, self.tokens, state.priors)
+        return VariationalSweep(found.counts, found.logs, bound, self.tokens, state.priors)
 
-    def remember(self, sweep: Sweep) -> dict[str, Any]:
+    def remember(self, sweep: VariationalSweep) -> dict[str, Any]:
         return {"sweep": sweep, "gamma": lambda: self.engine.get(self.gamma)}
 
-    def recall(self, kept: Any) -> Sweep:
+    def recall(self, kept: Any) -> VariationalSweep:
         self.gamma = self.engine.take(kept["gamma"])
-        return Sweep(**kept["sweep"] | {"priors": like(self.priors, kept["sweep"]["priors"])})
+        return VariationalSweep(
+            **kept["sweep"] | {"priors": like(self.priors, kept["sweep"]["priors"])}
+        )
 
-    def maximise(self, sweep: Sweep) -> State:
+    def maximise(self, sweep: VariationalSweep) -> VariationalState:
         priors = sweep.priors
         counts = sweep.counts + priors.words
         beliefs = self.engine.topic_beliefs(counts, priors.words)
@@ -115,7 +121,7 @@ class VariationalProblem:
         if priors.learn_eta and priors.boost is None:
             eta = symmetric_of_logs(beliefs.logs / counts.size, priors.eta, len(counts))
             priors, beliefs = replace(priors, eta=eta), beliefs._replace(cross=eta * beliefs.logs)
-        return State(counts, beliefs, priors)
+        return VariationalState(counts, beliefs, priors)
 
 
 def topics_bound(q: TopicBeliefs, priors: Priors) -> float:
@@ -147,7 +153,7 @@ def solve(
     watch: Watcher = silent,
     memory: Memory = NOTHING,
     enough: Callable[[Trace], tuple[bool, str]] | None = None,
-) -> Solved:
+) -> SolvedPrior:
     """The best of ``n_init`` climbs, each from where a few EM steps lead from random topics, or all
     from ``first`` (phi, words x k).
 
@@ -155,7 +161,9 @@ def solve(
     that a climb would stop there.
     """
 
-    def one(stream: np.random.Generator, memory: Memory) -> Ascent[State, Sweep]:
+    def one(
+        stream: np.random.Generator, memory: Memory
+    ) -> Ascent[VariationalState, VariationalSweep]:
         problem = VariationalProblem(docs, priors, engine, inner, inner_tol)
         words = first
         if words is None:
@@ -177,6 +185,6 @@ def solve(
 
     best, ends = best_of([partial(one, stream) for stream in rng.spawn(n_init)], memory)
     found = best.statistics
-    return Solved(
+    return SolvedPrior(
         found.counts, found.priors, best.trace, {"sweeps": len(best.trace) - 1}, spread(ends)
     )

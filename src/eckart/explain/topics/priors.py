@@ -59,7 +59,7 @@ class Priors:
         return replace(self, alpha=self.alpha[order], boost=boost)
 
 
-class Solved(NamedTuple):
+class SolvedPrior(NamedTuple):
     """What a method found: expected counts of words by topic, the priors, the trace, and what plan
     and certificate say about it."""
 

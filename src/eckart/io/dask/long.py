@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eckart.clusters.client import client_of
-from eckart.clusters.tasks import Held, computed
+from eckart.clusters.tasks import HeldFuture, computed
 from eckart.engines.protocol.refused import Refused, first_refused
 from eckart.errors import InputError
 from eckart.index.entries import as_numbers, floating
@@ -78,7 +78,7 @@ def observed_frame(source: Any, long: Any) -> Observed:
                 pieces, labels, int(cuts[b]), int(cuts[b + 1]), long.duplicates, long.values
             )
         )
-    held = Held(client_of(), made)
+    held = HeldFuture(client_of(), made)
 
     def check_all(_: str) -> list[Any]:
         return [

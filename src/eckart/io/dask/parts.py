@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from eckart.clusters.client import client_of
-from eckart.clusters.tasks import Held, computed
+from eckart.clusters.tasks import HeldFuture, computed
 from eckart.engines.protocol.refused import Place, Refused, first_refused, raise_first, whole_rows
 from eckart.entry_facts import EntryFacts
 from eckart.errors import InputError, InputTypeError
@@ -32,7 +32,7 @@ class TaskParts:
     token: str
     entries: list[int] | None = None
     nbytes: float | None = None
-    held: Held | None = None
+    held: HeldFuture | None = None
 
     def load(self, part: int) -> Matrix:
         return checked(run([self.tasks[part]]))[0]

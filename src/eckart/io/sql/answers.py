@@ -27,7 +27,7 @@ BATCH_ROWS = 2**16
 columns is some 50 MB."""
 
 
-class Answer:
+class QueryAnswer:
     """What a query answers, each time its batches are asked for. ``name`` is what messages call
     it."""
 

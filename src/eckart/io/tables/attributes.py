@@ -46,7 +46,7 @@ class Attributes(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Column:
+class AttributeColumn:
     """How one column is written: ``kind`` is one of KINDS; mean and deviation of numbers (share of
     ones of flags), levels of categories and lists."""
 
@@ -91,7 +91,7 @@ class Encoding:
     """
 
     key: str | None
-    columns: tuple[Column, ...]
+    columns: tuple[AttributeColumn, ...]
 
     @classmethod
     def of(cls, source: Any, key: Any, where: str) -> tuple[Encoding, Attributes]:
@@ -163,7 +163,10 @@ class Encoding:
         try:
             key, columns = (
                 values["key"],
-                [Column(**(c | {"levels": tuple(c["levels"])})) for c in values["columns"]],
+                [
+                    AttributeColumn(**(c | {"levels": tuple(c["levels"])}))
+                    for c in values["columns"]
+                ],
             )
         except (TypeError, KeyError, AttributeError):
             raise FileError(
@@ -284,7 +287,7 @@ def _ids(cells: Any) -> np.ndarray:
     return out
 
 
-def _column(cells: Any, name: str, where: str) -> Column:
+def _column(cells: Any, name: str, where: str) -> AttributeColumn:
     """How a column of the frame of the fit is written."""
     t, kind = pa.types, cells.type
     numeric = any(
@@ -294,12 +297,16 @@ def _column(cells: Any, name: str, where: str) -> Column:
         x = _numbers(cells, name, where)
         seen = x[~np.isnan(x)]
         if not len(seen):
-            return Column(name, "number", deviation=0.0)
+            return AttributeColumn(name, "number", deviation=0.0)
         mean, deviation = float(seen.mean()), float(seen.std())
         flag = t.is_boolean(kind) or bool(np.isin(seen, (0.0, 1.0)).all())
         if deviation <= 1e-12 * max(1.0, abs(mean)):
-            return Column(name, "number", mean, 0.0)
-        return Column(name, "flag", mean) if flag else Column(name, "number", mean, deviation)
+            return AttributeColumn(name, "number", mean, 0.0)
+        return (
+            AttributeColumn(name, "flag", mean)
+            if flag
+            else AttributeColumn(name, "number", mean, deviation)
+        )
     listed = "several" if t.is_list(kind) or t.is_large_list(kind) else "category"
     inner = kind.value_type if listed == "several" or t.is_dictionary(kind) else kind
     if t.is_nested(inner) or t.is_binary(inner):
@@ -315,7 +322,7 @@ def _column(cells: Any, name: str, where: str) -> Column:
         (level for level, n in counts.items() if n >= LEAST_ROWS),
         key=lambda level: (-counts[level], level),
     )
-    return Column(name, listed, levels=tuple(sorted(often[:MOST_LEVELS])))
+    return AttributeColumn(name, listed, levels=tuple(sorted(often[:MOST_LEVELS])))
 
 
 def _numbers(cells: Any, name: str, where: str) -> np.ndarray:

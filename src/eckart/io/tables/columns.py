@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from eckart.errors import FileError
-from eckart.io.tables.csv_file import Layout
+from eckart.io.tables.csv_file import CsvLayout
 from eckart.io.tables.encodings import ending_of
 from eckart.io.tables.frames import ARROW_FILES, arrow_batches, arrow_head, arrow_pattern
 from eckart.io.tables.long_tables import TEXT_FILES
@@ -24,7 +24,7 @@ HEAD_ROWS = 2000
 a few milliseconds."""
 
 
-class Column(NamedTuple):
+class ShownColumn(NamedTuple):
     """``kind`` is "number", "row number" (a first column that only counts), "empty" (of a file that
     was seen whole), "date" or "text"; ``odd`` is a word that stands among cells that are mostly
     numbers, ``like`` a cell of texts that are all numbers for the eye: 1,234 or $5 or 7 %."""
@@ -43,11 +43,11 @@ class Column(NamedTuple):
         )
 
 
-class Head(NamedTuple):
+class TableHead(NamedTuple):
     """The columns of a file and its first rows (an Arrow table); ``named`` tells whether the file
     has names."""
 
-    columns: list[Column]
+    columns: list[ShownColumn]
     rows: Any
     named: bool
 
@@ -59,7 +59,7 @@ def head_of(
     words: Sequence[str] = (),
     whole: bool = False,
     encoding: str | None = None,
-) -> Head | None:
+) -> TableHead | None:
     """None where a file has no columns of several kinds (arrays, sparse matrices, folders);
     ``whole`` gives all its rows."""
     file = arrow_pattern(file)
@@ -84,7 +84,7 @@ def head_of(
         ]
     if named and len(columns) > 1 and _counts(rows.column(0)):
         columns[0] = columns[0]._replace(kind="row number")
-    return Head(columns, rows, named)
+    return TableHead(columns, rows, named)
 
 
 def _arrow_rows(path: Path, whole: bool) -> Any:
@@ -101,7 +101,7 @@ def _csv_rows(
     whole: bool,
     encoding: str | None,
 ) -> tuple[Any, bool]:
-    layout = Layout.of(path, delimiter, None, header, encoding=encoding)
+    layout = CsvLayout.of(path, delimiter, None, header, encoding=encoding)
     layout.options["convert_options"].null_values = [
         *layout.options["convert_options"].null_values,
         *words,
@@ -136,22 +136,22 @@ def _counts(cells: Any) -> bool:
     return first in (0, 1) and cells.to_pylist() == list(range(first, first + len(cells)))
 
 
-def _column(cells: Any, name: str, words: Sequence[str]) -> Column:
+def _column(cells: Any, name: str, words: Sequence[str]) -> ShownColumn:
     t, kind = pa.types, cells.type
     if t.is_temporal(kind):
-        return Column(name, "date")
+        return ShownColumn(name, "date")
     if any(
         test(kind) for test in (t.is_floating, t.is_integer, t.is_boolean, t.is_decimal, t.is_null)
     ):
-        return Column(name, "number")
+        return ShownColumn(name, "number")
     if not (t.is_string(kind) or t.is_large_string(kind)):
-        return Column(name, "text")
+        return ShownColumn(name, "text")
     texts = [cell for cell in cells.to_pylist() if cell is not None and cell not in words]
     odd = [cell for cell in texts if not _is_number(cell)]
     if odd and all(FOR_THE_EYE.fullmatch(cell.strip()) for cell in texts):
-        return Column(name, "text", None, odd[0])
+        return ShownColumn(name, "text", None, odd[0])
     # numbers with a word here and there: most cells are numbers
-    return Column(name, "text", odd[0] if odd and 2 * len(odd) < len(texts) else None)
+    return ShownColumn(name, "text", odd[0] if odd and 2 * len(odd) < len(texts) else None)
 
 
 def _is_number(text: str) -> bool:

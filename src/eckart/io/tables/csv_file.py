@@ -48,7 +48,7 @@ separator of ASCII."""
 
 
 @dataclass(frozen=True)
-class Layout:
+class CsvLayout:
     """How a CSV file is to be read: what its first lines say where the caller did not."""
 
     file: Path
@@ -70,7 +70,7 @@ class Layout:
         number: int | None = None,
         block: int = BLOCK_BYTES,
         encoding: str | None = None,
-    ) -> Layout:
+    ) -> CsvLayout:
         """``number`` is the position of a column whose first cell tells names from numbers;
         ``block`` bytes are read at a time."""
         encoding, decimal_said = encoding_of(file, encoding), decimal is not None
@@ -356,7 +356,7 @@ def read_csv(
 ) -> Dense:
     """A CSV file of at most ``held`` bytes as an array, a larger one as row blocks; ``words`` are
     more cells that stand for a missing entry."""
-    layout = Layout.of(file, delimiter, decimal, header, encoding=encoding)
+    layout = CsvLayout.of(file, delimiter, decimal, header, encoding=encoding)
     layout.options["convert_options"].null_values = [*NULLS, *words]
     schema = layout.schema()
     header_names = schema.names
@@ -421,7 +421,7 @@ def read_csv(
     return Dense(values, labels, shown)
 
 
-def _bad_csv(layout: Layout, error: Exception, names: list[str]) -> FileError:
+def _bad_csv(layout: CsvLayout, error: Exception, names: list[str]) -> FileError:
     """pyarrow's complaint with the column by name."""
     file = layout.file
     words = " ".join(str(error).replace(LONG_MARK, layout.delimiter).split())

@@ -29,7 +29,7 @@ from eckart.errors import FileError, InputError
 from eckart.index.compress import index_dtype
 from eckart.index.counting import dealt, flip, side_by_side
 from eckart.index.ids import Place
-from eckart.index.sides import Finder, Side, Tally
+from eckart.index.sides import PositionFinder, Side, Tally
 from eckart.matrix import Observed
 from eckart.matrix_blocks import ObservedParts, even_cuts
 from eckart.scheduler import give_back
@@ -155,8 +155,8 @@ class _Table(NamedTuple):
     def triples(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Positions of rows and columns, and values, block by block."""
         room = self.memory / SHARD_SHARE
-        row_of = Finder(self.rows, "row", self.names[0], self.blanks, room)
-        column_of = Finder(self.columns, "column", self.names[1], self.blanks, room)
+        row_of = PositionFinder(self.rows, "row", self.names[0], self.blanks, room)
+        column_of = PositionFinder(self.columns, "column", self.names[1], self.blanks, room)
         for rows, columns, values, at in self.blocks():
             if not len(rows):
                 continue

@@ -23,9 +23,9 @@ from eckart.index.compress import RULES
 from eckart.index.entries import as_numbers, floating
 from eckart.index.ids import Ids, Place
 from eckart.io.dask.known import is_collection
-from eckart.io.sql.answers import Answer
+from eckart.io.sql.answers import QueryAnswer
 from eckart.io.sql.databases import is_address, is_database, shown
-from eckart.io.tables.csv_file import Layout
+from eckart.io.tables.csv_file import CsvLayout
 from eckart.io.tables.csv_marks import NULLS
 from eckart.io.tables.encodings import ending_of, text_bytes
 from eckart.io.tables.frames import (
@@ -185,7 +185,7 @@ class Long:
         return rows, columns, values, lambda p: at(int(kept[p]))
 
     def _all_blocks(self, source: Any) -> Iterator[Block]:
-        if isinstance(source, Answer):
+        if isinstance(source, QueryAnswer):
             yield from self._from_arrow(source.batches(), source.name)
         elif isinstance(source, (str, os.PathLike)):
             yield from self._from_path(os.fspath(source))
@@ -285,7 +285,7 @@ class Long:
         by_name = any(isinstance(name, str) for name in (self.rows, self.columns, self.values))
         number = self.values if isinstance(self.values, int) else None
         headed = True if by_name and self.header is None else self.header
-        layout = Layout.of(
+        layout = CsvLayout.of(
             file, self.delimiter, self.decimal, headed, number, BATCH_BYTES, self.encoding
         )
         layout.options["convert_options"].null_values = [*NULLS, *self.missing]

@@ -35,7 +35,7 @@ CHUNK = 4 * 2**20
 
 
 @dataclass(frozen=True)
-class Head:
+class MarketHead:
     """What the first lines promise: the kind of matrix, its shape, how many entries, and the number
     of the line after them."""
 
@@ -84,7 +84,7 @@ def read_matrix_market(file: Path) -> Any:
     return _sparse(head, rows, columns, values, parts)
 
 
-def _head(file: Path, raw: Any) -> Head:
+def _head(file: Path, raw: Any) -> MarketHead:
     first = raw.readline(2**16)
     words = first.decode("latin-1").lower().split()
     if (
@@ -131,10 +131,10 @@ def _head(file: Path, raw: Any) -> Head:
         )
     half = n * (n + 1) // 2 - (n if symmetry == "skew-symmetric" else 0)
     entries = stored_count[0] if stored_count else n * m if symmetry == "general" else half
-    return Head(file, kind == "coordinate", field, symmetry, (n, m), entries, number + 1)
+    return MarketHead(file, kind == "coordinate", field, symmetry, (n, m), entries, number + 1)
 
 
-def _chunks(raw: Any, head: Head) -> Iterator[tuple[bytes, int]]:
+def _chunks(raw: Any, head: MarketHead) -> Iterator[tuple[bytes, int]]:
     """Whole lines, a few megabytes at a time, and the number of the first of them."""
     rest, line = b"", head.line
     while more := raw.read(CHUNK):
@@ -151,7 +151,7 @@ def _chunks(raw: Any, head: Head) -> Iterator[tuple[bytes, int]]:
 
 
 def _parse(
-    head: Head, text: bytes, line: int
+    head: MarketHead, text: bytes, line: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Rows, columns, values and line numbers of the entries in some lines."""
     from eckart.io.tables import market_kernels as kernels
@@ -197,7 +197,7 @@ def _parse(
     return rows[kept[: len(rows)]], columns[kept[: len(columns)]], values[kept], lines[kept]
 
 
-def _complaint(head: Head, text: bytes, place: bool, valued: bool) -> str:
+def _complaint(head: MarketHead, text: bytes, place: bool, valued: bool) -> str:
     if place:
         return (
             f"the entry must have a row of 1 to {head.shape[0]} and a column of 1 to "
@@ -209,7 +209,9 @@ def _complaint(head: Head, text: bytes, place: bool, valued: bool) -> str:
     return f"{wanted} expected, no more and no less, got {_shown(text)}"
 
 
-def _by_arrow(head: Head, text: np.ndarray, offsets: np.ndarray, lines: np.ndarray) -> np.ndarray:
+def _by_arrow(
+    head: MarketHead, text: np.ndarray, offsets: np.ndarray, lines: np.ndarray
+) -> np.ndarray:
     """Numbers of more digits than the fast reader takes, or of another form."""
     cells = pa.Array.from_buffers(
         pa.large_binary(), len(lines), [None, pa.py_buffer(offsets), pa.py_buffer(text)]
@@ -220,7 +222,7 @@ def _by_arrow(head: Head, text: np.ndarray, offsets: np.ndarray, lines: np.ndarr
         return np.array([_by_python(head, cell.as_py(), line) for cell, line in zip(cells, lines)])
 
 
-def _by_python(head: Head, cell: bytes, line: int) -> float:
+def _by_python(head: MarketHead, cell: bytes, line: int) -> float:
     """One number as Python reads it: with a leading plus, say, or beyond the range of float64."""
     try:
         if b"_" not in cell:
@@ -235,7 +237,7 @@ def _shown(text: bytes) -> str:
 
 
 def _sparse(
-    head: Head, rows: np.ndarray, columns: np.ndarray, values: np.ndarray, parts: list[Any]
+    head: MarketHead, rows: np.ndarray, columns: np.ndarray, values: np.ndarray, parts: list[Any]
 ) -> Any:
     from scipy import sparse
 
@@ -257,7 +259,7 @@ def _sparse(
     return sparse.coo_array((values, (rows, columns)), shape=head.shape)
 
 
-def _dense(head: Head, values: np.ndarray) -> np.ndarray:
+def _dense(head: MarketHead, values: np.ndarray) -> np.ndarray:
     n, m = head.shape
     if head.symmetry == "general":
         return values.reshape(m, n).T

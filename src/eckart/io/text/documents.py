@@ -35,7 +35,7 @@ from typing import Any
 
 from eckart.errors import FileError, InputError, InputTypeError, invalid, written
 from eckart.index.alike import unknown_column
-from eckart.io.tables.csv_file import Layout
+from eckart.io.tables.csv_file import CsvLayout
 from eckart.io.tables.encodings import first_undecodable
 from eckart.io.tables.frames import (
     ARROW_FILES,
@@ -282,7 +282,7 @@ class Documents:
 
     def _clean_csv(self, file: Path) -> Iterator[Document]:
         try:
-            layout = Layout.of(file, self.delimiter, ".", self.header, encoding=self.encoding)
+            layout = CsvLayout.of(file, self.delimiter, ".", self.header, encoding=self.encoding)
             layout.options["parse_options"].newlines_in_values = self.quotes
             layout.options["parse_options"].quote_char = '"' if self.quotes else False
             schema = layout.schema()

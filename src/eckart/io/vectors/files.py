@@ -29,7 +29,15 @@ import numpy as np
 from eckart.arguments import precision
 from eckart.errors import FileError, InputTypeError, invalid, written
 from eckart.io.vectors.text_format import read_text
-from eckart.io.vectors.word_rows import CHUNK, LONGEST_WORD, Rows, Start, Words, cut, opened
+from eckart.io.vectors.word_rows import (
+    CHUNK,
+    LONGEST_WORD,
+    FirstLines,
+    WordRows,
+    WordTable,
+    cut,
+    opened,
+)
 from eckart.scheduler import resolve_threads
 
 FORMATS = ("text", "glove", "binary", "safetensors")
@@ -82,8 +90,8 @@ def read_words(
     try:
         _refuse_pickle(file)
         with opened(file) as (raw, size):
-            start = Start(raw, file, size)
-            reader = Words(file, encoding, undecodable)
+            start = FirstLines(raw, file, size)
+            reader = WordTable(file, encoding, undecodable)
             vectors = (
                 _binary(start, reader, limit, dtype)
                 if start.format(format, limit) == "binary"
@@ -110,10 +118,10 @@ def _refuse_pickle(file: Path) -> None:
         )
 
 
-def _binary(start: Start, reader: Words, limit: int | None, dtype: Any) -> np.ndarray:
+def _binary(start: FirstLines, reader: WordTable, limit: int | None, dtype: Any) -> np.ndarray:
     k, file = start.k or 0, start.file
     wanted = start.rows_to_hold(limit) or 0
-    rows, width = Rows(k, wanted, dtype), 4 * k
+    rows, width = WordRows(k, wanted, dtype), 4 * k
     buffer, at = start.rest, 0
 
     def more(need: int) -> bool:

@@ -9,7 +9,15 @@ from typing import Any
 import numpy as np
 
 from eckart.errors import FileError
-from eckart.io.vectors.word_rows import CHUNK, LONGEST_LINE, Rows, Start, Words, cut, numbers_at_end
+from eckart.io.vectors.word_rows import (
+    CHUNK,
+    LONGEST_LINE,
+    FirstLines,
+    WordRows,
+    WordTable,
+    cut,
+    numbers_at_end,
+)
 from eckart.scheduler import in_order
 
 LOOKED_AT = 100
@@ -17,7 +25,7 @@ LOOKED_AT = 100
 
 
 def read_text(
-    start: Start, reader: Words, limit: int | None, dtype: Any, threads: int
+    start: FirstLines, reader: WordTable, limit: int | None, dtype: Any, threads: int
 ) -> np.ndarray:
     from eckart.io.vectors.number_kernels import DONE, POWERS, SHORT, parse_lines
 
@@ -32,7 +40,7 @@ def read_text(
             f"{cut(start.rest.partition(bytes([10]))[0])!r}"
         )
     wanted = start.rows_to_hold(limit)
-    rows = Rows(k, wanted, dtype)
+    rows = WordRows(k, wanted, dtype)
 
     def parse(chunk: tuple[bytes, int]) -> tuple[Any, ...]:
         text, first = chunk
@@ -126,7 +134,7 @@ def _is_number(field: bytes) -> bool:
     return b"_" not in field
 
 
-def _chunks(start: Start, line: int) -> Iterator[tuple[bytes, int]]:
+def _chunks(start: FirstLines, line: int) -> Iterator[tuple[bytes, int]]:
     """Whole lines, a few megabytes at a time, and the number of the first of them."""
     rest = start.rest
     while True:
@@ -153,7 +161,7 @@ def _size(text: bytes) -> int:
     return int(len(counts) - 1 - counts[::-1].argmax())
 
 
-def _check_size(start: Start, k: int) -> None:
+def _check_size(start: FirstLines, k: int) -> None:
     """Refuse a header of fewer numbers than the lines have: the rest of them would be taken for
     parts of words."""
     lines = [line for line in start.rest.split(b"\n", LOOKED_AT)[:LOOKED_AT] if line.strip()]

@@ -44,7 +44,7 @@ class opened:
         self.raw.close()
 
 
-class Start:
+class FirstLines:
     """The first bytes of a file: what kind it is, and what its header promises."""
 
     def __init__(self, raw: Any, file: Path, size: int | None):
@@ -122,7 +122,7 @@ class Start:
         )
 
 
-class Words:
+class WordTable:
     """Words as they are met: decoded, distinguished."""
 
     def __init__(self, file: Path, encoding: str, undecodable: str):
@@ -161,7 +161,7 @@ class Words:
         return words, vectors
 
 
-class Rows:
+class WordRows:
     """Vectors in one array that grows; what a header promises is taken as a hint within a bound."""
 
     def __init__(self, k: int, hint: int | None, dtype: Any):

@@ -16,13 +16,13 @@ native_products = lazy("eckart.engines.cpu.native.products")
 
 PART = 2**20
 """Multiply-adds in a range of rows: some 50 to 100 microseconds of one core, many times what it
-costs a thread of the crew to take a range."""
+costs a thread of the thread pool to take a range."""
 READ = 2**19
 """Bytes in a range of rows: few columns take longer to read than to multiply."""
 LINE = 64
 """Bytes of a cache line."""
 CREW = 4
-"""Threads above which the crew adds up arrays: with fewer, threads of Python lose less than it
+"""Threads above which the thread pool adds up arrays: with fewer, threads of Python lose less than it
 takes to load what is compiled."""
 
 

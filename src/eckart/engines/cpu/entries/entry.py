@@ -19,7 +19,7 @@ import numpy as np
 from numba import njit
 
 from eckart.compiling import INSIDE, OUTSIDE
-from eckart.engines.cpu.native.crew import address_of
+from eckart.engines.cpu.native.pool import address_of
 from eckart.engines.host import Host
 
 FAST = {"contract", "reassoc", "nsz"}

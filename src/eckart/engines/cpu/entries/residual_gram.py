@@ -27,8 +27,8 @@ from eckart.engines.cpu.entries.entry import (
     next_rows,
 )
 from eckart.engines.cpu.entries.sparse import cuts_of
-from eckart.engines.cpu.native.crew import FEW, address_of, run_parts
 from eckart.engines.cpu.native.memory_words import call_kernel
+from eckart.engines.cpu.native.pool import FEW, address_of, run_parts
 from eckart.engines.cpu.registers.prefetch import prefetch
 from eckart.engines.cpu.ridge.schedule import ranges
 from eckart.engines.host import Host
@@ -36,7 +36,7 @@ from eckart.engines.protocol import RidgeRule
 from eckart.scheduler import lanes_for, run_lanes
 
 
-class Sides(NamedTuple):
+class GramSides(NamedTuple):
     """The factors U and V, q, the block Z, a0 G (no row: none), whether feedback is implicit, and
     what ``kept`` of a kernel is: room for the longest row (0), for all entries (1), or R itself
     (2)."""
@@ -156,7 +156,7 @@ def residual_gram(
         held = 2 if before is not None and before[0] is left and before[1] is right else 1
         whole = before[2] if held == 2 else np.empty(len(e.data), dtype)
         x.kept["residual"] = left, right, whole
-    sides = Sides(u, w, scale, block, small, bool(e.alpha > 0), held)
+    sides = GramSides(u, w, scale, block, small, bool(e.alpha > 0), held)
     longest, threads = int(x.counts.max(initial=0)), min(threads, lanes)
     if threads <= FEW:
         nothing = np.empty((3, 0), dtype)

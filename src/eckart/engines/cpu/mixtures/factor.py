@@ -21,7 +21,7 @@ from eckart.engines.protocol.mixtures import LOG_2PI, Gaussians
 
 
 @dataclass
-class FactorSums:
+class LoadingSums:
     """Partial sums of one lane (see ``FactorStatistics``)."""
 
     counts: np.ndarray
@@ -32,14 +32,14 @@ class FactorSums:
     bound: float = 0.0
 
     @classmethod
-    def of(cls, theta: Gaussians) -> FactorSums:
+    def of(cls, theta: Gaussians) -> LoadingSums:
         assert theta.loadings is not None
         k, n, r = theta.loadings.shape
         return cls(
             np.zeros(k), np.zeros((k, r + 1, r + 1)), np.zeros((k, n, r + 1)), np.zeros((k, n))
         )
 
-    def add(self, other: FactorSums) -> FactorSums:
+    def add(self, other: LoadingSums) -> LoadingSums:
         """Both together; the arrays of the first are used again."""
         for mine, more in zip(*((s.counts, s.second, s.cross, s.square) for s in (self, other))):
             mine += more
@@ -94,7 +94,7 @@ def log_probs(block: np.ndarray, theta: Gaussians) -> np.ndarray:
     return out
 
 
-def add_rows(block: np.ndarray, shares: np.ndarray, theta: Gaussians, sums: FactorSums) -> None:
+def add_rows(block: np.ndarray, shares: np.ndarray, theta: Gaussians, sums: LoadingSums) -> None:
     """Add the rows, with shares w q, to the sums."""
     assert theta.loadings is not None
     assert theta.origin is not None

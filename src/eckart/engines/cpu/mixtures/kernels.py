@@ -40,7 +40,7 @@ MAGIC = 1.5 * 2.0**52
 LN2_HIGH, LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
 
 
-class Components(NamedTuple):
+class KernelComponents(NamedTuple):
     """The components as the kernels want them; ``centres`` are the means less the origin, constants
     c_z, scales a_z, offsets b_z."""
 

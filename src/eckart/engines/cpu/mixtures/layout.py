@@ -21,7 +21,7 @@ NONE, NO_ROWS = np.empty(0), np.empty((0, 0))
 
 
 @dataclass(eq=False)
-class Sums:
+class MixtureSums:
     """Sums about the means of theta, in float64, padded to whole tiles; ``seen`` only where entries
     are missing."""
 
@@ -33,14 +33,14 @@ class Sums:
     bound: float = 0.0
 
     @classmethod
-    def lanes(cls, layout: Layout, count: int) -> list[Sums]:
+    def lanes(cls, layout: ParameterLayout, count: int) -> list[MixtureSums]:
         """One for each of so many lanes."""
         k, p, shape = layout.theta.k, layout.p, layout.scatter_shape
         parts = (np.zeros((count, *s)) for s in ((k,), (k, p), shape))
         return [cls(c, None, m, s) for c, m, s in zip(*parts)]
 
     @classmethod
-    def total(cls, lanes: list[Sums]) -> Sums:
+    def total(cls, lanes: list[MixtureSums]) -> MixtureSums:
         """Everything added up, in order."""
         shape = next((lane.seen.shape for lane in lanes if lane.seen is not None), None)
         seen = None
@@ -60,14 +60,14 @@ class Sums:
             sum([lane.bound for lane in lanes]),
         )
 
-    def add(self, other: Sums) -> Sums:
+    def add(self, other: MixtureSums) -> MixtureSums:
         """Both together, for kinds without ``seen``; the arrays of the first are used again."""
         for mine, more in zip(*((s.counts, s.shift, s.scatter) for s in (self, other))):
             mine += more
         self.weight, self.bound = self.weight + other.weight, self.bound + other.bound
         return self
 
-    def unpadded(self, layout: Layout) -> Sums:
+    def unpadded(self, layout: ParameterLayout) -> MixtureSums:
         """Without padding, and with both triangles."""
         n, kind, scatter = layout.theta.n, layout.theta.kind, self.scatter[:, :, : layout.theta.n]
         if kind in DIAGONAL:
@@ -76,10 +76,12 @@ class Sums:
             upper = np.triu(scatter[:, :n])
             scatter = upper + np.triu(upper, 1).transpose(0, 2, 1)
             scatter = scatter[0] if kind == "tied" else scatter
-        return Sums(self.counts, self.seen, self.shift[:, :n], scatter, self.weight, self.bound)
+        return MixtureSums(
+            self.counts, self.seen, self.shift[:, :n], scatter, self.weight, self.bound
+        )
 
 
-class Layout:
+class ParameterLayout:
     """The components as the kernels want them, made once for each E step. Without ``density``, for
     sums with shares that are given."""
 
@@ -115,7 +117,7 @@ class Layout:
         elif density:
             panels = pack_panels(theta.roots)
         constants = theta.constants if density else np.zeros(k)
-        self.components = kernels.Components(
+        self.components = kernels.KernelComponents(
             self.origin, centres, constants, scales, offsets, panels, near
         )
         self.shapes = {
@@ -148,7 +150,7 @@ class Layout:
         return (block - self.origin) @ self.root if self.kind == self.kernels.TIED else NO_ROWS
 
     def add(
-        self, block: np.ndarray, shares: np.ndarray, w: np.ndarray, t: Sums, scratch: dict
+        self, block: np.ndarray, shares: np.ndarray, w: np.ndarray, t: MixtureSums, scratch: dict
     ) -> float:
         """Add complete rows to the sums; returns sum w log p."""
         if self.theta.k == 1 and self.theta.kind in DIAGONAL:
@@ -159,7 +161,9 @@ class Layout:
             block, white, shares, w, self.components, self.room(scratch), to, NO_ROWS
         )
 
-    def _add_to_one(self, block: np.ndarray, shares: np.ndarray, w: np.ndarray, t: Sums) -> float:
+    def _add_to_one(
+        self, block: np.ndarray, shares: np.ndarray, w: np.ndarray, t: MixtureSums
+    ) -> float:
         """The same for a single diagonal component, whose rows have no other to share with: the
         scale of every fit is found so, before anything is compiled."""
         n, mass = self.theta.n, w if len(w) else np.ones(len(block))

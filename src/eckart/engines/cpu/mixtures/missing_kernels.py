@@ -42,7 +42,7 @@ class Stack(NamedTuple):
     constants: np.ndarray
 
 
-class Room(NamedTuple):
+class MissingRoom(NamedTuple):
     """What is worked on: inverses of a pattern, a full-length vector, two short ones (groups in
     one), deviations, lanes of numbers, shares of a pattern."""
 
@@ -198,7 +198,7 @@ def gap_rows(x, weights, stack, loglik, shares, counts, shift, scatter):
     """log p of each row and shares; where ``counts`` has entries, sums about the means are added
     too: numbers of the components, the others in lanes."""
     n, k, groups = x.shape[1], shares.shape[1], len(stack.constants)
-    room = Room(
+    room = MissingRoom(
         np.empty((groups * n * n, TILE)),
         np.empty((n, TILE)),
         np.empty((n, TILE)),

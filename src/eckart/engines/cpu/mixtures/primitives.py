@@ -12,7 +12,7 @@ import numpy as np
 
 from eckart.engines.arrays.mixtures import ArrayMixtures
 from eckart.engines.cpu.mixtures.families import FamilyPrimitives, block_of, collect, normalised
-from eckart.engines.cpu.mixtures.layout import NO_ROWS, NONE, WIDE, Layout, Sums
+from eckart.engines.cpu.mixtures.layout import NO_ROWS, NONE, WIDE, MixtureSums, ParameterLayout
 from eckart.engines.cpu.mixtures.samples import SamplePrimitives
 from eckart.engines.cpu.row_blocks import THIN, Job, block_count, block_rows, jobs, watched_jobs
 from eckart.engines.cpu.small import or_arrays
@@ -30,7 +30,7 @@ from eckart.loading import lazy
 from eckart.scheduler import MOST_LANES, lanes_for, run_lanes
 from eckart.trace import Watcher, silent
 
-crew = lazy("eckart.engines.cpu.mixtures.crew_sums")
+pool = lazy("eckart.engines.cpu.mixtures.pool_sums")
 factors = lazy("eckart.engines.cpu.mixtures.factor")
 missing_entries = lazy("eckart.engines.cpu.mixtures.missing")
 missing_kernels = lazy("eckart.engines.cpu.mixtures.missing_kernels")
@@ -77,11 +77,11 @@ class MixturePrimitives(FamilyPrimitives, SamplePrimitives, ArrayMixtures):
                 sums.cross,
                 sums.square,
             )
-        layout = Layout(theta)
+        layout = ParameterLayout(theta)
         if layout.wide and theta.kind == "full" and theta.k > _lanes(layout, MOST_LANES):
             total = self._sums_by_component(x, layout, watch)
         else:
-            total = self._by_crew(x, layout, watch) or self._sums(
+            total = self._by_pool(x, layout, watch) or self._sums(
                 x,
                 layout,
                 watch,
@@ -102,11 +102,13 @@ class MixturePrimitives(FamilyPrimitives, SamplePrimitives, ArrayMixtures):
             kind, np.ones_like(means)
         )
         even = np.full(len(counts), 1.0 / len(counts))
-        layout = Layout(
+        layout = ParameterLayout(
             Gaussians("diag" if kind in DIAGONAL else kind, even, means, spread), density=False
         )
 
-        def add(block: np.ndarray, start: int, w: np.ndarray, t: Sums, scratch: dict) -> None:
+        def add(
+            block: np.ndarray, start: int, w: np.ndarray, t: MixtureSums, scratch: dict
+        ) -> None:
             q = np.ascontiguousarray(shares[start : start + len(block)], np.float64)
             _add_complete(layout, block, q, w, t, scratch)
 
@@ -121,7 +123,7 @@ class MixturePrimitives(FamilyPrimitives, SamplePrimitives, ArrayMixtures):
         self, x: Any, theta: Gaussians, *, shares: bool = False, fill: bool = False
     ) -> Posteriors:
         x = place(x)
-        layout = None if theta.kind == "factor" else Layout(theta)
+        layout = None if theta.kind == "factor" else ParameterLayout(theta)
         complete = x.checked and x.kind != "observed"
 
         def work(block: np.ndarray, start: int, scratch: dict) -> tuple[np.ndarray, ...]:
@@ -133,28 +135,30 @@ class MixturePrimitives(FamilyPrimitives, SamplePrimitives, ArrayMixtures):
 
         return collect(x, work, _block_bytes(x, theta), self.threads)
 
-    def _by_crew(self, x: Host, layout: Layout, watch: Watcher) -> Sums | None:
+    def _by_pool(self, x: Host, layout: ParameterLayout, watch: Watcher) -> MixtureSums | None:
         """The sums in compiled code alone, to the same bits, where the rows allow it."""
-        if not crew.suits(x, layout, self.threads):
+        if not pool.suits(x, layout, self.threads):
             return None
         height, rows = (
             block_rows(x.shape[1], x.dtype.itemsize, _block_bytes(x, layout.theta)),
             len(x.matrix.values),
         )
-        found = crew.sums_by_crew(
+        found = pool.sums_by_pool(
             x, layout, height, _lanes(layout, _blocks(x, layout.theta)), self.threads
         )
         watch("reading rows", rows, rows)
         return found
 
-    def _sums(self, x: Host, layout: Layout, watch: Watcher, add: Callable[..., None]) -> Sums:
+    def _sums(
+        self, x: Host, layout: ParameterLayout, watch: Watcher, add: Callable[..., None]
+    ) -> MixtureSums:
         """Everything added up; a lane has sums of its own for all components."""
         complete = x.checked and x.kind != "observed"
         work, count = _cut(x, layout.theta, watch)
-        lanes = Sums.lanes(layout, _lanes(layout, count))
+        lanes = MixtureSums.lanes(layout, _lanes(layout, count))
         found: list[int] = []
 
-        def step(total: Sums, job: Job, scratch: dict[str, Any]) -> None:
+        def step(total: MixtureSums, job: Job, scratch: dict[str, Any]) -> None:
             start, rows, fetch = job
             block = block_of(fetch, scratch)
             w = NONE if x.weights is None else x.weights[start : start + rows]
@@ -176,14 +180,14 @@ class MixturePrimitives(FamilyPrimitives, SamplePrimitives, ArrayMixtures):
         run_lanes(work, lanes, step, self.threads)
         if x.kind == "dense" and not found:
             x.checked = True  # later passes need not look again
-        return Sums.total(lanes)
+        return MixtureSums.total(lanes)
 
-    def _sums_by_component(self, x: Host, layout: Layout, watch: Watcher) -> Sums:
+    def _sums_by_component(self, x: Host, layout: ParameterLayout, watch: Watcher) -> MixtureSums:
         """The same where sums of all components are too large to repeat: shares by blocks of rows,
         some blocks at a time, then sums by components."""
         theta = layout.theta
         work = iter(_cut(x, theta, watch)[0])
-        (total,), gaps, parts = Sums.lanes(layout, 1), list[Sums](), list[list[Any]]()
+        (total,), gaps, parts = MixtureSums.lanes(layout, 1), list[MixtureSums](), list[list[Any]]()
 
         def share(part: list[Any], job: Job, scratch: dict[str, Any]) -> None:
             start, rows, fetch = job
@@ -210,21 +214,21 @@ class MixturePrimitives(FamilyPrimitives, SamplePrimitives, ArrayMixtures):
             total.weight += sum([part[2] for part in parts])
             total.bound += sum([part[3] for part in parts])
             if rest := [part[4:] for part in parts if len(part) > 4]:
-                gaps = gaps or Sums.lanes(layout, _lanes(layout, PANEL))
+                gaps = gaps or MixtureSums.lanes(layout, _lanes(layout, PANEL))
                 run_lanes(
                     rest,
                     gaps,
                     lambda lane, part, _: _add_gaps(layout, part[0], part[1], lane),
                     self.threads,
                 )
-        return total.add(Sums.total(gaps)) if gaps else total
+        return total.add(MixtureSums.total(gaps)) if gaps else total
 
     def _factor_sums(self, x: Host, theta: Gaussians, watch: Watcher) -> Any:
         assert theta.loadings is not None
 
         work, count = _cut(x, theta, watch)
         lanes = [
-            factors.FactorSums.of(theta) for _ in range(lanes_for(count, 16 * theta.loadings.size))
+            factors.LoadingSums.of(theta) for _ in range(lanes_for(count, 16 * theta.loadings.size))
         ]
 
         def step(sums: Any, job: Job, scratch: dict[str, Any]) -> None:
@@ -240,11 +244,15 @@ class MixturePrimitives(FamilyPrimitives, SamplePrimitives, ArrayMixtures):
             factors.add_rows(block, q, theta, sums)
 
         run_lanes(work, lanes, step, self.threads)
-        return reduce(factors.FactorSums.add, lanes)
+        return reduce(factors.LoadingSums.add, lanes)
 
 
 def _add(
-    layout: Layout, block: np.ndarray, w: np.ndarray, t: Sums, scratch: dict[str, Any]
+    layout: ParameterLayout,
+    block: np.ndarray,
+    w: np.ndarray,
+    t: MixtureSums,
+    scratch: dict[str, Any],
 ) -> None:
     """Rows without gaps, with their shares under the components."""
     if not layout.wide:
@@ -256,11 +264,11 @@ def _add(
 
 
 def _add_complete(
-    layout: Layout,
+    layout: ParameterLayout,
     block: np.ndarray,
     q: np.ndarray,
     w: np.ndarray,
-    t: Sums,
+    t: MixtureSums,
     scratch: dict[str, Any],
 ) -> None:
     """Rows without gaps, with shares that are given."""
@@ -270,7 +278,7 @@ def _add_complete(
         layout.add(block, q, w, t, scratch)
 
 
-def _add_gaps(layout: Layout, block: np.ndarray, w: np.ndarray, t: Sums) -> None:
+def _add_gaps(layout: ParameterLayout, block: np.ndarray, w: np.ndarray, t: MixtureSums) -> None:
     """Rows with missing entries."""
     theta = layout.theta
     if theta.kind in DIAGONAL:
@@ -290,7 +298,7 @@ def _add_gaps(layout: Layout, block: np.ndarray, w: np.ndarray, t: Sums) -> None
 
 
 def _gap_rows(
-    layout: Layout, block: np.ndarray, w: np.ndarray, t: Sums | None = None
+    layout: ParameterLayout, block: np.ndarray, w: np.ndarray, t: MixtureSums | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """log p and shares of rows with missing entries, under full or tied covariances; the rows are
     added to the sums."""
@@ -348,7 +356,9 @@ def _log_probs(
     return out
 
 
-def _complete_log_probs(rows: np.ndarray, layout: Layout, scratch: dict[str, Any]) -> np.ndarray:
+def _complete_log_probs(
+    rows: np.ndarray, layout: ParameterLayout, scratch: dict[str, Any]
+) -> np.ndarray:
     """The same for rows without gaps."""
     if layout.wide and layout.theta.kind == "full":
         return wide_rows.log_probs(rows, layout)
@@ -367,7 +377,7 @@ def rows_with_gaps(block: np.ndarray, start: int) -> np.ndarray | None:
     return None
 
 
-def _lanes(layout: Layout, blocks: int) -> int:
+def _lanes(layout: ParameterLayout, blocks: int) -> int:
     return lanes_for(blocks, 8 * int(np.prod(layout.scatter_shape)))
 
 

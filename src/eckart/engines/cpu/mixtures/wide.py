@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from eckart.engines.cpu.mixtures.layout import Layout
+from eckart.engines.cpu.mixtures.layout import ParameterLayout
 from eckart.engines.protocol.mixtures import Gaussians
 
 NEGLIGIBLE = 1e-20
 """A share that no sum over fewer than 10^4 rows can see in float64."""
 
 
-def log_probs(block: np.ndarray, layout: Layout) -> np.ndarray:
+def log_probs(block: np.ndarray, layout: ParameterLayout) -> np.ndarray:
     """rows x k: log weight + log density under full covariances."""
     from scipy.linalg.blas import dtrmm
 
@@ -35,7 +35,7 @@ def log_probs(block: np.ndarray, layout: Layout) -> np.ndarray:
 
 
 def add_rows(
-    block: np.ndarray, shares: np.ndarray, w: np.ndarray, layout: Layout, sums: Any
+    block: np.ndarray, shares: np.ndarray, w: np.ndarray, layout: ParameterLayout, sums: Any
 ) -> None:
     """Add rows with shares w q to the sums; one covariance for all by its total and means, where
     they are near the origin."""

@@ -1,4 +1,4 @@
-"""Products of tall thin matrices by BLAS inside the threads of the crew: no thread asks for the
+"""Products of tall thin matrices by BLAS inside the threads of the thread pool: no thread asks for the
 interpreter.
 
 Matrices come as addresses and leading dimensions, so that one compiled kernel serves both
@@ -17,8 +17,8 @@ from numba.core import cgutils
 from numba.extending import get_cython_function_address, intrinsic
 
 from eckart.compiling import OUTSIDE
-from eckart.engines.cpu.native.crew import run_parts
 from eckart.engines.cpu.native.memory_words import WORD
+from eckart.engines.cpu.native.pool import run_parts
 
 SUMS = 2**15
 """Entries of sums below which one thread adds them up: 64 sums of so many take about a
@@ -191,7 +191,7 @@ def products(
     other: np.ndarray | None,
     threads: int,
 ) -> np.ndarray | None:
-    """``thin`` of ``dense.thin`` with (left, s, alpha) and (beta, plus, scale), by the crew."""
+    """``thin`` of ``dense.thin`` with (left, s, alpha) and (beta, plus, scale), by the thread pool."""
     (left, s, alpha), (beta, plus, scale) = product, start
     dtype, width = out.dtype, out.shape[1]
     sums = None if other is None else np.empty((len(cuts) - 1, other.shape[1] * width), dtype)
@@ -285,7 +285,7 @@ def tree_part(part, who, cuts, arrays, size):
 
 
 def tree_sum(parts: list[np.ndarray], threads: int) -> None:
-    """``tree_sum`` of ``dense.thin`` by the crew."""
+    """``tree_sum`` of ``dense.thin`` by the thread pool."""
     entries = parts[0].size
     cuts = _even_cuts(entries, int(np.clip(entries // TREE, 1, 256)))
     arrays = np.array([part.__array_interface__["data"][0] for part in parts])

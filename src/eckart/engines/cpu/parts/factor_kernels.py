@@ -1,4 +1,4 @@
-"""Arithmetic on tall non-negative factors for the threads of the crew: each kernel does one range
+"""Arithmetic on tall non-negative factors for the threads of the thread pool: each kernel does one range
 of rows, or one lane of blocks."""
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from eckart.engines.protocol import FactorSums, SignSums
 from eckart.loading import lazy
 from eckart.matrix import Matrix
 
-crew = lazy("eckart.engines.cpu.native.crew")
+pool = lazy("eckart.engines.cpu.native.pool")
 products = lazy("eckart.engines.cpu.native.products")
 factor_kernels = lazy("eckart.engines.cpu.parts.factor_kernels")
 
@@ -58,7 +58,7 @@ class FactorPrimitives(Ranges):
                 mass,
                 ends,
             )
-            crew.run_parts(factor_kernels.sums_part, count, given, self.threads)
+            pool.run_parts(factor_kernels.sums_part, count, given, self.threads)
         square = squares.sum(axis=0, dtype=np.float64)
         return FactorSums(
             mass.sum(axis=0), square, float(ends[:, 0].min(initial=np.inf)), ends[:, 1].max(axis=0)
@@ -120,7 +120,7 @@ class FactorPrimitives(Ranges):
             np.empty(u.shape, dtype),
         )
         cuts = cuts_of(len(u), 32 * u.shape[1])  # bound by memory, not by sums
-        crew.run_parts(
+        pool.run_parts(
             factor_kernels.leap_part,
             len(cuts) - 1,
             (cuts, u, v, dtype.type(stride), out),

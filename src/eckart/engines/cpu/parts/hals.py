@@ -30,7 +30,7 @@ from eckart.matrix import Matrix
 from eckart.scheduler import run_lanes
 
 sparse = lazy("eckart.engines.cpu.entries.sparse")
-crew = lazy("eckart.engines.cpu.native.crew")
+pool = lazy("eckart.engines.cpu.native.pool")
 products = lazy("eckart.engines.cpu.native.products")
 factor_kernels = lazy("eckart.engines.cpu.parts.factor_kernels")
 kernels = lazy("eckart.engines.cpu.parts.kernels")
@@ -64,8 +64,8 @@ class HalsPrimitives(FactorPrimitives):
             (sweeps, float(shrink), vectors.tile_size(dtype)),
         )
         cuts = self._cuts(len(u), gram.size * (min(sweeps, 8) + 1), CREW_GRAIN)
-        code = crew.address_of(kernels.hals_range, (g, p[:1], low, u[:1], out[:1], *how, level[:1]))
-        crew.run_parts(
+        code = pool.address_of(kernels.hals_range, (g, p[:1], low, u[:1], out[:1], *how, level[:1]))
+        pool.run_parts(
             factor_kernels.descent_part,
             len(cuts) - 1,
             (cuts, code, g, p, low, u, out, how, level),
@@ -110,7 +110,7 @@ class HalsPrimitives(FactorPrimitives):
         def partial() -> tuple[np.ndarray, ...]:
             return np.zeros((count, n, k), kind), np.zeros((count, k, k)), np.zeros((count, 2))
 
-        values = x.matrix.values if x.checked and self.threads > crew.FEW else None
+        values = x.matrix.values if x.checked and self.threads > pool.FEW else None
         if (
             type(values) is np.ndarray
             and values.dtype == kind
@@ -124,11 +124,11 @@ class HalsPrimitives(FactorPrimitives):
                 x.kept[key] = room(self.threads), partial()
             (own, sums), given = x.kept[key], (v, weights, *rule)
             like = tuple(a[0] for a in own), tuple(a[0] for a in sums)
-            code = crew.address_of(
+            code = pool.address_of(
                 kernels.hals_block, (values[:1], *given, old[:1], out[:1], *how, *like)
             )
             rows = block_rows(n, x.dtype.itemsize, size)
-            crew.run_parts(
+            pool.run_parts(
                 factor_kernels.lane_part,
                 count,
                 (code, rows, values, v, weights, rule, (old, out), how, own, sums),

@@ -38,14 +38,14 @@ from eckart.engines.cpu.registers.tiles import (
 )
 
 
-class Rows(NamedTuple):
+class RidgeRows(NamedTuple):
     """Where the entries of each row stand, and their columns."""
 
     indptr: Any
     indices: Any
 
 
-class Penalties(NamedTuple):
+class RidgePenalties(NamedTuple):
     """P (k x k, or its diagonal), l_i, m_i, h (rows x k, one row for all, or none) and z (rows x k
     or none)."""
 
@@ -67,7 +67,7 @@ class Form(NamedTuple):
     steps: int
 
 
-class Solved(NamedTuple):
+class SolvedRows(NamedTuple):
     """Where the results go: codes, biases (length 0: none) and the objective of each row."""
 
     left: Any

@@ -22,12 +22,18 @@ from eckart.engines.cpu.entries.entry import (
     next_rows,
 )
 from eckart.engines.cpu.entries.sparse import cuts_of
-from eckart.engines.cpu.native.crew import FEW, address_of, run_parts
 from eckart.engines.cpu.native.memory_words import call_kernel
+from eckart.engines.cpu.native.pool import FEW, address_of, run_parts
 from eckart.engines.cpu.registers.prefetch import aligned_zeros, padded_already
 from eckart.engines.cpu.registers.vectors import tile_size
 from eckart.engines.cpu.ridge.cg import cg_range
-from eckart.engines.cpu.ridge.cholesky import Form, Penalties, Rows, Solved, cholesky_range
+from eckart.engines.cpu.ridge.cholesky import (
+    Form,
+    RidgePenalties,
+    RidgeRows,
+    SolvedRows,
+    cholesky_range,
+)
 from eckart.engines.cpu.ridge.dual import dual_range
 from eckart.engines.cpu.ridge.rare import rare_range
 from eckart.engines.host import Host
@@ -127,7 +133,7 @@ def ridge_rows(
         turn, spread = turned, np.diagonal(base)
     rows, width = x.counts.shape[0], v.shape[1]
     ridge, bias_ridge = ridges(x, rule)
-    out = Solved(
+    out = SolvedRows(
         aligned_zeros((rows, width), dtype),
         np.zeros(rows if rule.bias else 0, dtype),
         np.zeros(rows),
@@ -141,7 +147,7 @@ def ridge_rows(
     elif base is not None:
         matrix[:k, :k] = base
     h = prior if prior is None or turn is None else prior @ turn
-    penalties = Penalties(
+    penalties = RidgePenalties(
         matrix,
         ridge.astype(dtype),
         bias_ridge.astype(dtype),
@@ -222,14 +228,14 @@ def _solve(
     chosen: np.ndarray,
     cost: np.ndarray,
     room: int,
-    out: Solved,
+    out: SolvedRows,
     threads: int,
 ) -> None:
     """The chosen rows by one kernel, in ranges of about equal cost."""
     if not len(chosen):
         return
     e, *rest = given
-    width, dtype, rows = out.left.shape[1], rest[0].dtype, Rows(e.indptr, e.indices)
+    width, dtype, rows = out.left.shape[1], rest[0].dtype, RidgeRows(e.indptr, e.indices)
     cuts = cuts_of(
         np.concatenate([[0], np.cumsum(cost[chosen])]),
         min(len(chosen), ranges(int(cost[chosen].sum()))),
@@ -308,7 +314,7 @@ def _diagonal(base: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _rare(
-    rows: np.ndarray, x: Host, given: Any, cost: np.ndarray, out: Solved, threads: int
+    rows: np.ndarray, x: Host, given: Any, cost: np.ndarray, out: SolvedRows, threads: int
 ) -> None:
     """Rows by ``rare``; minimum-norm solutions in double precision, since small eigenvalues decide
     them."""
@@ -317,8 +323,8 @@ def _rare(
         _solve(rare_range, x, given, rows, cost, 0, out, threads)
         return
     form = form._replace(size=tile_size(np.dtype(np.float64)))
-    given = type(e)(*map(_double, e)), _double(v), Penalties(*map(_double, penalties)), form
-    fine = Solved(*map(_double, out[:2]), out.value)
+    given = type(e)(*map(_double, e)), _double(v), RidgePenalties(*map(_double, penalties)), form
+    fine = SolvedRows(*map(_double, out[:2]), out.value)
     _solve(rare_range, x, given, rows, cost, 0, fine, threads)
     out.left[rows] = fine.left[rows]
     if len(out.bias):

@@ -30,7 +30,7 @@ from eckart.engines.cpu.topics.gibbs import (
 )
 from eckart.engines.cpu.topics.layout import (
     WORK,
-    Documents,
+    DocumentLayout,
     each,
     padded,
     prior_of,
@@ -66,7 +66,7 @@ class TopicChain:
 
     def __init__(
         self,
-        x: Documents,
+        x: DocumentLayout,
         words: np.ndarray,
         shares: np.ndarray,
         prior: Any,

@@ -25,7 +25,7 @@ WORK = 2**19
 """Numbers that a range must touch to be worth handing to a thread: about 0.2 ms."""
 
 
-class Rows(NamedTuple):
+class LayoutRows(NamedTuple):
     """Documents x words, row by row."""
 
     indptr: np.ndarray
@@ -42,21 +42,21 @@ class Columns(NamedTuple):
     values: np.ndarray
 
 
-class Documents:
+class DocumentLayout:
     """Layouts of one placed matrix, made when they are first wanted and kept with it."""
 
     def __init__(self, matrix: Any, threads: int):
-        self.matrix, self.threads, self.casts = matrix, threads, dict[Any, Rows]()
+        self.matrix, self.threads, self.casts = matrix, threads, dict[Any, LayoutRows]()
         self.by_word: Columns | None = None
         self.totals: np.ndarray | None = None
         # the dots of a row are taken four at a time
         self.longest = int(np.diff(matrix.indptr).max(initial=1)) + 3
 
-    def rows(self, dtype: Any) -> Rows:
+    def rows(self, dtype: Any) -> LayoutRows:
         """Counts in the precision of the topics."""
         m, dtype = self.matrix, np.dtype(dtype)
         if dtype not in self.casts:
-            self.casts[dtype] = Rows(m.indptr, m.indices, m.data.astype(dtype, copy=False))
+            self.casts[dtype] = LayoutRows(m.indptr, m.indices, m.data.astype(dtype, copy=False))
         return self.casts[dtype]
 
     def parts(self, numbers: int) -> list[tuple[int, int]]:
@@ -113,11 +113,11 @@ class Documents:
         return np.concatenate([[0], np.cumsum(self.matrix.data, dtype=np.int64)])
 
 
-def documents_of(x: Any, threads: int) -> Documents:
+def documents_of(x: Any, threads: int) -> DocumentLayout:
     """The layouts of a placed matrix."""
     host: Host = place(x)
     if "topics" not in host.kept:
-        host.kept["topics"] = Documents(host.matrix, threads)
+        host.kept["topics"] = DocumentLayout(host.matrix, threads)
     found = host.kept["topics"]
     found.threads = threads
     return found

@@ -24,7 +24,7 @@ layout = lazy("eckart.engines.cpu.topics.layout")
 word_kernels = lazy("eckart.engines.cpu.topics.word_kernels")
 
 if TYPE_CHECKING:
-    from eckart.engines.cpu.topics.layout import Documents
+    from eckart.engines.cpu.topics.layout import DocumentLayout
 
 
 class TopicPrimitives:
@@ -212,7 +212,9 @@ class TopicPrimitives:
             layout.documents_of(x, self.threads), words, shares, prior, seed, self.threads
         )
 
-    def _over_documents(self, at: Documents, steps: int, words: np.ndarray, one: Any) -> list[Any]:
+    def _over_documents(
+        self, at: DocumentLayout, steps: int, words: np.ndarray, one: Any
+    ) -> list[Any]:
         """``one`` of ranges of documents, each thread with a buffer for the words of a row."""
         shape = at.longest, words.shape[1]
         parts = at.parts(2 * min(steps, 8) * words.shape[1])
@@ -221,7 +223,7 @@ class TopicPrimitives:
         )
 
     def _words(
-        self, at: Documents, theta: np.ndarray, words: np.ndarray, found: list[Any]
+        self, at: DocumentLayout, theta: np.ndarray, words: np.ndarray, found: list[Any]
     ) -> TopicStatistics:
         """The words' counts by topic from what the documents left, with the sums of their
         evidence."""

@@ -19,7 +19,7 @@ from eckart.engines.protocol.windows import (
 from eckart.loading import lazy
 from eckart.scheduler import run_lanes
 
-crew = lazy("eckart.engines.cpu.native.crew")
+pool = lazy("eckart.engines.cpu.native.pool")
 window_kernels = lazy("eckart.engines.cpu.words.window_kernels")
 
 RUN = 2**13
@@ -148,8 +148,8 @@ def _blocks(
     run_lanes(range(len(runs)), [None] * len(runs), draw, threads)
     losses, rates = np.zeros(strata * strata), np.array([work.rate(a) for a, _ in runs], np.float32)
 
-    code = crew.address_of(window_kernels.step_block, (samples, ends, 0, x, y, work.rule, rates))
+    code = pool.address_of(window_kernels.step_block, (samples, ends, 0, x, y, work.rule, rates))
     for t in range(strata):
         given = np.array(turn(strata, t)), code, samples, ends, x, y, work.rule, rates, losses
-        crew.run_parts(window_kernels.block_part, strata, given, threads)
+        pool.run_parts(window_kernels.block_part, strata, given, threads)
     return PairEvidence(float(losses.sum()), int(pairs[::LISTEN].sum()), int(pairs.sum()))

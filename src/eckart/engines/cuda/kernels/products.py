@@ -25,7 +25,7 @@ WIDTH = 128
 """Columns of V that a program takes at the most."""
 
 
-class Pieces(NamedTuple):
+class ProductPieces(NamedTuple):
     """Where pieces of rows begin and end among the entries, the row of each, and the line of the
     result that it writes: its row, or one behind all rows where the row has several; then these
     rows with the first and last of their lines."""
@@ -41,11 +41,11 @@ class Pieces(NamedTuple):
     lines: int
 
     @classmethod
-    def of(cls, indptr: torch.Tensor, limit: int = PIECE) -> Pieces:
+    def of(cls, indptr: torch.Tensor, limit: int = PIECE) -> ProductPieces:
         return cls.cut(indptr[:-1], indptr.diff(), limit)
 
     @classmethod
-    def cut(cls, starts: torch.Tensor, counts: torch.Tensor, limit: int = PIECE) -> Pieces:
+    def cut(cls, starts: torch.Tensor, counts: torch.Tensor, limit: int = PIECE) -> ProductPieces:
         """Of rows that begin at ``starts``."""
         rows, device = len(starts), starts.device
         each = torch.clamp((counts + limit - 1) // limit, min=1)
@@ -100,7 +100,7 @@ def _entry_sums(first, last, line, numbers, out, STEP: tl.constexpr):
     tl.store(out + tl.load(line + piece), tl.sum(total, 0))
 
 
-def entry_sums(pieces: Pieces, numbers: torch.Tensor) -> torch.Tensor:
+def entry_sums(pieces: ProductPieces, numbers: torch.Tensor) -> torch.Tensor:
     """Sums of numbers at the entries of every row, in float64."""
     out = torch.empty((pieces.lines, 1), dtype=torch.float64, device=numbers.device)
     if pieces.rows:
@@ -135,7 +135,7 @@ def _joined(rows, first, last, out, k, LINES: tl.constexpr, WIDTH: tl.constexpr)
 
 
 def row_products(
-    pieces: Pieces, indices: torch.Tensor, data: torch.Tensor, right: torch.Tensor
+    pieces: ProductPieces, indices: torch.Tensor, data: torch.Tensor, right: torch.Tensor
 ) -> torch.Tensor:
     """R V for sparse R with ``data`` at the entries; rows without entries are zero."""
     right, k, rows = right.contiguous(), right.shape[1], pieces.rows
@@ -161,7 +161,7 @@ def row_products(
     return out[:rows]
 
 
-def join(pieces: Pieces, out: torch.Tensor) -> None:
+def join(pieces: ProductPieces, out: torch.Tensor) -> None:
     """Lines of rows that were cut, added into the row; ``out`` is lines x k."""
     k = out.shape[1]
     if len(pieces.long_rows):
@@ -202,7 +202,7 @@ def _entry_dots(
 
 
 def entry_dots(
-    pieces: Pieces, indices: torch.Tensor, left: torch.Tensor, right: torch.Tensor
+    pieces: ProductPieces, indices: torch.Tensor, left: torch.Tensor, right: torch.Tensor
 ) -> torch.Tensor:
     """u_i.v_j at every stored entry."""
     out, k = right.new_zeros(len(indices)), right.shape[1]

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 
 from eckart.engines.cuda.kernels.language import jit, power_of_two, tl
-from eckart.engines.cuda.kernels.products import Pieces, join
+from eckart.engines.cuda.kernels.products import ProductPieces, join
 
 TOP, LOW = 14, 2048.0
 """As in ``halves``: the power of two that the largest number of a column takes, and what brings a
@@ -71,7 +71,7 @@ def _grams(
 
 
 def grams(
-    pieces: Pieces,
+    pieces: ProductPieces,
     indices: torch.Tensor,
     weights: torch.Tensor | None,
     right: torch.Tensor,
@@ -158,7 +158,7 @@ def _split_moments(
 
 
 def split_moments(
-    pieces: Pieces, indices: torch.Tensor, targets: torch.Tensor, halves: Halved, offset: int
+    pieces: ProductPieces, indices: torch.Tensor, targets: torch.Tensor, halves: Halved, offset: int
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     """sum_j v_j v_j^T (rows x k x k), sum_j q_j v_j, sum_j v_j in float32 and sum_j q_j in float64
     of the rows of these pieces, their entries counted from ``offset`` on, by one walk over them.
@@ -262,7 +262,7 @@ def _images(
 
 
 def weighted_images(
-    pieces: Pieces,
+    pieces: ProductPieces,
     indices: torch.Tensor,
     weights: torch.Tensor | None,
     right: torch.Tensor,

@@ -1,4 +1,4 @@
-"""Interrupts at random moments of work on the crew, in a process of its own: prints how many runs
+"""Interrupts at random moments of work on the thread pool, in a process of its own: prints how many runs
 ended, how many were interrupted, how many had a wrong answer, and how many threads were still at
 work afterwards."""
 
@@ -10,7 +10,7 @@ import time
 import numpy as np
 from numba import njit
 
-from eckart.engines.cpu.native import crew
+from eckart.engines.cpu.native import pool
 from interrupted_lanes import Interrupted
 
 
@@ -30,17 +30,17 @@ def main(seconds: float) -> None:
     def work() -> None:
         nonlocal wrong
         out[:] = -1
-        crew.run_parts(long_sum, 64, (a, out), 4)
+        pool.run_parts(long_sum, 64, (a, out), 4)
         wrong += int((out != wanted).any())
 
     done = Interrupted(work, seconds)
     time.sleep(0.05)
-    team = crew.crew()
+    team = pool.pool()
     assert team is not None
     states = [
-        crew.load_word(team.board + crew.OWN + who * crew.LINE) for who in range(1, team.size + 1)
+        pool.load_word(team.board + pool.OWN + who * pool.LINE) for who in range(1, team.size + 1)
     ]
-    print(done.runs, done.count, wrong, sum(state != crew.IDLE for state in states))
+    print(done.runs, done.count, wrong, sum(state != pool.IDLE for state in states))
 
 
 if __name__ == "__main__":

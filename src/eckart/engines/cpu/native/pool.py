@@ -1,8 +1,8 @@
-"""A crew of threads that take parts of a kernel's work without the interpreter.
+"""A pool of threads that take parts of a kernel's work without the interpreter.
 
 A thread of Python that is woken for a piece of work waits twice: for its wake, and for the
 interpreter's lock, which sixteen threads want one after another; on 16 cores a piece of work cost 1
-to 2 ms so. The threads of this crew stay inside one compiled loop. They find the kernel's address
+to 2 ms so. The threads of this thread pool stay inside one compiled loop. They find the kernel's address
 and its arguments on a board, take parts by counters, and wait for the next board: awake for a
 moment, since the next one mostly comes soon, then asleep at a semaphore.
 
@@ -51,7 +51,7 @@ SIDE_BY_SIDE = 4
 """Crews at the most: callers at the same time, such as the chains of a sampler, have one each, and
 each its share of the threads."""
 MOST = 255
-"""Threads of a crew at the most."""
+"""Threads of a thread pool at the most."""
 SEMAPHORE = 64  # bytes; glibc's takes 32
 PAUSES = 500
 """Looks at the own word with a pause of some 40 to 140 cycles between them: about 20 microseconds,
@@ -186,7 +186,7 @@ def load_word(address):
     return load(address)
 
 
-class _Crew:
+class _ThreadPool:
     """The threads of this process, their board and their semaphores."""
 
     def __init__(self, library: Any):
@@ -245,22 +245,22 @@ class _Crew:
         self.held = None
 
 
-_crews: dict[int, list[_Crew]] = {}
+_pools: dict[int, list[_ThreadPool]] = {}
 _addresses: dict[Any, int] = {}
 
 
-def crew(free: bool = False) -> _Crew | None:
-    """A crew of this process (a forked one gets its own): the first, or one that is ``free``, whose
+def pool(free: bool = False) -> _ThreadPool | None:
+    """A thread pool of this process (a forked one gets its own): the first, or one that is ``free``, whose
     lock is taken then. None where the system has no semaphores of this kind, or all crews are at
     work."""
-    found = _crews.setdefault(os.getpid(), [])
+    found = _pools.setdefault(os.getpid(), [])
     for team in tuple(found):
         if not free or team.lock.acquire(blocking=False):
             return team
     if len(found) >= SIDE_BY_SIDE or os.name != "posix" or hasattr(ctypes, "windll"):
         return None
     try:
-        fresh = _Crew(ctypes.CDLL(None))
+        fresh = _ThreadPool(ctypes.CDLL(None))
     except (OSError, AttributeError):
         return None
     if free:
@@ -308,7 +308,7 @@ def run_parts(kernel: Any, count: int, arguments: tuple, threads: int) -> None:
             for part in range(count):
                 kernel(part, 0, *arguments)
             return
-        team = crew(free=True)
+        team = pool(free=True)
         if team is not None:
             try:
                 team.run(address_of(kernel, (0, 0, *arguments)), count, arguments, threads)

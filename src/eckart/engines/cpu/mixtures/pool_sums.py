@@ -1,4 +1,4 @@
-"""Sums of Gaussian mixtures by the crew: every lane runs through its blocks of rows in compiled
+"""Sums of Gaussian mixtures by the thread pool: every lane runs through its blocks of rows in compiled
 code, so that no thread asks for the interpreter."""
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from numba import njit
 from eckart.compiling import OUTSIDE
 from eckart.engines.cpu.dense.thin import largest
 from eckart.engines.cpu.mixtures.kernels import OVER_CHUNKS, TIED, Room, Targets
-from eckart.engines.cpu.mixtures.layout import NO_ROWS, NONE, Layout, Sums
-from eckart.engines.cpu.native.crew import FEW, address_of, run_parts
+from eckart.engines.cpu.mixtures.layout import NO_ROWS, NONE, MixtureSums, ParameterLayout
 from eckart.engines.cpu.native.memory_words import call_for_number
+from eckart.engines.cpu.native.pool import FEW, address_of, run_parts
 from eckart.engines.cpu.native.products import added_up
 from eckart.engines.host import Host
 
@@ -22,7 +22,7 @@ WORTH = 2**23
 Python lose little, and nothing more has to be compiled."""
 
 
-GAPS = "gaps found by the crew"
+GAPS = "gaps found by the thread pool"
 
 
 @njit(**OUTSIDE)
@@ -55,7 +55,7 @@ def add_lane(lane, who, height, code, x, weights, empty, c, room, chunks, sums, 
     bounds[lane] = total
 
 
-def suits(x: Host, layout: Layout, threads: int) -> bool:
+def suits(x: Host, layout: ParameterLayout, threads: int) -> bool:
     """Whether rows lie in memory, none has a gap, and there are threads enough to repay what is
     compiled for it."""
     return (
@@ -72,7 +72,7 @@ def suits(x: Host, layout: Layout, threads: int) -> bool:
 
 
 def _complete(x: Host, threads: int) -> bool:
-    """Whether all entries are finite: a look by the crew, before the first pass, costs less than a
+    """Whether all entries are finite: a look by the thread pool, before the first pass, costs less than a
     pass that looks by itself on threads of Python loses."""
     if GAPS not in x.kept:
         x.kept[GAPS] = not np.isfinite(largest(x.matrix.values, threads))
@@ -80,7 +80,9 @@ def _complete(x: Host, threads: int) -> bool:
     return x.checked
 
 
-def sums_by_crew(x: Host, layout: Layout, height: int, lanes: int, threads: int) -> Sums:
+def sums_by_pool(
+    x: Host, layout: ParameterLayout, height: int, lanes: int, threads: int
+) -> MixtureSums:
     """What ``_sums`` of the primitives adds up over blocks of ``height`` rows, to the same bits;
     the room for it stays with the matrix between two steps."""
     k, p = layout.theta.k, layout.p
@@ -122,7 +124,9 @@ def sums_by_crew(x: Host, layout: Layout, height: int, lanes: int, threads: int)
     counts, shift, scatter = (
         added_up(each.reshape(lanes, -1), threads).reshape(each.shape[1:]) for each in sums
     )
-    return Sums(counts, None, shift, scatter, _weight(x, height, lanes), sum(bounds.tolist()))
+    return MixtureSums(
+        counts, None, shift, scatter, _weight(x, height, lanes), sum(bounds.tolist())
+    )
 
 
 def _weight(x: Host, height: int, lanes: int) -> float:

@@ -1,4 +1,4 @@
-"""The crew: every part is done once, by any number of threads, callers and processes, and
+"""The thread pool: every part is done once, by any number of threads, callers and processes, and
 interrupts leave nobody behind."""
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from sklearn.base import clone
 from eckart import ALS, NMF, BayesianMF, GaussianMixture, Observed
 from eckart.engines.cpu.dense import thin
 from eckart.engines.cpu.dense.linear import orth
-from eckart.engines.cpu.native import crew
-from eckart.engines.cpu.native.crew import run_parts
-from eckart.engines.cpu.ridge.cholesky import Rows
+from eckart.engines.cpu.native import pool
+from eckart.engines.cpu.native.pool import run_parts
+from eckart.engines.cpu.ridge.cholesky import RidgeRows
 
 THREADS = (1, 2, 3, 5, 16)
 
@@ -73,25 +73,25 @@ def test_callers_side_by_side():
     assert not wrong
 
 
-def test_two_callers_have_a_crew_each(monkeypatch):
+def test_two_callers_have_a_pool_each(monkeypatch):
     """Neither waits for the other, and neither falls back on threads of Python."""
     fallen = []
-    monkeypatch.setattr(crew, "run_lanes", lambda *given: fallen.append(given))
+    monkeypatch.setattr(pool, "run_lanes", lambda *given: fallen.append(given))
     marked(40, 4)
-    first = crew.crew(free=True)
+    first = pool.pool(free=True)
     try:
         assert (marked(40, 4)[0] == 1).all()
-        second = crew.crew(free=True)
+        second = pool.pool(free=True)
         assert second is not None
         assert second is not first
         second.lock.release()
     finally:
         first.lock.release()
     assert not fallen
-    taken = [crew.crew(free=True) for _ in range(crew.SIDE_BY_SIDE + 1)]
+    taken = [pool.pool(free=True) for _ in range(pool.SIDE_BY_SIDE + 1)]
     try:
         assert taken[-1] is None
-        assert len(set(taken)) == crew.SIDE_BY_SIDE + 1
+        assert len(set(taken)) == pool.SIDE_BY_SIDE + 1
         marked(40, 4)
         assert len(fallen) == 1
     finally:
@@ -105,7 +105,7 @@ def in_child(answers) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_forked_process_has_a_crew_of_its_own():
+def test_a_forked_process_has_a_pool_of_its_own():
     marked(50, 4)
     context = multiprocessing.get_context("fork")
     answers = context.Queue()
@@ -116,8 +116,8 @@ def test_a_forked_process_has_a_crew_of_its_own():
     assert child.exitcode == 0
 
 
-def test_without_a_crew_threads_of_python_do_the_same(monkeypatch):
-    monkeypatch.setattr(crew, "crew", lambda free: None)
+def test_without_a_pool_threads_of_python_do_the_same(monkeypatch):
+    monkeypatch.setattr(pool, "pool", lambda free: None)
     for threads in THREADS:
         times, by = marked(70, threads)
         assert (times == 1).all()
@@ -128,7 +128,7 @@ def test_without_a_crew_threads_of_python_do_the_same(monkeypatch):
     sys.platform == "win32" or not hasattr(signal, "SIGINT"), reason="needs POSIX signals"
 )
 def test_interrupts_leave_nobody_at_work():
-    script = Path(__file__).with_name("interrupted_crew.py")
+    script = Path(__file__).with_name("interrupted_pool.py")
     done = subprocess.run(
         [sys.executable, str(script), "1.5"], capture_output=True, text=True, timeout=60, check=True
     )
@@ -231,7 +231,10 @@ def test_arrays_inside_tuples_are_lent():
         a, b, c = np.random.default_rng(seed).random((3, 64))
         out = np.empty(64)
         run_parts(
-            unpack, 64, (((a.copy(), b.copy()), c), Rows(np.arange(64.0), np.full(1, 0.5)), out), 4
+            unpack,
+            64,
+            (((a.copy(), b.copy()), c), RidgeRows(np.arange(64.0), np.full(1, 0.5)), out),
+            4,
         )
         np.testing.assert_array_equal(out, a + b + c * 0.5 + np.arange(64.0))
         garbage = [np.random.default_rng(i).random(9) for i in range(50)]
@@ -255,7 +258,7 @@ def test_arrays_inside_tuples_are_lent():
 def test_few_threads_and_many_give_the_same_bits(model, monkeypatch):
     """Kernels called from Python and by their address: the same ranges, the same sums."""
     from eckart.engines.cpu.entries import evidence, residual_gram
-    from eckart.engines.cpu.mixtures import crew_sums as mixtures
+    from eckart.engines.cpu.mixtures import pool_sums as mixtures
     from eckart.engines.cpu.ridge import schedule
 
     rng = np.random.default_rng(0)
@@ -263,7 +266,7 @@ def test_few_threads_and_many_give_the_same_bits(model, monkeypatch):
     monkeypatch.setattr(mixtures, "WORTH", 0)
     calls = []
     monkeypatch.setattr(
-        mixtures, "run_parts", lambda *given: (calls.append(given), crew.run_parts(*given))
+        mixtures, "run_parts", lambda *given: (calls.append(given), pool.run_parts(*given))
     )
     if isinstance(model, GaussianMixture):
         x = np.tile(x[:, :5], (5, 1)).astype(np.float32)
@@ -272,7 +275,7 @@ def test_few_threads_and_many_give_the_same_bits(model, monkeypatch):
         x = Observed.from_nan(np.where(rng.random(x.shape) < 0.7, x, np.nan))
     found = []
     for few in (0, 99):
-        for module in (schedule, evidence, residual_gram, mixtures, crew):
+        for module in (schedule, evidence, residual_gram, mixtures, pool):
             monkeypatch.setattr(module, "FEW", few)
         fit = clone(model).fit(x)
         arrays = (
@@ -291,11 +294,11 @@ def test_few_threads_and_many_give_the_same_bits(model, monkeypatch):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_weighted_rows_of_a_mixture_by_the_crew(dtype, monkeypatch):
+def test_weighted_rows_of_a_mixture_by_the_pool(dtype, monkeypatch):
     """Rows in memory of either precision, weighted or not, turned or not: the sums of threads of
     Python, to the bit."""
     from eckart.engines import engine_named
-    from eckart.engines.cpu.mixtures import crew_sums as mixtures
+    from eckart.engines.cpu.mixtures import pool_sums as mixtures
     from eckart.engines.protocol.mixtures import Gaussians
     from eckart.matrix import Dense
 
@@ -324,9 +327,9 @@ def test_weighted_rows_of_a_mixture_by_the_crew(dtype, monkeypatch):
             assert all(each == found[0] for each in found)
 
 
-def test_the_crew_looks_once_for_gaps_and_leaves_rows_with_gaps_alone(monkeypatch):
+def test_the_pool_looks_once_for_gaps_and_leaves_rows_with_gaps_alone(monkeypatch):
     from eckart.engines import engine_named
-    from eckart.engines.cpu.mixtures import crew_sums as mixtures
+    from eckart.engines.cpu.mixtures import pool_sums as mixtures
     from eckart.engines.protocol.mixtures import Gaussians
     from eckart.matrix import Dense
 
@@ -378,7 +381,7 @@ def test_columns_are_written_between_others():
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_many_biases_by_the_crew(threads, monkeypatch):
+def test_many_biases_by_the_pool(threads, monkeypatch):
     """Sums of a kernel against those of NumPy: rows without entries and rows whose entries weigh
     nothing have no bias."""
     from eckart.engines import engine_named
