@@ -30,8 +30,8 @@ def public():
             continue
         yield name, thing, not inspect.isclass(thing)
         if inspect.isclass(thing):
-            for verb, function in inspect.getmembers(thing, inspect.isfunction):
-                if not verb.startswith("_") and function.__module__.startswith("eckart."):
+            for verb, function in inspect.getmembers(thing, inspect.isroutine):  # of classes, too
+                if not verb.startswith("_") and str(function.__module__).startswith("eckart."):
                     yield f"{name}.{verb}", function, True
 
 

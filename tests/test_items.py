@@ -13,7 +13,7 @@ from scipy import sparse
 from sklearn.base import clone
 
 import eckart
-from eckart import ALS, EASE, SLIM, Observed, SpectralFilter
+from eckart import ALS, EASE, SLIM, InputError, Observed, SpectralFilter
 from eckart.certify import items as evidence
 from eckart.io.models.checkpoint import Checkpoint
 from eckart.metrics import ranking
@@ -475,3 +475,9 @@ def test_shell_compares(likes):
     }
     wrong = shell("compare", likes, "--rows", "user", "--columns", "page", "--methods", "kmeans")
     assert "als, ease, slim, gf-cf, blend" in str(wrong.exception)
+
+
+def test_lists_by_chance_are_refused_in_words(model):
+    """It was an AttributeError, and an answer of 500 of the service."""
+    with pytest.raises(InputError, match="by='chance' came, wanted 'auto' or 'prediction' for"):
+        model.fit(taken()).recommend("u0", by="chance")

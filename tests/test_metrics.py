@@ -17,6 +17,7 @@ from sklearn.metrics import (
     root_mean_squared_error,
 )
 
+import eckart
 from eckart import InputError, Observed
 from eckart.metrics import (
     bootstrap_interval,
@@ -324,3 +325,23 @@ def test_lists_of_138k_rows_are_scored_without_a_loop_over_rows():
     # 0.3 to 0.6 s measured on a busy 2-core machine; the rest is margin
     assert time.process_time() - start < 20
     assert got.mean["recall"] == pytest.approx(k / m, rel=0.2)
+
+
+def test_recommendations_are_matched_with_hidden_entries_by_id():
+    """Their positions were taken for those of the hidden entries, which have columns of their
+    own."""
+    entries = [
+        (f"u{i}", f"c{j}", float((i * j) % 5)) for i in range(12) for j in range(8) if (i + j) % 3
+    ]
+    model = eckart.ALS(2, random_state=0).fit(entries, rows=0, columns=1, values=2)
+    found = model.recommend(n=2)
+    best = dict(zip(found.rows, found.columns[:, 0]))
+    rows = [row for row in found.rows if row != "u3"]
+    hidden = eckart.Observed.from_triples(
+        [*rows, "stranger"], [*(best[row] for row in rows), "new"], None
+    )
+    got = eckart.metrics.ranking(found, hidden, 2, ("mrr", "hit_rate"))
+    assert (got.mean["mrr"], got.mean["hit_rate"]) == (1.0, 1.0)
+    assert got.left_out == 1
+    nobody = eckart.Observed.from_triples(list(found.rows), ["new"] * len(found.rows), None)
+    assert eckart.metrics.ranking(found, nobody, 2, "hit_rate").mean["hit_rate"] == 0.0

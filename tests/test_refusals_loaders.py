@@ -9,6 +9,7 @@ import os
 import sqlite3
 import struct
 import sys
+import time
 import zipfile
 
 import numpy as np
@@ -29,7 +30,7 @@ from eckart.io.models.checkpoint import Checkpoint
 from eckart.io.models.memory_maps import load_mapped
 from eckart.io.models.pack import resumed_trace
 from eckart.io.models.whole_files import check_place
-from eckart.io.tables import entry_shards
+from eckart.io.tables import entry_shards, other_files
 from eckart.io.tables.attributes import Encoding, attributes
 from eckart.io.tables.csv_file import LONG_MARK, CsvLayout, _OneMark
 from eckart.io.tables.missing import Marks, unmark
@@ -621,3 +622,20 @@ def test_a_tokenizer_that_gives_no_words_is_named_with_its_document():
         InputTypeError, match=r"tokenizer must return words \(str\), got 3 for document 11"
     ):
         rule.batch(["a b", "odd"], first=10)
+
+
+def test_a_cell_in_the_last_corner_of_a_sheet_takes_no_time(tmp_path, monkeypatch):
+    """Its reader fills up the 17 billion cells before it."""
+
+    def corner(xml):
+        xml = xml.replace(b'r="3"', b'r="1048576"').replace(b'r="A3"', b'r="A1048576"')
+        return xml.replace(b'r="B3"', b'r="XFD1048576"').replace(b"A1:B3", b"A1:XFD1048576")
+
+    file = _workbook(tmp_path / "x.xlsx", [("a", "b"), (1, 2), (3, 4)], corner)
+    begin = time.process_time()
+    table = excel_table(file)
+    assert time.process_time() - begin < 5
+    assert (table.num_rows, table.num_columns) == (2, 2**14)
+    monkeypatch.setattr(other_files, "MOST_CELLS", 2**15)
+    with pytest.raises(FileError, match="span more than 32,768 cells"):
+        excel_table(file)

@@ -178,3 +178,27 @@ def test_impute_fills_the_data_of_the_fit_and_new_rows(name, holes):
 def test_models_that_keep_no_data_ask_for_them(model, whole):
     with pytest.raises(eckart.InputError, match="X must be given to impute"):
         model.fit(whole).impute()
+
+
+def test_a_table_of_several_kinds_is_scored_cell_by_cell_from_the_others():
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=120)
+    frame = pd.DataFrame({"a": z, "b": np.where(z > 0, "x", "y"), "c": 2 * z, "noise": 0.0})
+    frame["c"] += 0.1 * rng.normal(size=120)
+    frame = frame.mask(rng.random(frame.shape) < 0.1)
+    model = eckart.MixedTable(1, random_state=0).fit(frame)
+    numbers = frame.assign(b=None)
+    byhand = []
+    for name in ("a", "c"):
+        x, told = frame[name], model.expect(numbers, name)
+        byhand.append(1 - np.nansum((x - told) ** 2) / np.nansum((x - x.mean()) ** 2))
+    assert min(byhand) > 0.9
+    assert model.score(numbers) == pytest.approx(np.mean(byhand))
+    assert 0.7 < model.score(frame) < 1
+    shuffled = frame.apply(lambda column: rng.permutation(column))
+    assert model.score(shuffled) < 0.1
+    found = GridSearchCV(eckart.MixedTable(random_state=0), {"n_components": [1, 2]}, cv=2)
+    assert cross_val_score(model, frame, cv=2).min() > 0.6
+    assert found.fit(frame).best_score_ > 0.6
+    with pytest.raises(eckart.InputError, match="column of several values"):
+        model.score(frame.iloc[:1])

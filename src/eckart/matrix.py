@@ -180,7 +180,18 @@ class _Compressed:
         cls, matrix: Any, rows: np.ndarray | None = None, columns: np.ndarray | None = None
     ) -> Any:
         """From any SciPy sparse matrix or array; duplicate entries are added up, as SciPy defines
-        them."""
+        them.
+
+        Parameters
+        ----------
+        matrix : the matrix, in any of SciPy's formats
+        rows, columns : labels, where it has any
+
+        Returns
+        -------
+        Any
+            A matrix of this class.
+        """
         csr = matrix.tocsr()
         check_pointers(csr.indptr, csr.indices, csr.data)
         if not csr.has_canonical_format:
@@ -222,7 +233,18 @@ class Observed(_Compressed):
     def from_nan(
         cls, values: np.ndarray, rows: np.ndarray | None = None, columns: np.ndarray | None = None
     ) -> Observed:
-        """From a dense array in which NaN marks what was not observed."""
+        """From a dense array in which NaN marks what was not observed.
+
+        Parameters
+        ----------
+        values : the array
+        rows, columns : labels, where it has any
+
+        Returns
+        -------
+        Observed
+            Its observed entries.
+        """
         values = np.asarray(values)
         seen = ~np.isnan(values)
         indptr = np.concatenate([[0], np.cumsum(seen.sum(axis=1))])
@@ -269,6 +291,13 @@ class Observed(_Compressed):
             becomes an empty row or column.
         dtype : float32 or float64.
 
+        Returns
+        -------
+        Observed
+            A matrix with an entry for each place that was observed.
+
+        Examples
+        --------
         >>> x = Observed.from_triples(["bob", "ann", "bob"], [20, 10, 10], [5, 4, 0])
         >>> x.shape, list(x.rows), x.columns, x.nnz
         ((2, 2), ['ann', 'bob'], array([10, 20]), 3)
@@ -294,9 +323,24 @@ class Observed(_Compressed):
         at: Place = position,
         name: str = "values",
     ) -> Observed:
-        """From triples whose ids are positions already; a size of None is that of the labels.
-        ``at`` and ``name`` word the errors.
+        """From triples whose ids are positions already.
 
+        Parameters
+        ----------
+        rows, columns, values : positions and values, one in each place of three arrays
+        shape : numbers of rows and columns; None stands for that of the labels
+        row_labels, column_labels : labels in the order of the positions
+        duplicates : ``"error"``, ``"last"``, ``"mean"`` or ``"sum"``, as in ``from_triples``
+        dtype : float32 or float64
+        at, name : where a line stands and what the values are called, in errors
+
+        Returns
+        -------
+        Observed
+            A matrix with an entry for each place that was observed.
+
+        Examples
+        --------
         >>> Observed.from_codes(np.array([0, 1]), np.array([1, 1]), np.array([2.0, 3.0]), (2, 2)).indptr
         array([0, 1, 2])
         """

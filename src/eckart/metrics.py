@@ -207,9 +207,7 @@ def ranking(
         if name not in _MEASURES and name != "coverage":
             raise invalid("metrics", name, f"names among {', '.join([*_MEASURES, 'coverage'])}")
     if hasattr(recommended, "positions"):
-        if hasattr(relevant, "row_index"):
-            relevant = relevant.to_scipy()[relevant.row_index.indices_of(recommended.rows)]
-        recommended = recommended.positions
+        recommended, relevant = _matched(recommended, relevant)
     counts, columns, n_columns = _relevant(relevant)
     if "coverage" in names and n_columns is None:
         raise invalid(
@@ -342,6 +340,28 @@ def _hits(
     wanted = lists + np.arange(n)[:, None] * width
     place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
     return (keys[place] == wanted) & (lists >= 0), counts
+
+
+def _matched(recommended: Any, relevant: Any) -> tuple[np.ndarray, Any]:
+    """Recommendations as positions in the matrix of relevant columns, row by row: ids decide where
+    that has ids. A column that it does not know is relevant to nobody and gets a position behind
+    all of its own; a row that it does not know has nothing relevant."""
+    lists = recommended.positions
+    if not hasattr(relevant, "row_index"):
+        return lists, relevant
+    matrix = relevant.to_scipy().tocsr()
+    if relevant.columns is not None:
+        listed = lists >= 0
+        _, first, place = np.unique(lists[listed], return_index=True, return_inverse=True)
+        at = relevant.column_index.find(np.asarray(recommended.columns)[listed][first])
+        more = at < 0
+        at[more] = matrix.shape[1] + np.arange(np.count_nonzero(more))
+        lists = np.full(lists.shape, -1)
+        lists[listed] = at[place]
+        matrix.resize(matrix.shape[0], matrix.shape[1] + np.count_nonzero(more))
+    rows = relevant.row_index.find(recommended.rows)
+    matrix.resize(matrix.shape[0] + 1, matrix.shape[1])
+    return lists, matrix[rows]  # -1, a row that is not known, is the last, which is empty
 
 
 def _relevant(relevant: Any) -> tuple[np.ndarray, np.ndarray, int | None]:

@@ -201,6 +201,17 @@ class Certificate:
 
     @classmethod
     def from_dict(cls, d: dict[str, Any]) -> Certificate:
+        """The inverse of ``to_dict``.
+
+        Parameters
+        ----------
+        d : what ``to_dict`` gave
+
+        Returns
+        -------
+        Certificate
+            The same evidence.
+        """
         checks = tuple(
             Check(c["name"], float(c["value"]), float(c["limit"]), c["meaning"])
             for c in d["checks"]

@@ -230,6 +230,13 @@ class Recommender(OnParts, SharesOfEntries):
                 "'auto' or 'prediction' for a model with a loss",
                 "its values are chances or grades themselves",
             )
+        if by == "chance" and not isinstance(f, LowRank):
+            raise invalid(
+                "by",
+                by,
+                f"'auto' or 'prediction' for {type(self).__name__}",
+                "its lists are ordered by scores of its own",
+            )
         if X is not None:
             if rows is not None:
                 raise InputError(

@@ -30,7 +30,18 @@ class Stored:
         cls, arrays: dict[str, np.ndarray], values: dict[str, Any], rows: Any, columns: Any
     ) -> Self:
         """The inverse of ``to_state``; what is missing, or does not fit, ends in an error here or
-        in ``check``."""
+        in ``check``.
+
+        Parameters
+        ----------
+        arrays, values : what ``to_state`` gave
+        rows, columns : labels, or None
+
+        Returns
+        -------
+        Self
+            The same factors.
+        """
         if not isinstance(values, dict) or values.keys() != set(cls.VALUES):
             raise FileError(
                 f"factors must hold the values {', '.join(cls.VALUES) or 'none'}, got {values!r}"

@@ -53,7 +53,19 @@ class Projection:
 
     @classmethod
     def onto(cls, span: Any, offset: Any = None, tol: float | None = None) -> Projection:
-        """Onto the span of any columns, dependent or not."""
+        """Onto the span of any columns, dependent or not.
+
+        Parameters
+        ----------
+        span : a matrix whose columns span the subspace
+        offset : a point of it; None is the origin
+        tol : singular values below this share of the largest are taken for 0; None for rounding
+
+        Returns
+        -------
+        Projection
+            The projection.
+        """
         return cls(orthonormal(span, tol), offset)
 
     @property

@@ -338,6 +338,35 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         found = self._answered(part, self._from_others(table, part))
         return _levels(part)[found.argmax(axis=1)] if part.discrete else found
 
+    def score(self, X: Any, y: Any = None) -> float:
+        """How well each seen cell is told by the others of its row: the mean over columns of
+
+            1 - sum |x - p|^2 / sum |x - m|^2,
+
+        m the mean of the column in X. 1 is exact, 0 as good as m; a level counts as the vector of
+        its indicators, p as that of probabilities. Columns of one value are left out.
+        """
+        table, frame = self._scores(X)
+        cells, found = {c.name: c for c in frame.columns}, []
+        for part in self.parts_:
+            if part.cycle:
+                continue
+            seen = np.flatnonzero(~np.isnan(cells[part.name].values))
+            aside_column = self._answered(part, self._from_others(table, part))[seen]
+            truth = cells[part.name].values[seen]
+            if part.discrete:
+                if levels := cells[part.name].levels:
+                    truth = np.array(levels, object)[truth.astype(int)]
+                truth = (truth[:, None] == _levels(part)[None]).astype(np.float64)
+            away = float(np.sum((truth - truth.mean(axis=0)) ** 2)) if len(seen) else 0.0
+            if away > 0:
+                found.append(1.0 - float(np.sum((truth - aside_column) ** 2)) / away)
+        if not found:
+            raise InputError(
+                "X must have a column of several values to be scored, got none; pass more rows"
+            )
+        return float(np.mean(found))
+
     def explain(self, X: Any, column: str, row: int = 0) -> CellExplanation:
         """Which columns speak for what is expected in a column of one row of X (by position). The
         natural parameter is linear in the seen scores, so the shares add up exactly; the cell

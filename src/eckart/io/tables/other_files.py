@@ -23,6 +23,10 @@ before it would fill the memory."""
 MOST_INFLATED = 4 * 2**30
 """Bytes of a workbook's parts before compression: a full sheet of numbers takes about as much."""
 
+MOST_CELLS = 2**27
+"""Cells of a sheet that are looked at, filled or not: three seconds, and more than memory holds as
+objects."""
+
 
 def excel_table(file: Path) -> Any:
     """The first sheet of a workbook as an Arrow table; its first row holds the names."""
@@ -36,11 +40,7 @@ def excel_table(file: Path) -> Any:
     try:
         _check_workbook(file)
         book = openpyxl.load_workbook(file, read_only=True, data_only=True)
-        rows = [
-            row
-            for row in book.worksheets[0].iter_rows(values_only=True)
-            if any(cell is not None for cell in row)
-        ]
+        rows = _filled_rows(book.worksheets[0])
         book.close()
     except Exception as error:
         raise FileError(f"{file} cannot be read as a workbook: {error}") from None
@@ -52,6 +52,26 @@ def excel_table(file: Path) -> Any:
     names = [f"column {j + 1}" if name is None else str(name) for j, name in enumerate(rows[0])]
     columns = [_one_kind([row[j] for row in rows[1:]]) for j in range(len(names))]
     return pa.table(columns, names=names)
+
+
+def _filled_rows(sheet: Any) -> list[Any]:
+    """The rows of a sheet that hold something. Its reader fills up what lies before a cell, so that
+    one cell in the last corner stands for 17 billion: the row that it repeats for missing ones is
+    looked at once, and all others have a limit."""
+    rows, empty, cells = [], None, 0
+    for row in sheet.iter_rows(values_only=True):
+        if row is empty:
+            continue
+        cells += len(row)
+        if cells > MOST_CELLS:
+            raise ValueError(
+                f"its rows span more than {MOST_CELLS:,} cells; save the part that is used as .csv"
+            )
+        if any(cell is not None for cell in row):
+            rows.append(row)
+        else:
+            empty = row
+    return rows
 
 
 def _check_workbook(file: Path) -> None:
