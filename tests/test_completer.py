@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import eckart
-from eckart import ALS, InputError, Observed
+from eckart import ALS, SVP, BayesianMF, InputError, MixedTable, Observed, SoftImpute
 from eckart.complete.normalise import normalise
 from eckart.complete.split import folds, split
 from eckart.metrics import mae, ranking, rmse
@@ -512,3 +512,35 @@ def test_sparse_matrices_and_triples_are_the_same_fit(rng):
         (np.array([0.0, 2.0]), (np.array([0, 1]), np.array([0, 1]))), shape=(2, 2)
     )
     assert ALS(1, random_state=0).fit(stored).observed_.nnz == 2  # a stored zero is an observation
+
+
+WITHOUT_HIDING = {
+    "ALS": lambda: ALS(4, l2=2.0, random_state=0),
+    "BayesianMF": lambda: BayesianMF(4, n_samples=60, burn_in=40, random_state=0),
+    "SoftImpute": lambda: SoftImpute(tau=0.2),
+    "SoftImpute, tau chosen": lambda: SoftImpute(random_state=0),
+    "SVP": lambda: SVP(3, random_state=0),
+    "MixedTable": lambda: MixedTable(3, trees=False, random_state=0),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", WITHOUT_HIDING)
+def test_a_certificate_says_that_noise_is_not_predicted(name):
+    """Errors on its own entries are below those of the mean however little a fit knows."""
+    rng = np.random.default_rng(0)
+    noise = rng.standard_normal((100, 50))
+    signal = 2 * rng.standard_normal((100, 2)) @ rng.standard_normal((2, 50)) + 0.5 * noise
+    away = rng.random(noise.shape) > 0.35
+    for x, says in ((noise, True), (signal, False)):
+        model = WITHOUT_HIDING[name]().fit(np.where(away, np.nan, x))
+        words = str(model.certificate_).splitlines()[0]
+        if name == "SoftImpute":  # a price so low that it fits every entry
+            assert "nothing shows that it predicts better than the mean" in words
+            continue
+        assert ("no better than" in words) == says, str(model.certificate_)
+        facts = model.certificate_.facts
+        if not says and name in ("ALS", "BayesianMF"):
+            hidden = float(np.mean((model.predict(*np.nonzero(away)) - x[away]) ** 2))
+            found = facts["error of model expected on others"]
+            assert 0.5 * hidden < found < 1.5 * hidden

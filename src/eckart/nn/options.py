@@ -81,7 +81,7 @@ WORDS = {
         Seed; most threads of the CPU (the last bits depend on it); progress bars.""",
     "units": """activation : "relu", "gelu", "tanh", "sigmoid", "identity"
     dropout : float
-        Share of hidden units set to 0 in each step.""",
+        Share of hidden units set to 0 in each step ("auto", of classes: 0.2 below 5,000 rows, else 0).""",
     "coding": """loss : "squared" or "bernoulli"
         Squared error, or cross-entropy for data from 0 to 1.
     noise, corruption : float, "gaussian" or "mask"
@@ -110,7 +110,7 @@ class NetworkParameters(Estimator):
     activation: Literal["relu", "gelu", "tanh", "sigmoid", "identity"] = param(
         "relu", one_of(*ACTIVATIONS)
     )
-    dropout: float = param(0.0, SHARE)
+    dropout: float | str = param(0.0, SHARE)
     weight_decay: float = param(0.0, number(0))
     optimizer: Literal["gd", "heavy_ball", "nesterov", "adagrad", "adam"] = param(
         "adam", one_of(*RULES)

@@ -310,6 +310,14 @@ class BayesianMF(Featured):
             f, rows, new=f is not self._lowrank(), clip=self.fit_.plan.get("clip")
         )
 
+    def _claimed(self, x: Observed) -> float | None:
+        if self.likelihood != "gaussian" or "time" in self.fit_.plan or not x.nnz:
+            return None
+        at = np.unique(np.linspace(0, x.nnz - 1, min(x.nnz, CELLS)).astype(np.int64))
+        rows = np.searchsorted(x.indptr, at, side="right") - 1
+        _, of_mean, noise = self.posterior_.moments(self._lowrank(), rows, x.indices[at], None)
+        return float(np.mean(of_mean + noise))
+
     def predict(
         self,
         rows: Any,

@@ -14,6 +14,7 @@ from eckart.complete.factors.majorise import LOCATIONS, RIDGES, encoded, loss_fo
 from eckart.complete.factors.strengths import LogScaling, log_scaling
 from eckart.complete.folding import learned_columns, refuse_negative
 from eckart.complete.normalise import Normaliser
+from eckart.complete.plain_answers import Ridges
 from eckart.complete.side_information import SideInformation
 from eckart.engines import engine_named
 from eckart.engines.protocol import RidgeRule
@@ -248,6 +249,12 @@ class Choices:
         ):
             if met:
                 raise InputError(f"row_features and column_features need {wanted}, got {choice}")
+
+    def _ridges_of(self: Any, x: Observed) -> Ridges | None:
+        if self.loss != "squared" or self.maps_ is not None:
+            return None
+        rule = self._rule(self._ridge_used())
+        return rule.ridges(x.row_counts())[0], rule.ridges(x.column_counts())[0]
 
     def _ridge_used(self: Any) -> ChosenRidge:
         """The ridge of the fit; models saved earlier had one for codes and biases."""

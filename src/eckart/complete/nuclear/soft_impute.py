@@ -298,6 +298,11 @@ class SoftImpute(SpectralCompleter):
             return self.normalise
         return "bias" if on_a_scale(x) is not None else None
 
+    def _claimed(self, x: Observed) -> float | None:
+        """The least error on hidden entries, where some were hidden to choose tau."""
+        table = self.fit_.plan.get("tau chosen on hidden entries")
+        return min(float(error) for _, error, _ in table) if table else None
+
     @fitted
     def tau_(self) -> float:
         """The price that was used."""

@@ -16,6 +16,7 @@ from eckart.certify.certificate import Certificate
 from eckart.complete.completer import Completer
 from eckart.complete.normalise import KINDS, Normaliser, normalise
 from eckart.complete.nuclear.operators import Solution
+from eckart.complete.plain_answers import Ridges
 from eckart.engines.protocol import RidgeRule
 from eckart.errors import InputError
 from eckart.factors import LowRank, signs
@@ -92,6 +93,10 @@ class SpectralCompleter(Completer):
 
     def _fold_rule(self) -> RidgeRule:
         return RidgeRule(float(self.fit_.plan.get("fold_l2", 0.0)))
+
+    def _ridges_of(self, x: Observed) -> Ridges:
+        price = float(self.fit_.plan.get("fold_l2", 0.0))
+        return np.full(x.shape[0], price), np.full(x.shape[1], price)
 
     def certify(self, X: Any) -> Certificate:
         """Measure the certificate again, from this model and data alone."""

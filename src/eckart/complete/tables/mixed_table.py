@@ -155,6 +155,19 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         return self._fitted("components_").factors.weights.T
 
     @fitted
+    def certificate_(self) -> Certificate:
+        """Evidence of the fit, with its error beside that of the mean (or the commonest level) at
+        cells held out, where there are rows enough to hold some out."""
+        fit = self._fitted("certificate_")
+        found = np.array(list(fit.plan.get("errors", {}).values()), float).reshape(-1, 3)
+        found = found[found[:, 0] > 0]
+        if not len(found):
+            return fit.certificate
+        plain, both = found[:, 0], found[:, 2]  # columns have units of their own
+        errors = {"model": float(np.mean((both / plain) ** 2)), "mean": 1.0}
+        return fit.certificate.beside(errors, f"held-out cells of {len(found)} columns")
+
+    @fitted
     def n_iter_(self) -> int:
         """Steps done."""
         return max(len(self._fitted("n_iter_").trace) - 1, 1)
