@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch", reason="the engine needs PyTorch")
 
-from eckart.engines.cuda import made, mixtures  # noqa: E402
+from eckart.engines.arrays import mixtures  # noqa: E402
+from eckart.engines.cuda import made  # noqa: E402
 from eckart.engines.cuda.arrays import Twins  # noqa: E402
 from eckart.engines.cuda.kernels.products import ProductPieces  # noqa: E402
 from eckart.engines.protocol.mixtures import Gaussians  # noqa: E402

@@ -29,6 +29,14 @@ from eckart.engines.cpu.ridge.cholesky import RidgeRows
 THREADS = (1, 2, 3, 5, 16)
 
 
+@pytest.fixture(autouse=True, scope="module")
+def kernels():
+    """Small data go to kernels here: these are what the threads share."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("eckart.engines.cpu.engine.CpuEngine.small", 0)
+        yield
+
+
 @njit(nogil=True, cache=True)
 def mark(part, who, times, by):
     times[part] += 1

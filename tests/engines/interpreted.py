@@ -17,15 +17,14 @@ from pretended import PretendedCard
 from scipy import sparse
 
 from eckart.engines import engine_named
+from eckart.engines.arrays import torch as arrays
 from eckart.engines.cuda import (
     chain,
     dense,
     known,
-    mixtures,
     nonnegative,
     normal_equations,
     paired,
-    parts,
     ridge,
     sampled,
     topics,
@@ -165,7 +164,7 @@ def rng_of(seed: int) -> np.random.Generator:
 
 def narrow_draws(e: Any) -> Any:
     """Columns enough for two tiles of a square; the columns of a row lie well apart."""
-    k, normal_equations.NARROW = 70, ("cpu",)
+    k, normal_equations.NARROW = 70, ("cuda",) if words.usable(None) else ()
     right = np.sin(np.arange(COLUMNS * k) ** 1.1).reshape(COLUMNS, k)
     found = e.ridge_rows(
         seen(e),
@@ -255,13 +254,12 @@ def flat(value: Any) -> list[np.ndarray]:
 
 def answers(do: Callable[[Any], Any], kernels: bool) -> list[np.ndarray]:
     for module in (
+        arrays,
         chain,
         dense,
         known,
-        mixtures,
         nonnegative,
         paired,
-        parts,
         ridge,
         sampled,
         topics,

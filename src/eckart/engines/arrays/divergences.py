@@ -328,11 +328,12 @@ def multiply(lib: Any, gram: Any, pull: Any, l1: float, start: Any) -> tuple[Any
     """u p / (G u + l1) for every row; 1/2 u^T G u - (p - l1).u and the violations before it."""
     xp, p = lib.xp, lib.wide(pull)
     size = xp.linalg.diagonal(gram)
-    least = LEAST * _ratio(lib, p, size)
+    inverse = _ratio(lib, xp.ones_like(size), size)
+    least = LEAST * p * inverse
     u = xp.maximum(lib.wide(start), least)
     down = u @ gram + l1
     value = 0.5 * (u * (down + l1 - 2 * p)).sum(axis=1)
-    kkt = xp.minimum(u, _ratio(lib, down - p, size)) ** 2 @ size
+    kkt = xp.minimum(u, (down - p) * inverse) ** 2 @ size
     return xp.maximum(u * _ratio(lib, p, down), least), value, kkt
 
 

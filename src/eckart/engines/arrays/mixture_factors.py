@@ -33,8 +33,10 @@ class Factors:
         k, n, r = theta.loadings.shape
         self.pairs, self.wider = lib.triangle(r), lib.triangle(r + 1)
         self.products = self.loadings[:, :, self.pairs[0]] * self.loadings[:, :, self.pairs[1]]
-        # masks, deviations, matrices and, of all components, codes and their covariances
-        self.bytes_of_row = 8 * (8 * n + 5 * r * r + k * (r * r + r + 2))
+        # masks, deviations, matrices and, of all components, codes and their covariances; complete
+        # rows share matrices and covariances
+        own = 0 if complete else (5 + k) * r * r
+        self.bytes_of_row = 8 * (8 * n + k * (r + 2) + own)
 
     def _unpacked(self, packed: Any, at: tuple[Any, Any], r: int) -> Any:
         """Symmetric r x r matrices from their lower triangles."""
@@ -50,7 +52,7 @@ class Factors:
         if not self.complete:
             observed = ~xp.isnan(y)
             self.observed, y = self.lib.wide(observed), xp.where(observed, y, 0.0)
-        self.y = y
+        self.y, self.squares = y, y * y
         found = [self._posterior(z) for z in range(self.spread.shape[0])]
         self.codes, self.inverses = [each[1] for each in found], [each[2] for each in found]
         return xp.stack([each[0] for each in found], axis=1)
@@ -88,18 +90,23 @@ class Factors:
         xp, codes, y, r = self.lib.xp, self.codes[z], self.y, self.codes[z].shape[1]
         one = xp.concat([codes, xp.ones_like(q)], axis=1)
         heavy = q * one
+        cross, square = y.T @ heavy, (q.T @ self.squares)[0]
+        if self.observed is None:
+            inverse = self._unpacked(self.inverses[z], self.pairs, r)[0]
+            second = one.T @ heavy
+            second[:r, :r] = second[:r, :r] + q.sum() * inverse
+            return second[r, r], second, cross, square
         # packed E[a a^T], a = (z, 1): the lower triangle of the codes' moments, then the codes and
         # 1, which are its last row
         square_of_codes = codes[:, self.pairs[0]] * codes[:, self.pairs[1]] + self.inverses[z]
         moments = xp.concat([square_of_codes, one], axis=1)
-        second = self._unpacked((q * moments).sum(axis=0)[None], self.wider, r + 1)[0]
-        cross, square = y.T @ heavy, (q * y * y).sum(axis=0)
-        if self.observed is not None:  # y is zero where nothing is observed
-            missing = self._unpacked((q * (1 - self.observed)).T @ moments, self.wider, r + 1)
-            guess = xp.concat([self.loadings[z], self.shifts[z][:, None]], axis=1)
-            lifted = (missing @ guess[:, :, None])[:, :, 0]
-            cross = cross + lifted
-            square = square + (lifted * guess).sum(axis=1) + self.spread[z] * missing[:, r, r]
+        second = self._unpacked(q.T @ moments, self.wider, r + 1)[0]
+        # y is zero where nothing is observed
+        missing = self._unpacked((q * (1 - self.observed)).T @ moments, self.wider, r + 1)
+        guess = xp.concat([self.loadings[z], self.shifts[z][:, None]], axis=1)
+        lifted = (missing @ guess[:, :, None])[:, :, 0]
+        cross = cross + lifted
+        square = square + (lifted * guess).sum(axis=1) + self.spread[z] * missing[:, r, r]
         return second[r, r], second, cross, square
 
     def filled(self, rows: Any, q: Any) -> tuple[Any, Any]:

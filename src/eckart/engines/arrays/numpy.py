@@ -171,7 +171,9 @@ class NumpyLibrary:
     ) -> Iterator[tuple[int, np.ndarray]]:
         """(first row, rows in the precision of x), NaN where an entry is missing; ``row`` is how
         many bytes are made of each."""
-        step = max(1, self.room // max(1, row))
+        step, total = max(1, self.room // max(1, row)), x.shape[0]
+        if total:  # of one size: a short block costs as much beside its arithmetic as a long one
+            step = -(-total // -(-total // step))
         if x.kind == "dense":
             work = jobs(replace(x, checked=True), rows=step)
             blocks = ((start, np.asarray(fetch({}))) for start, _, fetch in work)

@@ -29,6 +29,8 @@ RANK = 1e-11
 SWEEPS, STILL = 200, 1e-6
 """Coordinate descent: sweeps at the most, and the share of the largest code by which none may move
 in the last one."""
+PAIRS = 2**27
+"""Bytes of the products v_a v_b of all columns that are made at once."""
 ASKED = 4
 """Sweeps between two questions whether a row still moves."""
 
@@ -70,21 +72,28 @@ class ArrayRidge:
         noise = None if noise is None else lib.given(noise)
         start = None if start is None else lib.given(start)
         found, gain = [], lib.zeros()
-        for at, gram, rhs in _moments(lib, e, w, q, v, rows, rule.bias):
-            a, c = gram[:, :k, :k], rhs[:, :k]
-            a = a + ridge[at][:, None, None] * lib.eye(k)
-            a = a if base is None else a + base
+        (first, second), size = lib.triangle(k), k * (k + 1) // 2
+        order = lib.arange(k)
+        diagonal = order * (order + 3) // 2  # where G_aa stands among the numbers of a triangle
+        larger, smaller = (f(order[:, None], order) for f in (xp.maximum, xp.minimum))
+        square = (larger * (larger + 1) // 2 + smaller).reshape(-1)
+        common = None if base is None else base[first, second]
+        for at, packed, rhs in _moments(lib, e, w, q, v, rows, rule.bias):
+            a, c, bias = packed[:, :size], rhs[:, :k], None
+            a = a + common if common is not None else a
+            a[:, diagonal] = a[:, diagonal] + ridge[at][:, None]
             if prior is not None:
                 c = c + (prior if prior.shape[0] == 1 else prior[at])
             # before the bias is taken out, which leaves rounding errors of this size
-            level = xp.amax(xp.linalg.diagonal(a), axis=1)
-            bias = None
+            level = xp.amax(a[:, diagonal], axis=1)
             if rule.bias:
-                side, pull, s = gram[:, k, :k], rhs[:, k], gram[:, k, k] + slack[at]
+                side, pull, s = packed[:, size : size + k], rhs[:, k], packed[:, -1] + slack[at]
                 inverse = xp.where(s > 0, 1 / xp.where(s > 0, s, 1.0), 0.0)
-                a = a - (side * inverse[:, None])[:, :, None] * side[:, None]
-                c = c - side * (pull * inverse)[:, None]
+                scaled = side * inverse[:, None]
+                a = a - scaled[:, first] * side[:, second]
+                c = c - scaled * pull[:, None]
                 gain = gain + (pull * pull * inverse).sum()
+            a = a[:, square].reshape(-1, k, k)
             if rule.nonnegative:
                 floor = 16 * np.finfo(right.dtype).eps * level
                 u = _descend(lib, a, c, None if start is None else start[at], floor)
@@ -202,21 +211,24 @@ def entry_numbers(
 def _moments(
     lib: Any, e: Any, w: Any, q: Any, v: Any, rows: int, biased: bool
 ) -> Iterator[tuple[slice, Any, Any]]:
-    """(which rows, sum_j w f f^T, sum_j q f) with f = v, or (v, 1) where there are biases."""
+    """(which rows, the lower triangle of sum_j w f f^T row by row, sum_j q f) with f = v, or (v, 1)
+    where there are biases."""
     f = lib.xp.concat([v, lib.xp.ones_like(v[:, :1])], axis=1) if biased else v
-    k = f.shape[1]
-    i, j = lib.triangle(k)
-    pairs, step = f[:, i] * f[:, j], max(1, lib.room // (32 * k * k))
+    i, j = lib.triangle(f.shape[1])
+    step = max(1, lib.room // (32 * f.shape[1] ** 2))
+    # products of so many columns of V at once; those of few factors and columns are made once
+    several = max(1, PAIRS // (8 * max(1, f.shape[0])))
+    ends = range(0, i.shape[0], several)
+    pairs = [f[:, i] * f[:, j]] if len(ends) == 1 else []
     for first in range(0, max(rows, 1), step):
         at = slice(first, min(first + step, rows))
         part, here = e, slice(None)
         if step < rows:
             part, here = lib.rows_of(e, at.start, at.stop), slice(*e.indptr[[first, at.stop]])
-        packed = lib.product(part, w[here], pairs)
-        gram = lib.zeros(packed.shape[0], k, k)
-        gram[:, i, j] = packed
-        gram[:, j, i] = packed
-        yield at, gram, lib.product(part, q[here], f)
+        beside = pairs or (f[:, i[a : a + several]] * f[:, j[a : a + several]] for a in ends)
+        packed = [lib.product(part, w[here], each) for each in beside]
+        packed = packed[0] if len(packed) == 1 else lib.xp.concat(packed, axis=1)
+        yield at, packed, lib.product(part, q[here], f)
 
 
 def _solve(lib: Any, a: Any, c: Any, penalised: bool) -> Any:
@@ -229,7 +241,7 @@ def _solve(lib: Any, a: Any, c: Any, penalised: bool) -> Any:
         except xp.linalg.LinAlgError:  # a penalty that rounding hides
             pass
     values, vectors = xp.linalg.eigh(a)
-    some = values > RANK * xp.abs(values).max(axis=1)[:, None]
+    some = values > RANK * xp.amax(xp.abs(values), axis=1)[:, None]
     inverse = xp.where(some, 1 / xp.where(some, values, 1.0), 0.0)
     return (vectors @ (inverse[:, :, None] * (vectors.mT @ c[:, :, None])))[:, :, 0]
 

@@ -4,7 +4,6 @@ kernels of the device where they were measured to pay."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from eckart.engines.cuda.kernels.mixtures import MOST, shared
 from eckart.engines.cuda.known import Known, row_sums
 from eckart.engines.cuda.nonnegative import row_moments, settled
 from eckart.engines.cuda.sampled import at_entries
-from eckart.engines.cuda.stored import DeviceEntries
+from eckart.engines.cuda.stored import EntryArrays, Places
 from eckart.engines.cuda.triangles import roots_of
 from eckart.engines.host import Host
 from eckart.engines.protocol import GapsFound, RidgeRule
@@ -192,23 +191,27 @@ class TorchLibrary:
         """In blocks of the device's own size, whatever a row takes."""
         yield from x.blocks()
 
-    def entries(self, x: DeviceMatrix) -> DeviceEntries:
+    def entries(self, x: DeviceMatrix) -> EntryArrays:
         return x.entries
 
-    def rows_of(self, e: DeviceEntries, first: int, last: int) -> SimpleNamespace:
-        at = slice(*e.indptr[[first, last]].tolist())
-        w = None if e.weights is None else e.weights[at]
-        return SimpleNamespace(
-            row_of=e.row_of[at] - first, indices=e.indices[at], data=e.data[at], weights=w
+    def rows_of(self, e: EntryArrays, first: int, last: int) -> EntryArrays:
+        a, b = e.indptr[[first, last]].tolist()
+        places = Places(e.indptr[first : last + 1] - a, e.indices[a:b], e.n)
+        return EntryArrays(
+            places, e.data[a:b], None if e.weights is None else e.weights[a:b], e.room
         )
 
-    def product(self, e: DeviceEntries, numbers: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    def product(self, e: EntryArrays, numbers: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
         return entry_product(e, numbers.to(v.dtype), v)
 
-    def dots(self, e: DeviceEntries, u: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    def product_t(self, e: EntryArrays, numbers: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        turned = EntryArrays(e.places.turned, numbers.to(y.dtype)[e.by_columns], None, e.room)
+        return entry_product(turned, turned.data, y)
+
+    def dots(self, e: EntryArrays, u: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
         return at_entries(e, u, v)
 
-    def row_sums(self, e: DeviceEntries, numbers: torch.Tensor) -> torch.Tensor:
+    def row_sums(self, e: EntryArrays, numbers: torch.Tensor) -> torch.Tensor:
         """On a GPU a count by bins would add in any order."""
         if numbers.is_cuda:
             return row_sums(e, numbers)
@@ -320,6 +323,5 @@ class TorchLibrary:
     ) -> tuple[torch.Tensor, torch.Tensor]:
         if usable(logs) and logs.shape[1] <= MOST:
             return shared(logs.contiguous(), w)
-        loglik = logs.logsumexp(1)
-        q = (logs - loglik[:, None]).exp()
-        return loglik, q if w is None else q * w[:, None]
+        q = logs.softmax(1)
+        return logs.logsumexp(1), q if w is None else q * w[:, None]

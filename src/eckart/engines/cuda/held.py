@@ -20,7 +20,7 @@ import torch
 from eckart.engines.cpu.row_blocks import jobs
 from eckart.engines.cuda.arrays import fetched, torch_dtype
 from eckart.engines.cuda.device_array import NUMPY
-from eckart.engines.cuda.stored import DeviceEntries, Places
+from eckart.engines.cuda.stored import EntryArrays, Places
 from eckart.engines.host import Host
 from eckart.engines.protocol import GapsFound, refuse_bad
 from eckart.matrix import Dense
@@ -117,7 +117,7 @@ class DeviceMatrix:
         return cls._at_places(
             x,
             fetch,
-            DeviceEntries(x.entries.places, data, weights, x.room),
+            EntryArrays(x.entries.places, data, weights, x.room),
             None,
             kind=x.kind,
             weighted=weights is not None,
@@ -133,7 +133,7 @@ class DeviceMatrix:
         cls,
         x: DeviceMatrix,
         fetch: Callable[[], Host],
-        entries: DeviceEntries,
+        entries: EntryArrays,
         weights: torch.Tensor | None,
         **facts: Any,
     ) -> DeviceMatrix:
@@ -177,7 +177,7 @@ class DeviceMatrix:
         return None if w is None else self.tensor(w, np.float64)
 
     @cached_property
-    def entries(self) -> DeviceEntries:
+    def entries(self) -> EntryArrays:
         """Compressed rows on the device."""
         if self._other is not None:
             return self._other.entries.turned(self._other.weights)
@@ -185,7 +185,7 @@ class DeviceMatrix:
         places = Places(
             self.tensor(m.indptr, np.int64), self.tensor(m.indices, np.int64), m.shape[1]
         )
-        return DeviceEntries(
+        return EntryArrays(
             places,
             self.tensor(m.data, m.dtype),
             None if w is None else self.tensor(w, m.dtype),

@@ -10,7 +10,7 @@ import torch
 from eckart.engines.cuda.dense import entry_product
 from eckart.engines.cuda.kernels import usable
 from eckart.engines.cuda.kernels.products import entry_sums
-from eckart.engines.cuda.stored import Chunk, DeviceEntries
+from eckart.engines.cuda.stored import Chunk, EntryArrays
 from eckart.engines.protocol import RidgeRule
 
 
@@ -18,7 +18,7 @@ class Known(NamedTuple):
     """The numbers of the formula for every entry: arrays on the device or None, as in
     ``cpu.entries.entry``."""
 
-    entries: DeviceEntries
+    entries: EntryArrays
     weights: torch.Tensor | None
     own: torch.Tensor | None
     other: torch.Tensor | None
@@ -98,7 +98,7 @@ class Known(NamedTuple):
         return w, y, y if w is None else w * y
 
 
-def row_sums(entries: DeviceEntries, numbers: torch.Tensor) -> torch.Tensor:
+def row_sums(entries: EntryArrays, numbers: torch.Tensor) -> torch.Tensor:
     """sum_j of numbers at the entries, for every row, in float64."""
     if usable(numbers):
         return entry_sums(entries.pieces, numbers)

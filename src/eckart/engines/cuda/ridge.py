@@ -9,11 +9,12 @@ Large ranks go by conjugate gradients, where G is never formed; non-negative row
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 
+from eckart.engines.arrays.ridge import ArrayRidge
 from eckart.engines.cuda.arrays import DeviceArray, all_fetched
 from eckart.engines.cuda.dense import entry_product
 from eckart.engines.cuda.dual import Dual
@@ -106,7 +107,7 @@ class DeviceRidge:
         if (rule.nonnegative and drawn_or_pulled) or (
             rule.l2 <= 0 and base is None and not rule.nonnegative
         ):
-            return self.on_cpu("ridge_rows", x, right, rule, **given)
+            return ArrayRidge.ridge_rows(cast(Any, self), x, right, rule, **given)
         v, dtype = self.tensor(right), right.dtype
         k = v.shape[1]
         own = np.array([own]) if isinstance(own, float) else own
@@ -138,7 +139,7 @@ class DeviceRidge:
                 else kernel_solved(facts, v.contiguous(), system)
             )
             if found is None:
-                return self.on_cpu("ridge_rows", x, right, rule, **given)
+                return ArrayRidge.ridge_rows(cast(Any, self), x, right, rule, **given)
             return _solution(*found)
         facts, root = (facts, None) if rule.bias else facts.evenly()
         v = v if root is None else v * root
@@ -148,7 +149,7 @@ class DeviceRidge:
             )
             if solution is not None:
                 return solution
-        return self.on_cpu("ridge_rows", x, right, rule, **given)
+        return ArrayRidge.ridge_rows(cast(Any, self), x, right, rule, **given)
 
     def _by_chunks(
         self,

@@ -6,10 +6,10 @@ import torch
 
 from eckart.engines.cuda.kernels import usable
 from eckart.engines.cuda.kernels.products import entry_dots
-from eckart.engines.cuda.stored import DeviceEntries
+from eckart.engines.cuda.stored import EntryArrays
 
 
-def at_entries(entries: DeviceEntries, u: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+def at_entries(entries: EntryArrays, u: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
     """u_i.v_j at every stored entry, in row order."""
     if usable(v):
         return entry_dots(entries.pieces, entries.indices, u.to(v.dtype), v)

@@ -88,7 +88,7 @@ class Places:
         return found
 
 
-class DeviceEntries:
+class EntryArrays:
     """Entries at their places: ``data``, ``weights`` or None."""
 
     def __init__(self, places: Places, data: torch.Tensor, weights: torch.Tensor | None, room: Any):
@@ -105,13 +105,13 @@ class DeviceEntries:
     ranges = property(lambda self: self.places.ranges)
     lines = property(lambda self: self.places.lines)
 
-    def turned(self, row_weights: torch.Tensor | None) -> DeviceEntries:
+    def turned(self, row_weights: torch.Tensor | None) -> EntryArrays:
         """The transpose; weights of rows weigh the entries of the columns' view."""
         order, w = self.by_columns, self.weights
         if row_weights is not None:
             heavy = row_weights.to(self.data.dtype)[self.row_of]
             w = heavy if w is None else w * heavy
-        return DeviceEntries(
+        return EntryArrays(
             self.places.turned, self.data[order], None if w is None else w[order], self.room
         )
 
@@ -153,7 +153,7 @@ class Chunk:
     """Rows of about the same length, padded: ``at`` where their entries stand, ``seen`` whether
     they do, ``columns`` with n where nothing stands."""
 
-    def __init__(self, entries: DeviceEntries, rows: torch.Tensor, length: int):
+    def __init__(self, entries: EntryArrays, rows: torch.Tensor, length: int):
         self.rows, self.length = rows, length
         steps = torch.arange(length, device=rows.device)
         self.seen = steps < entries.counts[rows][:, None]

