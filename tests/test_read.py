@@ -862,7 +862,7 @@ def test_every_verb_refuses_bad_rows_with_a_value_error(x, verb, bad):
         "complex": x * 1j,
         "narrow": x[:, :3],
     }[bad]
-    with pytest.raises(ValueError, match="row|2D|omplex|features|must hold"):
+    with pytest.raises(ValueError, match=r"row|2D|omplex|features|must hold"):
         getattr(PCA(2).fit(x), verb)(rows)
 
 

@@ -261,14 +261,14 @@ def report_compiling(tell: Callable[[str], None]) -> Iterator[None]:
     is not compiled."""
     from numba.core import event
 
-    class Listener(event.Listener):
+    class CompilerListener(event.Listener):
         def on_start(self, event: Any) -> None:
             tell(event.data["dispatcher"].py_func.__name__)
 
         def on_end(self, event: Any) -> None:
             pass
 
-    listener = Listener()
+    listener = CompilerListener()
     event.register("numba:compile", listener)
     try:
         yield

@@ -165,7 +165,7 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
             return fit.certificate
         plain, both = found[:, 0], found[:, 2]  # columns have units of their own
         errors = {"model": float(np.mean((both / plain) ** 2)), "mean": 1.0}
-        return fit.certificate.beside(errors, f"held-out cells of {len(found)} columns")
+        return fit.certificate.with_errors(errors, f"held-out cells of {len(found)} columns")
 
     @fitted
     def n_iter_(self) -> int:

@@ -225,8 +225,8 @@ def _moments(
         part, here = e, slice(None)
         if step < rows:
             part, here = lib.rows_of(e, at.start, at.stop), slice(*e.indptr[[first, at.stop]])
-        beside = pairs or (f[:, i[a : a + several]] * f[:, j[a : a + several]] for a in ends)
-        packed = [lib.product(part, w[here], each) for each in beside]
+        products = pairs or (f[:, i[a : a + several]] * f[:, j[a : a + several]] for a in ends)
+        packed = [lib.product(part, w[here], each) for each in products]
         packed = packed[0] if len(packed) == 1 else lib.xp.concat(packed, axis=1)
         yield at, packed, lib.product(part, q[here], f)
 
