@@ -52,7 +52,7 @@ class ItemNumbers:
     """Items numbered in the order in which they came: all texts, or all integers. A set is taken in
     the order of its items.
 
-    >>> numbers = Numbers()
+    >>> numbers = ItemNumbers()
     >>> [(ids.tolist(), lengths.tolist()) for ids, lengths in numbers.batches(iter([["tea", "milk"], [], ["milk"]]))]
     [([0, 1, 1], [2, 0, 1])]
     >>> numbers.words(np.array([1]))

@@ -72,7 +72,7 @@ class DevicePlace:
         Compiling takes about ten seconds and makes steps by a fifth shorter. A step takes half a
         millisecond at least; its products, 6 operations for each weight and row.
 
-        >>> place = Place(torch.device("cuda"), compiled="auto")
+        >>> place = DevicePlace(torch.device("cuda"), compiled="auto")
         >>> place.settled(3200, 2_700_000, 3_600_000).compiled, place.settled(200_000, 2_700_000, 200_000_000).compiled
         (False, True)
         """

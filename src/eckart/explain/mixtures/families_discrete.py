@@ -88,7 +88,7 @@ class MultinomialComponents:
     """Counts x_j >= 0 of a row drawn from probabilities p_zj: log p = log(sum x)! - sum log x_j! +
     sum_j x_j log p_zj.
 
-    >>> Multinomial().weighted_fit(np.array([[3.0, 1.0]]), np.ones((1, 1)))["probabilities"].round(3).tolist()
+    >>> MultinomialComponents().weighted_fit(np.array([[3.0, 1.0]]), np.ones((1, 1)))["probabilities"].round(3).tolist()
     [[0.75, 0.25]]
     """
 
