@@ -21,7 +21,7 @@ READ = 2**19
 """Bytes in a range of rows: few columns take longer to read than to multiply."""
 LINE = 64
 """Bytes of a cache line."""
-CREW = 4
+FEW_THREADS = 4
 """Threads above which the thread pool adds up arrays: with fewer, threads of Python lose less than it
 takes to load what is compiled."""
 
@@ -212,7 +212,7 @@ def tree_sum(parts: list[np.ndarray], threads: int) -> np.ndarray:
     """The pairwise sum of arrays of one shape, in place and in a fixed order; ranges of entries on
     threads."""
     flat = [part.reshape(-1) for part in parts]
-    if len(parts) > 1 and threads > CREW and flat[0].dtype in (np.float32, np.float64):
+    if len(parts) > 1 and threads > FEW_THREADS and flat[0].dtype in (np.float32, np.float64):
         native_products.tree_sum(flat, threads)
         return parts[0]
     count = max(1, flat[0].size // 2**16)

@@ -12,7 +12,6 @@ side; with s = u_i.v_j its part of the data term is
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -130,36 +129,6 @@ def known_room(x: Host, dtype: Any, threads: int) -> np.ndarray:
 def looking(e: Entries, chosen: np.ndarray, known: np.ndarray) -> int:
     """The address of ``look_at`` for these."""
     return address_of(look_at, (e, chosen, 0, 0, known[0]))
-
-
-def checked_ranges(
-    e: Entries, first: int, last: int, scratch: dict, chosen: np.ndarray = ALL
-) -> Iterator[tuple[int, int, np.ndarray]]:
-    """Parts of the rows (of chosen[first..last], or first..last themselves) with w, y and q of
-    their entries, in memory that the next part takes again."""
-    low, high = (
-        (e.indptr[first:last], e.indptr[first + 1 : last + 1])
-        if chosen is ALL
-        else _bounds(e, chosen, first, last)
-    )
-    ends = np.cumsum(high - low)
-    done = 0
-    while done < len(ends):
-        before = ends[done - 1] if done else 0
-        end = max(done + 1, int(np.searchsorted(ends, before + ROOM, "right")))
-        size = int(ends[end - 1] - before)
-        known = scratch.get("known")
-        if known is None or known.shape[1] < size or known.dtype != e.data.dtype:
-            known = scratch["known"] = np.empty((3, max(size, ROOM)), e.data.dtype)
-        look_at(e, chosen, first + done, first + end, known)
-        yield first + done, first + end, known
-        done = end
-
-
-def _bounds(e: Entries, chosen: np.ndarray, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
-    """Where the entries of the chosen rows begin and end."""
-    rows = chosen[first:last]
-    return e.indptr[rows], e.indptr[rows + 1]
 
 
 def entries_of(

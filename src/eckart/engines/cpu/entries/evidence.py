@@ -8,7 +8,6 @@ float64.
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,6 @@ from eckart.engines.cpu.entries.entry import (
     AHEAD,
     ALL,
     FAST,
-    checked_ranges,
     entries_of,
     known_room,
     looking,
@@ -28,12 +26,11 @@ from eckart.engines.cpu.entries.entry import (
 )
 from eckart.engines.cpu.entries.sparse import cuts_of
 from eckart.engines.cpu.native.memory_words import call_kernel
-from eckart.engines.cpu.native.pool import FEW, address_of, run_parts
+from eckart.engines.cpu.native.pool import address_of, run_parts
 from eckart.engines.cpu.registers.prefetch import prefetch
 from eckart.engines.cpu.ridge.schedule import padded, ranges, ridges
 from eckart.engines.host import Host
 from eckart.engines.protocol import Evidence, EvidenceSums, RidgeRule
-from eckart.scheduler import run_lanes
 
 
 @njit(**OUTSIDE, fastmath=FAST)
@@ -240,36 +237,19 @@ def evidence_rows(
     sums = np.zeros((max(1, len(cuts) - 1), len(EvidenceSums._fields)))
     penalties = ridge, bias_ridge, np.ascontiguousarray(shared, np.float64), bool(rule.nonnegative)
     entries, rows = (e.indptr, e.indices, e.data, e.mean, implicit), (pull, row_sum)
-    if threads <= FEW:
-
-        def step(own: np.ndarray, part: tuple[int, int], scratch: dict) -> None:
-            for first, last, known in checked_ranges(e, *part, scratch):
-                evidence_range(entries, known, (u, v), scale, first, last, rows, own)
-            slopes(u, pull, e.bias, row_sum, penalties, *part, own)
-
-        run_lanes(list(itertools.pairwise(cuts.tolist())), list(sums), step, threads)
-    else:
-        known = known_room(x, dtype, threads)
-        codes = (
-            looking(e, ALL, known),
-            address_of(evidence_range, (entries, known[0], (u, v), scale, 0, 0, rows, sums[0])),
-            address_of(slopes, (u, pull, e.bias, row_sum, penalties, 0, 0, sums[0])),
-        )
-        arguments = cuts, codes, e, known, (u, v), scale, penalties, (pull, row_sum, sums)
-        run_parts(evidence_part, len(cuts) - 1, arguments, threads)
+    known = known_room(x, dtype, threads)
+    codes = (
+        looking(e, ALL, known),
+        address_of(evidence_range, (entries, known[0], (u, v), scale, 0, 0, rows, sums[0])),
+        address_of(slopes, (u, pull, e.bias, row_sum, penalties, 0, 0, sums[0])),
+    )
+    arguments = cuts, codes, e, known, (u, v), scale, penalties, (pull, row_sum, sums)
+    run_parts(evidence_part, len(cuts) - 1, arguments, threads)
     return Evidence(pull, row_sum, EvidenceSums(*map(float, sums.sum(axis=0))))
 
 
 def _over_rows(kernel: Any, x: Host, e: Any, before: tuple, after: tuple, threads: int) -> None:
     cuts = cuts_of(e.indptr, ranges(x.nnz))
-    if threads <= FEW:
-
-        def step(_: None, part: tuple[int, int], scratch: dict) -> None:
-            for first, last, known in checked_ranges(e, *part, scratch):
-                kernel(e.indptr, e.indices, known, *before, first, last, *after)
-
-        run_lanes(list(itertools.pairwise(cuts.tolist())), [None] * (len(cuts) - 1), step, threads)
-        return
     known = known_room(x, e.data.dtype, threads)
     codes = (
         looking(e, ALL, known),

@@ -8,7 +8,6 @@ residuals of one row at a time, in place of one number for every entry.
 
 from __future__ import annotations
 
-import itertools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +19,6 @@ from eckart.engines.cpu.entries.entry import (
     AHEAD,
     ALL,
     FAST,
-    checked_ranges,
     entries_of,
     known_room,
     looking,
@@ -28,12 +26,12 @@ from eckart.engines.cpu.entries.entry import (
 )
 from eckart.engines.cpu.entries.sparse import cuts_of
 from eckart.engines.cpu.native.memory_words import call_kernel
-from eckart.engines.cpu.native.pool import FEW, address_of, run_parts
+from eckart.engines.cpu.native.pool import address_of, run_parts
 from eckart.engines.cpu.registers.prefetch import prefetch
 from eckart.engines.cpu.ridge.schedule import ranges
 from eckart.engines.host import Host
 from eckart.engines.protocol import RidgeRule
-from eckart.scheduler import lanes_for, run_lanes
+from eckart.scheduler import lanes_for
 
 
 class GramSides(NamedTuple):
@@ -158,40 +156,14 @@ def residual_gram(
         x.kept["residual"] = left, right, whole
     sides = GramSides(u, w, scale, block, small, bool(e.alpha > 0), held)
     longest, threads = int(x.counts.max(initial=0)), min(threads, lanes)
-    if threads <= FEW:
-        nothing = np.empty((3, 0), dtype)
-
-        def step(lane: int, part: tuple[int, int], scratch: dict) -> None:
-            if "residual" not in scratch:
-                scratch["residual"] = whole if held else np.empty(longest, dtype)
-            known_parts = checked_ranges(e, *part, scratch) if held < 2 else [(*part, nothing)]
-            for first, last, known in known_parts:
-                residual_gram_range(
-                    e.indptr,
-                    e.indices,
-                    known,
-                    sides,
-                    first,
-                    last,
-                    scratch["residual"],
-                    totals[lane],
-                    backs[lane],
-                )
-
-        run_lanes(list(itertools.pairwise(cuts.tolist())), list(range(lanes)), step, threads)
-    else:
-        kept = whole.reshape(1, -1) if held else np.empty((threads, longest), dtype)
-        known = known_room(x, e.data.dtype, threads)
-        kernel = address_of(
-            residual_gram_range,
-            (e.indptr, e.indices, known[0], sides, 0, 0, kept[0], totals[0], backs[0]),
-        )
-        codes = looking(e, ALL, known), kernel
-        run_parts(
-            residual_gram_lane,
-            lanes,
-            (cuts, codes, ALL, e, known, sides, kept, totals, backs),
-            threads,
-        )
+    kept = whole.reshape(1, -1) if held else np.empty((threads, longest), dtype)
+    known = known_room(x, e.data.dtype, threads)
+    kernel = address_of(
+        residual_gram_range,
+        (e.indptr, e.indices, known[0], sides, 0, 0, kept[0], totals[0], backs[0]),
+    )
+    codes = looking(e, ALL, known), kernel
+    arguments = cuts, codes, ALL, e, known, sides, kept, totals, backs
+    run_parts(residual_gram_lane, lanes, arguments, threads)
     total, back = tree_sum(list(totals), threads), tree_sum(list(backs), 1)
     return outer(w, -spread * back, total, 1.0, threads) if spread else total

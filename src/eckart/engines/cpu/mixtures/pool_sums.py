@@ -13,7 +13,7 @@ from eckart.engines.cpu.dense.thin import largest
 from eckart.engines.cpu.mixtures.kernels import OVER_CHUNKS, TIED, Room, Targets
 from eckart.engines.cpu.mixtures.layout import NO_ROWS, NONE, MixtureSums, ParameterLayout
 from eckart.engines.cpu.native.memory_words import call_for_number
-from eckart.engines.cpu.native.pool import FEW, address_of, run_parts
+from eckart.engines.cpu.native.pool import address_of, run_parts
 from eckart.engines.cpu.native.products import added_up
 from eckart.engines.host import Host
 
@@ -56,11 +56,9 @@ def add_lane(lane, who, height, code, x, weights, empty, c, room, chunks, sums, 
 
 
 def suits(x: Host, layout: ParameterLayout, threads: int) -> bool:
-    """Whether rows lie in memory, none has a gap, and there are threads enough to repay what is
-    compiled for it."""
+    """Whether rows lie in memory, none has a gap, and the work repays what is compiled for it."""
     return (
-        threads > FEW
-        and layout.theta.k * layout.theta.n * (x.shape[0] or 0) >= WORTH
+        layout.theta.k * layout.theta.n * (x.shape[0] or 0) >= WORTH
         and x.kind == "dense"
         and type(x.matrix.values) is np.ndarray
         and x.matrix.values.dtype == x.dtype

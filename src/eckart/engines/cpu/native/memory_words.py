@@ -115,7 +115,7 @@ def _called(context, builder, answer, kinds, address, values):
 @intrinsic
 def call_kernel(typingctx, kernel, arguments):
     """``kernel(*arguments)``, whose address was found for exactly these types
-    (``crew.address_of``). Called by its name its code would be compiled once more inside the
+    (``pool.address_of``). Called by its name its code would be compiled once more inside the
     caller."""
 
     def codegen(context, builder, signature, args):

@@ -44,11 +44,8 @@ OWN = (
 )
 SLEEPS, NEXT = 8, 16
 IDLE, CALLED, WORKING = 0, 1, 2
-FEW = 4
-"""Threads up to which the interpreter's lock costs less than it takes to compile what calls a
-kernel without it, where the kernel can be called from Python with the same bits."""
 SIDE_BY_SIDE = 4
-"""Crews at the most: callers at the same time, such as the chains of a sampler, have one each, and
+"""Pools at the most: callers at the same time, such as the chains of a sampler, have one each, and
 each its share of the threads."""
 MOST = 255
 """Threads of a thread pool at the most."""
@@ -56,9 +53,9 @@ SEMAPHORE = 64  # bytes; glibc's takes 32
 PAUSES = 500
 """Looks at the own word with a pause of some 40 to 140 cycles between them: about 20 microseconds,
 what a wake by the system would cost at the least."""
-YIELDS, MORE_YIELDS = 300, 1500
+YIELDS, MORE_YIELDS, MANY = 300, 1500, 4
 """Looks after that which give the core away if another program wants it: about 0.2 ms, longer than
-what most solvers do between two pieces of work. Where more than ``FEW`` threads were called, 1 ms:
+what most solvers do between two pieces of work. Where ``MANY`` threads or more were called, 1 ms:
 waking sixteen one after another takes a tenth of a millisecond, as long as many pieces of work, and
 two cores are not kept from other programs by it."""
 
@@ -75,7 +72,7 @@ def wake(board, semaphores, post, who):
 def keep_looking(looks, give_way, called):
     """Wait a moment before the next look; False where there were so many that it is time to sleep.
     ``called`` threads were called last."""
-    most = PAUSES + (MORE_YIELDS if called >= FEW else YIELDS)
+    most = PAUSES + (MORE_YIELDS if called >= MANY else YIELDS)
     if looks < PAUSES:
         pause()
     elif looks < most:
@@ -251,7 +248,7 @@ _addresses: dict[Any, int] = {}
 
 def pool(free: bool = False) -> _ThreadPool | None:
     """A thread pool of this process (a forked one gets its own): the first, or one that is ``free``, whose
-    lock is taken then. None where the system has no semaphores of this kind, or all crews are at
+    lock is taken then. None where the system has no semaphores of this kind, or all pools are at
     work."""
     found = _pools.setdefault(os.getpid(), [])
     for team in tuple(found):
@@ -300,7 +297,7 @@ def run_parts(kernel: Any, count: int, arguments: tuple, threads: int) -> None:
     and writes only what belongs to its part or to ``who``.
 
     An interrupt ends it after the parts in flight. Where other threads of this process have all the
-    crews, threads of Python do the same work.
+    pools, threads of Python do the same work.
     """
     threads = min(threads, count)
     with single_threaded_blas():

@@ -11,8 +11,8 @@ import numpy as np
 from eckart.engines.arrays.parts import ArrayParts
 from eckart.engines.cpu.parts.factors import FactorPrimitives
 from eckart.engines.cpu.parts.ranges import (
-    CREW_GRAIN,
     GATHER,
+    POOL_GRAIN,
     CrossLane,
     entries_of,
     new_factor,
@@ -63,7 +63,7 @@ class HalsPrimitives(FactorPrimitives):
             np.empty((len(u), 2)),
             (sweeps, float(shrink), vectors.tile_size(dtype)),
         )
-        cuts = self._cuts(len(u), gram.size * (min(sweeps, 8) + 1), CREW_GRAIN)
+        cuts = self._cuts(len(u), gram.size * (min(sweeps, 8) + 1), POOL_GRAIN)
         code = pool.address_of(kernels.hals_range, (g, p[:1], low, u[:1], out[:1], *how, level[:1]))
         pool.run_parts(
             factor_kernels.descent_part,
@@ -110,7 +110,7 @@ class HalsPrimitives(FactorPrimitives):
         def partial() -> tuple[np.ndarray, ...]:
             return np.zeros((count, n, k), kind), np.zeros((count, k, k)), np.zeros((count, 2))
 
-        values = x.matrix.values if x.checked and self.threads > pool.FEW else None
+        values = x.matrix.values if x.checked else None
         if (
             type(values) is np.ndarray
             and values.dtype == kind

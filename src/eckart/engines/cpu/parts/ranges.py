@@ -21,7 +21,7 @@ vectors = lazy("eckart.engines.cpu.registers.vectors")
 GRAIN = 2**22
 """Multiply-adds in a part: about a millisecond, so that handing it to a thread costs little against
 it."""
-CREW_GRAIN = 2**18
+POOL_GRAIN = 2**18
 """The same for the thread pool, which takes a part in a microsecond: some 50 of them. Rows of a part are
 on their own, so no sum depends on it."""
 GATHER = 4

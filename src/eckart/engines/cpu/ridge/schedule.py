@@ -3,7 +3,6 @@ See ``cholesky`` for the mathematics."""
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,6 @@ from eckart.engines.cpu.dense.thin import by_rows, thin
 from eckart.engines.cpu.dense.thin import cuts_of as thin_cuts
 from eckart.engines.cpu.entries.entry import (
     ALL,
-    checked_ranges,
     entries_of,
     known_room,
     looking,
@@ -23,7 +21,7 @@ from eckart.engines.cpu.entries.entry import (
 )
 from eckart.engines.cpu.entries.sparse import cuts_of
 from eckart.engines.cpu.native.memory_words import call_kernel
-from eckart.engines.cpu.native.pool import FEW, address_of, run_parts
+from eckart.engines.cpu.native.pool import address_of, run_parts
 from eckart.engines.cpu.registers.prefetch import aligned_zeros, padded_already
 from eckart.engines.cpu.registers.vectors import tile_size
 from eckart.engines.cpu.ridge.cg import cg_range
@@ -38,7 +36,6 @@ from eckart.engines.cpu.ridge.dual import dual_range
 from eckart.engines.cpu.ridge.rare import rare_range
 from eckart.engines.host import Host
 from eckart.engines.protocol import RidgeRule, RowSolution
-from eckart.scheduler import run_lanes
 
 CHUNK_BYTES = 2**14
 """Gathered entries beside a Gram matrix of k = 64: half of a first-level cache each."""
@@ -47,9 +44,6 @@ LEAST_RANGE, RANGES = 2**14, 256
 at the most: four for each of 64 threads."""
 SHARE = 0.6
 """Rows with at most this share of k entries are solved in the space of their entries."""
-MANY = 2**21
-"""Entries from which on biases alone are summed by a kernel: NumPy takes 25 ns an entry for it and
-no second thread helps, a kernel 0.1 s to compile."""
 WORTH = 1e7
 """Multiplications that this must spare in a sweep, about 3 ms: over the sweeps of a fit they then
 last as long as its kernel takes to compile."""
@@ -241,16 +235,6 @@ def _solve(
         min(len(chosen), ranges(int(cost[chosen].sum()))),
     )
     threads = min(threads, len(cuts) - 1)
-    if threads <= FEW:
-
-        def step(_: None, part: tuple[int, int], scratch: dict) -> None:
-            if "room" not in scratch:
-                scratch["room"] = [each[0] for each in row_scratch(width, dtype, room)]
-            for first, last, known in checked_ranges(e, *part, scratch, chosen):
-                kernel(rows, known, *rest, chosen, first, last, *scratch["room"], out)
-
-        run_lanes(list(itertools.pairwise(cuts.tolist())), [None] * (len(cuts) - 1), step, threads)
-        return
     known, (chunk, gram) = (
         known_room(x, e.data.dtype, threads),
         row_scratch(width, dtype, room, threads),
@@ -398,23 +382,7 @@ def bias_rows(
     factors."""
     e = entries_of(x, x.dtype, None, offset=offset, weights=weights, **given)
     out, (_, ridge) = np.zeros(x.counts.shape[0], x.dtype), ridges(x, rule)
-    if x.nnz >= MANY:
-        cuts, known = cuts_of(e.indptr, ranges(x.nnz)), known_room(x, e.data.dtype, threads)
-        run_parts(
-            bias_part,
-            len(cuts) - 1,
-            (cuts, looking(e, ALL, known), ALL, e, known, ridge, out),
-            threads,
-        )
-        return out
-    for first, last, seen_entries in checked_ranges(e, 0, len(out), {}):
-        seen = first + np.flatnonzero(np.diff(e.indptr[first : last + 1]))
-        if not len(seen):
-            continue
-        at, count = e.indptr[seen] - e.indptr[first], e.indptr[last] - e.indptr[first]
-        pull, weight = (
-            np.add.reduceat(seen_entries[r, :count].astype(np.float64), at) for r in (2, 0)
-        )
-        weight += ridge[seen]
-        out[seen] = np.divide(pull, weight, out=np.zeros(len(seen)), where=weight > 0)
+    cuts, known = cuts_of(e.indptr, ranges(x.nnz)), known_room(x, e.data.dtype, threads)
+    arguments = cuts, looking(e, ALL, known), ALL, e, known, ridge, out
+    run_parts(bias_part, len(cuts) - 1, arguments, threads)
     return out
