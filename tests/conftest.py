@@ -21,7 +21,6 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 # threads of PyTorch in two test processes share the cores
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-os.environ.setdefault("ECKART_COMPILERS", "0")  # the test processes have a core each
 if not os.environ.get("EXPLORE"):
     settings.load_profile("same")
 

@@ -302,14 +302,14 @@ def test_a_killed_fit_goes_on_with_the_same_bits(tmp_path, monkeypatch, features
     options = {"noise": "both", "implicit_features": features, "random_state": 2} | SHORT
     whole = BayesianMF(3, **options).fit(x)
     file = tmp_path / "state.safetensors"
-    sweep, count = gibbs.Chain.sweep, iter(range(10**6))
+    sweep, count = gibbs.FactorChain.sweep, iter(range(10**6))
 
     def dies(self):
         if next(count) == 13:
             raise MemoryError
         return sweep(self)
 
-    monkeypatch.setattr(gibbs.Chain, "sweep", dies)
+    monkeypatch.setattr(gibbs.FactorChain, "sweep", dies)
     with pytest.raises(MemoryError):
         BayesianMF(3, checkpoint=file, **options).fit(x)
     assert file.exists()
@@ -422,14 +422,14 @@ def test_few_ratings_have_a_certificate_though_their_noise_is_not_settled():
 @pytest.mark.parametrize(("after", "kept"), [(3, 2), (13, 4)])
 def test_an_interrupt_keeps_the_draws_so_far(monkeypatch, after, kept):
     x, *_ = planted(np.random.default_rng(0), 30, 20)
-    sweep, count = gibbs.Chain.sweep, iter(range(10**6))
+    sweep, count = gibbs.FactorChain.sweep, iter(range(10**6))
 
     def interrupted(self):
         if next(count) == after:
             raise KeyboardInterrupt
         return sweep(self)
 
-    monkeypatch.setattr(gibbs.Chain, "sweep", interrupted)
+    monkeypatch.setattr(gibbs.FactorChain, "sweep", interrupted)
     model = BayesianMF(3, **SHORT, random_state=0).fit(x)
     assert model.fit_.trace.reason is StopReason.INTERRUPTED
     assert model.posterior_.size == kept

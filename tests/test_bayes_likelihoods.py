@@ -148,7 +148,7 @@ def test_a_killed_chain_goes_on(tmp_path, monkeypatch):
     _, _, x = simulated("ordinal", n=20, m=10)
     more = {"n_samples": 6, "burn_in": 4, "thin": 1, "random_state": 3, "likelihood": "ordinal"}
     whole = BayesianMF(1, **more).fit(x)
-    real, calls = room.Kept.add, []
+    real, calls = room.KeptDraws.add, []
     monkeypatch.setattr(checkpoint, "SECONDS", 0.0)
 
     def add(self):
@@ -158,7 +158,7 @@ def test_a_killed_chain_goes_on(tmp_path, monkeypatch):
         real(self)
 
     with monkeypatch.context() as m:
-        m.setattr(room.Kept, "add", add)
+        m.setattr(room.KeptDraws, "add", add)
         with pytest.raises(RuntimeError, match="killed"):
             BayesianMF(1, checkpoint=tmp_path / "state", **more).fit(x)
     again = BayesianMF(1, checkpoint=tmp_path / "state", **more).fit(x)

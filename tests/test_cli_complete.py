@@ -961,8 +961,8 @@ def test_gains_within_a_standard_error_are_not_taken(seed, gain, entries):
 
 def test_a_plan_takes_few_sweeps(ran, monkeypatch):
     """The comparison, its tuning and the chains would take thousands."""
-    sweeps, sweep = [], gibbs.Chain.sweep
-    monkeypatch.setattr(gibbs.Chain, "sweep", lambda self: sweeps.append(1) or sweep(self))
+    sweeps, sweep = [], gibbs.FactorChain.sweep
+    monkeypatch.setattr(gibbs.FactorChain, "sweep", lambda self: sweeps.append(1) or sweep(self))
     monkeypatch.setattr("eckart.complete.compare.tune", None)
     assert "estimate" in ran("complete", "r.csv", *LONG, "--plan")
     assert (
@@ -1135,7 +1135,7 @@ def test_lines_without_a_value_are_left_out_and_counted(data, eckart_):
     assert code == 0
     assert f"{frame.rating.notna().sum():,} observed" in out
     assert f"{frame.rating.isna().sum()} observations are left out" in err
-    assert "the row 'NA' is taken for an id of user; Say --missing NA" in err
+    assert "the row 'NA' is taken for an id of user; say --missing NA" in err
     code, out, err = eckart_("complete", "gaps.csv", *LONG, "-k", 1, "--l2", 0.1, "--missing", "NA")
     assert f"{frame.rating.notna().sum() - 1:,} observed" in out
     assert "taken for an id" not in err

@@ -479,5 +479,5 @@ def test_shell_compares(likes):
 
 def test_lists_by_chance_are_refused_in_words(model):
     """It was an AttributeError, and an answer of 500 of the service."""
-    with pytest.raises(InputError, match="by='chance' came, wanted 'auto' or 'prediction' for"):
+    with pytest.raises(InputError, match=r"by must be 'auto' or 'prediction' for .*, got 'chance'"):
         model.fit(taken()).recommend("u0", by="chance")

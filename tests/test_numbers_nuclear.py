@@ -246,7 +246,9 @@ def test_a_bound_is_sought_until_it_decides(rng, monkeypatch, bounds, last):
     monkeypatch.setattr(recovery, "smallest", lambda *_: (0.25, "told", True))
     monkeypatch.setattr(recovery, "dual_point", lambda *_: (None, 0.15, None))
     monkeypatch.setattr(
-        recovery.Measured, "outside", lambda self, y, rng, probe: (*bounds[probe], str(probe))
+        recovery.MeasuredSpectrum,
+        "outside",
+        lambda self, y, rng, probe: (*bounds[probe], str(probe)),
     )
     c = recovery.recovery_certificate(LowRank(t.u, t.v), x)
     assert c["how its bound is known"] == str(last)

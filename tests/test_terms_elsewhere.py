@@ -16,7 +16,7 @@ from eckart.engines.cpu.words.window_kernels import SIX, steps_of, window_loss
 from eckart.engines.plain.divergences import _sums
 from eckart.explain.mixtures.families_discrete import Bernoulli
 from eckart.explain.mixtures.families_discrete import MultinomialComponents as MultinomialFamily
-from eckart.terms import Logistic, MultinomialComponents, Poisson, Squared
+from eckart.terms import Logistic, Multinomial, Poisson, Squared
 
 LOGISTIC = Logistic()
 seeds = st.integers(0, 2**31)
@@ -45,7 +45,7 @@ def test_skip_gram_is_logistic_for_pairs_and_noise_and_multinomial_under_softmax
         slope, seen * LOGISTIC.gradient(one, s) + away * LOGISTIC.gradient(zero, s), atol=1e-12
     )
     total, slope = _softmax(seen, s)
-    loss = MultinomialComponents(tuple(range(7)))
+    loss = Multinomial(tuple(range(7)))
     codes, rows = np.tile(np.arange(7.0), (5, 1)), np.repeat(s[:, None, :], 7, axis=1)
     assert total == pytest.approx(float((seen * loss.value(codes, rows)).sum()), rel=1e-12)
     np.testing.assert_allclose(
@@ -85,7 +85,7 @@ def test_kernels_of_scores_have_the_losses_of_terms(seed):
                 np.zeros(7), s[0]
             )
         else:
-            wanted = seen[0] * MultinomialComponents(tuple(range(7))).value(
+            wanted = seen[0] * Multinomial(tuple(range(7))).value(
                 np.arange(7.0), np.tile(s[0], (7, 1))
             )
         assert total[0] == pytest.approx(float(wanted.sum()), rel=1e-12)
@@ -122,7 +122,7 @@ def test_families_of_mixtures_are_logistic_and_multinomial_at_their_means(seed):
     np.testing.assert_allclose(Bernoulli().log_prob(x, {"means": m}), wanted, rtol=1e-10)
     p = m / m.sum(axis=1, keepdims=True)
     one = np.eye(6)[rng.integers(6, size=4)]  # documents of one word: no multinomial coefficient
-    loss, codes = MultinomialComponents(tuple(range(6))), one.argmax(axis=1).astype(float)
+    loss, codes = Multinomial(tuple(range(6))), one.argmax(axis=1).astype(float)
     wanted = np.stack([-loss.value(codes, np.tile(np.log(q), (4, 1))) for q in p], axis=1)
     np.testing.assert_allclose(
         MultinomialFamily().log_prob(one, {"probabilities": p}), wanted, rtol=1e-10
@@ -152,9 +152,7 @@ def test_networks_minimise_the_losses_of_terms(kind):
         target = torch.tensor(y) if kind == "classes" else torch.tensor(x)
         value = loss(lambda _: out, RowBatch(torch.tensor(x), y=target))
         term, codes = (
-            (MultinomialComponents((0, 1, 2, 3)), y.astype(float))
-            if kind == "classes"
-            else (Squared(), x)
+            (Multinomial((0, 1, 2, 3)), y.astype(float)) if kind == "classes" else (Squared(), x)
         )
         share = 1 / 5 if kind == "classes" else 1 / 20
     value.backward()

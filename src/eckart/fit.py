@@ -234,9 +234,7 @@ class Estimator(BaseEstimator):
 
     def _engine(self) -> Any:
         """The engine that ``engine=`` and ``n_threads=`` ask for."""
-        return engine_named(
-            getattr(self, "engine", "auto"), getattr(self, "n_threads", None), type(self).__name__
-        )
+        return engine_named(getattr(self, "engine", "auto"), getattr(self, "n_threads", None))
 
     def _fitted(self, name: str) -> Fit:
         if "fit_" not in vars(self):

@@ -86,8 +86,7 @@ def lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
         ("memory", f"{gib:,.1f} GiB are free"),
         (
             "kernels",
-            f"{kernels['compiled']} compiled in {kernels['folder']}"
-            + ("" if kernels["compiled"] else "; eckart warm compiles all"),
+            f"{kernels['compiled']} compiled in {kernels['folder']}",
         ),
         *(("missing", f"extra {extra}: {line}") for extra, line in facts["missing"].items()),
     ]

@@ -25,7 +25,6 @@ from eckart.cli.recommend import recommend
 from eckart.cli.reduce import reduce
 from eckart.cli.serve import serve
 from eckart.cli.studio import studio
-from eckart.cli.warm import warm
 from eckart.cli.words import analogy, neighbours
 from eckart.delayed import delay
 from eckart.errors import EckartError
@@ -55,7 +54,6 @@ for verb in (
     analogy,
     certify,
     plan,
-    warm,
     doctor,
     export,
     serve,

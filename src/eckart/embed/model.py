@@ -146,7 +146,7 @@ class WordModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         """The engine that was asked for; of a Dask collection that of its cluster, where none
         was."""
         if is_collection(X) and self.engine == "auto":
-            return engine_named("dask", self.n_threads, type(self).__name__)
+            return engine_named("dask", self.n_threads)
         return self._engine()
 
     def _bags(self, X: Any, f: Embedding) -> sparse.csr_array:

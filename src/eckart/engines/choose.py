@@ -77,14 +77,9 @@ def choose(engine: Any = "auto", n_threads: int | None = None) -> Choice:
     raise invalid("engine", engine, _wanted())
 
 
-def engine_named(name: Any = "auto", n_threads: int | None = None, model: str = "") -> Any:
-    """The engine alone; it learns which model asks, so that it may get ready meanwhile what a fit
-    of that model needs."""
-    engine = choose(name, n_threads).engine
-    # of its own: a card may fall back on the processors, but need not
-    if model and hasattr(type(engine), "expect"):
-        engine.expect(model)
-    return engine
+def engine_named(name: Any = "auto", n_threads: int | None = None) -> Any:
+    """The engine alone."""
+    return choose(name, n_threads).engine
 
 
 def available_memory() -> float:

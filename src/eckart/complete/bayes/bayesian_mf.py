@@ -509,7 +509,7 @@ class BayesianMF(Featured):
     def _engine_for(self, x: Observed) -> Any:
         """One thread for a small matrix: dealing its rows out costs more than drawing them."""
         threads = 1 if x.nnz * (self.n_components + 1) ** 2 < SMALL else self.n_threads
-        return engine_named(self.engine, threads, type(self).__name__)
+        return engine_named(self.engine, threads)
 
     def _check(self, x: Observed) -> tuple[bool, bool]:
         """Refuse what cannot be done; returns for which sides features are used."""

@@ -99,7 +99,6 @@ class BlocksEngine(CpuEngine):
     def _placed(
         self, parts: Parts, matrix: Matrix, weights: Any, entry_weights: Any
     ) -> BlockMatrix:
-        self.get_ready()
         places = places_of(parts)
         w = None if weights is None else np.ascontiguousarray(weights, np.float64)
         runner = self._runner(parts)

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from eckart.engines.arrays.numpy import NumpyLibrary
-from eckart.engines.cpu import ahead
 from eckart.engines.cpu.dense.gaps import GapPrimitives
 from eckart.engines.cpu.dense.primitives import DensePrimitives
 from eckart.engines.cpu.entries.primitives import EntryPrimitives
@@ -53,7 +52,6 @@ class CpuEngine(
     name = "cpu"
     lib = NumpyLibrary()
     small: float = SMALL
-    model = ""
 
     def __init__(self, n_threads: int | None = None):
         self.threads = resolve_threads(n_threads)
@@ -67,15 +65,9 @@ class CpuEngine(
         placed = place(matrix, weights, entry_weights)
         if is_small(placed, self.small):
             return placed
-        self.get_ready()
         if placed.turn is None and placed.kind != "dense":
             placed.turn = self._transposed
         return placed
-
-    def get_ready(self) -> None:
-        """Data came that are not small: kernels will be asked for."""
-        if self.model:
-            ahead.expect(self.model)
 
     def _transposed(self, matrix: Any) -> Any:
         from eckart.engines.cpu.entries.transpose import transposed
@@ -132,9 +124,6 @@ class CpuEngine(
 
         run_lanes(range(len(works)), [None] * len(works), step, at_once)
         return answers
-
-    def expect(self, model: str) -> None:
-        self.model = model
 
     def at_work(self) -> Any:
         return single_threaded_blas()

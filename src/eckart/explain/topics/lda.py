@@ -382,7 +382,7 @@ class LDA(StreamedTopics):
             if self.n_threads is not None or self.n_jobs is None or self.n_jobs < 1
             else int(self.n_jobs)
         )
-        return engine_named(self.engine, threads, type(self).__name__)
+        return engine_named(self.engine, threads)
 
     def _priors(self, n: int, columns: Any) -> Priors:
         seeds = self.seed_words, float(self.seed_weight), columns
