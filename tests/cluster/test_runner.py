@@ -20,10 +20,10 @@ def test_large_shared_arrays_are_settled_once_a_call(monkeypatch):
         "rule": "any",
         "turned": np.asfortranarray(np.ones((9, 3))),
     }
-    once, again = (worker.settled(shared, len, None) for _ in range(2))
+    once, again = (worker.settled(shared) for _ in range(2))
     assert once is again
     assert once["right"].ctypes.data % 64 == 0
     np.testing.assert_array_equal(once["right"], raw)
     assert once["few"] is shared["few"]
     assert once["turned"] is shared["turned"]
-    assert worker.settled(dict(shared), len, None) is not once
+    assert worker.settled(dict(shared)) is not once

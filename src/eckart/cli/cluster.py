@@ -35,10 +35,8 @@ def around(words: list[str]) -> tuple[list[str], Any]:
             "give --workers or --cluster, not both: a cluster of this machine, or a running one"
         )
     engine = next((rest[i + 1] for i, word in enumerate(rest[:-1]) if word == "--engine"), None)
-    if engine not in (None, "dask", "dask-cuda"):
-        raise invalid(
-            "--engine", engine, f"dask, dask-cuda, or none, beside {next(iter(cluster_options))}"
-        )
+    if engine not in (None, "dask"):
+        raise invalid("--engine", engine, f"dask, or none, beside {next(iter(cluster_options))}")
     rest = rest if engine else [*rest, "--engine", "dask"]
     if "--cluster" in cluster_options:
         return rest, _running(cluster_options["--cluster"])

@@ -26,7 +26,6 @@ BUILT_IN = {
     "numpy": "eckart.engines.numpy:NumpyEngine",
     "cuda": "eckart.engines.cuda:made",
     "dask": "eckart.engines.dask.engine:DaskEngine",
-    "dask-cuda": "eckart.engines.dask.engine:on_gpus",
 }
 """Engines of this package, by name; loaded when they are asked for."""
 AUTOMATIC = "eckart.engines.blocks.engine:BlocksEngine"

@@ -352,11 +352,8 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         return _levels(part)[found.argmax(axis=1)] if part.discrete else found
 
     def score(self, X: Any, y: Any = None) -> float:
-        """How well each seen cell is told by the others of its row: the mean over columns of
-
-            1 - sum |x - p|^2 / sum |x - m|^2,
-
-        m the mean of the column in X. 1 is exact, 0 as good as m; a level counts as the vector of
+        """How well each seen cell follows from the others of its row: the mean over columns of
+        ``1 - sum |x - p|^2 / sum |x - m|^2``, m the mean of the column in X. 1 is exact, 0 as good as m; a level counts as the vector of
         its indicators, p as that of probabilities. Columns of one value are left out.
         """
         table, frame = self._scores(X)

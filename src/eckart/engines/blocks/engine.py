@@ -183,8 +183,6 @@ class BlocksEngine(CpuEngine):
     def _once(self, x: BlockMatrix, name: str, given: dict[str, Any]) -> dict[str, Any]:
         """What every block would make of the factors that all share, made once for the kernels of
         the CPU engine: they may have millions of rows."""
-        if x.runner.device is not None:
-            return {}
         from eckart.engines.cpu.ridge.schedule import turned_once, turns
 
         if name == "ridge_rows" and turns(given.get("base"), given.get("noise"), given["rule"]):

@@ -151,7 +151,7 @@ class Here:
     name = "blocks"
 
     def __init__(self, engine: Any, room: float = float("inf")):
-        self.engine, self.room, self.device = engine, room, getattr(engine, "device", None)
+        self.engine, self.room = engine, room
 
     def place(
         self, parts: Parts, places: list[Place], weights: list[Any], entry_weights: list[Any]

@@ -23,11 +23,10 @@ from eckart.clusters.tasks import TIMES_OVER, HeldFuture, computed, later
 from eckart.clusters.traffic import bytes_of, counting
 from eckart.engines.blocks import work
 from eckart.engines.blocks.spreading import Join
-from eckart.engines.dask.worker import engine_of, settled
+from eckart.engines.dask.worker import settled, worker_engine
 from eckart.engines.host import Host
 from eckart.engines.protocol import Engine
 from eckart.engines.protocol.refused import Place, Refused, first_refused, raise_first
-from eckart.errors import InputError
 from eckart.matrix import Dense
 from eckart.matrix_parts import Parts
 from eckart.merging import FAN, folded
@@ -43,17 +42,14 @@ pass. Workers spill from 0.6 on."""
 
 
 class DaskRunner:
-    """``client`` as in ``client_of``, ``device`` as in ``DaskEngine``."""
+    """``client`` as in ``client_of``."""
 
     name = "dask"
 
-    def __init__(self, client: Any = None, threads: int | None = None, device: str | None = None):
+    def __init__(self, client: Any = None, threads: int | None = None):
         load_dask()
-        self.client, self.device, self.asked = (
-            client_of(client, threads),
-            device,
-            DaskTask(version(), device),
-        )
+        self.client = client_of(client, threads)
+        self.version = version()
         self.prefix, self.calls = f"eckart-{uuid.uuid4().hex[:8]}", itertools.count()
         self.needs = 0.0
         # for the words of an error, when the first tasks end all workers at once
@@ -99,7 +95,7 @@ class DaskRunner:
         )
         made = [
             _Handle(
-                later(_attempt, f"{call}-{at.number}", do, *h.block, at, given, mine, self.asked)
+                later(_attempt, f"{call}-{at.number}", do, *h.block, at, given, mine, self.version)
             )
             for h, at, mine in zip(handles, places, own or [{} for _ in places])
         ]
@@ -118,7 +114,7 @@ class DaskRunner:
                 at,
                 {"cuts": cuts},
                 {},
-                self.asked,
+                self.version,
             )
             for h, at in zip(x.handles, x.places)
         ]
@@ -154,7 +150,7 @@ class DaskRunner:
             if size > INLINE:
                 given = later(_same, f"{name}-shared", shared)
             answers = [
-                later(_attempt, f"{name}-{at.number}", do, *h.block, at, given, mine, self.asked)
+                later(_attempt, f"{name}-{at.number}", do, *h.block, at, given, mine, self.version)
                 for h, at, mine in zip(handles, places, own)
             ]
             if join == "sum":
@@ -274,14 +270,6 @@ def source_of(parts: Any, at: Place) -> Any:
     return parts.load(at.number)
 
 
-class DaskTask(NamedTuple):
-    """What every task of a fit receives: the version of the program that asks, and the device that
-    workers use (None: their processors)."""
-
-    version: str
-    device: str | None
-
-
 def version() -> str:
     """Of the package, in this process."""
     return sys.modules["eckart"].__version__
@@ -293,17 +281,6 @@ def _other_version(made_by: str) -> Refused:
     words = (
         f"worker {get_worker().address} has eckart {version()}, this process has {made_by}; "
         "install the same version on both"
-    )
-    return Refused(False, words)
-
-
-def _no_device(device: str | None) -> Refused:
-    from distributed import get_worker
-
-    who = get_worker().address
-    words = (
-        f"engine='dask-cuda' came, but worker {who} has no PyTorch that sees a device "
-        f"{device!r}; give every worker a GPU, or use engine='dask'"
     )
     return Refused(False, words)
 
@@ -329,7 +306,7 @@ def _pair(do: Any) -> Callable[..., Any]:
 
 def _placed(source: Any, at: Place, weights: Any, entry_weights: Any, name: str) -> Any:
     matrix = source.read() if isinstance(source, FileRows) else source
-    host = work.placed(engine_of(None), matrix, at, weights, entry_weights)
+    host = work.placed(worker_engine(), matrix, at, weights, entry_weights)
     if isinstance(host, Host):
         host.inspected = (name, at.number) in _inspected
     return host
@@ -347,19 +324,15 @@ def _attempt(
     at: Place,
     shared: dict[str, Any],
     own: dict[str, Any],
-    asked: DaskTask,
+    made_by: str,
 ) -> Any:
-    if asked.version != version():
-        return _other_version(asked.version)
+    if made_by != version():
+        return _other_version(made_by)
     host = block if how is None else _placed(block, *how)
     # some primitives overwrite the rows they are given, and a task may have to run again from the
     # same ones
     mine = {name: a.copy() if isinstance(a, np.ndarray) else a for name, a in own.items()}
-    try:
-        engine = engine_of(asked.device)
-    except InputError:
-        return _no_device(asked.device)
-    answer = work.attempt(engine, do, host, at, settled(shared, do, engine) | mine)
+    answer = work.attempt(worker_engine(), do, host, at, settled(shared) | mine)
     if how is not None and getattr(host, "checked", False):
         if len(_inspected) >= MOST_LOOKED:
             _inspected.clear()
@@ -372,4 +345,4 @@ def _columns(kind: str, starts: list[int], rows: int, pieces: list[Any]) -> Any:
     if bad is not None:
         return bad
     matrix, weights = work.columns_of(kind, starts, rows, pieces)
-    return engine_of(None).put(matrix, None, weights)
+    return worker_engine().put(matrix, None, weights)
