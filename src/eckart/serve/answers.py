@@ -30,8 +30,8 @@ def check_limits(served: Served, verb: str, asked: Any, limits: Any) -> None:
         kind = type(served.model).__name__
         raise Problem(
             422,
-            f"verb must be one of {', '.join(served.verbs)} for model {served.name!r}, a "
-            f"{kind}, got {verb}",
+            f"verb must be one of {', '.join(served.verbs)} for model {served.name!r} "
+            f"({kind}), got {verb!r}",
         )
     lines = _lines(asked, limits)
     x, n = getattr(asked, "X", None), served.model.fit_.factors.n
