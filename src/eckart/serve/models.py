@@ -144,6 +144,9 @@ def _sealed_copy(path: Path, copies: Path) -> Path:
             part.replace(copy)
         finally:
             part.unlink(missing_ok=True)
+        for before in set(copies.glob(f"{place}-*.safetensors")) - {copy}:
+            with suppress(OSError):  # maps of it live on; Windows keeps a file that is mapped
+                before.unlink(missing_ok=True)
     return copy
 
 
