@@ -65,7 +65,7 @@ test-minimal: $(STAMP)
 	$(VENV)/minimal/bin/python -m pip install --quiet --disable-pip-version-check -c .github/minimal.txt . pytest pytest-timeout hypothesis pandas
 	cp tests/smoke.py $(VENV)/minimal/
 	cd $(VENV)/minimal && bin/python -P smoke.py
-	$(VENV)/minimal/bin/python -m pytest -q tests/test_pca.py tests/test_als.py tests/test_lda.py tests/test_gaussian_mixture.py
+	$(VENV)/minimal/bin/python -m pytest -q tests/test_pca.py tests/test_als.py tests/test_lda.py tests/test_gaussian_mixture.py tests/test_dropin.py
 
 # the specification, promises and contracts as on other processors: about five minutes a setting
 test-cpus: $(STAMP)

@@ -14,6 +14,7 @@ import threading
 import time
 import urllib.request
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -660,3 +661,46 @@ def test_models_that_were_fitted_on_texts_take_texts(kind, tmp_path, monkeypatch
 
 def test_a_model_of_numbers_refuses_texts(client):
     assert "was not fitted on texts" in _post(client, "table/transform", texts=["a text"]).text
+
+
+SAVED = sorted((Path(__file__).parent / "saved").glob("*.safetensors"))
+
+
+@pytest.mark.filterwarnings("ignore:column|X does not have")
+@pytest.mark.parametrize("path", SAVED, ids=[path.stem for path in SAVED])
+def test_rows_with_gaps_are_answered_or_refused_by_every_model(path):
+    """A table of mixed kinds whose levels are words, and two answers for each row, were a 500."""
+    pytest.importorskip("torch", reason="networks need torch")
+    rng = np.random.default_rng(0)
+    with TestClient(application({"it": path}), "http://127.0.0.1") as c:
+        card = c.get("/v1/models/it").json()
+        for verb in {"transform", "predict", "impute"} & set(card["verbs"]):
+            for rows in (2, MANY + 1):
+                x = rng.integers(0, 3, (rows, card["columns"])).astype(object)
+                x[rng.random(x.shape) < 0.3] = None
+                for accept in ("application/json", ARROW["content-type"]):
+                    response = c.post(
+                        f"/v1/models/it/{verb}", json={"X": x.tolist()}, headers={"accept": accept}
+                    )
+                    assert response.status_code < 500, (verb, response.text)
+
+
+def test_two_answers_for_each_row_are_two_columns():
+    pytest.importorskip("torch", reason="networks need torch")
+    path = Path(__file__).parent / "saved" / "network_regressor_two_targets.safetensors"
+    x = np.random.default_rng(0).normal(size=(MANY + 1, 6))
+    with TestClient(application({"it": path}), "http://127.0.0.1") as c:
+        answer = _answer(c, "it/predict", X=x.tolist())
+    wanted = load(path).predict(x)
+    np.testing.assert_allclose(np.column_stack([answer["label0"], answer["label1"]]), wanted)
+
+
+def test_a_series_answers_for_its_cells():
+    path = Path(__file__).parent / "saved" / "time_factors.safetensors"
+    model = load(path)
+    rows, columns = model.row_ids.names([0, 3]), model.column_ids.names([5, 1])
+    with TestClient(application({"it": path}), "http://127.0.0.1") as c:
+        assert c.get("/v1/models/it").json()["verbs"] == ["predict", "certify"]
+        asked = {"rows": [str(v) for v in rows], "columns": [str(v) for v in columns]}
+        answer = _answer(c, "it/predict", **asked)
+    np.testing.assert_allclose(answer["prediction"], model.predict(rows, columns))

@@ -378,6 +378,22 @@ def test_a_file_that_is_written_in_place_changes_no_answer(files, tmp_path, shar
         assert c.get("/v1/models/films").json()["version"] == before["version"]
 
 
+def test_copies_of_versions_before_are_removed(files, tmp_path):
+    """A model that is replaced each day would fill the disc."""
+    path, copies = tmp_path / "films.safetensors", tmp_path / "copies"
+    copies.mkdir()
+    shutil.copy(files / "films.safetensors", path)
+    app = application({"films": path}, copies=copies)
+    with TestClient(app, HERE) as c:
+        for time_of_file in range(1, 4):
+            os.utime(path, ns=(time_of_file, time_of_file))
+            for _ in range(2):
+                app.registry.look()
+        assert app.registry.swaps == 3
+        assert len(list(copies.iterdir())) == 1
+        assert c.post("/v1/models/films/recommend", json={"rows": ["u1"]}).status_code == 200
+
+
 def test_limits_of_rows_hold_for_streams(files):
     app = application({"films": files / "films.safetensors"}, Limits(rows=5))
     with TestClient(app, HERE) as c:

@@ -433,8 +433,9 @@ def test_batches_fetched_ahead_are_the_same_and_leave_no_thread():
         "delete from ratings",
     ],
 )
+@pytest.mark.parametrize("source", ["shop.sqlite", "sqlite:///shop.sqlite"])
 def test_statements_of_sqlite_are_refused_before_they_are_carried_out(
-    tmp_path, monkeypatch, statement
+    tmp_path, monkeypatch, statement, source
 ):
     import sqlite3
 
@@ -442,13 +443,26 @@ def test_statements_of_sqlite_are_refused_before_they_are_carried_out(
     with sqlite3.connect("shop.sqlite") as made:
         made.execute("create table ratings(user, stars)")
         made.execute("insert into ratings values ('ann', 4)")
+        made.execute("pragma journal_mode = wal")
     made.close()
+    before = (tmp_path / "shop.sqlite").read_bytes()
     with pytest.raises(InputError):
-        QueryAnswer("shop.sqlite", statement).table(10**6)
-    assert [p.name for p in tmp_path.iterdir()] == ["shop.sqlite"]
-    assert QueryAnswer("shop.sqlite", "select count(*) as n from ratings").table(
-        10**6
-    ).to_pydict() == {"n": [1]}
+        QueryAnswer(source, statement).table(10**6)
+    assert (tmp_path / "shop.sqlite").read_bytes() == before
+    assert not [p for p in tmp_path.iterdir() if not p.name.startswith("shop.sqlite")]
+    assert QueryAnswer(source, "select count(*) as n from ratings").table(10**6).to_pydict() == {
+        "n": [1]
+    }
+
+
+def test_an_address_of_sqlite_is_its_file(tmp_path):
+    for place in (f"{tmp_path}/none.sqlite", str(tmp_path)):
+        with pytest.raises(FileError, match=r"does not exist|is not a DuckDB"):
+            QueryAnswer(f"sqlite:///{place}", "select 1").table(10**6)
+    assert not list(tmp_path.iterdir())
+    address = f"sqlite:///{tmp_path}/new.sqlite"
+    assert write_sql(address, "copied", [pa.RecordBatch.from_pylist([{"a": 1, "b": "x"}])]) == 1
+    assert QueryAnswer(address, "select b from copied").table(10**6).to_pydict() == {"b": ["x"]}
 
 
 @pytest.mark.parametrize("source", ["table.csv", "t*.csv", "shop.duckdb"])

@@ -30,8 +30,8 @@ def check_limits(served: Served, verb: str, asked: Any, limits: Any) -> None:
         kind = type(served.model).__name__
         raise Problem(
             422,
-            f"verb must be one of {', '.join(served.verbs)} for model {served.name!r} ({kind}), "
-            f"got {verb!r}",
+            f"verb must be one of {', '.join(served.verbs)} for model {served.name!r} "
+            f"({kind}), got {verb!r}",
         )
     lines = _lines(asked, limits)
     x, n = getattr(asked, "X", None), served.model.fit_.factors.n
@@ -163,19 +163,23 @@ def _impute(served: Served, asked: Any) -> Columns:
 
 def _predict(served: Served, asked: Any) -> Columns:
     model = served.model
-    if not served.completes:
+    if not served.completes and not served.has_cells:
         if asked.X is None or asked.rows is not None or asked.columns is not None:
             raise Problem(
                 422,
                 f"predict of a {type(model).__name__} wants X, the new rows, and nothing beside it",
             )
-        return {"label": np.asarray(model.predict(_rows(served, asked.X)))}
-    if asked.X is not None:
+        labels = np.asarray(model.predict(_rows(served, asked.X)))
+        if labels.ndim == 1:
+            return {"label": labels}
+        return _named(served, labels, [f"label{j}" for j in range(labels.shape[1])])
+    if asked.X is not None and served.completes:
         return _named(served, model.predict(_rows(served, asked.X)))
     if asked.rows is None or asked.columns is None:
         raise Problem(
             422,
-            "predict of a completion wants rows and columns, the ids of the cells (or X, new rows)",
+            "predict of a completion wants rows and columns, the ids of the cells"
+            + " (or X, new rows)" * served.completes,
         )
     rows, columns = ids_of(asked.rows, model.row_ids), ids_of(asked.columns, model.column_ids)
     return {"prediction": model.predict(rows, columns, unknown=asked.unknown)}

@@ -112,6 +112,8 @@ def _count(body: bytes, rows: int) -> None:
         found = body.count(mark)
         if found > most and mark != b'"':
             found = STRINGS.sub(b"", body).count(mark)
+        if found > most and mark == b"{":
+            raise Problem(422, f"a request must have at most {most} {what}, got {found:,}")
         if found > most:
             raise Problem(
                 413,

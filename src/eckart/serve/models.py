@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from eckart.errors import EckartError, FileError
+from eckart.factors import Series
 from eckart.io.models.memory_maps import load_mapped
 from eckart.io.models.save import load
 from eckart.serve.lists import Lists
@@ -50,6 +51,11 @@ class Served:
     def completes(self) -> bool:
         """Whether the model fills a table of rows and columns that have ids."""
         return hasattr(self.model, "recommend")
+
+    @property
+    def has_cells(self) -> bool:
+        """Whether the model answers for cells of its own rows and columns alone, as series do."""
+        return isinstance(self.model.fit_.factors, Series)
 
     def card(self) -> dict[str, Any]:
         """What the model is, for people and programs. No data, no path."""
@@ -84,7 +90,9 @@ def _verbs_of(model: Any) -> tuple[str, ...]:
         "explain": completes,
         "neighbours": embeds,
         "analogy": embeds,
-        "impute": hasattr(model, "impute") or completes,
+        # a series fills the table of its fit, and no other
+        "impute": (hasattr(model, "impute") or completes)
+        and not isinstance(model.fit_.factors, Series),
         "certify": True,
     }
     return tuple(verb for verb in VERBS if can[verb])
@@ -136,6 +144,9 @@ def _sealed_copy(path: Path, copies: Path) -> Path:
             part.replace(copy)
         finally:
             part.unlink(missing_ok=True)
+        for before in set(copies.glob(f"{place}-*.safetensors")) - {copy}:
+            with suppress(OSError):  # maps of it live on; Windows keeps a file that is mapped
+                before.unlink(missing_ok=True)
     return copy
 
 

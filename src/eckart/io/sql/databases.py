@@ -70,6 +70,17 @@ def is_connection(source: Any) -> bool:
     return hasattr(source, "cursor") or _top(source) in ("duckdb", "_duckdb", "sqlalchemy")
 
 
+def file_of(source: Any) -> Any:
+    """The path in an address of SQLite, which SQLAlchemy would open for writing; any other source as
+    it is.
+
+    >>> file_of("sqlite:///data/shop.sqlite"), file_of("mysql://db/shop")
+    ('data/shop.sqlite', 'mysql://db/shop')
+    """
+    found = re.match(r"(?i)sqlite(\+pysqlite)?:///([^?]+)", source) if is_address(source) else None
+    return source if found is None else found[2]
+
+
 def shown(address: str) -> str:
     """An address without its password.
 
@@ -98,6 +109,7 @@ def _secrets_of(address: str) -> set[str]:
 def open_database(source: Any, write: bool = False) -> Database:
     """A connection to what the caller named; files and servers are opened for reading only, unless
     ``write``."""
+    source = file_of(source)
     if is_address(source):
         return _server(source, write)
     if isinstance(source, (str, os.PathLike)):

@@ -13,6 +13,7 @@ from eckart.errors import EckartError, FileError, InputError, invalid
 from eckart.io.sql.databases import (
     Database,
     dialect,
+    file_of,
     is_address,
     is_store,
     open_database,
@@ -44,6 +45,7 @@ def split_target(target: str) -> tuple[str, str]:
 def check_table(source: Any, table: str, if_exists: str = "error") -> None:
     """Refuse a place that cannot be written to before any work is done. A file that is not there
     yet is not made."""
+    source = file_of(source)
     if if_exists not in RULES:
         raise invalid("if_exists", if_exists, "one of " + ", ".join(map(repr, RULES)))
     if not isinstance(table, str) or not table or "\0" in table:
@@ -78,6 +80,7 @@ def write_sql(source: Any, table: str, batches: Iterable[Any], if_exists: str = 
     before. ``if_exists`` says what becomes of a table that is there: ``"error"``, ``"replace"`` or
     ``"append"`` (its columns must have the same names).
     """
+    source = file_of(source)
     check_table(source, table, if_exists)
     new = (
         isinstance(source, (str, os.PathLike))

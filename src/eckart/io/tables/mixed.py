@@ -70,14 +70,20 @@ class MixedFrame:
         """The table with the gaps of these columns filled, in the order of their rows: numbers,
         dates in seconds, levels."""
         if isinstance(self.source, np.ndarray):
-            out = np.array(self.source, np.float64)
+            whole = {
+                name: values.whole() if isinstance(values, Picked) else values
+                for name, values in found.items()
+            }
+            try:
+                numbers = {name: np.asarray(values, np.float64) for name, values in whole.items()}
+                kind: Any = self.source.dtype if self.source.dtype.kind == "f" else np.float64
+            except ValueError:  # levels of a fit on a frame may be words
+                numbers, kind = whole, object
+            out = np.array(self.source, kind)
             for j, cells in enumerate(self.columns):
-                if cells.name in found:
-                    values = found[cells.name]
-                    out[np.isnan(cells.values), j] = np.asarray(
-                        values.whole() if isinstance(values, Picked) else values, np.float64
-                    )
-            return out.astype(self.source.dtype) if self.source.dtype.kind == "f" else out
+                if cells.name in numbers:
+                    out[np.isnan(cells.values), j] = numbers[cells.name]
+            return out
         fill = _into_pandas if hasattr(self.source, "iloc") else _into_arrow
         named = {c.name: c for c in self.columns}
         return fill(self.source, {name: (named[name], values) for name, values in found.items()})
