@@ -4,13 +4,14 @@ the families that are not written so yet."""
 from __future__ import annotations
 
 from eckart.engines.arrays.evidence import ArrayEntries
+from eckart.engines.arrays.losses import ArrayLosses
 from eckart.engines.arrays.mixtures import ArrayMixtures
 from eckart.engines.arrays.numpy import NumpyLibrary
 from eckart.engines.arrays.parts import ArrayParts
 from eckart.engines.plain import PlainEngine
 
 
-class NumpyEngine(ArrayMixtures, ArrayParts, ArrayEntries, PlainEngine):
+class NumpyEngine(ArrayMixtures, ArrayParts, ArrayEntries, ArrayLosses, PlainEngine):
     """Mixtures, non-negative factorization and ridge problems by array arithmetic, on one
     thread."""
 

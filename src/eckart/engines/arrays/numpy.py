@@ -3,7 +3,8 @@ entries, roots of small matrices."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -40,10 +41,21 @@ class StoredEntries:
         self.n = n
         self.counts = np.diff(indptr)
 
+    def with_numbers(self, data: np.ndarray, weights: Any) -> StoredEntries:
+        """Other numbers at the same places."""
+        made = copy(self)
+        made.data, made.weights = data, weights
+        return made
+
     @cached_property
     def row_of(self) -> np.ndarray:
         """The row of every entry."""
         return np.repeat(np.arange(len(self.counts)), self.counts)
+
+    @cached_property
+    def by_columns(self) -> np.ndarray:
+        """Positions of the entries in the order of columns, rows ascending in each."""
+        return np.argsort(self.indices, kind="stable")
 
     @cached_property
     def pointers(self) -> tuple[np.ndarray, np.ndarray]:
@@ -62,6 +74,11 @@ class NumpyLibrary:
     room = 2**22
     """Bytes that are worked on at once: they stay in the second or third cache between the passes
     over them."""
+    scores = 2**19
+    """Scores of rows against all columns that are held at once: 4 MB in float64."""
+    piece = 2**13
+    """Entries whose formulas are worked out at once: some arrays of them fit into a second-level
+    cache, and a call of NumPy costs little against them."""
 
     def placed(self, x: Any) -> Host:
         return place(x)
@@ -238,7 +255,44 @@ class NumpyLibrary:
 
     def row_sums(self, e: StoredEntries, numbers: np.ndarray) -> np.ndarray:
         """sum_j r_ij of every row, in float64."""
-        return np.bincount(e.row_of, numbers, len(e.counts))
+        if not len(e.counts):
+            return np.zeros(0)
+        sums = np.add.reduceat(np.append(self.wide(numbers), 0.0), e.indptr[:-1])
+        return np.where(e.counts > 0, sums, 0.0)
+
+    def formulas(self, do: Callable[..., Any], a: np.ndarray, s: np.ndarray) -> Any:
+        """What formulas of a loss make of values and natural parameters."""
+        return do(a, s)
+
+    def chance(self, z: np.ndarray) -> np.ndarray:
+        """The uniform numbers Phi(z)."""
+        from scipy.special import ndtr
+
+        return ndtr(z)
+
+    def ridges(self, x: Host, rule: Any) -> tuple[np.ndarray, np.ndarray]:
+        """The ridge of every row and of its bias, made once."""
+        key = f"ridges of {rule}"
+        if key not in x.kept:
+            x.kept[key] = rule.ridges(x.counts)
+        return x.kept[key]
+
+    def with_entries(self, x: Host, data: np.ndarray, weights: np.ndarray | None) -> Host:
+        """The same entries with other numbers; what depends on where they stand alone is shared."""
+        made = Host(replace(x.matrix, data=data), None, weights, checked=True, turn=x.turn)
+        shared = (name for name in x.kept if name.startswith(("pattern", "ridges")))
+        made.kept |= {name: x.kept[name] for name in shared}
+        made.kept["arrays"] = self.entries(x).with_numbers(data, weights)
+        made.__dict__["counts"] = x.counts
+        return made
+
+    def leading(self, scores: np.ndarray, n: int) -> np.ndarray:
+        """Positions of the n largest of each row, in any order."""
+        return np.argpartition(-scores, n - 1, axis=1)[:, :n]
+
+    def along(self, a: np.ndarray, order: np.ndarray) -> np.ndarray:
+        """Numbers of each row at these positions."""
+        return np.take_along_axis(a, order, axis=1)
 
     def zero_filled(self, x: Host) -> Host:
         m = x.matrix

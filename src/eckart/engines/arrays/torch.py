@@ -3,7 +3,7 @@ kernels of the device where they were measured to pay."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,16 @@ import torch
 
 from eckart.engines.arrays.divergences import LEAST
 from eckart.engines.arrays.numpy import NumpyLibrary, raised_root
-from eckart.engines.cuda.arrays import DeviceArray, Twins, all_fetched, fetched, promised
+from eckart.engines.cuda.arrays import (
+    DeviceArray,
+    Twins,
+    all_fetched,
+    fetched,
+    promised,
+    torch_dtype,
+)
 from eckart.engines.cuda.dense import entry_product
+from eckart.engines.cuda.formulas import Numbers
 from eckart.engines.cuda.held import DeviceMatrix, RoomLeft, refuse_infinite, to_device
 from eckart.engines.cuda.kernels import divergence, usable
 from eckart.engines.cuda.kernels.coordinates import descend
@@ -41,6 +49,10 @@ class TorchLibrary:
 
     xp: Any = torch
     asks = divergence.ASKED
+    scores = 2**28
+    """A gigabyte in float32."""
+    piece = 2**25
+    """Entries whose formulas are worked out at once."""
 
     def __init__(self, device: torch.device, bytes_at_once: RoomLeft, twins: Twins, back: Any):
         self.device, self.bytes_at_once, self.twins, self.back = device, bytes_at_once, twins, back
@@ -60,6 +72,8 @@ class TorchLibrary:
         return self.given(np.ascontiguousarray(a), dtype)
 
     def given(self, a: Any, dtype: Any = np.float64) -> torch.Tensor:
+        if isinstance(a, torch.Tensor):
+            return a if dtype is None else a.to(torch_dtype(dtype))
         twin = self.twins.find(a)
         return to_device(a if twin is None else DeviceArray(twin), self.device, dtype)
 
@@ -216,6 +230,26 @@ class TorchLibrary:
         if numbers.is_cuda:
             return row_sums(e, numbers)
         return torch.bincount(e.row_of, numbers.double(), len(e.counts))
+
+    def formulas(self, do: Callable[..., Any], a: torch.Tensor, s: torch.Tensor) -> Any:
+        return [each.tensor for each in do(Numbers(a), Numbers(s))]
+
+    def chance(self, z: torch.Tensor) -> torch.Tensor:
+        return torch.special.ndtr(z)
+
+    def ridges(self, x: DeviceMatrix, rule: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        return x.kept_ridges(rule)
+
+    def with_entries(
+        self, x: DeviceMatrix, data: torch.Tensor, weights: torch.Tensor | None
+    ) -> DeviceMatrix:
+        return DeviceMatrix.with_entries(x, data, weights)
+
+    def leading(self, scores: torch.Tensor, n: int) -> torch.Tensor:
+        return torch.topk(scores, n, dim=1)[1]
+
+    def along(self, a: torch.Tensor, order: torch.Tensor) -> torch.Tensor:
+        return a.gather(1, order)
 
     def zero_filled(self, x: DeviceMatrix) -> DeviceMatrix:
         return DeviceMatrix.zero_filled(x, lambda: self.back.zero_filled(x.host))
