@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from eckart.decompositions import eigh
+from eckart.engines.arrays.gap_patterns import rows_by_gaps
 from eckart.engines.cpu.row_blocks import jobs
 from eckart.engines.host import Host, place
 from eckart.engines.protocol import GapsFound, refuse_bad
@@ -74,8 +75,13 @@ class NumpyLibrary:
     room = 2**22
     """Bytes that are worked on at once: they stay in the second or third cache between the passes
     over them."""
+    adds_runs = True
+    """Whether rows of one run are added up before a product of them all."""
     scores = 2**19
     """Scores of rows against all columns that are held at once: 4 MB in float64."""
+    chunk = 2**23
+    """Bytes of masks, values and moments of rows with gaps: they stay in cache, and there are
+    enough blocks for many threads."""
     piece = 2**13
     """Entries whose formulas are worked out at once: some arrays of them fit into a second-level
     cache, and a call of NumPy costs little against them."""
@@ -293,6 +299,47 @@ class NumpyLibrary:
     def along(self, a: np.ndarray, order: np.ndarray) -> np.ndarray:
         """Numbers of each row at these positions."""
         return np.take_along_axis(a, order, axis=1)
+
+    def stored_rows(self, x: Host, first: int, last: int) -> tuple[Any, Any, Any]:
+        """Row, counted from the first of these, column and number of the entries of some rows."""
+        m = x.matrix
+        here = slice(m.indptr[first], m.indptr[last])
+        rows = np.repeat(np.arange(last - first), np.diff(m.indptr[first : last + 1]))
+        return rows, m.indices[here], m.data[here]
+
+    def by_gaps(self, x: Host) -> tuple[Host, bool]:
+        """The rows in an order in which those with the same gaps stand together, made once."""
+        if "rows in runs" not in x.kept:
+            x.kept["rows in runs"] = Host(*rows_by_gaps(x), checked=True)
+        return x.kept["rows in runs"], True
+
+    def inverses(self, m: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Inverse and log determinant of every matrix of a stack; not numbers are allowed where
+        there is no root."""
+        return np.linalg.inv(m), np.linalg.slogdet(m)[1]
+
+    def solved(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return np.linalg.solve(a, b)
+
+    def sums_by(self, a: np.ndarray, group: np.ndarray, groups: int) -> np.ndarray:
+        """Sums of rows that are in one group, of ``groups`` in ascending order."""
+        return np.add.reduceat(a, np.searchsorted(group, np.arange(groups)))
+
+    def plus_square(self, total: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """total + A^T A."""
+        return total + rows.T @ rows
+
+    def triangle_of(self, v: np.ndarray) -> np.ndarray:
+        """R of a QR factorization."""
+        return np.asarray(np.linalg.qr(v, mode="r"))
+
+    def is_definite(self, a: np.ndarray) -> bool:
+        """Whether there is a Cholesky factor."""
+        try:
+            np.linalg.cholesky(a)
+        except np.linalg.LinAlgError:
+            return False
+        return True
 
     def zero_filled(self, x: Host) -> Host:
         m = x.matrix

@@ -10,10 +10,12 @@ import numpy as np
 import torch
 
 from eckart.engines.arrays.divergences import LEAST
+from eckart.engines.arrays.gap_patterns import rows_by_gaps
 from eckart.engines.arrays.numpy import NumpyLibrary, raised_root
 from eckart.engines.cuda.arrays import (
     DeviceArray,
     Twins,
+    add_square,
     all_fetched,
     fetched,
     promised,
@@ -49,6 +51,7 @@ class TorchLibrary:
 
     xp: Any = torch
     asks = divergence.ASKED
+    adds_runs = False
     scores = 2**28
     """A gigabyte in float32."""
     piece = 2**25
@@ -219,7 +222,8 @@ class TorchLibrary:
         return entry_product(e, numbers.to(v.dtype), v)
 
     def product_t(self, e: EntryArrays, numbers: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        turned = EntryArrays(e.places.turned, numbers.to(y.dtype)[e.by_columns], None, e.room)
+        data = e.data_by_columns if numbers is e.data else numbers.to(y.dtype)[e.by_columns]
+        turned = EntryArrays(e.places.turned, data, None, e.room)
         return entry_product(turned, turned.data, y)
 
     def dots(self, e: EntryArrays, u: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
@@ -250,6 +254,44 @@ class TorchLibrary:
 
     def along(self, a: torch.Tensor, order: torch.Tensor) -> torch.Tensor:
         return a.gather(1, order)
+
+    @property
+    def chunk(self) -> int:
+        return self.bytes_at_once.chunk
+
+    def stored_rows(self, x: DeviceMatrix, first: int, last: int) -> tuple[Any, Any, Any]:
+        """Cut by what the host knows of the rows: the device is not waited for."""
+        e, bounds = x.entries, x.host.matrix.indptr
+        here = slice(int(bounds[first]), int(bounds[last]))
+        return e.row_of[here] - first, e.indices[here], e.data[here]
+
+    def by_gaps(self, x: DeviceMatrix) -> tuple[DeviceMatrix, bool]:
+        """Where many rows have the same gaps."""
+        if "rows by gaps" not in x.kept:
+            m, weights = rows_by_gaps(x.host)
+            together = m is not x.host.matrix
+            host = Host(m, weights, checked=True)
+            found = DeviceMatrix.of(host, x.device, x.room) if together else x
+            x.kept["rows by gaps"] = found, together
+        return x.kept["rows by gaps"]
+
+    def inverses(self, m: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        root, back = roots_of(m)
+        return torch.bmm(back.mT, back), 2 * root.diagonal(dim1=1, dim2=2).log().sum(1)
+
+    def solved(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return torch.linalg.solve_ex(a, b)[0]
+
+    def plus_square(self, total: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        """In its place."""
+        add_square(total, rows)
+        return total
+
+    def triangle_of(self, v: torch.Tensor) -> torch.Tensor:
+        return torch.linalg.qr(v, mode="r")[1]
+
+    def is_definite(self, a: torch.Tensor) -> bool:
+        return int(torch.linalg.cholesky_ex(a)[1]) == 0
 
     def zero_filled(self, x: DeviceMatrix) -> DeviceMatrix:
         return DeviceMatrix.zero_filled(x, lambda: self.back.zero_filled(x.host))
