@@ -10,6 +10,7 @@ from eckart.engines.arrays.losses import ArrayLosses
 from eckart.engines.arrays.mixtures import ArrayMixtures
 from eckart.engines.arrays.numpy import NumpyLibrary
 from eckart.engines.arrays.parts import ArrayParts
+from eckart.engines.arrays.tables import ArrayTables
 from eckart.engines.arrays.thin import ArrayThin
 from eckart.engines.plain import PlainEngine
 
@@ -23,6 +24,7 @@ class NumpyEngine(
     ArrayParts,
     ArrayEntries,
     ArrayLosses,
+    ArrayTables,
     PlainEngine,
 ):
     """Mixtures, non-negative factorization and ridge problems by array arithmetic, on one

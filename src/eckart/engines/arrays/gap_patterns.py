@@ -34,17 +34,14 @@ def by_gaps(
     return np.argsort(of, kind="stable"), np.concatenate([[0], np.cumsum(count)]), mask[lead, :n]
 
 
-def rows_by_gaps(x: Host) -> tuple[Any, np.ndarray | None]:
+def rows_by_gaps(x: Host) -> tuple[Any, np.ndarray | None, np.ndarray | None]:
     """The rows, with their weights, in an order in which those with the same gaps stand together,
-    made once; as they are where most have gaps of their own."""
+    and that order, made once; as they are, and None, where most have gaps of their own."""
     if "rows by gaps" not in x.kept:
-        m = x.matrix
+        m, weights, among = x.matrix, x.weights, None
         order, starts, _ = by_gaps(m.indptr, m.indices, m.n_columns)
-        weights = x.weights
         if 2 * (len(starts) - 1) <= len(order):
-            m, weights = (
-                Observed.from_scipy(m.to_scipy()[order]),
-                None if weights is None else weights[order],
-            )
-        x.kept["rows by gaps"] = m, weights
+            m, among = Observed.from_scipy(m.to_scipy()[order]), order
+            weights = None if weights is None else weights[order]
+        x.kept["rows by gaps"] = m, weights, among
     return x.kept["rows by gaps"]

@@ -310,8 +310,12 @@ class NumpyLibrary:
     def by_gaps(self, x: Host) -> tuple[Host, bool]:
         """The rows in an order in which those with the same gaps stand together, made once."""
         if "rows in runs" not in x.kept:
-            x.kept["rows in runs"] = Host(*rows_by_gaps(x), checked=True)
+            x.kept["rows in runs"] = Host(*rows_by_gaps(x)[:2], checked=True)
         return x.kept["rows in runs"], True
+
+    def gap_order(self, x: Host) -> np.ndarray | None:
+        """That order; None where the rows stay as they are."""
+        return rows_by_gaps(x)[2]
 
     def inverses(self, m: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Inverse and log determinant of every matrix of a stack; not numbers are allowed where

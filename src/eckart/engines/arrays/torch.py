@@ -268,12 +268,16 @@ class TorchLibrary:
     def by_gaps(self, x: DeviceMatrix) -> tuple[DeviceMatrix, bool]:
         """Where many rows have the same gaps."""
         if "rows by gaps" not in x.kept:
-            m, weights = rows_by_gaps(x.host)
+            m, weights, _ = rows_by_gaps(x.host)
             together = m is not x.host.matrix
             host = Host(m, weights, checked=True)
             found = DeviceMatrix.of(host, x.device, x.room) if together else x
             x.kept["rows by gaps"] = found, together
         return x.kept["rows by gaps"]
+
+    def gap_order(self, x: DeviceMatrix) -> torch.Tensor | None:
+        order = rows_by_gaps(x.host)[2]
+        return None if order is None else self.given(order, np.int64)
 
     def inverses(self, m: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         root, back = roots_of(m)

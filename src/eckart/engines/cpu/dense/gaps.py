@@ -42,7 +42,7 @@ class GapPrimitives(ArrayGaps):
             return super().gap_statistics(x, w, mean, noise)
         from eckart.engines.cpu.dense import missing_rows
 
-        seen, weights = rows_by_gaps(x)
+        seen, weights, _ = rows_by_gaps(x)
         return missing_rows.gap_statistics(seen, w, mean, noise, weights, self.threads)
 
     def gap_codes(
