@@ -12,6 +12,8 @@ from eckart.engines.arrays.numpy import NumpyLibrary
 from eckart.engines.arrays.parts import ArrayParts
 from eckart.engines.arrays.tables import ArrayTables
 from eckart.engines.arrays.thin import ArrayThin
+from eckart.engines.arrays.topic_chain import ArrayChains
+from eckart.engines.arrays.topics import ArrayTopics
 from eckart.engines.plain import PlainEngine
 
 
@@ -25,6 +27,8 @@ class NumpyEngine(
     ArrayEntries,
     ArrayLosses,
     ArrayTables,
+    ArrayTopics,
+    ArrayChains,
     PlainEngine,
 ):
     """Mixtures, non-negative factorization and ridge problems by array arithmetic, on one

@@ -131,7 +131,7 @@ class ArrayGaps:
 def gap_parts(lib: Any, x: Any, k: int) -> list[tuple[int, int]]:
     """Ranges of rows whose masks, values, matrices and moments have room."""
     rows, n = x.shape
-    step = int(np.clip(lib.chunk // (8 * (4 * n + 5 * k * k + 1)), 64, MOST_ROWS))
+    step = int(np.clip(lib.chunk // (8 * (4 * n + 5 * k * k + 1)), lib.least_rows, MOST_ROWS))
     return [(a, min(a + step, rows)) for a in range(0, max(rows, 1), step)]
 
 

@@ -75,6 +75,8 @@ class NumpyLibrary:
     room = 2**22
     """Bytes that are worked on at once: they stay in the second or third cache between the passes
     over them."""
+    least_rows = 64
+    """Rows of such a block at the least."""
     adds_runs = True
     """Whether rows of one run are added up before a product of them all."""
     scores = 2**19
@@ -235,6 +237,13 @@ class NumpyLibrary:
             e.indptr[first : last + 1] - e.indptr[first], e.indices[at], e.data[at], w, e.n
         )
 
+    def some_rows(self, e: StoredEntries, chosen: np.ndarray) -> StoredEntries:
+        """The entries of the rows that are chosen."""
+        counts = e.counts[chosen]
+        indptr, here = np.concatenate([[0], np.cumsum(counts)]), np.repeat(chosen, e.counts)
+        w = None if e.weights is None else e.weights[here]
+        return StoredEntries(indptr, e.indices[here], e.data[here], w, e.n)
+
     def product(self, e: StoredEntries, numbers: np.ndarray, v: np.ndarray) -> np.ndarray:
         """sum_j r_ij v_j of every row, for numbers at the entries."""
         from scipy import sparse
@@ -392,6 +401,19 @@ class NumpyLibrary:
         from scipy.special import gammaln
 
         return gammaln(a + 1.0)
+
+    def log_gamma(self, a: np.ndarray) -> np.ndarray:
+        from scipy.special import gammaln
+
+        return gammaln(a)
+
+    def digamma(self, a: np.ndarray) -> np.ndarray:
+        from scipy.special import digamma
+
+        return digamma(a)
+
+    def stacked(self, *numbers: Any) -> np.ndarray:
+        return np.array(numbers)
 
     def stored_log_factorials(self, x: Host) -> np.ndarray:
         """sum_j log x_j! over the stored entries of every row."""

@@ -152,7 +152,8 @@ class _Scores:
     def parts(self, more: int) -> list[slice]:
         """Ranges of rows for which there is room, ``more`` numbers for each run among them."""
         rows, (n, k) = self.x.shape[0], self.w.shape
-        step = int(np.clip(self.lib.chunk // (8 * (5 * n + 5 * k * k + more + 1)), 64, MOST_ROWS))
+        room = self.lib.chunk // (8 * (5 * n + 5 * k * k + more + 1))
+        step = int(np.clip(room, self.lib.least_rows, MOST_ROWS))
         return [slice(a, min(a + step, rows)) for a in range(0, max(rows, 1), step)]
 
     def rows(self, at: slice) -> tuple[Any, Any, tuple[Any, Any], Any]:

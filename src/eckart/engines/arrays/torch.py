@@ -52,6 +52,7 @@ class TorchLibrary:
     xp: Any = torch
     asks = divergence.ASKED
     adds_runs = False
+    least_rows = 1
     scores = 2**28
     """A gigabyte in float32."""
     piece = 2**25
@@ -218,6 +219,12 @@ class TorchLibrary:
             places, e.data[a:b], None if e.weights is None else e.weights[a:b], e.room
         )
 
+    def some_rows(self, e: EntryArrays, chosen: torch.Tensor) -> EntryArrays:
+        ends, here = e.counts[chosen].cumsum(0), chosen[e.row_of]
+        places = Places(torch.cat([ends.new_zeros(1), ends]), e.indices[here], e.n)
+        w = None if e.weights is None else e.weights[here]
+        return EntryArrays(places, e.data[here], w, e.room)
+
     def product(self, e: EntryArrays, numbers: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
         return entry_product(e, numbers.to(v.dtype), v)
 
@@ -375,6 +382,15 @@ class TorchLibrary:
 
     def log_factorial(self, a: torch.Tensor) -> torch.Tensor:
         return torch.lgamma(a + 1.0)
+
+    def log_gamma(self, a: torch.Tensor) -> torch.Tensor:
+        return torch.lgamma(a)
+
+    def digamma(self, a: torch.Tensor) -> torch.Tensor:
+        return torch.digamma(a)
+
+    def stacked(self, *numbers: torch.Tensor) -> torch.Tensor:
+        return torch.stack(numbers)
 
     def stored_log_factorials(self, x: DeviceMatrix) -> torch.Tensor:
         return row_sums(x.entries, self.log_factorial(x.entries.data.double()))

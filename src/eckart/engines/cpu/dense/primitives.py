@@ -49,7 +49,7 @@ def _kept(*_: Any, keeper: Keeper | None = None, **__: Any) -> bool:
     return keeper is not None
 
 
-class DensePrimitives(ArrayWhole):
+class DensePrimitives(ArrayDense, ArrayWhole):
     """Dense and sparse rows against thin matrices."""
 
     threads: int

@@ -18,7 +18,7 @@ def _of_a_block(*_: Any, gram: np.ndarray | None = None, **__: Any) -> bool:
     return gram is not None
 
 
-class EntryPrimitives(LossPrimitives):
+class EntryPrimitives(LossPrimitives, ArrayEntries):
     """The families ``entries`` and ``losses`` on ``threads`` threads."""
 
     sampled = or_arrays(ArrayEntries)(later("entries.sampled", "sampled"))

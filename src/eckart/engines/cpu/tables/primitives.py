@@ -61,7 +61,7 @@ def _placed(
     return seen, parts, Scheme(w, scaled, precision, whole, middle, own, d, start, times), to_codes
 
 
-class TablePrimitives:
+class TablePrimitives(ArrayTables):
     """The primitives of ``protocol.tables`` on ``threads`` threads."""
 
     threads: int
