@@ -47,6 +47,7 @@ ENGINES = {
     "cpu, 1 thread": cpu(1, 0),
     "cpu, 3 threads": cpu(3, 0),
     "arrays": cpu(1, float("inf")),
+    "numpy": engine_named("numpy"),
 }
 DEVICE = os.environ.get("ECKART_TORCH_DEVICE", "cpu")
 if importlib.util.find_spec("torch"):

@@ -6,12 +6,10 @@ import functools
 
 import numpy as np
 import pytest
-from registry import ENGINES
+from registry import ENGINES, cpu
 from scipy import sparse
 
 from eckart.engines import engine_named
-from eckart.engines.cpu.dense import missing_masks as gaps_dense
-from eckart.engines.cpu.dense import missing_rows as gaps
 from eckart.engines.protocol import GapsFound, Moments, RidgeRule, Sketch
 from eckart.errors import InputError
 from eckart.io.tables.row_blocks import IteratorBlocks
@@ -209,8 +207,10 @@ def test_is_below(engine):
 
 @pytest.mark.parametrize("k", [0, 1, 4, 9])
 @weighted
-@pytest.mark.parametrize("kernel", [gaps, gaps_dense], ids=["rows", "masks"])
-def test_gap_kernels(kernel, k, weighted):
+@pytest.mark.parametrize("few", [0.0, 1.0], ids=["masks", "rows"])
+def test_gaps_by_masks_and_by_rows(engine, few, k, weighted, monkeypatch):
+    """Where many and where few entries are seen."""
+    monkeypatch.setattr("eckart.engines.cpu.dense.gaps.FEW", few)
     rng = np.random.default_rng(8)
     x = rng.standard_normal((300, 9)) + 3
     x[rng.random(x.shape) < 0.4] = np.nan
@@ -219,13 +219,12 @@ def test_gap_kernels(kernel, k, weighted):
     w, mean = rng.standard_normal((9, k)), rng.standard_normal(9)
     om = weights(True)[:300] if weighted else None
     want = PLAIN.gap_statistics(PLAIN.put(seen, om), w, mean, 0.7)
-    for threads in (1, 3):
-        for got, right in zip(kernel.gap_statistics(seen, w, mean, 0.7, om, threads), want):
-            assert_close(got, np.asarray(right), np.float64)
-        for got, right in zip(
-            kernel.gap_codes(seen, w, mean, 0.7, threads), PLAIN.gap_codes(seen, w, mean, 0.7)
-        ):
-            assert_close(got, right, np.float64, 10)
+    for got, right in zip(engine.gap_statistics(engine.put(seen, om), w, mean, 0.7), want):
+        assert_close(got, np.asarray(right), np.float64)
+    for got, right in zip(
+        engine.gap_codes(seen, w, mean, 0.7), PLAIN.gap_codes(seen, w, mean, 0.7)
+    ):
+        assert_close(engine.get(got), right, np.float64, 10)
 
 
 @weighted
@@ -399,7 +398,7 @@ def test_bad_stored_entries_never_pass_the_door(engine):
 def test_bits_do_not_depend_on_threads():
     results = []
     for threads in (1, 2, 3, 5, 16):
-        engine = engine_named("cpu", threads)
+        engine = cpu(threads, 0)
         parts = []
         for kind in ("array", "sparse"):
             x = make(kind, np.float32)
@@ -449,7 +448,7 @@ def test_tiles_give_the_products_of_plain_rows(weighted, dtype, rounds, monkeypa
     v = rng.standard_normal((n, 6)).astype(dtype)
     results = []
     for threads in (1, 2, 3, 4, 5, 16):
-        engine = engine_named("cpu", threads)
+        engine = cpu(threads, 0)
         placed = engine.put(x, w)
         mean = engine.column_moments(placed).mean
         results.append(engine.gram_times(placed, v, mean))
@@ -785,7 +784,7 @@ def test_completion_bits_do_not_depend_on_threads():
     x = ratings(np.float32)
     right = np.random.default_rng(9).standard_normal((COLUMNS, 20)).astype(np.float32)
     for threads in (1, 2, 3, 5, 16):
-        engine = engine_named("cpu", threads)
+        engine = cpu(threads, 0)
         parts = []
         for rule, names in RULES.values():
             y = ratings(np.float32, "strengths") if rule.alpha else x

@@ -15,7 +15,7 @@ from eckart.engines.protocol import Evidence, EvidenceSums, RidgeRule
 
 
 class ArrayEntries(ArrayRidge):
-    """Of the family ``entries`` what ridge problems ask for."""
+    """The family ``entries``."""
 
     lib: Any
 
@@ -139,6 +139,70 @@ class ArrayEntries(ArrayRidge):
         rest = lib.wide(a) - lib.dots(e, lib.given(left), lib.given(right))
         return lib.tall(lib.like(rest, a)), float(rest @ rest)
 
+    def by_columns(self, x: Any, data: Any) -> Any:
+        lib = self.lib
+        return lib.tall(lib.array(data)[lib.entries(lib.placed(x)).by_columns])
+
     def entry_times(self, x: Any, data: Any, v: Any) -> Any:
         lib = self.lib
         return lib.tall(lib.product(lib.entries(lib.placed(x)), lib.array(data), lib.array(v)))
+
+    def entry_times_t(self, x: Any, t_data: Any, y: Any) -> Any:
+        return self.entry_times(self.lib.placed(x).T, t_data, y)
+
+    def top_columns(
+        self, left: Any, right: Any, n: int, offset: Any = None, excluded: Any = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        lib = self.lib
+        u, v = lib.array(left), lib.array(right, left.dtype)
+        shift = None if offset is None else lib.array(offset, left.dtype)
+
+        def scores(rows: slice) -> Any:
+            found = u[rows] @ v.T
+            return found if shift is None else found + shift
+
+        return best_of_rows(lib, scores, u.shape[0], v.shape[0], n, excluded)
+
+
+def best_of_rows(
+    lib: Any, scores: Any, rows: int, columns: int, n: int, excluded: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    """Positions (-1 where there are fewer) and numbers of the n best of each row of what ``scores``
+    gives of some rows, best first; ``excluded``: see ``top_columns``."""
+    found, n, step = [], min(n, columns), max(1, lib.scores // max(1, columns))
+    for a in range(0, max(1, rows), step):
+        here = slice(a, min(rows, a + step))
+        part = scores(here)
+        if excluded is not None:
+            indptr, indices, of = (np.asarray(each, np.int64) for each in excluded)
+            first, counts = indptr[of[here]], np.diff(indptr)[of[here]]
+            at = np.repeat(np.arange(len(counts)), counts)
+            place = np.arange(len(at)) - np.repeat(np.cumsum(counts) - counts - first, counts)
+            hidden = lib.there(at, np.int64), lib.there(indices[place], np.int64)
+            part[hidden] = -np.inf
+        best, order = _leading(lib, part, n)
+        found.append((lib.xp.where(best == -np.inf, -1, order), best))
+    return tuple(lib.fetch(lib.xp.concat(list(each))) for each in zip(*found))  # type: ignore[return-value]
+
+
+def _leading(lib: Any, scores: Any, n: int) -> tuple[Any, Any]:
+    """The n largest of each row, falling, of equal ones the lower columns first.
+
+    Which of several equal ones a selection takes is not said. So every row whose last value occurs
+    beyond the list, and the order of equal ones inside it, is settled by a stable sort: of the list
+    alone, or of the whole row where a tie reaches over its end.
+    """
+    xp = lib.xp
+    order = xp.sort(lib.leading(scores, n))
+    order = order[0] if isinstance(order, tuple) else order  # PyTorch says from where, too
+    found = lib.along(scores, order)
+    turn = xp.argsort(-found, stable=True)
+    found, order = lib.along(found, turn), lib.along(order, turn)
+    if not n:
+        return found, order
+    last = found[:, -1:]
+    reaching = (scores == last).sum(axis=1) > (found == last).sum(axis=1)
+    if bool(reaching.any()):
+        whole = xp.argsort(-scores[reaching], stable=True)[:, :n]
+        order[reaching], found[reaching] = whole, lib.along(scores[reaching], whole)
+    return found, order

@@ -3,7 +3,8 @@ entries, roots of small matrices."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from eckart.decompositions import eigh
+from eckart.engines.arrays.gap_patterns import rows_by_gaps
 from eckart.engines.cpu.row_blocks import jobs
 from eckart.engines.host import Host, place
 from eckart.engines.protocol import GapsFound, refuse_bad
@@ -40,10 +42,21 @@ class StoredEntries:
         self.n = n
         self.counts = np.diff(indptr)
 
+    def with_numbers(self, data: np.ndarray, weights: Any) -> StoredEntries:
+        """Other numbers at the same places."""
+        made = copy(self)
+        made.data, made.weights = data, weights
+        return made
+
     @cached_property
     def row_of(self) -> np.ndarray:
         """The row of every entry."""
         return np.repeat(np.arange(len(self.counts)), self.counts)
+
+    @cached_property
+    def by_columns(self) -> np.ndarray:
+        """Positions of the entries in the order of columns, rows ascending in each."""
+        return np.argsort(self.indices, kind="stable")
 
     @cached_property
     def pointers(self) -> tuple[np.ndarray, np.ndarray]:
@@ -62,6 +75,18 @@ class NumpyLibrary:
     room = 2**22
     """Bytes that are worked on at once: they stay in the second or third cache between the passes
     over them."""
+    least_rows = 64
+    """Rows of such a block at the least."""
+    adds_runs = True
+    """Whether rows of one run are added up before a product of them all."""
+    scores = 2**19
+    """Scores of rows against all columns that are held at once: 4 MB in float64."""
+    chunk = 2**23
+    """Bytes of masks, values and moments of rows with gaps: they stay in cache, and there are
+    enough blocks for many threads."""
+    piece = 2**13
+    """Entries whose formulas are worked out at once: some arrays of them fit into a second-level
+    cache, and a call of NumPy costs little against them."""
 
     def placed(self, x: Any) -> Host:
         return place(x)
@@ -212,6 +237,13 @@ class NumpyLibrary:
             e.indptr[first : last + 1] - e.indptr[first], e.indices[at], e.data[at], w, e.n
         )
 
+    def some_rows(self, e: StoredEntries, chosen: np.ndarray) -> StoredEntries:
+        """The entries of the rows that are chosen."""
+        counts = e.counts[chosen]
+        indptr, here = np.concatenate([[0], np.cumsum(counts)]), np.repeat(chosen, e.counts)
+        w = None if e.weights is None else e.weights[here]
+        return StoredEntries(indptr, e.indices[here], e.data[here], w, e.n)
+
     def product(self, e: StoredEntries, numbers: np.ndarray, v: np.ndarray) -> np.ndarray:
         """sum_j r_ij v_j of every row, for numbers at the entries."""
         from scipy import sparse
@@ -238,7 +270,89 @@ class NumpyLibrary:
 
     def row_sums(self, e: StoredEntries, numbers: np.ndarray) -> np.ndarray:
         """sum_j r_ij of every row, in float64."""
-        return np.bincount(e.row_of, numbers, len(e.counts))
+        if not len(e.counts):
+            return np.zeros(0)
+        sums = np.add.reduceat(np.append(self.wide(numbers), 0.0), e.indptr[:-1])
+        return np.where(e.counts > 0, sums, 0.0)
+
+    def formulas(self, do: Callable[..., Any], a: np.ndarray, s: np.ndarray) -> Any:
+        """What formulas of a loss make of values and natural parameters."""
+        return do(a, s)
+
+    def chance(self, z: np.ndarray) -> np.ndarray:
+        """The uniform numbers Phi(z)."""
+        from scipy.special import ndtr
+
+        return ndtr(z)
+
+    def ridges(self, x: Host, rule: Any) -> tuple[np.ndarray, np.ndarray]:
+        """The ridge of every row and of its bias, made once."""
+        key = f"ridges of {rule}"
+        if key not in x.kept:
+            x.kept[key] = rule.ridges(x.counts)
+        return x.kept[key]
+
+    def with_entries(self, x: Host, data: np.ndarray, weights: np.ndarray | None) -> Host:
+        """The same entries with other numbers; what depends on where they stand alone is shared."""
+        made = Host(replace(x.matrix, data=data), None, weights, checked=True, turn=x.turn)
+        shared = (name for name in x.kept if name.startswith(("pattern", "ridges")))
+        made.kept |= {name: x.kept[name] for name in shared}
+        made.kept["arrays"] = self.entries(x).with_numbers(data, weights)
+        made.__dict__["counts"] = x.counts
+        return made
+
+    def leading(self, scores: np.ndarray, n: int) -> np.ndarray:
+        """Positions of the n largest of each row, in any order."""
+        return np.argpartition(-scores, n - 1, axis=1)[:, :n]
+
+    def along(self, a: np.ndarray, order: np.ndarray) -> np.ndarray:
+        """Numbers of each row at these positions."""
+        return np.take_along_axis(a, order, axis=1)
+
+    def stored_rows(self, x: Host, first: int, last: int) -> tuple[Any, Any, Any]:
+        """Row, counted from the first of these, column and number of the entries of some rows."""
+        m = x.matrix
+        here = slice(m.indptr[first], m.indptr[last])
+        rows = np.repeat(np.arange(last - first), np.diff(m.indptr[first : last + 1]))
+        return rows, m.indices[here], m.data[here]
+
+    def by_gaps(self, x: Host) -> tuple[Host, bool]:
+        """The rows in an order in which those with the same gaps stand together, made once."""
+        if "rows in runs" not in x.kept:
+            x.kept["rows in runs"] = Host(*rows_by_gaps(x)[:2], checked=True)
+        return x.kept["rows in runs"], True
+
+    def gap_order(self, x: Host) -> np.ndarray | None:
+        """That order; None where the rows stay as they are."""
+        return rows_by_gaps(x)[2]
+
+    def inverses(self, m: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Inverse and log determinant of every matrix of a stack; not numbers are allowed where
+        there is no root."""
+        return np.linalg.inv(m), np.linalg.slogdet(m)[1]
+
+    def solved(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return np.linalg.solve(a, b)
+
+    def sums_by(self, a: np.ndarray, group: np.ndarray, groups: int) -> np.ndarray:
+        """Sums of rows that are in one group, of ``groups`` in ascending order."""
+        return np.add.reduceat(a, np.searchsorted(group, np.arange(groups)))
+
+    def plus_square(self, total: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """total + A^T A."""
+        return total + rows.T @ rows
+
+    def triangle_of(self, v: np.ndarray) -> np.ndarray:
+        """R of a QR factorization."""
+        return np.asarray(np.linalg.qr(v, mode="r"))
+
+    def is_definite(self, a: np.ndarray) -> bool:
+        """Whether there is a Cholesky factor."""
+        try:
+            np.linalg.cholesky(a)
+        except np.linalg.LinAlgError:
+            return False
+        return True
 
     def zero_filled(self, x: Host) -> Host:
         m = x.matrix
@@ -287,6 +401,19 @@ class NumpyLibrary:
         from scipy.special import gammaln
 
         return gammaln(a + 1.0)
+
+    def log_gamma(self, a: np.ndarray) -> np.ndarray:
+        from scipy.special import gammaln
+
+        return gammaln(a)
+
+    def digamma(self, a: np.ndarray) -> np.ndarray:
+        from scipy.special import digamma
+
+        return digamma(a)
+
+    def stacked(self, *numbers: Any) -> np.ndarray:
+        return np.array(numbers)
 
     def stored_log_factorials(self, x: Host) -> np.ndarray:
         """sum_j log x_j! over the stored entries of every row."""

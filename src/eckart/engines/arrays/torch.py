@@ -3,16 +3,26 @@ kernels of the device where they were measured to pay."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import torch
 
 from eckart.engines.arrays.divergences import LEAST
+from eckart.engines.arrays.gap_patterns import rows_by_gaps
 from eckart.engines.arrays.numpy import NumpyLibrary, raised_root
-from eckart.engines.cuda.arrays import DeviceArray, Twins, all_fetched, fetched, promised
+from eckart.engines.cuda.arrays import (
+    DeviceArray,
+    Twins,
+    add_square,
+    all_fetched,
+    fetched,
+    promised,
+    torch_dtype,
+)
 from eckart.engines.cuda.dense import entry_product
+from eckart.engines.cuda.formulas import Numbers
 from eckart.engines.cuda.held import DeviceMatrix, RoomLeft, refuse_infinite, to_device
 from eckart.engines.cuda.kernels import divergence, usable
 from eckart.engines.cuda.kernels.coordinates import descend
@@ -41,6 +51,12 @@ class TorchLibrary:
 
     xp: Any = torch
     asks = divergence.ASKED
+    adds_runs = False
+    least_rows = 1
+    scores = 2**28
+    """A gigabyte in float32."""
+    piece = 2**25
+    """Entries whose formulas are worked out at once."""
 
     def __init__(self, device: torch.device, bytes_at_once: RoomLeft, twins: Twins, back: Any):
         self.device, self.bytes_at_once, self.twins, self.back = device, bytes_at_once, twins, back
@@ -60,6 +76,8 @@ class TorchLibrary:
         return self.given(np.ascontiguousarray(a), dtype)
 
     def given(self, a: Any, dtype: Any = np.float64) -> torch.Tensor:
+        if isinstance(a, torch.Tensor):
+            return a if dtype is None else a.to(torch_dtype(dtype))
         twin = self.twins.find(a)
         return to_device(a if twin is None else DeviceArray(twin), self.device, dtype)
 
@@ -201,11 +219,18 @@ class TorchLibrary:
             places, e.data[a:b], None if e.weights is None else e.weights[a:b], e.room
         )
 
+    def some_rows(self, e: EntryArrays, chosen: torch.Tensor) -> EntryArrays:
+        ends, here = e.counts[chosen].cumsum(0), chosen[e.row_of]
+        places = Places(torch.cat([ends.new_zeros(1), ends]), e.indices[here], e.n)
+        w = None if e.weights is None else e.weights[here]
+        return EntryArrays(places, e.data[here], w, e.room)
+
     def product(self, e: EntryArrays, numbers: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
         return entry_product(e, numbers.to(v.dtype), v)
 
     def product_t(self, e: EntryArrays, numbers: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        turned = EntryArrays(e.places.turned, numbers.to(y.dtype)[e.by_columns], None, e.room)
+        data = e.data_by_columns if numbers is e.data else numbers.to(y.dtype)[e.by_columns]
+        turned = EntryArrays(e.places.turned, data, None, e.room)
         return entry_product(turned, turned.data, y)
 
     def dots(self, e: EntryArrays, u: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
@@ -216,6 +241,68 @@ class TorchLibrary:
         if numbers.is_cuda:
             return row_sums(e, numbers)
         return torch.bincount(e.row_of, numbers.double(), len(e.counts))
+
+    def formulas(self, do: Callable[..., Any], a: torch.Tensor, s: torch.Tensor) -> Any:
+        return [each.tensor for each in do(Numbers(a), Numbers(s))]
+
+    def chance(self, z: torch.Tensor) -> torch.Tensor:
+        return torch.special.ndtr(z)
+
+    def ridges(self, x: DeviceMatrix, rule: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        return x.kept_ridges(rule)
+
+    def with_entries(
+        self, x: DeviceMatrix, data: torch.Tensor, weights: torch.Tensor | None
+    ) -> DeviceMatrix:
+        return DeviceMatrix.with_entries(x, data, weights)
+
+    def leading(self, scores: torch.Tensor, n: int) -> torch.Tensor:
+        return torch.topk(scores, n, dim=1)[1]
+
+    def along(self, a: torch.Tensor, order: torch.Tensor) -> torch.Tensor:
+        return a.gather(1, order)
+
+    @property
+    def chunk(self) -> int:
+        return self.bytes_at_once.chunk
+
+    def stored_rows(self, x: DeviceMatrix, first: int, last: int) -> tuple[Any, Any, Any]:
+        """Cut by what the host knows of the rows: the device is not waited for."""
+        e, bounds = x.entries, x.host.matrix.indptr
+        here = slice(int(bounds[first]), int(bounds[last]))
+        return e.row_of[here] - first, e.indices[here], e.data[here]
+
+    def by_gaps(self, x: DeviceMatrix) -> tuple[DeviceMatrix, bool]:
+        """Where many rows have the same gaps."""
+        if "rows by gaps" not in x.kept:
+            m, weights, _ = rows_by_gaps(x.host)
+            together = m is not x.host.matrix
+            host = Host(m, weights, checked=True)
+            found = DeviceMatrix.of(host, x.device, x.room) if together else x
+            x.kept["rows by gaps"] = found, together
+        return x.kept["rows by gaps"]
+
+    def gap_order(self, x: DeviceMatrix) -> torch.Tensor | None:
+        order = rows_by_gaps(x.host)[2]
+        return None if order is None else self.given(order, np.int64)
+
+    def inverses(self, m: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        root, back = roots_of(m)
+        return torch.bmm(back.mT, back), 2 * root.diagonal(dim1=1, dim2=2).log().sum(1)
+
+    def solved(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return torch.linalg.solve_ex(a, b)[0]
+
+    def plus_square(self, total: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        """In its place."""
+        add_square(total, rows)
+        return total
+
+    def triangle_of(self, v: torch.Tensor) -> torch.Tensor:
+        return torch.linalg.qr(v, mode="r")[1]
+
+    def is_definite(self, a: torch.Tensor) -> bool:
+        return int(torch.linalg.cholesky_ex(a)[1]) == 0
 
     def zero_filled(self, x: DeviceMatrix) -> DeviceMatrix:
         return DeviceMatrix.zero_filled(x, lambda: self.back.zero_filled(x.host))
@@ -295,6 +382,15 @@ class TorchLibrary:
 
     def log_factorial(self, a: torch.Tensor) -> torch.Tensor:
         return torch.lgamma(a + 1.0)
+
+    def log_gamma(self, a: torch.Tensor) -> torch.Tensor:
+        return torch.lgamma(a)
+
+    def digamma(self, a: torch.Tensor) -> torch.Tensor:
+        return torch.digamma(a)
+
+    def stacked(self, *numbers: torch.Tensor) -> torch.Tensor:
+        return torch.stack(numbers)
 
     def stored_log_factorials(self, x: DeviceMatrix) -> torch.Tensor:
         return row_sums(x.entries, self.log_factorial(x.entries.data.double()))

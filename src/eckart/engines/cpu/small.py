@@ -57,16 +57,18 @@ tenths of a millisecond there. Data of any size may have so small a factor, of t
 is done to that in every sweep changes to kernels at half of it."""
 
 
-def or_arrays_on_factor(arrays: type, at: int = 0, few: int = FEW) -> Callable[[Any], Any]:
-    """The primitive that is decorated; that of ``arrays`` for a small factor, its argument number
-    ``at``."""
+def or_arrays_on_factor(
+    arrays: type, size: Callable[..., int] = lambda a, *_, **__: a.size, few: int = FEW
+) -> Callable[[Any], Any]:
+    """The primitive that is decorated; that of ``arrays`` for a small factor, or what else has a
+    ``size`` by the arguments."""
 
     def decorate(compiled: Any) -> Any:
         body = getattr(arrays, compiled.__name__)
 
         @functools.wraps(compiled)
         def primitive(self: Any, *args: Any, **named: Any) -> Any:
-            small = args[at].size <= few * (self.small / SMALL)
+            small = size(*args, **named) <= few * (self.small / SMALL)
             return (body if small else compiled)(self, *args, **named)
 
         return primitive

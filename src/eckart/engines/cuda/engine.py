@@ -137,7 +137,9 @@ class TorchEngine(
         self.fallen.add(name)
         args, named = to_host(args), to_host(named)
         found = getattr(self.back, name)(*args, **named)
-        return DeviceMatrix.of(found, self.device, self.room) if isinstance(found, Host) else found
+        if type(found) is tuple:
+            return tuple(self.held(each) if isinstance(each, Host) else each for each in found)
+        return self.held(found) if isinstance(found, Host) else found
 
     def __getattr__(self, name: str) -> Any:
         """What is not written for the device runs on the CPU engine."""

@@ -8,15 +8,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from eckart.engines.arrays.evidence import ArrayEntries
 from eckart.engines.cuda.arrays import DeviceArray
 from eckart.engines.cuda.dense import entry_product
 from eckart.engines.cuda.held import DeviceMatrix
 from eckart.engines.cuda.known import row_sums
 from eckart.engines.cuda.sampled import at_entries
 from eckart.engines.protocol import Evidence, EvidenceSums, RidgeRule
-
-SCORES = 2**28
-"""Scores of rows against all columns held at once: a gigabyte in float32."""
 
 
 class DeviceEntries:
@@ -181,39 +179,7 @@ class DeviceEntries:
             out if row_scale is None else out * self.tensor(row_scale, x.dtype).reshape(-1, 1)
         )
 
-    def top_columns(
-        self, left: Any, right: Any, n: int, offset: Any = None, excluded: Any = None
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Scores of some rows at a time. Ties go to the lower column: a stable sort where a tie
-        reaches the end of the list."""
-        if self.device.type != "cuda" and left.shape[0] * right.shape[0] > SCORES:
-            return self.on_cpu("top_columns", left, right, n, offset, excluded)
-        u, v = self.tensor(left), self.tensor(right, left.dtype)
-        columns, n = len(v), min(n, len(v))
-        shift = None if offset is None else self.tensor(offset, left.dtype)
-        hidden = None
-        if excluded is not None:
-            hidden = [
-                self.tensor(np.asarray(a), np.int64)
-                for a in (
-                    excluded[0].astype(np.int64),
-                    excluded[1].astype(np.int64),
-                    excluded[2].astype(np.int64),
-                )
-            ]
-        where, best = [], []
-        for a in range(0, len(u), max(1, SCORES // max(1, columns))):
-            scores = u[a : a + max(1, SCORES // max(1, columns))] @ v.T
-            if shift is not None:
-                scores += shift
-            if hidden is not None:
-                _hide(scores, hidden[0], hidden[1], hidden[2][a : a + len(scores)])
-            found, order = _leading(scores, n)
-            where.append(torch.where(found == -torch.inf, -1, order))
-            best.append(found)
-        if not where:
-            return np.zeros((0, n), np.int64), np.zeros((0, n), left.dtype)
-        return torch.cat(where).cpu().numpy(), torch.cat(best).cpu().numpy()
+    top_columns = ArrayEntries.top_columns
 
 
 def _implicit_sums(
@@ -265,37 +231,3 @@ def _bias_slopes(bias: torch.Tensor, row_sum: torch.Tensor, ridge: torch.Tensor)
     return torch.stack(
         [((push - row_sum) ** 2).sum(), (row_sum**2).sum(), (push**2).sum(), cost]
     ).tolist()
-
-
-def _hide(
-    scores: torch.Tensor, indptr: torch.Tensor, indices: torch.Tensor, rows: torch.Tensor
-) -> None:
-    """-inf at the columns that these rows have seen."""
-    counts = indptr[rows + 1] - indptr[rows]
-    total = int(counts.sum())
-    at = torch.repeat_interleave(
-        torch.arange(len(rows), device=rows.device), counts, output_size=total
-    )
-    ends = counts.cumsum(0)
-    place = torch.arange(total, device=rows.device) - (ends - counts)[at] + indptr[rows][at]
-    scores[at, indices[place]] = -torch.inf
-
-
-def _leading(scores: torch.Tensor, n: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """The n largest of each row, falling, of equal ones the lower columns first.
-
-    ``topk`` finds the values; which of several equal ones it takes is not said. So every row whose
-    last value occurs beyond the list, and the order of equal ones inside it, is settled by a stable
-    sort: of the list alone, or of the whole row where a tie reaches over its end.
-    """
-    found, order = torch.topk(scores, n, dim=1)
-    order, turn = order.sort(dim=1)
-    found = found.gather(1, turn)
-    found, turn = found.sort(dim=1, descending=True, stable=True)
-    order = order.gather(1, turn)
-    reaching = ((scores == found[:, -1:]).sum(1) > (found == found[:, -1:]).sum(1)).nonzero()[:, 0]
-    for a in range(0, len(reaching), 4096):
-        rows = reaching[a : a + 4096]
-        values, places = scores[rows].sort(dim=1, descending=True, stable=True)
-        found[rows], order[rows] = values[:, :n], places[:, :n]
-    return found, order

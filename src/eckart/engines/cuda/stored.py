@@ -105,6 +105,11 @@ class EntryArrays:
     ranges = property(lambda self: self.places.ranges)
     lines = property(lambda self: self.places.lines)
 
+    @cached_property
+    def data_by_columns(self) -> torch.Tensor:
+        """The numbers in the order of columns, for products with the transpose."""
+        return self.data[self.by_columns]
+
     def turned(self, row_weights: torch.Tensor | None) -> EntryArrays:
         """The transpose; weights of rows weigh the entries of the columns' view."""
         order, w = self.by_columns, self.weights

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from eckart.decompositions import eigh
+from eckart.engines.arrays.thin import ArrayThin
 from eckart.engines.cuda.arrays import DeviceArray
 
 WIDE = 512
@@ -22,7 +22,7 @@ APART = 1e-4
 right to the square root of this times rounding."""
 
 
-class DeviceThin:
+class DeviceThin(ArrayThin):
     """Products of tall thin arrays."""
 
     device: torch.device
@@ -46,10 +46,7 @@ class DeviceThin:
     def inner(self, q: Any, w: Any, weights: Any = None) -> np.ndarray:
         if not self._here(q, w):
             return self.on_cpu("inner", q, w, weights)
-        a, b = self.tensor(q, np.float64), self.tensor(w, np.float64)
-        if weights is not None:
-            b = b * self.tensor(weights, np.float64).reshape(-1, 1)
-        return (a.T @ b).cpu().numpy()
+        return super().inner(q, w, weights)
 
     def outer(self, q: Any, s: np.ndarray, plus: Any = None, scale: float = 1.0) -> Any:
         if not self._here(q, plus):
@@ -61,49 +58,28 @@ class DeviceThin:
         return self._like(out, q, plus)
 
     def triangle(self, v: Any) -> np.ndarray:
-        if not self._here(v):
-            return self.on_cpu("triangle", v)
-        return torch.linalg.qr(self.tensor(v, np.float64), mode="r")[1].cpu().numpy()
+        return super().triangle(v) if self._here(v) else self.on_cpu("triangle", v)
 
     def write_columns(self, into: Any, first: int, columns: Any) -> None:
         if isinstance(into, np.ndarray):
             self.on_cpu("write_columns", into, first, columns)
         else:
-            into[:, first : first + columns.shape[1]] = columns
+            super().write_columns(into, first, columns)
 
     def orth(self, v: Any, against: Any = None) -> Any:
-        """Classical Gram-Schmidt against the given columns, then V L^-T with V^T V = L L^T, both in
-        float64 and twice; where columns nearly depend on one another, V (V^T V)^-1/2 by
-        eigenvalues, repeated until orthogonal to rounding."""
+        """By V L^-T with V^T V = L L^T in float64, twice, without a wait; by eigenvalues where
+        columns nearly depend on one another."""
         if not self._here(v, against):
             return self.on_cpu("orth", v, against)
         a = self.tensor(v)
-        eps = float(torch.finfo(a.dtype).eps)
         size = float(a.abs().max()) if a.numel() else 0.0
         if size == 0.0 or not np.isfinite(size):
             return v[:, :0]
         q = None if against is None or not against.shape[1] else self.tensor(against, v.dtype)
-        a = a / size
-        found = _by_triangles(a, q)
-        if found is not None:
-            return self._like(found, v, against)
-        for attempt in range(3):
-            if q is not None:
-                a = a - q @ (q.double().T @ a.double()).to(a.dtype)
-            gram = a.double()
-            gram = (gram.T @ gram).cpu().numpy()
-            values, vectors = eigh((gram + gram.T) / 2)
-            if attempt and np.abs(values - 1.0).max(initial=0.0) < 100 * eps:
-                break
-            # what survived the first round but is still mostly noise of the subtraction is dropped
-            # in the second
-            keep = values > (values[-1] * 100 * eps**2 if attempt == 0 else 0.25)
-            if attempt == 0:
-                keep &= values > len(a) * (10 * eps) ** 2
-            if not keep.any():
-                return v[:, :0]
-            a = a @ self.tensor(vectors[:, keep] / np.sqrt(values[keep]), v.dtype)
-        return self._like(a, v, against)
+        found = _by_triangles(a / size, q)
+        if found is None:
+            found = super().orth(v, against).tensor
+        return self._like(found, v, against)
 
     def covariance(
         self, scatter: np.ndarray, weight: float, mean: np.ndarray | None = None
@@ -111,24 +87,12 @@ class DeviceThin:
         """Kept on the device beside its copy on the host, where the scatter is."""
         if not self._here(scatter):
             return self.on_cpu("covariance", scatter, weight, mean)
-        c = self.tensor(scatter, np.float64) / weight
-        if mean is not None:
-            m = self.tensor(mean, np.float64)
-            c.addr_(m, m)
-        return self.twins.copy((c + c.T) / 2)
+        return super().covariance(scatter, weight, mean)
 
     def is_below(self, c: np.ndarray, q: np.ndarray, r: np.ndarray, bound: float) -> bool:
         if not self._here(c):
             return self.on_cpu("is_below", c, q, r, bound)
-        half = torch.addmm(
-            self.tensor(c, np.float64),
-            self.tensor(q, np.float64),
-            self.tensor(r, np.float64).T,
-            beta=0.5,
-        )
-        below = -(half + half.T)
-        below.diagonal().add_(bound)
-        return int(torch.linalg.cholesky_ex(below)[1]) == 0
+        return super().is_below(c, q, r, bound)
 
     def eigh_top(self, c: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
         """By the device for large matrices; where its method fails, by the CPU engine, whose

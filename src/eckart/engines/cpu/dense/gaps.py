@@ -1,62 +1,68 @@
 """Rows with gaps under a Gaussian of low rank on threads: the part of the dense family that PCA
-with missing entries asks for."""
+with missing entries asks for. Masks and products (``arrays.gaps``) where many entries are observed,
+rows of entries where few are."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from eckart.engines.arrays.gap_patterns import rows_by_gaps
+from eckart.engines.arrays.gaps import ArrayGaps
 from eckart.engines.cpu.dense import thin
-from eckart.engines.cpu.gap_patterns import by_gaps
+from eckart.engines.cpu.later import later
+from eckart.engines.cpu.small import is_small, or_arrays
 from eckart.engines.host import Host, place
 from eckart.engines.protocol import GapCodes, GapStatistics
-from eckart.matrix import Matrix, Observed
-from eckart.scheduler import run_lanes
+from eckart.matrix import Matrix
+from eckart.scheduler import lanes_for, run_lanes
+
+FEW = 0.05
+"""Share of observed entries from which BLAS on zeros is quicker than scalars on entries."""
+ROOM = 2**26
+"""Bytes for the sums of all lanes."""
 
 
-class GapPrimitives:
+class GapPrimitives(ArrayGaps):
     """Statistics, codes and expected entries of x_i ~ N(mean, W W^T + noise I), each row seen in
     part."""
 
     threads: int
+    small: float
     _over_rows: Any
+    seen_columns = or_arrays(ArrayGaps)(later("dense.column_moments", "seen_columns"))
 
     def gap_statistics(
         self, x: Matrix | Host, w: np.ndarray, mean: np.ndarray, noise: float
     ) -> GapStatistics:
         x = place(x)
-        seen, weights = rows_by_gaps(x)
-        return _gap_kernels(x).gap_statistics(seen, w, mean, noise, weights, self.threads)
+        if not self._hardly_seen(x):
+            return super().gap_statistics(x, w, mean, noise)
+        from eckart.engines.cpu.dense import missing_rows
 
-    def gap_solve(self, stats: GapStatistics) -> tuple[np.ndarray, np.ndarray]:
-        size = stats.gram.shape[1]
-        a, misfit = np.empty(stats.cross.shape), np.empty(len(stats.cross))
-
-        def step(_: None, part: tuple[int, int], scratch: dict) -> None:
-            at = slice(*part)
-            gram, cross = stats.gram[at], stats.cross[at]
-            ridge = 1e-12 * np.trace(gram, axis1=1, axis2=2)[:, None, None] / size * np.eye(size)
-            a[at] = np.linalg.solve(gram + ridge, cross[:, :, None])[:, :, 0]
-            image = np.matmul(gram, a[at][:, :, None])[:, :, 0]
-            misfit[at] = stats.square[at] + np.einsum("jr,jr->j", a[at], image - 2 * cross)
-
-        parts = thin.parts_of(len(a), size**3)
-        run_lanes(parts, [None] * len(parts), step, self.threads)
-        return a, misfit
+        seen, weights, _ = rows_by_gaps(x)
+        return missing_rows.gap_statistics(seen, w, mean, noise, weights, self.threads)
 
     def gap_codes(
         self, x: Matrix | Host, w: np.ndarray, mean: np.ndarray, noise: float
     ) -> GapCodes:
         x = place(x)
-        return _gap_kernels(x).gap_codes(x.matrix, w, mean, noise, self.threads)
+        if not self._hardly_seen(x):
+            return super().gap_codes(x, w, mean, noise)
+        from eckart.engines.cpu.dense import missing_rows
+
+        return missing_rows.gap_codes(x.matrix, w, mean, noise, self.threads)
 
     def gap_expect(
         self, x: Matrix | Host, u: np.ndarray, gain: np.ndarray, mean: np.ndarray, noise: float
     ) -> np.ndarray:
+        x = place(x)
+        if is_small(x, self.small):
+            return super().gap_expect(x, u, gain, mean, noise)
         from eckart.engines.cpu.dense.missing_rows import expected_rows
 
-        x = place(x)
         m, u = x.matrix, np.ascontiguousarray(u, np.float64)
         z = self.gap_codes(x, u * gain, mean, noise).codes
         out = np.empty(z.shape, x.dtype)
@@ -65,31 +71,33 @@ class GapPrimitives:
         )
         return out
 
+    def _hardly_seen(self, x: Host) -> bool:
+        rows, n = x.shape
+        return x.nnz < FEW * rows * n and not is_small(x, self.small)  # type: ignore[operator]
 
-def rows_by_gaps(x: Host) -> tuple[Any, np.ndarray | None]:
-    """The rows, with their weights, in an order in which those with the same gaps stand together,
-    made once; as they are where most have gaps of their own."""
-    if "rows by gaps" not in x.kept:
-        m = x.matrix
-        order, starts, _ = by_gaps(m.indptr, m.indices, m.n_columns)
-        weights = x.weights
-        if 2 * (len(starts) - 1) <= len(order):
-            m, weights = (
-                Observed.from_scipy(m.to_scipy()[order]),
-                None if weights is None else weights[order],
-            )
-        x.kept["rows by gaps"] = m, weights
-    return x.kept["rows by gaps"]
+    def _added(self, parts: Any, do: Callable[[Any], tuple[Any, ...]], size: int) -> list[Any]:
+        lanes: list[list[Any]] = [[] for _ in range(lanes_for(len(parts), 8 * size, ROOM))]
 
+        def step(sums: list[Any], part: Any, scratch: dict) -> None:
+            found = do(part)
+            if not sums:
+                sums.extend(found)
+            for at, more in enumerate(found if sums[0] is not found[0] else ()):
+                sums[at] += more
 
-def _gap_kernels(x: Host) -> Any:
-    """Mask products where many entries are observed, rows of entries where few are."""
-    if (
-        x.nnz >= 0.05 * x.matrix.shape[0] * x.shape[1]
-    ):  # from about here BLAS on zeros is quicker than scalars on entries
-        from eckart.engines.cpu.dense import missing_masks
+        run_lanes(parts, lanes, step, self.threads)
+        return [sum(each[1:], each[0]) for each in zip(*(lane for lane in lanes if lane))]
 
-        return missing_masks
-    from eckart.engines.cpu.dense import missing_rows
+    def _joined(self, parts: Any, do: Callable[[Any], tuple[Any, ...]]) -> list[Any]:
+        found: list[Any] = [None] * len(parts)
 
-    return missing_rows
+        def step(_: None, at: int, scratch: dict) -> None:
+            found[at] = do(parts[at])
+
+        run_lanes(range(len(parts)), [None] * len(parts), step, self.threads)
+        return [np.concatenate(each) for each in zip(*found)]
+
+    def _side_by_side(
+        self, rows: int, work: int, do: Callable[[tuple[int, int]], tuple[Any, ...]]
+    ) -> Any:
+        return self._joined(thin.parts_of(rows, work) or [(0, 0)], do)

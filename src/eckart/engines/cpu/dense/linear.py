@@ -1,13 +1,12 @@
-"""Small dense linear algebra that every CPU solver shares: orthonormalisation and leading
-eigenpairs."""
+"""Small dense linear algebra on threads: orthonormalisation, covariances."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from eckart.decompositions import eigh, svd
+from eckart.decompositions import eigh
 from eckart.engines.cpu.dense import thin as tall
-from eckart.scheduler import run_lanes, single_threaded_blas
+from eckart.scheduler import run_lanes
 
 ACROSS = 64
 """Rows of a symmetric part that are made together: as many numbers of a column stand side by side,
@@ -48,52 +47,6 @@ def orth(v: np.ndarray, against: np.ndarray | None = None, threads: int = 1) -> 
             return v[:, :0]
         turn = vectors[:, keep] / np.sqrt(values[keep])
     return tall.outer(v, np.asarray(turn), None, 1.0, threads)
-
-
-def eigh_top(c: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """The k largest eigenvalues of a symmetric matrix, falling, and their eigenvectors as columns.
-
-    LAPACK's divide and conquer, then bisection, then a slightly shifted matrix: a finite matrix
-    always gets an answer.
-    """
-    import scipy.linalg as sl
-
-    c = np.asarray(c, np.float64)
-    n = len(c)
-    if k == 0:
-        return np.empty(0), np.empty((n, 0))
-    subset = None if 3 * k >= n else (n - k, n - 1)
-    error: Exception | None = None
-    with single_threaded_blas():
-        for driver in ("evr" if subset else "evd", "evx" if subset else "ev", "evr"):
-            try:
-                values, vectors = sl.eigh(
-                    c, subset_by_index=subset, driver=driver, check_finite=False
-                )
-            except (np.linalg.LinAlgError, ValueError) as reason:
-                error = reason
-                c = c + np.finfo(np.float64).eps * np.linalg.norm(c) * np.eye(n)
-                continue
-            return values[::-1][:k], vectors[:, ::-1][:, :k]
-    bad = int(np.count_nonzero(~np.isfinite(c)))
-    raise np.linalg.LinAlgError(
-        f"no eigenvalue method converged on a {n} x {n} matrix with {bad} non-finite "
-        f"entries: {error}"
-    )
-
-
-def svd_of(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Singular values and right vectors, where no method converges through the triangle of a QR
-    factorization: a finite matrix always gets an answer."""
-    import scipy.linalg as sl
-
-    with single_threaded_blas():
-        try:
-            return svd(a, full_matrices=False)[1:]
-        except np.linalg.LinAlgError:
-            r = sl.qr(a, mode="r", pivoting=False, check_finite=False)[0]
-        values, vectors = eigh(r.T @ r)
-        return np.sqrt(np.maximum(values[::-1], 0.0)), vectors[:, ::-1].T
 
 
 def covariance(

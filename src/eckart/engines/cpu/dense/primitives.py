@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from eckart.engines.arrays.dense import ArrayDense, ArrayWhole
+from eckart.engines.arrays.thin import eigh_top
 from eckart.engines.cpu.dense import passes, thin
-from eckart.engines.cpu.dense.linear import eigh_top, svd_of
 from eckart.engines.cpu.later import later
 from eckart.engines.cpu.row_blocks import (
     ROOM,
@@ -27,8 +28,9 @@ from eckart.engines.cpu.row_blocks import (
     product_rows,
     watched_jobs,
 )
+from eckart.engines.cpu.small import or_arrays
 from eckart.engines.host import Host, place
-from eckart.engines.protocol import Decomposition, Keeper, Moments, Sketch
+from eckart.engines.protocol import Keeper, Moments
 from eckart.loading import lazy
 from eckart.matrix import Counts, Dense, Matrix
 from eckart.scheduler import lanes_for, run_lanes
@@ -42,11 +44,17 @@ SEGMENT = 16
 """Blocks a lane between two points at which the state of a pass can be kept."""
 
 
-class DensePrimitives:
+def _kept(*_: Any, keeper: Keeper | None = None, **__: Any) -> bool:
+    """Whether the state of the pass is to be kept."""
+    return keeper is not None
+
+
+class DensePrimitives(ArrayDense, ArrayWhole):
     """Dense and sparse rows against thin matrices."""
 
     threads: int
 
+    @or_arrays(ArrayDense, unless=_kept)
     def moments(
         self,
         x: Matrix | Host,
@@ -95,6 +103,7 @@ class DensePrimitives:
         x.checked = True
         return passes.merge_lanes(lanes, self.threads)
 
+    @or_arrays(ArrayDense)
     def times(self, x: Matrix | Host, v: np.ndarray, mean: np.ndarray | None) -> np.ndarray:
         x = place(x)
         v = self._thin(x, v)
@@ -113,6 +122,7 @@ class DensePrimitives:
         self._pass(x, passes.times_step, lambda _: passes.ProductLane(out, v, _cast(mean, x.dtype)))
         return out if mean is None else _finer_mean(out, v, mean)
 
+    @or_arrays(ArrayDense)
     def times_t(self, x: Matrix | Host, y: np.ndarray, mean: np.ndarray | None) -> np.ndarray:
         x = place(x)
         y = np.ascontiguousarray(y, dtype=x.dtype)
@@ -131,6 +141,7 @@ class DensePrimitives:
             )
         return self._dense_sum(x, passes.times_t_step, shape, y, mean, None)
 
+    @or_arrays(ArrayDense)
     def gram_times(
         self,
         x: Matrix | Host,
@@ -202,6 +213,7 @@ class DensePrimitives:
 
         return self._sum_over_rows(m, v.shape, work)
 
+    @or_arrays(ArrayDense)
     def misfit(self, x: Matrix | Host, u: np.ndarray, mean: np.ndarray) -> np.ndarray:
         x = place(x)
         if x.kind == "counts":
@@ -242,8 +254,7 @@ class DensePrimitives:
         run_lanes(range(0, n, width), lanes, step, self.threads)
         return thin.tree_sum(lanes, self.threads).copy()
 
-    column_moments = later("dense.column_moments", "column_moments")
-    seen_columns = later("dense.column_moments", "seen_columns")
+    column_moments = or_arrays(ArrayDense)(later("dense.column_moments", "column_moments"))
     orth = later("dense.linear", "orth")
     covariance = later("dense.linear", "covariance")
     is_below = later("dense.linear", "is_below")
@@ -252,31 +263,6 @@ class DensePrimitives:
     triangle = later("dense.thin", "triangle")
     write_columns = later("dense.thin", "write_columns")
     eigh_top = staticmethod(eigh_top)
-
-    def svd(self, x: Matrix | Host, centered: bool) -> Decomposition:
-        x = place(x)
-        a = self.entries(x).astype(np.float64)
-        w = np.ones(len(a)) if x.weights is None else x.weights
-        weight = float(w.sum())
-        mean = (w / weight) @ a if centered else np.zeros(a.shape[1])
-        a -= mean
-        if centered:
-            mean = mean + (extra := (w / weight) @ a)
-            a -= extra
-        if x.weights is not None:
-            a *= np.sqrt(w)[:, None]
-        size = float(np.abs(a).max(initial=0.0)) or 1.0
-        values, right = svd_of(a / size)
-        return Decomposition(len(a), weight, mean, values * size, right)
-
-    def sketch(self, x: Matrix | Host, state: Sketch, watch: Watcher = silent) -> Sketch:
-        x = place(x)
-        for start, rows, fetch in watched_jobs(x, watch):
-            state = state.add(
-                fetch({}), None if x.weights is None else x.weights[start : start + rows]
-            )
-        x.checked = True
-        return state
 
     def entries(self, x: Matrix | Host) -> np.ndarray:
         x = place(x)
@@ -303,17 +289,6 @@ class DensePrimitives:
 
         run_lanes(jobs(x), lanes, step, self.threads)
         return float(np.max(lanes))
-
-    def scaled(self, x: Matrix | Host, factor: float) -> Host:
-        x = place(x)
-        m = x.matrix
-        if x.kind == "dense":
-            part: Any = Dense(
-                (self.entries(x).astype(np.float64) * factor).astype(x.dtype), m.rows, m.columns
-            )
-        else:
-            part = replace(m, data=(m.data.astype(np.float64) * factor).astype(x.dtype))
-        return Host(part, x.weights, x.entry_weights, checked=True)
 
     @staticmethod
     def _thin(x: Host, v: np.ndarray) -> np.ndarray:

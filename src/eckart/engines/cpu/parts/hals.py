@@ -42,7 +42,7 @@ schedule = lazy("eckart.engines.cpu.ridge.schedule")
 class HalsPrimitives(FactorPrimitives):
     """Steps of the squared error."""
 
-    @or_arrays_on_factor(ArrayParts, at=2, few=FEW // 2)
+    @or_arrays_on_factor(ArrayParts, lambda gram, pull, factor, *_, **__: factor.size, FEW // 2)
     def hals_rows(
         self,
         gram: np.ndarray,

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from eckart.engines.arrays.tables import ArrayTables
+from eckart.engines.cpu.small import SMALL, or_arrays, or_arrays_on_factor
 from eckart.engines.host import place
 from eckart.engines.protocol.tables import FactorRule, FilledMoments
 from eckart.scheduler import lanes_for, run_lanes
@@ -59,11 +61,12 @@ def _placed(
     return seen, parts, Scheme(w, scaled, precision, whole, middle, own, d, start, times), to_codes
 
 
-class TablePrimitives:
+class TablePrimitives(ArrayTables):
     """The primitives of ``protocol.tables`` on ``threads`` threads."""
 
     threads: int
 
+    @or_arrays(ArrayTables)
     def filled_moments(
         self,
         x: Any,
@@ -114,6 +117,7 @@ class TablePrimitives:
         second.ravel()[:: n + 1] -= spread.ravel()[:: n + 1]
         return FilledMoments(first, second, loglik, wild), out
 
+    @or_arrays(ArrayTables)
     def left_out_rows(
         self,
         x: Any,
@@ -139,6 +143,7 @@ class TablePrimitives:
         run_lanes(ranges, [None] * len(ranges), step, self.threads)
         return out
 
+    @or_arrays_on_factor(ArrayTables, lambda cov, w, noise, rule: rule.rows * len(w), SMALL)
     def factor_steps(
         self, cov: np.ndarray, factors: np.ndarray, noise: np.ndarray, rule: FactorRule
     ) -> tuple[np.ndarray, np.ndarray]:

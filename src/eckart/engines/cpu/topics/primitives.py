@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import digamma, gammaln
 
+from eckart.engines.arrays.topic_chain import ArrayChains
+from eckart.engines.arrays.topics import ArrayTopics
+from eckart.engines.cpu.small import or_arrays, or_arrays_on_factor
 from eckart.engines.protocol.topics import (
     NOISE,
     NOISE_WORDS,
@@ -27,12 +30,18 @@ if TYPE_CHECKING:
     from eckart.engines.cpu.topics.layout import DocumentLayout
 
 
-class TopicPrimitives:
+FEW = 2**17
+"""Numbers of the words up to which they are worked on by arrays: two milliseconds a sweep, where
+documents that are worth kernels take a hundred."""
+
+
+class TopicPrimitives(ArrayTopics, ArrayChains):
     """The topics' family on ``threads`` threads; numba is loaded when the first of them is
     called."""
 
     threads: int
 
+    @or_arrays(ArrayTopics)
     def topic_totals(self, x: Any) -> np.ndarray:
         at = layout.documents_of(x, self.threads)
         if at.totals is None:
@@ -49,6 +58,7 @@ class TopicPrimitives:
             )
         return at.totals
 
+    @or_arrays_on_factor(ArrayTopics, lambda totals, k, *_: k * len(totals), FEW)
     def topic_start(self, totals: np.ndarray, k: int, seed: int, dtype: Any) -> np.ndarray:
         n = len(totals)
         words = np.empty((n, k), dtype)
@@ -63,6 +73,7 @@ class TopicPrimitives:
         whole = np.sum(layout.each(firsts, one, self.threads), axis=0)
         return self.topic_words(words, whole, 0.0, dtype).words
 
+    @or_arrays_on_factor(ArrayTopics, few=FEW)
     def topic_words(
         self, counts: np.ndarray, sizes: np.ndarray, prior: Any, dtype: Any = None
     ) -> TopicWords:
@@ -83,6 +94,7 @@ class TopicPrimitives:
         )
         return TopicWords(layout.padded(words, k), float(np.sum(values)))
 
+    @or_arrays_on_factor(ArrayTopics, few=FEW)
     def topic_beliefs(self, counts: np.ndarray, prior: Any) -> TopicBeliefs:
         n, k = counts.shape
         words, shift, b = (
@@ -114,6 +126,7 @@ class TopicPrimitives:
             float(rest - gammaln(totals).sum()),
         )
 
+    @or_arrays(ArrayTopics)
     def topic_fold(
         self,
         x: Any,
@@ -134,6 +147,7 @@ class TopicPrimitives:
         self._over_documents(at, steps, w, one)
         return layout.padded(theta, words.shape[1])
 
+    @or_arrays(ArrayTopics)
     def topic_sweep(
         self,
         x: Any,
@@ -156,6 +170,7 @@ class TopicPrimitives:
         found = self._over_documents(at, steps, w, one)
         return layout.padded(after, words.shape[1], before), self._words(at, before, words, found)
 
+    @or_arrays(ArrayTopics)
     def topic_bayes(
         self,
         x: Any,
@@ -193,6 +208,7 @@ class TopicPrimitives:
         logs = np.sum([part[3] for part in found], axis=0) if found else np.zeros(k)
         return layout.padded(g, k, theta), self._words(at, theta, words, found)._replace(logs=logs)
 
+    @or_arrays(ArrayTopics)
     def topic_scores(
         self, x: Any, words: np.ndarray, shares: Any, floor: float
     ) -> tuple[float, float]:
@@ -207,6 +223,7 @@ class TopicPrimitives:
         value, seen = np.sum(found, axis=0) if found else (0.0, 0.0)
         return float(value), float(seen)
 
+    @or_arrays(ArrayChains)
     def topic_chain(self, x: Any, words: np.ndarray, shares: Any, prior: Any, seed: int) -> Any:
         return chains.TopicChain(
             layout.documents_of(x, self.threads), words, shares, prior, seed, self.threads

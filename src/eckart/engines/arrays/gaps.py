@@ -1,0 +1,237 @@
+"""Rows with gaps under x_i ~ N(mean, W W^T + noise I), in float64 throughout.
+
+    M_i = W^T S_i W + noise I,      E[z_i] = M_i^-1 W^T S_i (x_i - mean),      Cov[z_i] = noise
+    M_i^-1,      S_i = diag(which entries of row i are seen)
+
+With S the 0/1 mask of some rows and P the n x k(k+1)/2 matrix of products w_jr w_js, all M_i are
+one product S P, and the sums over the rows that see a column one product S^T E, E being the packed
+second moments of the codes: twice N n k^2 multiply-adds, nearly all of the work. Rows with the same
+gaps stand together and share M, its inverse and a row of S.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from eckart.engines.protocol import GapCodes, GapStatistics, SeenColumns
+
+MOST_ROWS = 65535
+"""Matrices that batched routines of CUDA libraries take at once."""
+
+
+class ArrayGaps:
+    """Statistics, codes and expected entries of rows that are seen in part."""
+
+    lib: Any
+
+    def seen_columns(self, x: Any) -> SeenColumns:
+        """About the mean: squares keep their precision where means are large."""
+        lib = self.lib
+        x = lib.placed(x)
+        e, one = lib.entries(x), lib.zeros(x.shape[0], 1) + 1.0
+        wide = lib.wide(e.data)
+
+        def summed(numbers: Any) -> Any:
+            return lib.product_t(e, numbers, one)[:, 0]
+
+        count = summed(lib.xp.ones_like(wide))
+        mean = summed(wide) / lib.xp.clip(count, 1.0, None)
+        away = wide - mean[e.indices]
+        seen, mean, square = lib.host(count, mean, summed(away * away))
+        return SeenColumns(seen.astype(np.int64), mean, square)
+
+    def gap_statistics(
+        self, x: Any, w: np.ndarray, mean: np.ndarray, noise: float
+    ) -> GapStatistics:
+        lib = self.lib
+        rows, together = lib.by_gaps(lib.placed(x))
+        model = GapModel.of(lib, w, mean, noise)
+        n, k = model.w.shape
+
+        def do(part: tuple[int, int]) -> tuple[Any, ...]:
+            return model.sums(gap_block(lib, rows, *part, together))
+
+        sums = self._added(gap_parts(lib, rows, k), do, n * (model.products.shape[1] + 2 * k + 3))
+        packed, ends, square, second, loglik = sums
+        square, second, loglik = lib.host(square, second, loglik)
+        gram = lib.zeros(n, k + 1, k + 1)
+        a, b = model.pairs
+        gram[:, a, b] = gram[:, b, a] = packed
+        gram[:, :k, k] = gram[:, k, :k] = ends[:, :k]
+        gram[:, k, k] = ends[:, k]
+        # gap_solve takes both where they lie
+        columns = lib.twin(gram), lib.twin(lib.copied(ends[:, k + 1 :]))
+        whole = np.zeros((k + 1, k + 1))
+        r, c = np.tril_indices(k + 1)
+        whole[r, c] = whole[c, r] = second
+        return GapStatistics(float(loglik), *columns, square, whole)
+
+    def gap_solve(self, stats: GapStatistics) -> tuple[np.ndarray, np.ndarray]:
+        lib = self.lib
+        gram, cross, square = (lib.given(a) for a in (stats.gram, stats.cross, stats.square))
+        size = gram.shape[1]
+
+        def do(part: tuple[int, int]) -> tuple[Any, ...]:
+            g, c = (a[part[0] : part[1]] for a in (gram, cross))
+            ridge = 1e-12 / size * lib.xp.linalg.diagonal(g).sum(axis=1)[:, None, None]
+            a = lib.solved(g + ridge * lib.eye(size), c[:, :, None])[:, :, 0]
+            image = (g @ a[:, :, None])[:, :, 0]
+            return a, square[part[0] : part[1]] + (a * (image - 2 * c)).sum(axis=1)
+
+        return tuple(lib.host(*self._side_by_side(len(stats.square), size**3, do)))  # type: ignore[return-value]
+
+    def gap_codes(self, x: Any, w: np.ndarray, mean: np.ndarray, noise: float) -> GapCodes:
+        lib = self.lib
+        x, model = lib.placed(x), GapModel.of(lib, w, mean, noise)
+
+        def do(part: tuple[int, int]) -> tuple[Any, ...]:
+            return model.posterior(gap_block(lib, x, *part))[:3]
+
+        return GapCodes(*map(lib.tall, self._joined(gap_parts(lib, x, model.w.shape[1]), do)))
+
+    def gap_expect(
+        self, x: Any, u: np.ndarray, gain: np.ndarray, mean: np.ndarray, noise: float
+    ) -> Any:
+        lib = self.lib
+        x, basis = lib.placed(x), lib.given(np.asarray(u, np.float64))
+        model = GapModel.of(lib, np.asarray(u, np.float64) * gain, mean, noise)
+
+        def do(part: tuple[int, int]) -> tuple[Any, ...]:
+            block = gap_block(lib, x, *part)
+            expected = (1 - block.mask) * (model.posterior(block)[0] @ model.w.T)
+            return ((block.values - block.mask * model.mean + expected) @ basis,)
+
+        (found,) = self._joined(gap_parts(lib, x, model.w.shape[1]), do)
+        return lib.tall(lib.array(found, x.dtype))
+
+    def _added(self, parts: Any, do: Callable[[Any], tuple[Any, ...]], size: int) -> list[Any]:
+        """Sums of what ``do`` gives of all parts, of ``size`` numbers."""
+        sums: list[Any] = []
+        for part in parts:
+            found = do(part)
+            sums = [a + b for a, b in zip(sums, found)] if sums else list(found)
+        return sums
+
+    def _joined(self, parts: Any, do: Callable[[Any], tuple[Any, ...]]) -> list[Any]:
+        """What ``do`` gives of all parts, one after another."""
+        found = [do(part) for part in parts]
+        return [self.lib.xp.concat(list(each)) for each in zip(*found)]
+
+    def _side_by_side(
+        self, rows: int, work: int, do: Callable[[tuple[int, int]], tuple[Any, ...]]
+    ) -> Any:
+        """``do`` of so many rows, each of which takes so many multiply-adds."""
+        return do((0, rows))
+
+
+def gap_parts(lib: Any, x: Any, k: int) -> list[tuple[int, int]]:
+    """Ranges of rows whose masks, values, matrices and moments have room."""
+    rows, n = x.shape
+    step = int(np.clip(lib.chunk // (8 * (4 * n + 5 * k * k + 1)), lib.least_rows, MOST_ROWS))
+    return [(a, min(a + step, rows)) for a in range(0, max(rows, 1), step)]
+
+
+@dataclass(frozen=True)
+class GapBlock:
+    """Some rows: a mask of what is seen, its values, zero elsewhere, and weights or None; where
+    rows with the same gaps stand together, the first row of each run of them, and the run of every
+    row."""
+
+    mask: Any
+    values: Any
+    weights: Any
+    runs: tuple[Any, Any] | None
+
+
+def gap_block(lib: Any, x: Any, first: int, last: int, together: bool = False) -> GapBlock:
+    """Rows first..last; ``together``: with their runs, which are found once."""
+    rows, columns, data = lib.stored_rows(x, first, last)
+    mask = lib.zeros(last - first, x.shape[1])
+    values = lib.zeros(last - first, x.shape[1])
+    mask[rows, columns] = 1.0
+    values[rows, columns] = lib.wide(data)
+    runs = None
+    if together:
+        if ("runs", first, last) not in x.kept:
+            x.kept["runs", first, last] = _runs(lib, mask)
+        runs = x.kept["runs", first, last]
+    w = lib.row_weights(x)
+    return GapBlock(mask, values, None if w is None else w[first:last], runs)
+
+
+def _runs(lib: Any, mask: Any) -> tuple[Any, Any]:
+    """The first row of each run of equal rows, and the run of every row."""
+    xp = lib.xp
+    new = xp.concat([xp.ones_like(mask[:1, 0]) > 0, (mask[1:] != mask[:-1]).any(axis=1)])
+    return lib.arange(mask.shape[0])[new], xp.cumsum(new, 0) - 1
+
+
+@dataclass(frozen=True)
+class GapModel:
+    """W, mean and noise, and the products w_jr w_js of every column."""
+
+    lib: Any
+    w: Any
+    mean: Any
+    noise: float
+    pairs: Any
+    products: Any
+
+    @classmethod
+    def of(cls, lib: Any, w: np.ndarray, mean: np.ndarray, noise: float) -> GapModel:
+        there = lib.given(np.ascontiguousarray(w, np.float64))
+        a, b = pairs = lib.triangle(w.shape[1])
+        at = lib.given(np.asarray(mean, np.float64))
+        return cls(lib, there, at, noise, pairs, there[:, a] * there[:, b])
+
+    def posterior(self, block: GapBlock) -> tuple[Any, ...]:
+        """E[z], log-likelihood and misfit of each row, and M^-1 of each run of rows."""
+        lib, mask, k = self.lib, block.mask, self.w.shape[1]
+        first, run = block.runs or (slice(None), slice(None))
+        kinds, (a, b) = mask[first], self.pairs
+        m = lib.zeros(kinds.shape[0], k, k)
+        m[:, a, b] = m[:, b, a] = kinds @ self.products
+        inverse, logdet = lib.inverses(m + self.noise * lib.eye(k))
+        centered = block.values - mask * self.mean
+        z = (inverse[run] @ (centered @ self.w)[:, :, None])[:, :, 0]
+        # |x|^2 - b^T M^-1 b = |x - W z|^2 + noise |z|^2, the least over all z: an error of z counts
+        # squared, and nothing cancels where the noise is small
+        rest = centered - mask * (z @ self.w.T)
+        misfit, seen = (rest * rest).sum(axis=1), mask.sum(axis=1)
+        loglik = -0.5 * (
+            seen * np.log(2 * np.pi)
+            + logdet[run]
+            + (seen - k) * np.log(self.noise)
+            + misfit / self.noise
+            + (z * z).sum(axis=1)
+        )
+        return z, loglik, misfit, inverse
+
+    def sums(self, block: GapBlock) -> tuple[Any, ...]:
+        """Over these rows, for every column: packed moments of the codes; codes, count, and the
+        same times the values side by side; squares. The packed moments of (z, 1) and the
+        log-likelihood of all of them."""
+        xp, (a, b) = self.lib.xp, self.pairs
+        z, loglik, _, inverse = self.posterior(block)
+        om = xp.ones_like(z[:, :1] if z.shape[1] else block.mask[:, :1])
+        om = om if block.weights is None else om * block.weights[:, None]
+        codes = xp.concat([om * z, om], axis=1)
+        moments, mask, heavy = codes[:, a] * z[:, b], block.mask, om
+        inverse = inverse[:, a, b]
+        if block.runs is not None:
+            first, run = block.runs
+            if self.lib.adds_runs:
+                mask, count = mask[first], first.shape[0]
+                moments, heavy = (self.lib.sums_by(each, run, count) for each in (moments, om))
+            else:
+                inverse = inverse[run]
+        moments = moments + self.noise * heavy * inverse
+        ends = xp.concat([block.mask.T @ codes, block.values.T @ codes], axis=1)
+        square = (om * block.values * block.values).sum(axis=0)
+        # the last row of a lower triangle is its end
+        second = xp.concat([moments.sum(axis=0), codes.sum(axis=0)])
+        return mask.T @ moments, ends, square, second, (om[:, 0] * loglik).sum()
