@@ -342,10 +342,10 @@ def test_the_step_of_a_table(rng):
 
     from eckart.complete.tables.factor_em import (
         LEAST_NOISE,
-        PRIOR_NOISE,
         PRIOR_ROWS,
         GaussianFactors,
         em_move,
+        prior_noise,
     )
 
     rows, n, k, l2 = 30, 4, 2, 0.7
@@ -362,7 +362,7 @@ def test_the_step_of_a_table(rng):
     for row in y - new:
         z = s @ w.T @ (row / psi)
         misfit += (row - w @ z) ** 2 + np.einsum("jk,kl,jl->j", w, s, w)
-    noise = (misfit + l2 * (w**2).sum(axis=1) + 2 * wild + PRIOR_ROWS * PRIOR_NOISE) / (
+    noise = (misfit + l2 * (w**2).sum(axis=1) + 2 * wild + PRIOR_ROWS * prior_noise(l2)) / (
         rows + PRIOR_ROWS + k
     )
     wanted = max(

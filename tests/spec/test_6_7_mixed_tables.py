@@ -14,11 +14,11 @@ from scipy.stats import multivariate_normal
 from eckart import MixedTable
 from eckart.complete.tables.columns import Part, contrasts, laid_out, normal_scores, parts_for
 from eckart.complete.tables.factor_em import (
-    PRIOR_NOISE,
     PRIOR_ROWS,
     GaussianFactors,
     m_step,
     penalty,
+    prior_noise,
 )
 from eckart.complete.tables.fit_table import PlacedTable, Scores, descend, expected
 from eckart.complete.tables.links import RIDGE, fit_link, link_gradient
@@ -75,7 +75,7 @@ def test_6_7_2_the_objective_is_the_penalised_likelihood_of_seen_scores(seed, k)
     found = CPU.filled_moments(CPU.put(Observed.from_nan(y)), g.w, g.mu, g.psi)[0]
     assert -found.loglik == pytest.approx(direct)
     prior = 0.5 * sum(l2 * g.w[j] @ g.w[j] / g.psi[j] + k * np.log(g.psi[j]) for j in range(4))
-    prior += 0.5 * PRIOR_ROWS * float((np.log(g.psi) + PRIOR_NOISE / g.psi).sum())
+    prior += 0.5 * PRIOR_ROWS * float((np.log(g.psi) + prior_noise(l2) / g.psi).sum())
     assert penalty(g, l2) == pytest.approx(prior)
 
 

@@ -8,18 +8,25 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from eckart.complete.tables.factor_em import INNER, GaussianFactors, m_step, start
+from eckart.complete.tables.factor_em import (
+    INNER,
+    LEAST_NOISE,
+    GaussianFactors,
+    m_step,
+    start,
+)
 from eckart.complete.tables.fit_table import PlacedTable, Scores
-from eckart.decompositions import svd
+from eckart.decompositions import eigh, svd
 from eckart.engines.protocol import FilledMoments, Tall
 
 ROWS = 1000
 """Rows by which rank and ridge are chosen: more would tell candidates apart that hardly differ."""
 SHARE = 0.1
 """Of the known cells that are hidden for it."""
-RIDGES = (10.0, 1.0, 100.0)
+RIDGE, WEAKER, STRONGER = 10.0, (1.0, 0.1, 0.01, 1e-3, 1e-4), (100.0,)
 """In rows: a column leans on its mean as if it had been seen so many times more without saying
-anything. The first is used while the rank is chosen."""
+anything. The first is used while the rank is chosen. Below one row only columns that tell each other
+nearly exactly gain, as those of a spectrum do: a ridge of one row keeps a noise of 1 / rows."""
 RANKS, FIRST = (1, 2, 4, 8, 16, 32, 64, 128), 4
 """The ladder goes on while the error falls. The first that is tried leads up,
 or down where the next one gains nothing: of most tables the lowest need not be tried."""
@@ -29,8 +36,9 @@ larger than what is left."""
 ENOUGH, MANY = 0.01, 8
 """Share of the error that a rank must gain: two in a row that do not, or one from rank 8 on, are
 the last that are tried."""
-BETTER = 0.002
-"""Share of the error that another ridge must gain: with the first one steps are few."""
+BETTER, FAR_BETTER = 0.002, 0.1
+"""Share of the error that another ridge must gain: with the first one steps are few. And one below
+one row: small tables of loose columns gain some per cent by chance, nearly exact ones a third."""
 
 
 MOST_COST = 2e11
@@ -80,15 +88,15 @@ def choose(
     n = truth.shape[1]
     top = max(1, min(RANKS[-1], n - 1, len(rows) - 1))
     ranks = [k] if k is not None else [r for r in RANKS if r < top] + [top]
-    ridges = RIDGES if l2 is None else (l2,)
+    ridge = RIDGE if l2 is None else l2
     tried = _Tried(PlacedTable.of(part, engine), _Away(part, truth, hidden))
     middle = max((i for i, rank in enumerate(ranks) if rank <= FIRST), default=0)
-    first = last = tried.measure(start(part.y, ranks[middle]), ridges[0])
+    first = last = tried.measure(start(part.y, ranks[middle]), ridge)
     budget = False
     for rank in ranks[middle + 1 :]:
         if budget := _cost(rank, n, len(rows)) > MOST_COST:
             break
-        last = tried.measure(tried.grown(last, rank), ridges[0], last)
+        last = tried.measure(tried.grown(last, rank), ridge, last)
         errors = [one.candidate.error for one in tried.all]
         small = [errors[i] > (1 - ENOUGH) * min(errors[:i]) for i in range(1, len(errors))]
         if (small[-1] and rank >= MANY) or small[-2:] == [True, True]:
@@ -97,12 +105,17 @@ def choose(
     for rank in reversed(ranks[:middle]):
         if tried.best() is not last:
             break
-        last = tried.measure(_leading(last.g, rank), ridges[0], last)
+        last = tried.measure(_leading(last.g, rank), ridge, last)
     best = ranked = tried.best()
-    for ridge in ridges[1:]:
-        other = tried.measure(ranked.g, ridge, ranked)
-        if other.candidate.error < (1 - BETTER) * best.candidate.error:
+    for ladder in (WEAKER, STRONGER) if l2 is None else ():
+        for ridge in ladder:
+            near = best.g if ridge >= 1 else tried.sharpened(best)
+            other = tried.measure(near, ridge, best)
+            gain = BETTER if ridge >= 1 else FAR_BETTER
+            if not other.candidate.error < (1 - gain) * best.candidate.error:
+                break
             best = other
+        if best is not ranked:
             break  # a weaker ridge that gains leaves nothing to a stronger one
     return TableChoice(best.candidate, [one.candidate for one in tried.all], best.g, budget)
 
@@ -138,6 +151,17 @@ class _Tried:
         """With more directions: the leading ones of what is left unexplained."""
         mu = one.moments.first / self.placed.rows
         return one.g.grown(k, one.moments.second / self.placed.rows - np.outer(mu, mu))
+
+    def sharpened(self, one: _Try) -> GaussianFactors:
+        """The noises that its moments leave beside their leading directions: where they are small, EM
+        would take hundreds of steps to get there."""
+        mu, scale, k = one.moments.first / self.placed.rows, np.sqrt(one.g.psi), one.g.k
+        cov = one.moments.second / self.placed.rows - np.outer(mu, mu)
+        values, vectors = eigh(cov / np.outer(scale, scale))
+        size = np.sqrt(np.maximum(values[-k:] - values[:-k].mean(), 0.0))
+        w = scale[:, None] * vectors[:, -k:] * size
+        psi = np.maximum(np.diag(cov) - (w**2).sum(axis=1), LEAST_NOISE)
+        return replace(one.g, w=w, psi=psi)
 
     def best(self) -> _Try:
         return min(self.all, key=lambda one: one.candidate.error)

@@ -36,7 +36,8 @@ they cost n^2 k each, whatever the number of rows, so the outer loop need not wa
 With 12 it did: 28 steps over the rows of a table of films, 5 with these."""
 PRIOR_ROWS, PRIOR_NOISE = 2.0, 0.05
 """The noise of a score leans on a twentieth of its variance with the weight of two rows: a few rows
-fitted exactly are no certainty."""
+fitted exactly are no certainty. A ridge below one row says that columns tell each other nearly
+exactly: the prior weakens with it."""
 LEAST_NOISE = 1e-8
 """Of the variance of a column: below it the likelihood of an exact fit grows without end."""
 FAINT = 0.5
@@ -99,6 +100,11 @@ class Gaps(NamedTuple):
         )
 
 
+def prior_noise(l2: float) -> float:
+    """The noise on which that of a score leans, in variances of the score."""
+    return PRIOR_NOISE * min(1.0, l2)
+
+
 def covariances(g: GaussianFactors, patterns: np.ndarray) -> np.ndarray:
     """S = (I + W_O^T psi_O^-1 W_O)^-1 of each pattern."""
     k = g.k
@@ -131,7 +137,7 @@ def penalty(g: GaussianFactors, l2: float) -> float:
     own = g.psi
     ridge = 0.5 * l2 * float(((g.w**2).sum(axis=1) / g.psi).sum())
     return ridge + 0.5 * float(
-        ((PRIOR_ROWS + g.k) * np.log(own) + PRIOR_ROWS * PRIOR_NOISE / own).sum()
+        ((PRIOR_ROWS + g.k) * np.log(own) + PRIOR_ROWS * prior_noise(l2) / own).sum()
     )
 
 
@@ -141,7 +147,13 @@ def m_step(
     """Means and factor analysis of the moments of complete rows."""
     mu = m.first / rows
     rule = FactorRule(
-        rows, l2, 2 * m.wild + PRIOR_ROWS * PRIOR_NOISE, PRIOR_ROWS + g.k, LEAST_NOISE, INNER, STILL
+        rows,
+        l2,
+        2 * m.wild + PRIOR_ROWS * prior_noise(l2),
+        PRIOR_ROWS + g.k,
+        LEAST_NOISE,
+        INNER,
+        STILL,
     )
     w, psi = engine.factor_steps(m.second / rows - np.outer(mu, mu), g.w, g.psi, rule)
     return GaussianFactors(w, mu, psi)
@@ -172,7 +184,7 @@ def em_move(g: GaussianFactors, m: FilledMoments, rows: float, l2: float) -> flo
     cb = cov @ b.T
     fitted = np.einsum("jk,kl,jl->j", g.w, b @ cb + s, g.w) - 2 * np.einsum("jk,jk->j", g.w, cb)
     ridge = (g.w**2).sum(axis=1)
-    psi = rows * (np.diag(cov) + fitted) + l2 * ridge + 2 * m.wild + PRIOR_ROWS * PRIOR_NOISE
+    psi = rows * (np.diag(cov) + fitted) + l2 * ridge + 2 * m.wild + PRIOR_ROWS * prior_noise(l2)
     psi = np.maximum(psi / (rows + PRIOR_ROWS + g.k), LEAST_NOISE)
     means = np.abs(mu - g.mu) / np.sqrt(g.psi + ridge)
     return float(max(means.max(initial=0.0), np.abs(psi / g.psi - 1).max(initial=0.0)))

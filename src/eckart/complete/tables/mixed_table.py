@@ -98,7 +98,8 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         with few values. Whole numbers that count the rows, or are all different in a column named
         id (or user_id, PassengerId, key), are left aside unless a loss is named for them;
         plan["aside"] tells.
-    l2 : the ridge, in rows; None chooses 1, 10 or 100 by hidden cells.
+    l2 : the ridge, in rows; None chooses 1, 10 or 100 by hidden cells, or less where columns tell
+        each other nearly exactly.
     tol : stop when a step lowers the objective by at most this for each seen score, and its
         gradient is small or ten more such steps are done.
     max_iter : most steps.

@@ -82,6 +82,9 @@ FORM_GAIN = 0.01
 """Share of the error of numbers that plain squares must gain: skewed columns are counts and amounts
 until then."""
 FORM_TOL = 3e-3
+WELL_TOLD = 0.1
+"""Error of a column at cells held out, in its standard deviations, from which down answers may lie
+beyond what was seen: a line through the others says more there than the last cell that was seen."""
 LEAST_ROWS = 20
 """Rows below which nothing is held out: a quarter of them says nothing."""
 
@@ -133,6 +136,10 @@ def solve(
     found = _climbed(columns, parts, asked, rng, engine, watch, memory)
     table, codes, chosen, placed, climb, seen = found
     forests, errors, tried = _grown(table, codes, climb.g, chosen.best.l2, asked.trees, rng, engine)
+    table = replace(
+        table,
+        parts=tuple(_freed(p, a, errors.get(p.name)) for p, a in zip(table.parts, codes)),
+    )
     g = _signed(climb.g)
     # axes turned: the moments of complete rows are those of the last step
     moments = None if table.robust else climb.moments
@@ -333,6 +340,15 @@ def scores_of(
         codes,
         strange,
     )
+
+
+def _freed(part: Part, a: np.ndarray, errors: list[float] | None) -> Part:
+    """A column of numbers that the others tell well, without the ends that a single cell holds: one
+    that several hold (0 of amounts, 100 of shares) is a bound."""
+    if part.linked or part.cycle or errors is None or errors[2] > WELL_TOLD:
+        return part
+    low, high = (np.count_nonzero(a == end) > 1 for end in (part.low, part.high))
+    return replace(part, low=part.low if low else -np.inf, high=part.high if high else np.inf)
 
 
 def _constant(cells: Cells) -> Any:
