@@ -10,7 +10,7 @@ import numpy as np
 from eckart.engines.arrays.evidence import ArrayEntries
 from eckart.engines.cpu.entries.losses import LossPrimitives
 from eckart.engines.cpu.later import later
-from eckart.engines.cpu.small import or_arrays, or_arrays_on_factor
+from eckart.engines.cpu.small import ONCE, or_arrays, or_arrays_on_factor
 
 
 def _of_a_block(*_: Any, gram: np.ndarray | None = None, **__: Any) -> bool:
@@ -26,12 +26,14 @@ class EntryPrimitives(LossPrimitives, ArrayEntries):
     by_columns = or_arrays(ArrayEntries)(later("entries.sampled", "by_columns"))
     entry_times = or_arrays(ArrayEntries)(later("entries.sampled", "entry_times"))
     entry_times_t = or_arrays(ArrayEntries)(later("entries.sampled", "entry_times_t"))
-    evidence_rows = or_arrays(ArrayEntries, unless=_of_a_block)(
+    evidence_rows = or_arrays(ArrayEntries, unless=_of_a_block, larger=ONCE)(
         later("entries.evidence", "evidence_rows")
     )
     misfit_rows = or_arrays(ArrayEntries)(later("entries.evidence", "misfit_rows"))
-    offset_times = or_arrays(ArrayEntries)(later("entries.evidence", "offset_times"))
-    residual_gram = or_arrays(ArrayEntries)(later("entries.residual_gram", "residual_gram"))
+    offset_times = or_arrays(ArrayEntries, larger=ONCE)(later("entries.evidence", "offset_times"))
+    residual_gram = or_arrays(ArrayEntries, larger=ONCE)(
+        later("entries.residual_gram", "residual_gram")
+    )
     top_columns = or_arrays_on_factor(ArrayEntries, lambda u, v, *_, **__: len(u) * len(v))(
         later("entries.top", "top_columns")
     )
