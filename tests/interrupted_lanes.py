@@ -12,7 +12,7 @@ from types import FrameType
 
 import numpy as np
 
-from eckart import scheduler, teams
+from eckart import scheduler
 
 
 class Interrupted:
@@ -64,7 +64,7 @@ def main(seconds: float) -> None:
         list(range(40)), [None] * 16, lambda lane, item, scratch: time.sleep(0.01), 8
     )
     time.sleep(0.2)
-    print(done.runs, done.count, len(teams._pools[(os.getpid(), 8)].idle))
+    print(done.runs, done.count, len(scheduler.pool_of(8).idle))
 
 
 if __name__ == "__main__":

@@ -18,10 +18,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, cast
 
 from eckart.errors import invalid
-from eckart.teams import Team, pool_of
 
 MOST_LANES = 64
 """Lanes at the most: enough for 64 threads, few enough that merging them costs nothing."""
@@ -42,6 +41,7 @@ _controller: Any = None
 _limiter: Any = None
 _seconds: dict[Any, float] = {}
 _pools: dict[tuple[int, int], ThreadPoolExecutor] = {}
+_workers_of: dict[tuple[int, int], WorkerPool] = {}
 
 
 def resolve_threads(n_threads: int | None) -> int:
@@ -199,6 +199,163 @@ class _Dealer:
             self.turn.notify_all()
 
 
+class WorkerPool:
+    """Workers for so many threads, the caller's among them."""
+
+    def __init__(self, threads: int):
+        self.lock, self.workers = threading.Lock(), [Worker(self) for _ in range(threads - 1)]
+        self.idle = list(self.workers)
+
+    def take(self, run: ParallelRun) -> Worker | None:
+        """A worker that now belongs to the run but still sleeps; None where all are at work."""
+        with self.lock:
+            if not self.idle:
+                return None
+            worker = self.idle.pop()
+            # in one step: an interrupt finds both or neither
+            worker.run, run.called = run, run.called + 1
+            return worker
+
+    def come_back(self, worker: Worker) -> None:
+        with self.lock:
+            worker.busy = False
+            self.idle.append(worker)
+
+    def mend(self, run: ParallelRun) -> None:
+        """After an interrupt: a worker whom it caught between being taken and being woken is woken
+        now, one who belongs to nobody is idle again."""
+        with self.lock:
+            for worker in self.workers:
+                if worker.run is run:
+                    # awake already; one who finds no run goes back to sleep
+                    with suppress(RuntimeError):
+                        worker.bell.release()
+                elif worker.run is None and not worker.busy and worker not in self.idle:
+                    self.idle.append(worker)
+
+
+class Worker:
+    """A thread that sleeps between pieces of work until its bell, a lock, is released: a third of what a
+    task of a thread pool costs."""
+
+    def __init__(self, pool: WorkerPool):
+        self.bell, self.run, self.busy = threading.Lock(), cast("ParallelRun | None", None), False
+        self.bell.acquire()
+        threading.Thread(target=self.live, args=(pool,), name="eckart", daemon=True).start()
+
+    def live(self, pool: WorkerPool) -> None:
+        while True:
+            self.bell.acquire()
+            run, self.run, self.busy = self.run, None, self.run is not None
+            if run is not None:
+                run.help_out()
+                pool.come_back(self)
+                run.leave()
+            run = None  # nothing is kept alive while asleep
+
+
+class ParallelRun:
+    """Threads at one piece of work: the caller and up to ``most`` workers. An object, not closures
+    that name each other: those would keep what a step holds until the collector comes by."""
+
+    def __init__(
+        self,
+        dealer: Any,
+        lanes: list[Any],
+        step: Callable[[Any, Any, dict], None],
+        most: int,
+        pool: WorkerPool,
+    ):
+        self.dealer, self.lanes, self.step, self.most, self.pool = dealer, lanes, step, most, pool
+        self.lock, self.end = threading.Lock(), threading.Lock()
+        self.called = self.gone = self.own_items = 0
+        self.closed, self.error = False, cast("BaseException | None", None)
+        self.end.acquire()
+
+    def work(self) -> None:
+        """All of it; the caller works too. Returns, or raises, when no worker is at it any more.
+        Only the caller can be interrupted, at any place: every step from here on may be done
+        twice."""
+        try:
+            self.own_items = self.help_out()
+        except BaseException as error:  # while a worker was being called
+            self.failed(error)
+        while True:
+            try:
+                if self.error is not None:
+                    self.pool.mend(self)
+                self.close()
+                self.end.acquire()
+                break
+            except KeyboardInterrupt as error:
+                self.failed(error)
+        if self.error is not None:
+            try:
+                raise self.error
+            finally:
+                self.error = None  # the traceback holds this run
+
+    def help_out(self) -> int:
+        """Do what is left, item by item; how many of them this thread did."""
+        # every thread that wakes calls two others: all are awake soon, and short work is over
+        # before many are
+        self.call()
+        self.call()
+        scratch: dict = {}
+        count = 0
+        try:
+            while (found := self.dealer.next()) is not None:
+                self.step(self.lanes[found[0]], found[1], scratch)
+                self.dealer.done(found[0])
+                count += 1
+        except BaseException as error:
+            self.failed(error)
+        return count
+
+    def call(self) -> None:
+        """Wake one more worker, if one may be had and there is something left for it."""
+        if self.called < self.most and self.dealer.left():
+            worker = self.pool.take(self)
+            if worker is not None:
+                worker.bell.release()
+
+    def leave(self) -> None:
+        """Count one worker out; the last of all opens the end."""
+        with self.lock:
+            self.gone += 1
+            last = self.closed and self.gone == self.called
+        if last:
+            self.open_end()
+
+    def close(self) -> None:
+        """Nobody is called any more by the caller; open the end if no worker is left, or wait for
+        the last."""
+        with self.lock:
+            self.closed = True
+            last = self.gone == self.called
+        if last:
+            self.open_end()
+
+    def open_end(self) -> None:
+        with suppress(RuntimeError):  # it is open already
+            self.end.release()
+
+    def failed(self, error: BaseException) -> None:
+        """The first error counts, but an interrupt more than that."""
+        self.dealer.stop()
+        if self.error is None or isinstance(error, KeyboardInterrupt):
+            self.error = error
+
+
+def pool_of(threads: int) -> WorkerPool:
+    """Kept between calls; a forked process gets its own."""
+    key = (os.getpid(), threads)
+    with _lock:
+        if key not in _workers_of:
+            _workers_of[key] = WorkerPool(threads)
+        return _workers_of[key]
+
+
 def run_lanes(
     work: Iterable[Any], lanes: list[Any], step: Callable[[Any, Any, dict], None], threads: int
 ) -> None:
@@ -221,16 +378,16 @@ def run_lanes(
             return
         if not known:
             dealer = _Dealer(itertools.chain(head, items), len(lanes), len(lanes))
-            Team(dealer, lanes, step, threads - 1, pool_of(pool_size)).run()
+            ParallelRun(dealer, lanes, step, threads - 1, pool_of(pool_size)).work()
             return
         count, kind = len(work), _kind_of(work, step)  # type: ignore[arg-type]
         worth = threads_worth(_seconds.get(kind), min(threads, count))
-        team = Team(_Whole(work, len(lanes)), lanes, step, worth - 1, pool_of(pool_size))
+        run = ParallelRun(_Whole(work, len(lanes)), lanes, step, worth - 1, pool_of(pool_size))
         # of the calling thread: what others take beside it does not count
         before = time.thread_time()
-        team.run()
-        if team.own_items:
-            _learn(kind, (time.thread_time() - before) * count / team.own_items)
+        run.work()
+        if run.own_items:
+            _learn(kind, (time.thread_time() - before) * count / run.own_items)
 
 
 def threads_worth(seconds: float | None, most: int) -> int:
