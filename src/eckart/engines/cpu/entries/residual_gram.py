@@ -62,9 +62,17 @@ def residual_gram_range(indptr, indices, known, sides, first, last, kept, total,
         away = start if held == 0 else 0
         for c in range(b):
             y[c] = zero
-        for p in range(start, indptr[i + 1] if held == 2 else start):
-            for c in range(b):
-                y[c] += kept[p] * v[indices[p], c]
+        if b == 2 and held == 2:  # two columns in two numbers: half the time of a loop over columns
+            one, two = zero, zero
+            for p in range(start, indptr[i + 1]):
+                j = indices[p]
+                one += kept[p] * v[j, 0]
+                two += kept[p] * v[j, 1]
+            y[0], y[1] = one, two
+        else:
+            for p in range(start, indptr[i + 1] if held == 2 else start):
+                for c in range(b):
+                    y[c] += kept[p] * v[indices[p], c]
         for p in range(start, indptr[i + 1] if held < 2 else start):
             t, j = p - before, indices[p]
             soon = indices[min(p + AHEAD, end)]
@@ -85,10 +93,17 @@ def residual_gram_range(indptr, indices, known, sides, first, last, kept, total,
         for d in range(small.shape[0]):
             for c in range(b):
                 back[d, c] += left[i, d] * y[c]
-        for p in range(start, indptr[i + 1]):
-            r, j = kept[p - away], indices[p]
-            for c in range(b):
-                total[j, c] += r * y[c]
+        if b == 2:
+            one, two = y[0], y[1]
+            for p in range(start, indptr[i + 1]):
+                r, j = kept[p - away], indices[p]
+                total[j, 0] += r * one
+                total[j, 1] += r * two
+        else:
+            for p in range(start, indptr[i + 1]):
+                r, j = kept[p - away], indices[p]
+                for c in range(b):
+                    total[j, c] += r * y[c]
 
 
 @njit(**OUTSIDE)
