@@ -414,3 +414,17 @@ def test_rows_on_a_device_never_come_to_the_host(monkeypatch):
     assert model.fit_.plan["solver"] == "eigh"
     plan = PCA(3, random_state=0, engine=made(1, "cpu")).fit(x).fit_.plan
     assert "row blocks" not in plan["reason"]  # they are at hand
+
+
+def test_torch_is_the_engine_of_whatever_torch_has(monkeypatch):
+    """An accelerator where PyTorch sees one that knows float64, else its tensors on the
+    processors."""
+    x = np.random.default_rng(0).random((60, 5))
+    model = eckart.PCA(2, engine="torch").fit(x)
+    assert model.fit_.plan["engine"] == "torch"
+    np.testing.assert_allclose(
+        abs(model.components_), abs(eckart.PCA(2, engine="cpu").fit(x).components_), atol=1e-10
+    )
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device("mps"))
+    assert engine_named("torch").device.type == "cpu"

@@ -25,6 +25,7 @@ BUILT_IN = {
     "plain": "eckart.engines.plain:PlainEngine",
     "numpy": "eckart.engines.numpy:NumpyEngine",
     "cuda": "eckart.engines.cuda:made",
+    "torch": "eckart.engines.cuda:on_torch",
     "dask": "eckart.engines.dask.engine:DaskEngine",
 }
 """Engines of this package, by name; loaded when they are asked for."""
