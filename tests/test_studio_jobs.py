@@ -373,3 +373,27 @@ def test_the_process_ends_quietly_while_a_page_listens(folder):
     heard.join(SLOW)
     assert not heard.is_alive(), "the stream ends"
     assert errors == ""
+
+
+def test_heads_without_end_are_cut_before_the_token_is_asked_for(tmp_path):
+    """300 MB of them were kept."""
+    import os
+    import socket
+    import subprocess
+
+    child = subprocess.Popen(
+        [sys.executable, "-P", "-m", "eckart", "studio", tmp_path, "--port", "0", "--no-browser"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=os.environ | {"PYTHONUNBUFFERED": "1"},
+    )
+    try:
+        port = int(child.stdout.readline().split("#token=")[0].rstrip("/").rpartition(":")[2])
+        with socket.create_connection(("127.0.0.1", port), timeout=SLOW) as sender:
+            sender.sendall(b"GET / HTTP/1.1\r\nhost: 127.0.0.1\r\n")
+            with pytest.raises(OSError):
+                sender.sendall(b"".join(b"x%d: %s\r\n" % (i, b"a" * 10**5) for i in range(300)))
+    finally:
+        child.terminate()
+        child.communicate(timeout=SLOW)

@@ -50,7 +50,7 @@ def run_studio(
         ).start()  # the port listens already: the page waits for the server
     config = uvicorn.Config(
         app,
-        http="h11" if not _has("httptools") else "httptools",
+        http="h11",  # it cuts heads above 64 KiB, which come before a token is asked for
         ws="none",
         access_log=False,
         log_level="warning",
@@ -103,9 +103,3 @@ def listening(port: int | None) -> socket.socket:
     raise InputError(
         f"--port {port} cannot be used: {reason}; leave it out to have a free one chosen"
     )
-
-
-def _has(name: str) -> bool:
-    from importlib.util import find_spec
-
-    return find_spec(name) is not None
