@@ -33,6 +33,8 @@ KINDS = {
     "uuids": [uuid.UUID(int=i) for i in range(3)],
     "infinite": [float("inf"), 0.5, float("-inf")],
     "periods": list(pd.period_range("2024-01", periods=3, freq="M")),
+    "durations of pandas": [pd.Timedelta(k, unit="ns") for k in (1, -5, 86_400_000_000_001)],
+    "fine times of a zone": list(pd.to_datetime([1, 2, 999]).tz_localize("Europe/Berlin")),
     "mixed": [1, "1", b"1"],
     "dates": [dt.date(2024, 2, 29), dt.date(1, 1, 1), dt.date(9999, 12, 31)],
 }

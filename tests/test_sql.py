@@ -528,3 +528,33 @@ def test_no_message_shows_a_password(address):
     assert password not in said(
         RuntimeError(f"connection to {address} failed: password {password} is wrong"), address
     )
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["embed", "{}"],
+        ["serve", "{}"],
+        ["studio", "{}"],
+        ["complete", "{}", "--from", "{}"],
+        ["reduce", "x.csv", "--out", "{}"],
+        ["reduce", "{}", "--json"],
+    ],
+    ids=" ".join,
+)
+@pytest.mark.parametrize(
+    "address",
+    [
+        "mysql://ann:s3cr3t@/shop?unix_socket=/x",
+        "gs://bucket/x?token=s3cr3t",
+        "clickhouse://ann:p@s3cr3t@127.0.0.1:1/d",
+        "postgresql:/ann:s3cr3t@127.0.0.1/shop",
+        "host=127.0.0.1 password=s3cr3t",
+    ],
+)
+def test_no_command_repeats_a_password(address, command, tmp_path, monkeypatch):
+    """An address given where a file is wanted came back whole, its // made one / by a path."""
+    monkeypatch.chdir(tmp_path)
+    found = CliRunner().invoke(app, [word.format(address) for word in command])
+    assert found.exit_code != 0
+    assert "s3cr3t" not in found.output + str(found.exception)

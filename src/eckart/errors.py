@@ -7,18 +7,45 @@ import re
 LONGEST = 500
 """Characters of a value in an error: enough to know it again, few enough for one screen."""
 
+SECRET = re.compile(r"(?<=[\w+.-][\w+.-]:/)(/?[^/@\s:]*):(?:\S*|[^@\n]*)@")
+"""User and password of an address (also where a path has made one / of its two): the password ends
+at the last @ of the word, since people write one inside of it, and may hold spaces."""
+SECRET_FIELD = re.compile(
+    r"(?i)\b((?:\w*(?:pass|pwd|token|secret|key|credential|signature|bearer|jwt)\w*|sig|sas|auth)"
+    r"\s*(?:=|%3D)\s*)('[^']*'|\{[^}]*\}|(?:(?!%3B)[^&;\s'\"])+)"
+)
+"""What follows password=, token=, sig= (of shared links) and their like, in the query of an address,
+in one that is quoted inside of it (%3D is =, %3B is ;) and in messages of drivers."""
+
+SPEAKS_OF_ADDRESS = re.compile(r"(?i):/|\bpassword\s*=").search
+
+
+def without_secrets(text: str) -> str:
+    """A text without the passwords of addresses in it.
+
+    >>> without_secrets("mysql://ann:secret@db/shop?token=secret does not exist")
+    'mysql://ann:***@db/shop?token=*** does not exist'
+    """
+    return SECRET_FIELD.sub(r"\1***", SECRET.sub(r"\1:***@", text))
+
 
 class EckartError(Exception):
     """Base of every error that eckart raises on purpose.
 
     ``code`` names the kind of error for programs, which need not read the sentence: that of the
-    class, or ``"invalid.<name>"`` where one argument breaks its rule.
+    class, or ``"invalid.<name>"`` where one argument breaks its rule. A message that speaks of an
+    address has no password in it, wherever the address was given.
     """
 
     code = "error"
 
     def __init__(self, *args: object, code: str = ""):
-        super().__init__(*args)
+        super().__init__(
+            *(
+                without_secrets(a) if isinstance(a, str) and SPEAKS_OF_ADDRESS(a) else a
+                for a in args
+            )
+        )
         if code:
             self.code = code
 

@@ -61,20 +61,22 @@ def _packed(id: Any) -> Any:
         or (isinstance(id, float) and math.isfinite(id))
     ):
         return id
-    exact = not getattr(id, "nanosecond", 0) and not getattr(
-        id, "nanoseconds", 0
-    )  # pandas has a thousand times finer times
+    # times of pandas may be a thousand times finer than Python's
+    if getattr(id, "nanosecond", 0):
+        return {"Timestamp": id.isoformat()}
+    if getattr(id, "nanoseconds", 0):
+        return {"Timedelta": id.value}
     if isinstance(id, float):
         return {"float": str(id)}
     if isinstance(id, bytes):
         return {"bytes": base64.b64encode(id).decode()}
     if isinstance(id, tuple):
         return {"tuple": [_packed(part) for part in id]}
-    if isinstance(id, dt.datetime) and exact:
+    if isinstance(id, dt.datetime):
         return {"datetime": id.isoformat()}
-    if isinstance(id, dt.date) and exact:
+    if isinstance(id, dt.date):
         return {"date": id.isoformat()}
-    if isinstance(id, dt.timedelta) and exact:
+    if isinstance(id, dt.timedelta):
         return {"timedelta": [id.days, id.seconds, id.microseconds]}
     if isinstance(id, (Decimal, UUID)):
         return {type(id).__name__: str(id)}
@@ -101,6 +103,8 @@ UNPACK: dict[str, Any] = {
     "timedelta": lambda v: dt.timedelta(*v),
     "Decimal": Decimal,
     "UUID": UUID,
+    "Timestamp": lambda v: import_module("pandas").Timestamp(v),
+    "Timedelta": lambda v: import_module("pandas").Timedelta(v, unit="ns"),
     "Period": lambda v: import_module("pandas").Period(v[0], freq=v[1]),
 }
 

@@ -17,22 +17,21 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, unquote_plus
 
-from eckart.errors import EckartError, FileError, InputTypeError, MissingError
+from eckart.errors import (
+    SECRET,
+    SECRET_FIELD,
+    EckartError,
+    FileError,
+    InputTypeError,
+    MissingError,
+    without_secrets,
+)
 
 TABLES = (".parquet", ".pq", ".csv", ".tsv", ".arrow", ".feather", ".ipc")
 """Files that are no databases: the SQL sees them as the table ``data``."""
 ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+._-]*://")
-SECRET = re.compile(r"(?<=://)([^/@\s:]*):\S*@")
-"""User and password of an address: the password ends at the last @ of the word, since people write
-one inside of it."""
 WHOLE = re.compile(r"^([A-Za-z][A-Za-z0-9+._-]*://[^/@\s:]*):.*@", re.DOTALL)
-"""The same of a text that is an address: its password may hold spaces."""
-SECRET_FIELD = re.compile(
-    r"(?i)\b((?:\w*(?:pass|pwd|token|secret|key|credential|signature|bearer|jwt)\w*|sig|sas|auth)"
-    r"\s*(?:=|%3D)\s*)('[^']*'|\{[^}]*\}|(?:(?!%3B)[^&;\s'\"])+)"
-)
-"""What follows password=, token=, sig= (of shared links) and their like, in the query of an address,
-in one that is quoted inside of it (%3D is =, %3B is ;) and in messages of drivers."""
+"""User and password of a text that is an address: the password may hold spaces."""
 
 
 @dataclass
@@ -89,7 +88,7 @@ def shown(address: str) -> str:
     >>> shown("mysql://ann@db/shop?password=secret&ssl=1")
     'mysql://ann@db/shop?password=***&ssl=1'
     """
-    return SECRET_FIELD.sub(r"\1***", SECRET.sub(r"\1:***@", WHOLE.sub(r"\1:***@", address)))
+    return without_secrets(WHOLE.sub(r"\1:***@", address))
 
 
 def _secrets_of(address: str) -> set[str]:
@@ -100,6 +99,8 @@ def _secrets_of(address: str) -> set[str]:
         for pattern in (SECRET, WHOLE)
         for match in pattern.finditer(address)
     }
+    # a driver may end it at its first @, and take what follows for the host
+    found |= {secret.partition("@")[2] for secret in found}
     found |= {match[2].strip("'{}") for match in SECRET_FIELD.finditer(address)}
     return {
         way for secret in found for way in (secret, unquote(secret), unquote_plus(secret)) if way
