@@ -16,6 +16,8 @@ from eckart.engines.arrays.tables import ArrayTables
 from eckart.engines.arrays.thin import ArrayThin
 from eckart.engines.arrays.topic_chain import ArrayChains
 from eckart.engines.arrays.topics import ArrayTopics
+from eckart.engines.arrays.windows import ArrayWindows
+from eckart.engines.arrays.words import ArrayWords
 from eckart.engines.plain import PlainEngine
 
 
@@ -33,6 +35,8 @@ class NumpyEngine(
     ArrayChains,
     ArrayItems,
     ArraySeries,
+    ArrayWords,
+    ArrayWindows,
     PlainEngine,
 ):
     """Mixtures, non-negative factorization and ridge problems by array arithmetic, on one
