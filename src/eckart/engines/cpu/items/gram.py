@@ -74,13 +74,6 @@ def column_gram(placed: Host, dtype: Any, threads: int) -> np.ndarray:
     return out
 
 
-def sparse_gram(x: Host, threads: int) -> SparseRows:
-    """Sparse G by SciPy's product, which has one thread; rows in ascending order."""
-    found = x.T.matrix.to_scipy() @ x.matrix.to_scipy()
-    found.sort_indices()
-    return SparseRows(found.indptr, found.indices, found.data)
-
-
 def _fill(
     x: SparseRows, rows: np.ndarray, first: int, last: int, weights: Any, out: np.ndarray
 ) -> None:

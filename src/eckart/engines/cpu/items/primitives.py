@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from eckart.engines.arrays.items import ArrayItems
 from eckart.engines.cpu.later import later
+from eckart.engines.cpu.small import or_arrays, or_arrays_on_factor
+
+COLUMNS = 2**18
+"""Numbers of a Gram matrix up to which coordinate descent goes by arrays: 512 columns."""
 
 
-class ItemPrimitives:
+class ItemPrimitives(ArrayItems):
     """The family ``items`` on ``threads`` threads."""
 
-    column_gram = later("items.gram", "column_gram")
-    sparse_gram = later("items.gram", "sparse_gram")
-    zero_diagonal_ridge = later("items.ridge", "zero_diagonal_ridge")
-    nonnegative_columns = later("items.slim", "nonnegative_columns")
-    row_products = later("items.gram", "row_products")
-    best_products = later("items.gram", "best_products")
+    column_gram = or_arrays(ArrayItems)(later("items.gram", "column_gram"))
+    nonnegative_columns = or_arrays_on_factor(ArrayItems, few=COLUMNS)(
+        later("items.slim", "nonnegative_columns")
+    )
+    row_products = or_arrays_on_factor(ArrayItems, lambda x, rows, w, n: len(rows) * n)(
+        later("items.gram", "row_products")
+    )
+    best_products = or_arrays_on_factor(ArrayItems, lambda x, rows, w, n, *_, **__: len(rows) * n)(
+        later("items.gram", "best_products")
+    )

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from eckart.engines.protocol.series import LagProducts
+from eckart.engines.arrays.series import ArraySeries
+from eckart.engines.cpu.small import or_arrays
 from eckart.loading import lazy
 from eckart.scheduler import lanes_for, run_lanes
 
@@ -23,16 +24,18 @@ LANE_ENTRIES = 2**12
 """Entries that are worth a lane: some tens of microseconds of work."""
 
 
-class SeriesPrimitives:
+class SeriesPrimitives(ArraySeries):
     """The primitives of ``protocol.series`` on ``threads`` threads."""
 
     threads: int
 
+    @or_arrays(ArraySeries)
     def own_likelihood(self, x: Any, data: np.ndarray, own: np.ndarray) -> np.ndarray:
         out = np.empty((x.shape[0], 1))
         self._by_rows(x, lambda a, b: kernels.own_likelihood(*_pattern(x), data, own, a, b, out))
         return out
 
+    @or_arrays(ArraySeries)
     def own_rows(
         self,
         x: Any,
@@ -53,6 +56,7 @@ class SeriesPrimitives:
         )
         return out
 
+    @or_arrays(ArraySeries)
     def state_rows(
         self, x: Any, data: np.ndarray, length: int, rule: np.ndarray, noise: np.ndarray | None
     ) -> np.ndarray:
@@ -63,6 +67,7 @@ class SeriesPrimitives:
         )
         return out
 
+    @or_arrays(ArraySeries)
     def less_states(
         self, x: Any, data: np.ndarray, states: np.ndarray, sign: float = 1.0
     ) -> np.ndarray:
@@ -72,6 +77,7 @@ class SeriesPrimitives:
         )
         return out
 
+    @or_arrays(ArraySeries)
     def chain_rows(
         self,
         x: Any,
@@ -93,12 +99,6 @@ class SeriesPrimitives:
             grams, h, link, first, step, np.zeros_like(out) if noise is None else noise, out
         )
         return out
-
-    def lag_products(self, a: np.ndarray) -> LagProducts:
-        return LagProducts(a[:-1].T @ a[:-1], a[:-1].T @ a[1:], a[1:].T @ a[1:], a[0].copy())
-
-    def step_squares(self, states: np.ndarray) -> np.ndarray:
-        return np.square(np.diff(states, axis=1)).sum(axis=1, keepdims=True)
 
     def _by_rows(self, x: Any, do: Callable[[int, int], None]) -> None:
         """``do(first, last)`` for ranges of rows, each with about as many entries."""
