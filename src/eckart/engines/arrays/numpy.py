@@ -262,10 +262,16 @@ class NumpyLibrary:
 
     def dots(self, e: StoredEntries, u: np.ndarray, v: np.ndarray) -> np.ndarray:
         """u_i.v_j at every entry."""
-        out, step = np.empty(len(e.data), u.dtype), max(1, DOTS // max(1, u.shape[1]))
-        for a in range(0, len(out), step):
-            at = slice(a, a + step)
-            np.einsum("ij,ij->i", u[e.row_of[at]], v[e.indices[at]], out=out[at])
+        k, count = u.shape[1], len(e.data)
+        out, step = np.empty(count, u.dtype), min(count, max(1, DOTS // max(1, k)))
+        mine, theirs = np.empty((step, k), u.dtype), np.empty((step, k), v.dtype)
+        for a in range(0, count, step):
+            at = slice(a, min(a + step, count))
+            left, right = mine[: at.stop - a], theirs[: at.stop - a]
+            # into buffers and without a look at each index: half the time of u[rows]
+            u.take(e.row_of[at], 0, left, "clip")
+            v.take(e.indices[at], 0, right, "clip")
+            np.einsum("ij,ij->i", left, right, out=out[at])
         return out
 
     def row_sums(self, e: StoredEntries, numbers: np.ndarray) -> np.ndarray:
