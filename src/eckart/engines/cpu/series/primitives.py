@@ -2,7 +2,8 @@
 called.
 
 Rows are independent of one another and are dealt out to threads; the chain over all columns is one
-after another by its nature.
+after another by its nature. Small data come to the kernels, too: a fit asks for thousands of sweeps,
+and 400 x 20 cells take 12.9 s by arrays, 4.4 by kernels (one thread of an AMD EPYC).
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from eckart.engines.arrays.series import ArraySeries
-from eckart.engines.cpu.small import or_arrays
 from eckart.loading import lazy
 from eckart.scheduler import lanes_for, run_lanes
 
@@ -29,13 +29,11 @@ class SeriesPrimitives(ArraySeries):
 
     threads: int
 
-    @or_arrays(ArraySeries)
     def own_likelihood(self, x: Any, data: np.ndarray, own: np.ndarray) -> np.ndarray:
         out = np.empty((x.shape[0], 1))
         self._by_rows(x, lambda a, b: kernels.own_likelihood(*_pattern(x), data, own, a, b, out))
         return out
 
-    @or_arrays(ArraySeries)
     def own_rows(
         self,
         x: Any,
@@ -56,7 +54,6 @@ class SeriesPrimitives(ArraySeries):
         )
         return out
 
-    @or_arrays(ArraySeries)
     def state_rows(
         self, x: Any, data: np.ndarray, length: int, rule: np.ndarray, noise: np.ndarray | None
     ) -> np.ndarray:
@@ -67,7 +64,6 @@ class SeriesPrimitives(ArraySeries):
         )
         return out
 
-    @or_arrays(ArraySeries)
     def less_states(
         self, x: Any, data: np.ndarray, states: np.ndarray, sign: float = 1.0
     ) -> np.ndarray:
@@ -77,7 +73,6 @@ class SeriesPrimitives(ArraySeries):
         )
         return out
 
-    @or_arrays(ArraySeries)
     def chain_rows(
         self,
         x: Any,
