@@ -639,3 +639,40 @@ def test_a_cell_in_the_last_corner_of_a_sheet_takes_no_time(tmp_path, monkeypatc
     monkeypatch.setattr(other_files, "MOST_CELLS", 2**15)
     with pytest.raises(FileError, match="span more than 32,768 cells"):
         excel_table(file)
+
+
+@pytest.mark.parametrize(
+    ("filling", "words"),
+    [
+        (b" " * 80 * 2**20, "it would take more than 67,108,864 bytes"),
+        (b'<row r="2"/>' * (2**20 + 100), "beyond the rows and columns of a sheet"),
+    ],
+    ids=["inflating", "rows without end"],
+)
+def test_a_workbook_that_inflates_is_refused_at_once(tmp_path, filling, words):
+    """1.1 MB became 3 GB in half a minute."""
+    file = _workbook(
+        tmp_path / "x.xlsx",
+        [("a", "b"), (1, 2), (3, 4)],
+        lambda xml: xml.replace(b"<sheetData>", b"<sheetData>" + filling),
+    )
+    begin = time.process_time()
+    with pytest.raises(FileError, match=words):
+        excel_table(file)
+    assert time.process_time() - begin < 2
+
+
+def test_rows_of_a_workbook_may_have_several_widths(tmp_path):
+    """Without the size of the sheet its reader gives each row as it stands."""
+
+    def bare(xml):
+        begin = xml.index(b"<dimension")
+        end = xml.index(b"/>", begin) + 2
+        return xml[:begin] + xml[end:]
+
+    file = _workbook(tmp_path / "x.xlsx", [("a", "b"), (1,), (3, 4), (5, 6, 7)], bare)
+    assert excel_table(file).to_pydict() == {
+        "a": [1, 3, 5],
+        "b": [None, 4, 6],
+        "column 3": [None, None, 7],
+    }

@@ -4,6 +4,7 @@ fitted."""
 from __future__ import annotations
 
 import datetime as dt
+import json
 import os
 import uuid
 from decimal import Decimal
@@ -90,25 +91,43 @@ def _run(*words):
 
 def test_a_terminal_shows_what_ids_hold_and_does_not_carry_it_out(tmp_path):
     cells = [
-        (f"u{i}", f"\x1b[2J\x07item{j}\u202e", float(i % 3 + j % 2))
+        (f"u{i}", f"\x1b[2J\x1b[8m\x9b\x07item{j}\u202e", float(i % 3 + j % 2))
         for i in range(6)
         for j in range(5)
         if (i + j) % 4
     ]
     ALS(1, random_state=0).fit(cells, rows=0, columns=1, values=2).save(tmp_path / "m.safetensors")
-    found = _run("recommend", tmp_path / "m.safetensors", "--row", "u1")
-    assert "item" in found.output
-    assert not set(found.output) & {"\x1b", "\x07", "\u202e"}
-    assert "\\x1b[2J" in found.output
+    log = tmp_path / "log"
+    for more in (
+        [],
+        ["--explain", "\x1b[2J\x1b[8m\x9b\x07item2\u202e"],
+        ["--similar"],
+        ["--json", "--log", log],
+    ):
+        found = _run("recommend", tmp_path / "m.safetensors", "--row", "u1", *more)
+        assert found.exit_code == 0
+        assert not set(found.output) & {"\x1b", "\x9b", "\x07", "\u202e"}, more
+        assert more == ["--similar"] or "item" in found.output
+    assert json.loads(found.output)["list"][0]["column"].startswith("\x1b[2J\x1b[8m\x9b\x07item")
+    assert "\x1b" not in log.read_text()
 
 
 @pytest.mark.parametrize(
-    "where", ["{outside}/titles.csv", "../outside/titles.csv", "sub/titles.csv", "..\\titles.csv"]
+    "where",
+    [
+        "{outside}/titles.csv",
+        "../outside/titles.csv",
+        "sub/titles.csv",
+        "..\\titles.csv",
+        "link.csv",
+        "x" * 5000,
+    ],
 )
 def test_a_model_opens_no_file_but_the_titles_beside_it(tmp_path, monkeypatch, where):
     inside, outside = tmp_path / "inside", tmp_path / "outside"
     (inside / "sub").mkdir(parents=True)
     outside.mkdir()
+    (inside / "link.csv").symlink_to(outside / "titles.csv")
     for folder in (outside, inside / "sub", inside):
         (folder / "titles.csv").write_text(
             "id,title\n" + "".join(f"c{j},Title {j}\n" for j in range(5))

@@ -357,6 +357,29 @@ def test_one_odd_file_does_not_end_the_looks_at_the_others(files, tmp_path, monk
         assert c.post("/v1/models/films/recommend", json={"rows": ["u1"]}).status_code == 200
 
 
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("shared", [False, True], ids=["read", "a copy that workers share"])
+def test_what_is_no_file_is_refused_without_a_path(files, tmp_path, shared):
+    """A link to a device was copied until the disc was full."""
+    path = tmp_path / "films.safetensors"
+    shutil.copy(files / "films.safetensors", path)
+    (tmp_path / "copies").mkdir()
+    app = application({"films": path}, copies=tmp_path / "copies" if shared else None)
+    for make in (
+        lambda: path.symlink_to("/dev/zero"),
+        lambda: path.symlink_to(tmp_path),
+        lambda: os.mkfifo(path),
+        lambda: path.write_bytes(b"\xff" * 99),
+    ):
+        path.unlink()
+        make()
+        for _ in range(2):
+            app.registry.look()
+        reason = app.registry.cards()[0]["refused"]
+        assert reason.startswith("films.safetensors ")
+        assert str(tmp_path) not in reason
+
+
 @pytest.mark.parametrize("shared", [False, True], ids=["read", "a copy that workers share"])
 def test_a_file_that_is_written_in_place_changes_no_answer(files, tmp_path, shared):
     path = tmp_path / "films.safetensors"

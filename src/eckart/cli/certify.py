@@ -9,7 +9,7 @@ import typer
 
 from eckart.cli import options
 from eckart.cli.options import CellOptions, TableOptions, TextOptions, TripleOptions
-from eckart.cli.shell import Shell, verdict
+from eckart.cli.shell import Shell, echo, verdict
 from eckart.errors import InputError
 
 
@@ -59,7 +59,7 @@ def certify(
     shell.holds = bool(certificate.holds)
     shell.detail(verdict(certificate))
     if not shell.json:
-        typer.echo(str(certificate))
+        echo(str(certificate))
 
 
 def _data(

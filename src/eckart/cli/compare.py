@@ -8,7 +8,7 @@ import typer
 
 from eckart.cli import options
 from eckart.cli.options import CellOptions, TripleOptions, option
-from eckart.cli.shell import Shell
+from eckart.cli.shell import Shell, echo
 from eckart.errors import InputError, invalid
 
 METHODS = {
@@ -108,7 +108,7 @@ def compare(
         "table": [row._asdict() for row in found.table],
     }
     if not shell.json:
-        typer.echo(str(found))
+        echo(str(found))
 
 
 def _model(name: str, shape: tuple[int, int]) -> Any:

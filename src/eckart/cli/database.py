@@ -18,6 +18,7 @@ from typing import Annotated, Any
 
 import typer
 
+from eckart.cli.shell import echo
 from eckart.errors import EckartError, InputError
 from eckart.loading import pa
 
@@ -202,7 +203,7 @@ class _Places:
             )
         rows = write_sql(place, table, arrow_batches(spool, arrow_head(spool)[0].names), if_exists)
         if not quiet:
-            typer.echo(f"{'to':<10} table {table} of {shown(place)} ({rows:,} rows)")
+            echo(f"{'to':<10} table {table} of {shown(place)} ({rows:,} rows)")
 
 
 class _Renamed:

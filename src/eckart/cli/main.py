@@ -153,6 +153,8 @@ def run() -> None:
 
 def _fail(words: str, code: int) -> None:
     from eckart.cli.shell import harmless
+    from eckart.errors import without_secrets
 
-    print(f"eckart: error: {harmless(' '.join(words.split()))}", file=sys.stderr)
+    words = harmless(without_secrets(" ".join(words.split())))
+    print(f"eckart: error: {words}", file=sys.stderr)
     sys.exit(code)

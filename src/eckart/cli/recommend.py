@@ -14,7 +14,7 @@ import typer
 
 from eckart.cli import attribute_files, options
 from eckart.cli.options import CellOptions, TripleOptions, option
-from eckart.cli.shell import OutputTargets, Shell, harmless
+from eckart.cli.shell import OutputTargets, Shell, echo, harmless
 from eckart.errors import EckartError, FileError, InputError, invalid
 
 MOST_REASONS = 2**31 - 1
@@ -128,7 +128,7 @@ def recommend(
         found, others = replace(found, shares=found.shares[:n]), found.shares[n:]
         shell.answer["explanation"] = vars(found) | {"others": others_of(others)}
         if not shell.json:
-            typer.echo("\n".join([*why(found, names, called), *others_in_words(others, names)]))
+            echo("\n".join([*why(found, names, called), *others_in_words(others, names)]))
         return
     head: tuple[str, ...] = (names[0], "rank", names[1], "score")
     if similar:
@@ -236,8 +236,10 @@ def _titles(spec: str | None, fitted: Any, model: Path, shell: Shell, source: An
     if not isinstance(saved, str):
         return None
     name = saved.rsplit(":", 2)[0]
-    if name not in ("", ".", "..") and Path(name).name == name and "\\" not in name:
-        with contextlib.suppress(EckartError):
+    plain = name not in ("", ".", "..") and Path(name).name == name and "\\" not in name
+    # a link of an archive leads anywhere; a name may be longer than any file's
+    with contextlib.suppress(EckartError, OSError):
+        if plain and not (model.parent / name).is_symlink():
             return Titles(str(model.parent / saved), fitted.column_ids, source)
     shell.note(
         f"titles were fitted with --titles {saved}, which is not beside the model; ids "

@@ -22,7 +22,7 @@ import typer
 
 from eckart import __version__
 from eckart.cli.options import option
-from eckart.errors import EckartError, FileError, InputError
+from eckart.errors import EckartError, FileError, InputError, without_secrets
 from eckart.trace import StopReason, has_listener, progress
 
 LOG = logging.getLogger("eckart")
@@ -45,10 +45,10 @@ OTHER_NAMES = {
 """Arguments that have another name in the shell."""
 
 CONTROL = re.compile(
-    "\x1b(?!\\[[0-9;]*m)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
+    r"\x1b(?!\[(?:0|31|32)m)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]"
 )
-"""Characters that move the cursor, clear the screen or turn the order of letters around; colours
-are left."""
+"""Characters that move the cursor, clear the screen, hide what follows or turn the order of letters
+around; green, red and their end, which the shell writes itself, are left."""
 
 
 def harmless(words: str) -> str:
@@ -59,6 +59,18 @@ def harmless(words: str) -> str:
     'a\\\\x1b[2Jb'
     """
     return CONTROL.sub(lambda m: m[0].encode("unicode_escape").decode(), words)
+
+
+def echo(words: str, err: bool = False) -> None:
+    """Print words that may come out of data or of a model."""
+    typer.echo(harmless(words), err=err)
+
+
+class LogFormatter(logging.Formatter):
+    """Lines without control characters and without passwords of addresses."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return harmless(without_secrets(super().format(record)))
 
 
 def in_options(line: str, options: Collection[str]) -> str:
@@ -168,9 +180,10 @@ class Shell:
                 handlers.append(logging.FileHandler(self.log, encoding="utf-8"))
             except OSError as error:
                 raise FileError(f"--log {self.log} cannot be written: {error}") from None
-            handlers[-1].setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+            handlers[-1].setFormatter(LogFormatter("%(asctime)s %(levelname)s %(message)s"))
         if self.verbose:
             handlers.append(logging.StreamHandler(sys.stderr))
+            handlers[-1].setFormatter(LogFormatter())
             # the rest is printed anyway
             handlers[-1].addFilter(lambda record: record.levelno == logging.DEBUG)
         before = LOG.level, LOG.propagate
@@ -191,7 +204,7 @@ class Shell:
         """One line of a summary, with its name in the first column."""
         LOG.info("%-10s %s", name, words)
         if not self.silent:
-            typer.echo(f"{name:<10} {harmless(words)}")
+            echo(f"{name:<10} {words}")
 
     def detail(self, words: str) -> None:
         """What only --verbose and the log show."""
@@ -205,7 +218,7 @@ class Shell:
         self.notes.append(words)
         LOG.warning("%s", words)
         if not self.json:
-            typer.echo(f"eckart: note: {harmless(words)}", err=True)
+            echo(f"eckart: note: {words}", err=True)
 
     @contextlib.contextmanager
     def phase(self, words: str) -> Iterator[None]:
@@ -314,7 +327,8 @@ class Shell:
 
     def _print(self, last: dict[str, Any]) -> None:
         notes = {"notes": self.notes} if self.notes else {}
-        typer.echo(json.dumps(plain(self.answer | notes | last), ensure_ascii=False))
+        words = json.dumps(plain(self.answer | notes | last), ensure_ascii=False)
+        typer.echo(CONTROL.sub(lambda m: f"\\u{ord(m[0]):04x}", words))
 
 
 class OutputTargets(NamedTuple):

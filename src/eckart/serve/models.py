@@ -106,7 +106,7 @@ def open_model(name: str, path: Path, copies: Path | None = None) -> Served:
     share.
     """
     now = path.stat()
-    model = load(path) if copies is None else load_mapped(_sealed_copy(path, copies))
+    model = load(path) if copies is None else _load_copy(path, copies)
     model.verbose = False
     lists = Lists.of(model)
     _try(model, lists)
@@ -129,9 +129,20 @@ def _try(model: Any, lists: Lists | None) -> None:
                     getattr(model, verb)(np.ones((1, model.n_features_in_)))
 
 
+def _load_copy(path: Path, copies: Path) -> Any:
+    """The model of a copy; what is wrong with it is said of the file."""
+    copy = _sealed_copy(path, copies)
+    try:
+        return load_mapped(copy)
+    except FileError as error:
+        raise FileError(str(error).replace(str(copy), str(path))) from None
+
+
 def _sealed_copy(path: Path, copies: Path) -> Path:
     """A copy that nobody writes into, named by the file's place, time and size; made by the first
     worker process that asks for it."""
+    if not path.is_file():  # a device would be copied without end
+        raise FileError(f"{path} does not exist or is not a file")
     mark = _mark(path)
     place = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]
     copy = copies / f"{place}-{'-'.join(f'{n:x}' for n in mark or ())}.safetensors"
@@ -201,7 +212,9 @@ class ModelRegistry:
                 self.refused.pop(name, None)
                 self.swaps += 1
             except Exception as error:  # one odd file must not end the looks at all the others
-                self.refused[name] = str(error) or type(error).__name__
+                # callers see the reason, not where files lie
+                reason = str(error) or type(error).__name__
+                self.refused[name] = reason.replace(str(path), path.name)
                 known = isinstance(error, (EckartError, OSError, MemoryError))
                 log.warning("model %s is refused: %s", name, self.refused[name], exc_info=not known)
             self._seen[name] = mark

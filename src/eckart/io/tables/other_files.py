@@ -23,6 +23,12 @@ before it would fill the memory."""
 MOST_INFLATED = 4 * 2**30
 """Bytes of a workbook's parts before compression: a full sheet of numbers takes about as much."""
 
+MOST_FOLD, FREE_INFLATED = 200, 64 * 2**20
+"""How many times larger than its file a workbook may become, beyond a size that does no harm: sheets
+of one long text in all cells reach 74, zeros packed to fill a memory 1,000."""
+MOST_ROWS = 2**20
+"""Rows that a sheet can have."""
+
 MOST_CELLS = 2**27
 """Cells of a sheet that are looked at, filled or not: three seconds, and more than memory holds as
 objects."""
@@ -49,6 +55,8 @@ def excel_table(file: Path) -> Any:
             f"the first sheet of {file} must have a row of names and at least one of data, got "
             f"{len(rows)} rows"
         )
+    width = max(map(len, rows))  # a sheet that does not say its width has rows of several
+    rows = [row + (None,) * (width - len(row)) for row in rows]
     names = [f"column {j + 1}" if name is None else str(name) for j, name in enumerate(rows[0])]
     columns = [_one_kind([row[j] for row in rows[1:]]) for j in range(len(names))]
     return pa.table(columns, names=names)
@@ -79,17 +87,17 @@ def _check_workbook(file: Path) -> None:
     objects."""
     with zipfile.ZipFile(file) as book:
         parts = book.infolist()
-        if sum(part.file_size for part in parts) > MOST_INFLATED:
-            raise ValueError(
-                f"it would take more than {MOST_INFLATED:,} bytes; save the sheet as .csv"
-            )
+        most = min(MOST_INFLATED, max(FREE_INFLATED, MOST_FOLD * file.stat().st_size))
+        if sum(part.file_size for part in parts) > most:
+            raise ValueError(f"it would take more than {most:,} bytes; save the sheet as .csv")
         for part in parts:
             if not part.filename.startswith("xl/worksheets/"):
                 continue
             with book.open(part) as raw:
-                tail = b""
+                tail, rows = b"", 0
                 while block := raw.read(2**20):
-                    if b"\0" in block or FAR_CELL.search(tail + block):
+                    rows += block.count(b"<row")
+                    if rows > MOST_ROWS or b"\0" in block or FAR_CELL.search(tail + block):
                         raise ValueError(
                             "it has a cell beyond the rows and columns of a sheet; save "
                             "the sheet anew"
