@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from eckart.engines.arrays.series import ArraySeries
-from eckart.engines.cpu.small import or_arrays
 from eckart.loading import lazy
 from eckart.scheduler import lanes_for, run_lanes
 
@@ -29,13 +28,11 @@ class SeriesPrimitives(ArraySeries):
 
     threads: int
 
-    @or_arrays(ArraySeries)
     def own_likelihood(self, x: Any, data: np.ndarray, own: np.ndarray) -> np.ndarray:
         out = np.empty((x.shape[0], 1))
         self._by_rows(x, lambda a, b: kernels.own_likelihood(*_pattern(x), data, own, a, b, out))
         return out
 
-    @or_arrays(ArraySeries)
     def own_rows(
         self,
         x: Any,
@@ -56,7 +53,6 @@ class SeriesPrimitives(ArraySeries):
         )
         return out
 
-    @or_arrays(ArraySeries)
     def state_rows(
         self, x: Any, data: np.ndarray, length: int, rule: np.ndarray, noise: np.ndarray | None
     ) -> np.ndarray:
@@ -67,7 +63,6 @@ class SeriesPrimitives(ArraySeries):
         )
         return out
 
-    @or_arrays(ArraySeries)
     def less_states(
         self, x: Any, data: np.ndarray, states: np.ndarray, sign: float = 1.0
     ) -> np.ndarray:
@@ -77,7 +72,6 @@ class SeriesPrimitives(ArraySeries):
         )
         return out
 
-    @or_arrays(ArraySeries)
     def chain_rows(
         self,
         x: Any,
