@@ -61,7 +61,7 @@ def interrupts() -> Any:
                 "TimeFactors",
                 "MixedTable",
                 "NMF sketch",
-                "LDA gibbs plain",
+                "LDA gibbs numpy",
                 "BayesianMF of",
                 "PCA gaps",
                 "GaussianMixture of",

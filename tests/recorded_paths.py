@@ -66,7 +66,7 @@ TINY = 1e-8
 LONG = 12
 """Numbers of a list that are kept as they are; of a longer one the first, the last and sums."""
 LEFT_OUT = (
-    *("svt", "soft_impute_path", "bayesian_mf", "BayesianMF of rank 1", "LDA gibbs plain"),
+    *("svt", "soft_impute_path", "bayesian_mf", "BayesianMF of rank 1", "LDA gibbs numpy"),
     *(
         "als_integer_and_date_ids",
         "als_float32",

@@ -89,8 +89,8 @@ FITS = {
     "LDA cvb0": (of(LDA, 3, learning_method="cvb0", n_init=2), counts),
     "LDA variational": (of(LDA, 3, learning_method="variational", n_init=2, max_iter=25), counts),
     "LDA gibbs": (of(LDA, 3, learning_method="gibbs", n_init=2, burn_in=20, n_samples=5), counts),
-    "LDA gibbs plain": (
-        of(LDA, 2, learning_method="gibbs", max_iter=2, burn_in=3, n_samples=2, engine="plain"),
+    "LDA gibbs numpy": (
+        of(LDA, 2, learning_method="gibbs", max_iter=2, burn_in=3, n_samples=2, engine="numpy"),
         lambda: counts()[:10],
     ),
     "LDA online": (of(LDA, 3, learning_method="online", max_iter=4, batch_size=7), counts),

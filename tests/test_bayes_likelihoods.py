@@ -10,10 +10,10 @@ from scipy import stats
 import eckart
 from eckart import BayesianMF, InputError
 from eckart.complete.bayes.likelihood import drawn_thresholds
-from eckart.engines import engine_named
 from eckart.io.models import checkpoint
 from eckart.matrix import Observed
 from eckart.terms import OrderedProbit
+from oracle import JUDGE
 
 CUTS = np.array([-1.0, 0.0, 1.2])
 SHORT = {"n_samples": 50, "burn_in": 40, "thin": 1, "random_state": 0}
@@ -104,7 +104,7 @@ def test_thresholds_are_drawn_from_their_posterior():
     rng = np.random.default_rng(1)
     s = rng.standard_normal((1, 400))
     codes = np.searchsorted([-0.5, 0.8], s + rng.standard_normal(s.shape)).astype(float)
-    engine = engine_named("plain")
+    engine = JUDGE
     x = engine.put(Observed.from_nan(codes))
     left, right = np.ones((1, 1)), s.T.copy()
     loss = OrderedProbit((0, 1, 2), (-0.5, 1.5))

@@ -1099,13 +1099,13 @@ def test_biases_alone(done):
 def test_every_verb_that_computes_does_so_on_the_engine_that_is_asked_for(
     ran, refused, monkeypatch
 ):
-    from eckart.engines.plain import PlainEngine
+    from eckart.engines.numpy import NumpyEngine
 
     used = []
     for name in ("put", "top_columns"):
-        original = getattr(PlainEngine, name)
+        original = getattr(NumpyEngine, name)
         monkeypatch.setattr(
-            PlainEngine,
+            NumpyEngine,
             name,
             lambda self, *a, original=original, **more: (
                 used.append(1),
@@ -1119,7 +1119,7 @@ def test_every_verb_that_computes_does_so_on_the_engine_that_is_asked_for(
     ):
         ran(*command)
         assert not used, command
-        ran(*command, "--engine", "plain")
+        ran(*command, "--engine", "numpy")
         assert used, command
         used.clear()
         assert "--engine" in refused(*command, "--engine", "abacus")

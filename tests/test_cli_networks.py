@@ -107,7 +107,7 @@ def test_the_engine_of_a_network_is_asked_for_as_that_of_other_models(done, refu
     done(*words, "--engine", "cpu", "--model", "m.safetensors")
     assert eckart.load("m.safetensors").fit_.plan["engine_reason"] == "asked for"
     assert "must be 'auto', 'cpu' or 'cuda': networks run in PyTorch" in refused(
-        *words, "--engine", "plain"
+        *words, "--engine", "numpy"
     )
     assert "leave one of them out" in refused(*words, "--engine", "cpu", "--device", "cuda")
 

@@ -20,6 +20,7 @@ from eckart.complete.factors.majorise import FOLD_TOL
 from eckart.io.models.checkpoint import Checkpoint
 from eckart.io.models.save import pack, unpack
 from eckart.io.tables.attributes import Encoding
+from oracle import JUDGE
 
 BAYES = {"n_samples": 4, "burn_in": 4, "thin": 1, "random_state": 0}
 NEW = pd.DataFrame({"user": [900, 901], "age": [20.0, 70.0], "job": ["x", "a job that nobody had"]})
@@ -477,7 +478,7 @@ def test_the_slow_specification_gives_the_same(data):
         more = {"row_features": frame[frame.user < 17]} | (
             {"time": "when"} if isinstance(make("cpu"), BayesianMF) else {}
         )
-        ours, plain = (make(engine).fit(small, **NAMES, **more) for engine in ("cpu", "plain"))
+        ours, plain = (make(engine).fit(small, **NAMES, **more) for engine in ("cpu", JUDGE))
         assert np.allclose(ours.predict([3, 16], 4), plain.predict([3, 16], 4), atol=1e-6)
 
 

@@ -50,7 +50,7 @@ def test_the_engine_is_taken_and_its_reason_kept(model, data, tmp_path):
         assert again.fit_.plan["engine_reason"] == "asked for"
 
 
-@pytest.mark.parametrize("engine", ["plain", "dask", "tpu", None, object()])
+@pytest.mark.parametrize("engine", ["numpy", "dask", "tpu", None, object()])
 def test_what_is_no_engine_of_networks_is_refused_in_words(model, data, engine):
     with pytest.raises(
         eckart.InputError,

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from eckart.embed.skipgram_exact import _negative, _softmax
 from eckart.engines.cpu.words.score_kernels import negative_row, softmax_row
 from eckart.engines.cpu.words.window_kernels import SIX, steps_of, window_loss
-from eckart.engines.plain.divergences import _sums
 from eckart.explain.mixtures.families_discrete import Bernoulli
 from eckart.explain.mixtures.families_discrete import MultinomialComponents as MultinomialFamily
 from eckart.terms import Logistic, Multinomial, Poisson, Squared
+from oracle.divergences import _sums
 
 LOGISTIC = Logistic()
 seeds = st.integers(0, 2**31)

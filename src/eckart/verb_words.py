@@ -58,7 +58,7 @@ PARAMETERS = {
     "n_samples": "How many rows are drawn.",
     "n_threads": "Most threads to use; results do not depend on it.",
     "n_components": "How many components.",
-    "engine": 'What computes: "auto", "cpu", "cuda", "plain" or one of another package.',
+    "engine": 'What computes: "auto", "cpu", "cuda", "numpy" or one of another package.',
     "verbose": "Whether progress is shown.",
     "checkpoint": "A file that keeps the state of a long run; the same call goes on from it.",
     "held_out": "Share of the entries, or of the documents, on which errors are measured.",

@@ -2,7 +2,7 @@
 certificate that holds is true.
 
 Shapes, ranks, weights, gaps, repeated rows, scales and precisions are drawn; the judges are NumPy,
-scikit-learn and the engine ``plain`` (``differential_more`` has those of item models, tables,
+scikit-learn and the oracle of tests (``differential_more`` has those of item models, tables,
 chains, batches, losses and topics).
 """
 
@@ -20,6 +20,7 @@ import eckart
 from campaign import Broken
 from campaign.differential_more import MORE
 from eckart.trace import StopReason
+from oracle import JUDGE
 
 
 def problem(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray | None]:
@@ -113,7 +114,7 @@ def complete(rng: np.random.Generator) -> str:
         "random_state": 0,
         "biases": bool(rng.random() < 0.5),
     }
-    ours, plain = (eckart.ALS(k, engine=engine, **options).fit(x) for engine in ("cpu", "plain"))
+    ours, plain = (eckart.ALS(k, engine=engine, **options).fit(x) for engine in ("cpu", JUDGE))
     a, b = ours.objective_, plain.objective_
     if abs(a - b) > 1e-3 * max(abs(a), abs(b)) + 1e-12:
         # different stationary points are possible; a certificate decides whether both are

@@ -1,4 +1,4 @@
-"""Fit, certify, use, save and load every model on the plain engine while ``engines.cpu`` cannot be
+"""Fit, certify, use, save and load every model on the engine ``numpy`` while ``engines.cpu`` cannot be
 imported; prints what each case came to."""
 
 from __future__ import annotations
@@ -235,11 +235,11 @@ def run(case: str, folder: Path) -> None:
     made = getattr(eckart, name)(**options)
     if "engine" not in made.get_params():
         raise TypeError(f"{name} has no engine=")
-    made.set_params(engine="plain")
+    made.set_params(engine="numpy")
     if "random_state" in made.get_params():
         made.set_params(random_state=0)
     model = made.fit(x)
-    assert model.fit_.plan["engine"] == "plain", model.fit_.plan
+    assert model.fit_.plan["engine"] == "numpy", model.fit_.plan
     answers = [np.asarray(getattr(model, verb)(x)) for verb in verbs]
     assert all(np.isfinite(a).all() for a in answers)
     if verbs:

@@ -1,4 +1,4 @@
-"""An engine for tests: ``plain`` behind a wall. Tall arrays come out as handles, and every byte
+"""An engine for tests: the oracle behind a wall. Tall arrays come out as handles, and every byte
 through the doors is counted.
 
 A handle knows ``shape`` and ``dtype``, gives slices of columns and goes back into primitives; any
@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from eckart.engines.host import Host
-from eckart.engines.plain import PlainEngine
 from eckart.matrix import Counts, Dense, Observed
+from oracle import OracleEngine
 
 DOORS = ("put", "take", "get")
 
@@ -95,7 +95,7 @@ class OpaqueEngine:
     name = "opaque"
 
     def __init__(self, *tall: int, strict: bool = True, inner: Any = None):
-        self.tall, self.strict, self.inner_engine = set(tall), strict, inner or PlainEngine()
+        self.tall, self.strict, self.inner_engine = set(tall), strict, inner or OracleEngine()
         self.log: list[tuple[str, int]] = []
 
     def __getattr__(self, name: str) -> Any:

@@ -6,6 +6,7 @@ import importlib.util
 import os
 from typing import Any
 
+import oracle
 from eckart.engines import engine_named
 from eckart.engines.blocks.engine import BlocksEngine
 from eckart.engines.cpu.engine import CpuEngine
@@ -42,7 +43,7 @@ def cpu(threads: int, small: float) -> CpuEngine:
     return engine
 
 
-JUDGE = engine_named("plain")
+JUDGE = oracle.JUDGE
 ENGINES = {
     "cpu, 1 thread": cpu(1, 0),
     "cpu, 3 threads": cpu(3, 0),

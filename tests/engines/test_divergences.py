@@ -1,4 +1,4 @@
-"""Multiplicative steps under beta-divergences: engines against ``plain``, ``plain`` against the
+"""Multiplicative steps under beta-divergences: engines against the oracle, the oracle against the
 formulas, and steps that never raise the objective."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Contract of the primitives of item models: every engine against ``plain``."""
+"""Contract of the primitives of item models: every engine against the oracle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Losses at the stored entries against ``plain``, on data where each argument matters: weights,
+"""Losses at the stored entries against the oracle, on data where each argument matters: weights,
 biases, an empty row, both precisions."""
 
 from __future__ import annotations

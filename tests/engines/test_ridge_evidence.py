@@ -1,4 +1,4 @@
-"""The primitives that carry ALS's certificate and the draws of BayesianMF against ``plain``, on
+"""The primitives that carry ALS's certificate and the draws of BayesianMF against the oracle, on
 data where each argument matters."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Contract of the primitives of time series: every engine against ``plain``, where covariances and
+"""Contract of the primitives of time series: every engine against the oracle, where covariances and
 precisions are written out."""
 
 from __future__ import annotations

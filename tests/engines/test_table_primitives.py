@@ -1,4 +1,4 @@
-"""Contract of the primitive of tables: every engine against ``plain``, where the conditional
+"""Contract of the primitive of tables: every engine against the oracle, where the conditional
 distribution of each row is written out."""
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def test_many_parts_add_up(engine):
 @pytest.mark.parametrize("l2", [0.1, 50.0])
 @pytest.mark.parametrize("still", [0.0, 0.05])
 def test_factor_steps(engine, k, l2, still):
-    """The same steps as ``plain``, down its objective, which ends where noises stand still; a
+    """The same steps as the oracle, down its objective, which ends where noises stand still; a
     column of little noise meets the least allowed."""
     rng = np.random.default_rng(10 * k + int(l2))
     y = rng.standard_normal((300, 3)) @ rng.standard_normal((3, 9)) + rng.standard_normal(

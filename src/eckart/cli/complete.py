@@ -255,7 +255,7 @@ def _plan(
         _tell_lists(shell, "the time of als: the comparison with")
     draws = method in ("auto", "bayes")
     # of a cluster the traffic is counted as well
-    if draws and how.engine_option() in (None, "auto", "cpu", "plain"):
+    if draws and how.engine_option() in (None, "auto", "cpu", "numpy"):
         from eckart.cli.complete_plan import expected
 
         tell_plan(

@@ -80,7 +80,7 @@ def cooccurrence(
     sides : ``"both"``, or words to the ``"left"`` or ``"right"`` only.
     max_memory : bytes for counting, besides the text; what needs more goes to temporary files, and
         the result is then mapped from one.
-    engine, n_threads, verbose : "auto", "cpu", "plain" or another engine; most threads (the result
+    engine, n_threads, verbose : "auto", "cpu", "numpy" or another engine; most threads (the result
         does not depend on them); progress.
 
     Returns
@@ -186,7 +186,7 @@ class Run:
     >>> from eckart.engines.choose import engine_named
     >>> run = Run(0)
     >>> run.put(CountRows(0, np.array([1, 1]), np.array([1, 0], np.int32), np.array([2.0, 3.0])))
-    >>> [a.tolist() for a in run.arrays(engine_named("plain"))]
+    >>> [a.tolist() for a in run.arrays(engine_named("numpy"))]
     [[0, 1, 2], [1, 0], [2.0, 3.0]]
     """
 

@@ -117,7 +117,7 @@ class GloVe(WordModel):
     checkpoint : path File in which the state is kept after sweeps or epochs; the same fit resumes
         from it after a crash, with the same bits.
     random_state, engine, n_threads, verbose
-        Seed; "auto", "cpu", "plain" or another engine; most threads (results do not depend on them,
+        Seed; "auto", "cpu", "numpy" or another engine; most threads (results do not depend on them,
         for both solvers); progress bars.
 
     Attributes

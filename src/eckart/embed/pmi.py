@@ -143,7 +143,7 @@ class PMI(WordModel):
     checkpoint : None or path File in which the counted pairs and the state of the SVD are kept; the
         same fit resumes from it after a crash, with the same bits.
     random_state, engine, n_threads, verbose
-        Seed of the SVD's start; "auto", "cpu", "plain" or another engine; most threads (results do
+        Seed of the SVD's start; "auto", "cpu", "numpy" or another engine; most threads (results do
         not depend on them); progress bars.
 
     Attributes

@@ -117,7 +117,7 @@ class SkipGram(WordModel):
     checkpoint : None or path File in which the training is kept; the same fit resumes from it, with
         the same bits where it is deterministic.
     random_state, engine, n_threads, verbose
-        Seed; "auto", "cpu", "plain" or another engine; most threads; progress bars.
+        Seed; "auto", "cpu", "numpy" or another engine; most threads; progress bars.
 
     Attributes
     ----------

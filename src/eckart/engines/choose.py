@@ -22,7 +22,6 @@ from eckart.errors import invalid
 
 BUILT_IN = {
     "cpu": "eckart.engines.cpu.engine:CpuEngine",
-    "plain": "eckart.engines.plain:PlainEngine",
     "numpy": "eckart.engines.numpy:NumpyEngine",
     "cuda": "eckart.engines.cuda:made",
     "torch": "eckart.engines.cuda:on_torch",
@@ -44,7 +43,7 @@ def engine_names() -> list[str]:
     """All engines that can be asked for, those of other packages included.
 
     >>> engine_names()[:2]
-    ['cpu', 'plain']
+    ['cpu', 'numpy']
     """
     return [*BUILT_IN, *sorted({point.name for point in _added()} - set(BUILT_IN))]
 
@@ -53,7 +52,7 @@ def choose(engine: Any = "auto", n_threads: int | None = None) -> Choice:
     """The engine of that name, with the reason for the plan of a fit; an engine itself is taken as
     it is.
 
-    >>> choose("plain").reason
+    >>> choose("numpy").reason
     'asked for'
     """
     if not isinstance(engine, str):

@@ -1,7 +1,12 @@
-"""The engine that needs no compiler: array primitives on NumPy, and the reference implementation of
-the families that are not written so yet."""
+"""The engine that needs no compiler: every primitive by array arithmetic, on one thread."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
 
 from eckart.engines.arrays.dense import ArrayDense, ArrayWhole
 from eckart.engines.arrays.evidence import ArrayEntries
@@ -18,7 +23,9 @@ from eckart.engines.arrays.topic_chain import ArrayChains
 from eckart.engines.arrays.topics import ArrayTopics
 from eckart.engines.arrays.windows import ArrayWindows
 from eckart.engines.arrays.words import ArrayWords
-from eckart.engines.plain import PlainEngine
+from eckart.engines.host import Host, place
+from eckart.matrix import Matrix
+from eckart.rng import normal
 
 
 class NumpyEngine(
@@ -37,11 +44,38 @@ class NumpyEngine(
     ArraySeries,
     ArrayWords,
     ArrayWindows,
-    PlainEngine,
 ):
-    """Mixtures, non-negative factorization and ridge problems by array arithmetic, on one
-    thread."""
+    """All families on NumPy and SciPy."""
 
     name = "numpy"
     threads = 1
     lib = NumpyLibrary()
+
+    def __init__(self, n_threads: int | None = None):
+        """One thread, whatever is asked for."""
+
+    def put(
+        self,
+        matrix: Matrix,
+        weights: np.ndarray | None = None,
+        entry_weights: np.ndarray | None = None,
+    ) -> Host:
+        return place(matrix, weights, entry_weights)
+
+    def take(self, array: np.ndarray, dtype: Any = None) -> np.ndarray:
+        return np.array(array, dtype, order="C")
+
+    def get(self, array: np.ndarray) -> np.ndarray:
+        return np.asarray(array)
+
+    def normal(self, seed: int | tuple[int, ...], shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+        return self.lib.normal(seed, shape).astype(dtype, copy=False)
+
+    def drawn(self, rng: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+        return normal(rng, shape, dtype)
+
+    def together(self, x: Any, works: list[Callable[[Any], Any]]) -> list[Any]:
+        return [work(self) for work in works]
+
+    def at_work(self) -> Any:
+        return nullcontext()

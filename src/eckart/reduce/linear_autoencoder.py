@@ -73,7 +73,7 @@ class LinearAutoencoder(
     checkpoint : None or path File in which the state is kept every few seconds; the same fit
         resumes from it after a crash, with the same bits.
     random_state, engine, n_threads, verbose
-        Seed; what computes, "auto", "cpu", "plain" or an engine; most threads to use (results do
+        Seed; what computes, "auto", "cpu", "numpy" or an engine; most threads to use (results do
         not depend on it); progress bars.
 
     Attributes

@@ -98,7 +98,7 @@ class PCA(
         goes on from there, with the same bits. The file is removed at the end. Solvers that work at
         a stroke ("svd", "eigh" of few rows) and the sketch of an iterator keep none.
     random_state, engine, n_threads, verbose
-        Seed; what computes, "auto", "cpu", "plain" or an engine; most threads to use (results do
+        Seed; what computes, "auto", "cpu", "numpy" or an engine; most threads to use (results do
         not depend on it); progress bars.
     copy, power_iteration_normalizer
         Accepted for compatibility: data are never overwritten, and every step is orthonormalised.

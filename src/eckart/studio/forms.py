@@ -77,7 +77,7 @@ COMMON = {
 }
 """Options that are shown first."""
 DUPLICATES = ["last", "mean", "sum"]
-ENGINES = ["auto", "cpu", "cuda", "plain"]
+ENGINES = ["auto", "cpu", "cuda", "numpy"]
 
 
 def form(verb: str) -> dict[str, Any]:

@@ -101,7 +101,7 @@ class BayesianMF(Featured):
         crash, with the same bits.
     random_state, n_threads, verbose : seed; most threads (the result does not depend on them);
         progress bars.
-    engine : "auto", "cpu", "plain", the name of another engine, or an engine: what the computation
+    engine : "auto", "cpu", "numpy", the name of another engine, or an engine: what the computation
         runs on.
 
     Attributes

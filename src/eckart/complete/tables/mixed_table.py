@@ -110,7 +110,7 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         crash, with the same bits (rank and ridge are chosen again).
     random_state, n_threads, verbose : seed (of hidden cells); most threads (the result does not
         depend on them); progress bars.
-    engine : "auto", "cpu", "plain", the name of another engine, or an engine: what the computation
+    engine : "auto", "cpu", "numpy", the name of another engine, or an engine: what the computation
         runs on.
 
     Attributes

@@ -13,10 +13,10 @@ import numpy as np
 
 from eckart.decompositions import eigh
 from eckart.engines.arrays.gap_patterns import rows_by_gaps
-from eckart.engines.cpu.row_blocks import jobs
 from eckart.engines.host import Host, place
 from eckart.engines.protocol import GapsFound, refuse_bad
 from eckart.engines.protocol.mixtures import TINY
+from eckart.engines.row_blocks import jobs
 from eckart.matrix import Counts, Dense
 from eckart.rng import streams
 from eckart.trace import Watcher, silent

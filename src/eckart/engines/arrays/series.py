@@ -1,19 +1,14 @@
-"""Rows that are time series, all of them at once: steps go from column to column, and along the
-chain of rows by factors of banded matrices.
+"""Rows that are time series, all of them at once by LAPACK: the precisions of the states of all rows
+are blocks of one tridiagonal matrix, that of a chain of rows has 2k bands.
 
-``own_*``: the Kalman filter of r + e. With m and P the mean and variance of r before a column,
-F = P + s and K = P / F,
+``own_*``: with Q the precision of r of a row over all columns, M the 0/1 mask of what it sees and
+K = Q + M / s, the covariance C of its entries has
 
-    likelihood  -1/2 (log 2 pi F + (y - m)^2 / F),    m <- m + K (y - m),  P <- (1 - K) P,    then
-    m <- phi m,  P <- v + phi^2 (P - v)    from column to column.
-
-The gains do not depend on the data, so that the same filter on the columns of ``right`` gives rows
-t with V^T C^-1 V = sum t t^T / F.
+    C^-1 a = (a - x) / s,   K x = a / s,      log |C| = log |K| - log |Q| + seen log s
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -26,11 +21,14 @@ class ArraySeries:
     """The family ``series``."""
 
     def own_likelihood(self, x: Any, data: np.ndarray, own: np.ndarray) -> np.ndarray:
-        total = np.zeros(x.shape[0])
-        for _, seen, miss, whole in _filtered(x, data, own, np.zeros((x.shape[1], 0))):
-            each = np.log(2 * np.pi * whole) + miss[:, -1] ** 2 / whole
-            total -= np.where(seen, 0.5 * each, 0.0)
-        return total[:, None]
+        series = _Own(x, own)
+        y = series.scattered(data)
+        m = series.expected(y[:, :, None])[:, :, 0]
+        miss, s = np.where(series.seen, y - m, 0.0), own[:, 2]
+        square = (miss * miss).sum(axis=1) / s + series.square(m)
+        seen = series.seen.sum(axis=1)
+        logs = series.logdet + seen * (np.log(2 * np.pi) + np.log(s))
+        return np.where(seen > 0, -0.5 * (square + logs), 0.0)[:, None]
 
     def own_rows(
         self,
@@ -42,12 +40,13 @@ class ArraySeries:
         prior: np.ndarray,
         noise: np.ndarray | None,
     ) -> np.ndarray:
-        n, k = x.shape[0], right.shape[1]
-        both = np.zeros((n, k, k + 1))
-        for _, seen, miss, whole in _filtered(x, data, own, right):
-            heavy = np.where(seen, 1.0 / whole, 0.0)[:, None, None]
-            both += heavy * miss[:, :k, None] * miss[:, None, :]
-        root = np.linalg.cholesky(base + both[:, :, :k])
+        series, k = _Own(x, own), right.shape[1]
+        a = np.empty((*series.seen.shape, k + 1))
+        a[:, :, :k], a[:, :, k] = right * series.seen[:, :, None], series.scattered(data)
+        rest = np.where(series.seen[:, :, None], a - series.expected(a), 0.0)
+        both = a[:, :, :k].mT @ rest / own[:, 2, None, None]
+        gram = both[:, :, :k]
+        root = np.linalg.cholesky(base + (gram + gram.mT) / 2)
         z = np.linalg.solve(root, (prior + both[:, :, k])[:, :, None])
         z = z if noise is None else z + noise[:, :, None]
         return np.linalg.solve(root.mT, z)[:, :, 0]
@@ -55,26 +54,24 @@ class ArraySeries:
     def state_rows(
         self, x: Any, data: np.ndarray, length: int, rule: np.ndarray, noise: np.ndarray | None
     ) -> np.ndarray:
-        """The precision is tridiagonal, its factor bidiagonal: ``diagonal`` and ``beside``."""
+        from scipy.linalg.blas import dtbsv
+
         m, n = place(x).matrix, x.shape[0]
         phi, a, q, p = rule.T
         at = np.repeat(np.arange(n), m.row_counts()) * length + m.indices % length
-        seen = np.bincount(at, minlength=n * length).reshape(n, length)
-        z = p[:, None] * np.bincount(at, data, n * length).reshape(n, length)
-        diagonal = seen * p[:, None] + q[:, None]
+        h = np.repeat(p, length) * np.bincount(at, data, n * length)
+        diagonal = p[:, None] * np.bincount(at, minlength=n * length).reshape(n, length)
+        diagonal += q[:, None]
         diagonal[:, 0] += a - q
         diagonal[:, :-1] += (phi * phi * q)[:, None]
-        beside = np.zeros(n)
-        kept = np.empty((n, length))
-        for t in range(length):
-            diagonal[:, t] = np.sqrt(diagonal[:, t] - beside**2)
-            z[:, t] = (z[:, t] - (beside * z[:, t - 1] if t else 0.0)) / diagonal[:, t]
-            beside = kept[:, t] = -phi * q / diagonal[:, t]
-        z = z if noise is None else z + noise
-        for t in range(length - 1, -1, -1):
-            after = kept[:, t] * z[:, t + 1] if t + 1 < length else 0.0
-            z[:, t] = (z[:, t] - after) / diagonal[:, t]
-        return z
+        pivots, beside = _factored(diagonal, -phi * q)
+        # L = (unit lower bidiagonal) pivots^1/2
+        bands = np.empty((2, n * length))
+        bands[0] = root = np.sqrt(pivots)
+        bands[1, :-1], bands[1, -1] = beside * root[:-1], 0.0
+        z = dtbsv(1, bands, h, lower=1)
+        z = z if noise is None else z + noise.reshape(-1)
+        return dtbsv(1, bands, z, lower=1, trans=1).reshape(n, length)
 
     def less_states(
         self, x: Any, data: np.ndarray, states: np.ndarray, sign: float = 1.0
@@ -122,22 +119,53 @@ class ArraySeries:
         return np.square(np.diff(states, axis=1)).sum(axis=1, keepdims=True)
 
 
-def _filtered(
-    x: Any, data: np.ndarray, own: np.ndarray, right: np.ndarray
-) -> Iterator[tuple[int, np.ndarray, np.ndarray, np.ndarray]]:
-    """Of every column: which rows see it, what the filter misses of its row of ``right`` and of the
-    data (n x k+1), and F."""
-    m, (n, columns) = place(x).matrix, x.shape
-    where = np.repeat(np.arange(n), m.row_counts()), m.indices
-    seen, values = np.zeros((columns, n), bool), np.zeros((columns, n))
-    seen[where[::-1]], values[where[::-1]] = True, data
-    phi, v, s = own.T
-    mean, p = np.zeros((n, right.shape[1] + 1)), v.copy()
-    for j in range(columns):
-        miss, whole = -mean, p + s
-        miss[:, :-1] += right[j]
-        miss[:, -1] += values[j]
-        yield j, seen[j], miss, whole
-        gain = np.where(seen[j], p / whole, 0.0)
-        mean = phi[:, None] * (mean + gain[:, None] * miss)
-        p = v + phi * phi * ((1.0 - gain) * p - v)
+class _Own:
+    """Which entries rows see, and the precision of their own parts."""
+
+    def __init__(self, x: Any, own: np.ndarray):
+        m, shape = place(x).matrix, x.shape
+        self.where = np.repeat(np.arange(shape[0]), m.row_counts()), m.indices
+        self.seen = np.zeros(shape, bool)
+        self.seen[self.where] = True
+        phi, v, self.noise = own.T
+        step = 1.0 / (v * (1.0 - phi * phi))  # of an innovation
+        self.diagonal = np.empty(shape)
+        self.diagonal[:] = (step * (1.0 + phi * phi))[:, None]
+        self.diagonal[:, -1] = step
+        self.diagonal[:, 0] = np.where(shape[1] > 1, step, 1.0 / v)
+        self.beside = -phi * step
+        whole = self.diagonal + self.seen / self.noise[:, None]
+        self.factor = _factored(whole, self.beside)
+        pivots = np.log(self.factor[0]).reshape(shape).sum(axis=1)
+        self.logdet = pivots + np.log(v) - (shape[1] - 1) * np.log(step)
+
+    def scattered(self, data: np.ndarray) -> np.ndarray:
+        """Numbers at the entries among zeros."""
+        out = np.zeros(self.seen.shape)
+        out[self.where] = data
+        return out
+
+    def expected(self, a: np.ndarray) -> np.ndarray:
+        """K^-1 a / s for columns of numbers, zero where nothing is seen (n x T x columns)."""
+        from scipy.linalg.lapack import dpttrs
+
+        heavy = (a / self.noise[:, None, None]).reshape(-1, a.shape[2])
+        return np.ascontiguousarray(dpttrs(*self.factor, heavy)[0]).reshape(a.shape)
+
+    def square(self, m: np.ndarray) -> np.ndarray:
+        """m^T Q m of every row."""
+        steps = (m[:, 1:] * m[:, :-1]).sum(axis=1)
+        return (self.diagonal * m * m).sum(axis=1) + 2 * self.beside * steps
+
+
+def _factored(diagonal: np.ndarray, beside: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Pivots and multipliers of the tridiagonal matrices of all rows in one, n x T on the diagonal
+    and a number for each row beside it."""
+    from scipy.linalg.lapack import dpttrf
+
+    off = np.repeat(beside[:, None], diagonal.shape[1], axis=1)
+    off[:, -1] = 0.0  # rows do not touch
+    pivots, multipliers, failed = dpttrf(diagonal.reshape(-1), off.reshape(-1)[:-1])
+    if failed:
+        raise np.linalg.LinAlgError("the precision of a time series is not positive definite")
+    return pivots, multipliers

@@ -66,7 +66,7 @@ class ArrayWindows:
                 dealt[piece % lanes].append(tasks)
         joined = [Tasks(*(np.concatenate(each) for each in zip(*own))) for own in dealt if own]
         joined.sort(key=lambda tasks: -len(tasks.rates))  # a step is of the first lanes
-        lengths = np.array([len(tasks.rates) for tasks in joined])
+        lengths = np.array([len(tasks.rates) for tasks in joined], np.int64)
         loss, listened = 0.0, 0
         for t in range(lengths.max(initial=0)):
             some = joined[: int(np.count_nonzero(lengths > t))]

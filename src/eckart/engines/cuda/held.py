@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from eckart.engines.cpu.row_blocks import jobs
 from eckart.engines.cuda.arrays import fetched, torch_dtype
 from eckart.engines.cuda.device_array import NUMPY
 from eckart.engines.cuda.stored import EntryArrays, Places
 from eckart.engines.host import Host
 from eckart.engines.protocol import GapsFound, refuse_bad
+from eckart.engines.row_blocks import jobs
 from eckart.matrix import Dense
 
 SHARE = 0.6

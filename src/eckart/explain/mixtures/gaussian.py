@@ -89,7 +89,7 @@ class GaussianMixture(SettableMixture):
     checkpoint : file in which the state is kept every few seconds; the same fit resumes from it
         after a crash, with the same bits.
     random_state, engine, n_threads, verbose, verbose_interval
-        Seed; which engine ("auto", "cpu", "plain"); most threads (the result does not depend on
+        Seed; which engine ("auto", "cpu", "numpy"); most threads (the result does not depend on
         them); progress bars; accepted for compatibility.
 
     Attributes

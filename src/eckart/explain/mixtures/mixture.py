@@ -124,7 +124,7 @@ class Mixture(MixtureVerbs):
         "random_from_data", on a sample of the rows.
     checkpoint : file in which the state is kept every few seconds; the same fit resumes from it
         after a crash, with the same bits.
-    random_state, engine, n_threads, verbose : seed; which engine ("auto", "cpu", "plain"); most
+    random_state, engine, n_threads, verbose : seed; which engine ("auto", "cpu", "numpy"); most
         threads (the result does not depend on them); progress bars.
 
     Attributes

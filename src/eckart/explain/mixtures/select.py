@@ -114,7 +114,7 @@ def select_mixture(
     criterion : "bic", "aic" or "held_out": by which the returned model is chosen; "held_out" fits
         every model a second time
     held_out : share of the rows that get no weight in that second fit
-    engine, n_threads, verbose : which engine ("auto", "cpu", "plain"); most threads; progress bars
+    engine, n_threads, verbose : which engine ("auto", "cpu", "numpy"); most threads; progress bars
     checkpoint : file in which the state is kept every few seconds; the same call resumes from it
         after a crash, with the same bits
     **params : other parameters of ``GaussianMixture``

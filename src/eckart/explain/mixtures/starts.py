@@ -142,7 +142,7 @@ def k_means_plus_plus(
 
     >>> from eckart.engines import engine_named
     >>> x = np.array([[0.0], [0.1], [9.0], [9.1]])
-    >>> sorted(k_means_plus_plus(x, np.ones(4), 2, np.random.default_rng(0), engine_named("plain")).round().ravel().tolist())
+    >>> sorted(k_means_plus_plus(x, np.ones(4), 2, np.random.default_rng(0), engine_named("numpy")).round().ravel().tolist())
     [0.0, 9.0]
     """
     tries, placed = 2 + int(np.log(max(k, 1))), engine.put(Dense(points))

@@ -90,7 +90,7 @@ class NMF(StreamedParts, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Esti
         after a crash, with the same bits.
     random_state, n_threads, verbose : seed; most threads (the result does not depend on them);
         progress bars.
-    engine : "auto", "cpu", "plain", or an engine of another package; what works on the data.
+    engine : "auto", "cpu", "numpy", or an engine of another package; what works on the data.
     shuffle : accepted for compatibility; coordinates are visited in order.
 
     Attributes

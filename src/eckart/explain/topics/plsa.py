@@ -103,7 +103,7 @@ class PLSA(TopicModel):
     checkpoint : None or path File in which the state is kept every few seconds; the same fit
         resumes from it after a crash, with the same bits.
     random_state, engine, n_threads, verbose
-        Seed; what computes ("auto", "cpu", "plain"); most threads to use (results do not depend on
+        Seed; what computes ("auto", "cpu", "numpy"); most threads to use (results do not depend on
         it); progress bars.
 
     Attributes

@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 
 from eckart.engines.cpu.dense import passes, thin
-from eckart.engines.cpu.row_blocks import (
+from eckart.engines.host import Host
+from eckart.engines.protocol import ColumnMoments, SeenColumns
+from eckart.engines.row_blocks import (
     ROOM,
     block_count,
     partial_sums,
     product_rows,
     watched_jobs,
 )
-from eckart.engines.host import Host
-from eckart.engines.protocol import ColumnMoments, SeenColumns
 from eckart.loading import lazy
 from eckart.scheduler import lanes_for, run_lanes
 from eckart.trace import Watcher, silent

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from eckart.engines.cpu.dense.thin import tree_sum
-from eckart.engines.cpu.row_blocks import Job, scratch_array
 from eckart.engines.host import Host
 from eckart.engines.protocol import ColumnMoments, Moments, refuse_bad
+from eckart.engines.row_blocks import Job, scratch_array
 from eckart.loading import lazy
 from eckart.matrix import Dense
 

@@ -16,7 +16,10 @@ from eckart.engines.arrays.dense import ArrayDense, ArrayWhole
 from eckart.engines.arrays.thin import eigh_top
 from eckart.engines.cpu.dense import passes, thin
 from eckart.engines.cpu.later import later
-from eckart.engines.cpu.row_blocks import (
+from eckart.engines.cpu.small import or_arrays
+from eckart.engines.host import Host, place
+from eckart.engines.protocol import Keeper, Moments
+from eckart.engines.row_blocks import (
     ROOM,
     SQUARE,
     Job,
@@ -28,9 +31,6 @@ from eckart.engines.cpu.row_blocks import (
     product_rows,
     watched_jobs,
 )
-from eckart.engines.cpu.small import or_arrays
-from eckart.engines.host import Host, place
-from eckart.engines.protocol import Keeper, Moments
 from eckart.loading import lazy
 from eckart.matrix import Counts, Dense, Matrix
 from eckart.scheduler import lanes_for, run_lanes

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from eckart.engines.arrays.samples import ArraySamples
-from eckart.engines.cpu.row_blocks import Job, block_rows, jobs
 from eckart.engines.cpu.small import or_arrays
 from eckart.engines.host import Host, place
 from eckart.engines.protocol import GapsFound, refuse_bad
 from eckart.engines.protocol.mixtures import TINY, Posteriors
+from eckart.engines.row_blocks import Job, block_rows, jobs
 from eckart.errors import EckartError
 from eckart.scheduler import MOST_LANES, lanes_for, run_lanes
 

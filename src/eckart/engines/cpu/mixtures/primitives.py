@@ -14,7 +14,6 @@ from eckart.engines.arrays.mixtures import ArrayMixtures
 from eckart.engines.cpu.mixtures.families import FamilyPrimitives, block_of, collect, normalised
 from eckart.engines.cpu.mixtures.layout import NO_ROWS, NONE, WIDE, MixtureSums, ParameterLayout
 from eckart.engines.cpu.mixtures.samples import SamplePrimitives
-from eckart.engines.cpu.row_blocks import THIN, Job, block_count, block_rows, jobs, watched_jobs
 from eckart.engines.cpu.small import or_arrays
 from eckart.engines.host import Host, place
 from eckart.engines.protocol import GapsFound, refuse_bad
@@ -26,6 +25,7 @@ from eckart.engines.protocol.mixtures import (
     Posteriors,
     raw_to_statistics,
 )
+from eckart.engines.row_blocks import THIN, Job, block_count, block_rows, jobs, watched_jobs
 from eckart.loading import lazy
 from eckart.matrix import Dense
 from eckart.scheduler import MOST_LANES, lanes_for, run_lanes

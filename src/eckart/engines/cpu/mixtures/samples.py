@@ -12,10 +12,10 @@ import numpy as np
 from eckart.engines.arrays.samples import ArraySamples
 from eckart.engines.cpu.mixtures.families import block_of
 from eckart.engines.cpu.mixtures.layout import NONE
-from eckart.engines.cpu.row_blocks import Job, jobs, scratch_array
 from eckart.engines.cpu.small import or_arrays
 from eckart.engines.host import Host, place
 from eckart.engines.protocol.mixtures import GroupSums
+from eckart.engines.row_blocks import Job, jobs, scratch_array
 from eckart.loading import lazy
 from eckart.scheduler import MOST_LANES, lanes_for, run_lanes
 

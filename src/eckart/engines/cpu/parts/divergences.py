@@ -22,10 +22,10 @@ from eckart.engines.arrays.divergences import (
     transposed,
 )
 from eckart.engines.cpu.parts.ranges import GATHER, PARTS, parts_of_entries, weighted
-from eckart.engines.cpu.row_blocks import THIN, jobs
 from eckart.engines.cpu.small import or_arrays
 from eckart.engines.host import Host
 from eckart.engines.protocol import BetaRule, BetaSums, Descent, Pass
+from eckart.engines.row_blocks import THIN, jobs
 from eckart.scheduler import lanes_for, run_lanes
 
 POWER = 32

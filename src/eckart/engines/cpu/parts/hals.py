@@ -21,10 +21,10 @@ from eckart.engines.cpu.parts.ranges import (
     real_columns,
     weighted,
 )
-from eckart.engines.cpu.row_blocks import THIN, Job, block_rows, jobs, scratch_array
 from eckart.engines.cpu.small import FEW, or_arrays, or_arrays_on_factor
 from eckart.engines.host import Host, place
 from eckart.engines.protocol import CrossSums, Descent, Pass
+from eckart.engines.row_blocks import THIN, Job, block_rows, jobs, scratch_array
 from eckart.loading import lazy
 from eckart.matrix import Matrix
 from eckart.scheduler import run_lanes

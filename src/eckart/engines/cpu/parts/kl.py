@@ -24,10 +24,10 @@ from eckart.engines.cpu.parts.ranges import (
     real_columns,
     weighted,
 )
-from eckart.engines.cpu.row_blocks import Job, jobs, scratch_array
 from eckart.engines.cpu.small import or_arrays
 from eckart.engines.host import Host, place
 from eckart.engines.protocol import Descent, KlRule, KlSums
+from eckart.engines.row_blocks import Job, jobs, scratch_array
 from eckart.matrix import Matrix
 from eckart.scheduler import run_lanes
 

@@ -19,10 +19,10 @@ from eckart.engines.cpu.parts.ranges import (
     lanes_of,
     parts_of_entries,
 )
-from eckart.engines.cpu.row_blocks import Job, jobs, scratch_array
 from eckart.engines.cpu.small import or_arrays
 from eckart.engines.host import Host, place
 from eckart.engines.protocol import Totals, refuse_bad
+from eckart.engines.row_blocks import Job, jobs, scratch_array
 from eckart.matrix import Matrix
 from eckart.scheduler import run_lanes
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from eckart.engines.cpu.row_blocks import THIN, partial_sums, scratch_array
 from eckart.engines.host import Host
+from eckart.engines.row_blocks import THIN, partial_sums, scratch_array
 from eckart.loading import lazy
 from eckart.scheduler import lanes_for, run_lanes
 

@@ -28,7 +28,7 @@ def _for_kernels(engine: Any, x: Host, right: np.ndarray, rule: RidgeRule, **mor
     factors come in another basis (``turned_once``)."""
     if more.get("turned") is not None:
         return True
-    if rule.nonnegative or more.get("noise") is not None:
+    if rule.nonnegative:
         return engine.small < float("inf")
     return x.nnz * right.shape[1] ** 2 > PRODUCTS * engine.small
 

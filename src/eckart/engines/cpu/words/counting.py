@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from eckart.engines.arrays.words import ArrayWords
+from eckart.engines.cpu.small import SMALL, or_arrays, or_arrays_on_factor
 from eckart.engines.host import Host, place
 from eckart.engines.protocol import CountRows, PairRule, PmiRule
 from eckart.loading import lazy
@@ -27,12 +29,13 @@ ENTRIES = 2**15
 """Entries that are worth a lane: about 0.3 ms of logarithms."""
 
 
-class PairCounting:
+class PairCounting(ArrayWords):
     """cooccur, merge_counts and mutual_information on ``threads`` threads; numba is loaded when the
     first of them is called."""
 
     threads: int
 
+    @or_arrays_on_factor(ArrayWords, lambda ids, *_, **__: len(ids), SMALL)
     def cooccur(
         self,
         ids: np.ndarray,
@@ -138,6 +141,7 @@ class PairCounting:
         run_lanes(some, [None] * max(1, len(some)), step, self.threads)
         return indices, data
 
+    @or_arrays(ArrayWords)
     def mutual_information(self, x: Host, rule: PmiRule, dtype: Any) -> CountRows:
         m = place(x).matrix
         n = m.shape[0]

@@ -3,8 +3,12 @@ change no bit."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
+from eckart.engines.arrays.words import ArrayWords
+from eckart.engines.cpu.small import SMALL, or_arrays, or_arrays_on_factor
 from eckart.engines.host import Host, place
 from eckart.engines.protocol import GloveTable, strata_of
 from eckart.loading import lazy
@@ -13,12 +17,18 @@ from eckart.scheduler import run_lanes
 glove_kernels = lazy("eckart.engines.cpu.words.glove_kernels")
 
 
-class GloveSteps:
+def _numbers(table: GloveTable, own: np.ndarray, other: np.ndarray, *_: Any) -> int:
+    """What ``is_small`` counts of the matrix that the table was made of."""
+    return len(table.targets) + len(own) + len(other)
+
+
+class GloveSteps(ArrayWords):
     """glove_table, glove_step and glove_loss on ``threads`` threads; numba is loaded when the first
     of them is called."""
 
     threads: int
 
+    @or_arrays(ArrayWords)
     def glove_table(self, x: Host, seed: int) -> GloveTable:
         placed = place(x)
         m = placed.matrix
@@ -39,6 +49,7 @@ class GloveSteps:
         )
         return GloveTable(*entries, ends, strata)
 
+    @or_arrays_on_factor(ArrayWords, _numbers, SMALL)
     def glove_step(
         self, table: GloveTable, own: np.ndarray, other: np.ndarray, rate: float, order: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
@@ -54,6 +65,7 @@ class GloveSteps:
             run_lanes(table.round(int(turn)), [None] * table.strata, step, self.threads)
         return own, other
 
+    @or_arrays_on_factor(ArrayWords, _numbers, SMALL)
     def glove_loss(self, table: GloveTable, own: np.ndarray, other: np.ndarray) -> float:
         k = own.shape[1] // 3 - 1
         lanes = [np.zeros(1) for _ in range(len(table.ends) - 1)]

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from eckart.engines.arrays.words import ArrayWords
+from eckart.engines.cpu.small import or_arrays
 from eckart.engines.host import Host, place
 from eckart.engines.protocol.words import ScoreEvidence, ScoreRule
 from eckart.scheduler import run_lanes
@@ -14,11 +16,12 @@ ROWS = 8
 threads where a thousand rows are measured."""
 
 
-class PairScores:
+class PairScores(ArrayWords):
     """pair_scores on ``threads`` threads."""
 
     threads: int
 
+    @or_arrays(ArrayWords)
     def pair_scores(
         self,
         x: Host,

@@ -9,7 +9,7 @@ import numpy as np
 from eckart.engines.protocol.items import SparseColumns, SparseRows, ZeroDiagonal
 
 
-class PlainItems:
+class OracleItems:
     """The primitives of ``protocol.items``."""
 
     def column_gram(self, x: Any, dtype: Any) -> np.ndarray:

@@ -8,7 +8,6 @@ import numpy as np
 
 from eckart.decompositions import eigh, svd
 from eckart.engines.host import Host, place
-from eckart.engines.plain.rows import entry_rows, ones_or
 from eckart.engines.protocol import (
     ColumnMoments,
     Decomposition,
@@ -22,6 +21,7 @@ from eckart.engines.protocol import (
 )
 from eckart.matrix import Dense, Matrix
 from eckart.trace import Watcher, silent
+from oracle.rows import entry_rows, ones_or
 
 
 def _array(x: Host) -> np.ndarray:
@@ -48,7 +48,7 @@ def _centered(x: Host, mean: np.ndarray | None) -> np.ndarray:
     return np.nan_to_num(_array(x) - (0 if mean is None else mean))
 
 
-class PlainDense:
+class OracleDense:
     """Rows against thin matrices, and rows with gaps."""
 
     def moments(

@@ -6,17 +6,17 @@ from __future__ import annotations
 import numpy as np
 
 from eckart.engines.host import Host, place
-from eckart.engines.plain.parts import LEAST, _entry_weights, _filled, _gathered
-from eckart.engines.plain.rows import ones_or
 from eckart.engines.protocol import BetaRule, BetaSums, CrossSums, Descent, Pass
 from eckart.engines.protocol.divergences import LOWEST, no_zeros
 from eckart.matrix import Matrix
+from oracle.parts import LEAST, _entry_weights, _filled, _gathered
+from oracle.rows import ones_or
 
 Placed = Host | Matrix
 
 
-class PlainDivergences:
-    """The family ``divergences`` as part of ``PlainEngine``."""
+class OracleDivergences:
+    """The family ``divergences`` as part of ``OracleEngine``."""
 
     def beta_size(self, x: Placed, beta: float) -> float:
         x = place(x)

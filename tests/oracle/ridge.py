@@ -8,12 +8,12 @@ import numpy as np
 
 from eckart.decompositions import eigh
 from eckart.engines.host import place
-from eckart.engines.plain.rows import entry_rows, ones_or
 from eckart.engines.protocol import PrecisionDraws, RidgeRule, RowSolution
 from eckart.rng import streams
+from oracle.rows import entry_rows, ones_or
 
 
-class PlainRidge:
+class OracleRidge:
     """One small ridge problem for every row."""
 
     def ridge_rows(

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from eckart.engines.host import Host, place
-from eckart.engines.plain.rows import ones_or
 from eckart.engines.protocol import (
     CrossSums,
     Descent,
@@ -24,6 +23,7 @@ from eckart.engines.protocol import (
 )
 from eckart.errors import InputError
 from eckart.matrix import Counts, Dense, Matrix
+from oracle.rows import ones_or
 
 LEAST = 1e-10
 """Share of a row below which a multiplicative step does not take a component, so that it can come
@@ -32,8 +32,8 @@ back."""
 Placed = Host | Matrix
 
 
-class PlainParts:
-    """Non-negative factorization as part of ``PlainEngine``."""
+class OracleParts:
+    """Non-negative factorization as part of ``OracleEngine``."""
 
     def totals(self, x: Placed) -> Totals:
         x = place(x)

@@ -9,7 +9,7 @@ import numpy as np
 from eckart.engines.protocol.series import LagProducts
 
 
-class PlainSeries:
+class OracleSeries:
     """The primitives of ``protocol.series``."""
 
     def own_likelihood(self, x: Any, data: np.ndarray, own: np.ndarray) -> np.ndarray:

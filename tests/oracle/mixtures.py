@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from eckart.engines.host import place
-from eckart.engines.plain.rows import entry_rows, ones_or
 from eckart.engines.protocol import refuse_bad
 from eckart.engines.protocol.mixtures import (
     DIAGONAL,
@@ -23,10 +22,11 @@ from eckart.engines.protocol.mixtures import (
 )
 from eckart.matrix import Counts, Dense
 from eckart.trace import Watcher, silent
+from oracle.rows import entry_rows, ones_or
 
 
-class PlainMixtures:
-    """The mixture part of ``PlainEngine``."""
+class OracleMixtures:
+    """The mixture part of ``OracleEngine``."""
 
     def gaussian_statistics(self, x: Any, theta: Gaussians, watch: Watcher = silent) -> Any:
         a = _rows(x)

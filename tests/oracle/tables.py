@@ -11,7 +11,7 @@ from eckart.engines.host import place
 from eckart.engines.protocol.tables import FactorRule, FilledMoments
 
 
-class PlainTables:
+class OracleTables:
     """The primitives of ``protocol.tables``."""
 
     def filled_moments(

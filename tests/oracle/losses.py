@@ -9,14 +9,14 @@ import numpy as np
 from scipy.special import ndtr
 
 from eckart.engines.host import Host, place
-from eckart.engines.plain.entries import positions
-from eckart.engines.plain.rows import ones_or
 from eckart.engines.protocol import LossSums, RidgeRule, RowSolution, ThresholdSums
 from eckart.engines.protocol.losses import FLATTEST, HALVES
+from oracle.entries import positions
+from oracle.rows import ones_or
 
 
-class PlainLosses:
-    """The family ``losses`` as part of ``PlainEngine``."""
+class OracleLosses:
+    """The family ``losses`` as part of ``OracleEngine``."""
 
     normal: Any
 

@@ -23,8 +23,8 @@ GOLDEN = 0x9E3779B97F4A7C15
 SIX, TOGETHER = 6, 2
 
 
-class PlainWindows:
-    """window_table and pair_step as part of ``PlainEngine``."""
+class OracleWindows:
+    """window_table and pair_step as part of ``OracleEngine``."""
 
     def window_table(self, rows: np.ndarray) -> np.ndarray:
         return np.vstack([rows, np.zeros((1, rows.shape[1]), rows.dtype)])

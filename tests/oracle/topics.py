@@ -21,8 +21,8 @@ from eckart.engines.protocol.topics import (
 )
 
 
-class PlainTopics:
-    """The topics' family as part of ``PlainEngine``."""
+class OracleTopics:
+    """The topics' family as part of ``OracleEngine``."""
 
     def topic_totals(self, x: Any) -> np.ndarray:
         return np.asarray(place(x).matrix.to_scipy().astype(np.float64).sum(axis=0)).ravel()
@@ -144,7 +144,7 @@ class PlainTopics:
         return value, seen
 
     def topic_chain(self, x: Any, words: np.ndarray, shares: Any, prior: Any, seed: int) -> Any:
-        return PlainChain(x, words, shares, prior, seed)
+        return OracleChain(x, words, shares, prior, seed)
 
 
 def _share(
@@ -162,7 +162,7 @@ def _tall(x: Any, start: np.ndarray) -> np.ndarray:
     return np.array(np.broadcast_to(start, (place(x).matrix.shape[0], start.shape[-1])), np.float64)
 
 
-class PlainChain:
+class OracleChain:
     """The exact collapsed sampler, token after token."""
 
     def __init__(self, x: Any, words: np.ndarray, shares: Any, prior: Any, seed: int):

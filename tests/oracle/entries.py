@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from eckart.engines.host import place
-from eckart.engines.plain.ridge import at, entry_weights
-from eckart.engines.plain.rows import entry_rows
 from eckart.engines.protocol import Evidence, EvidenceSums, RidgeRule
+from oracle.ridge import at, entry_weights
+from oracle.rows import entry_rows
 
 
-class PlainEntries:
+class OracleEntries:
     """Low rank met at the stored entries."""
 
     def sampled(self, x: Any, left: np.ndarray, right: np.ndarray) -> np.ndarray:

@@ -12,7 +12,6 @@ import numpy as np
 from scipy.special import logsumexp, xlogy
 
 from eckart.engines.host import Host, place
-from eckart.engines.plain.rows import ones_or
 from eckart.engines.protocol import (
     CountRows,
     GloveTable,
@@ -23,14 +22,15 @@ from eckart.engines.protocol import (
     strata_of,
 )
 from eckart.terms import Logistic
+from oracle.rows import ones_or
 
 LOGISTIC = Logistic()
 Total = defaultdict[tuple[int, int], float]
 
 
-class PlainPairs:
+class OraclePairs:
     """Counting, mutual information, GloVe by AdaGrad and the evidence of scores as part of
-    ``PlainEngine``."""
+    ``OracleEngine``."""
 
     def cooccur(
         self,

@@ -1,5 +1,5 @@
-"""Every primitive in NumPy, slow and obviously right: the specification and the judge of the other
-engines."""
+"""Every primitive in NumPy, slow and obviously right: the specification and the judge of the
+engines. Of the package it knows the protocol, how matrices are placed, and random numbers."""
 
 from __future__ import annotations
 
@@ -10,41 +10,41 @@ from typing import Any
 import numpy as np
 
 from eckart.engines.host import Host, place
-from eckart.engines.plain.dense import PlainDense
-from eckart.engines.plain.divergences import PlainDivergences
-from eckart.engines.plain.entries import PlainEntries
-from eckart.engines.plain.items import PlainItems
-from eckart.engines.plain.losses import PlainLosses
-from eckart.engines.plain.mixtures import PlainMixtures
-from eckart.engines.plain.parts import PlainParts
-from eckart.engines.plain.ridge import PlainRidge
-from eckart.engines.plain.series import PlainSeries
-from eckart.engines.plain.tables import PlainTables
-from eckart.engines.plain.topics import PlainTopics
-from eckart.engines.plain.windows import PlainWindows
-from eckart.engines.plain.words import PlainPairs
 from eckart.matrix import Matrix
 from eckart.rng import normal, streams
+from oracle.dense import OracleDense
+from oracle.divergences import OracleDivergences
+from oracle.entries import OracleEntries
+from oracle.items import OracleItems
+from oracle.losses import OracleLosses
+from oracle.mixtures import OracleMixtures
+from oracle.parts import OracleParts
+from oracle.ridge import OracleRidge
+from oracle.series import OracleSeries
+from oracle.tables import OracleTables
+from oracle.topics import OracleTopics
+from oracle.windows import OracleWindows
+from oracle.words import OraclePairs
 
 
-class PlainEngine(
-    PlainDense,
-    PlainRidge,
-    PlainEntries,
-    PlainLosses,
-    PlainTopics,
-    PlainMixtures,
-    PlainParts,
-    PlainDivergences,
-    PlainPairs,
-    PlainWindows,
-    PlainItems,
-    PlainSeries,
-    PlainTables,
+class OracleEngine(
+    OracleDense,
+    OracleRidge,
+    OracleEntries,
+    OracleLosses,
+    OracleTopics,
+    OracleMixtures,
+    OracleParts,
+    OracleDivergences,
+    OraclePairs,
+    OracleWindows,
+    OracleItems,
+    OracleSeries,
+    OracleTables,
 ):
     """The reference engine: float64, one thread, whole arrays."""
 
-    name = "plain"
+    name = "oracle"
 
     def __init__(self, n_threads: int | None = None):
         """One thread, whatever is asked for."""
@@ -77,3 +77,6 @@ class PlainEngine(
 
     def at_work(self) -> Any:
         return nullcontext()
+
+
+JUDGE = OracleEngine()
