@@ -79,7 +79,7 @@ def ratings(nnz: int) -> Observed:
     [
         (5, {}, False),
         (40, {}, True),  # many factors
-        (5, {"noise": np.ones((400, 5))}, False),  # draws
+        (5, {"noise": np.ones((400, 5))}, True),  # draws
     ],
 )
 def test_small_work_alone_is_left_to_arrays(monkeypatch, k, more, compiled):
