@@ -64,7 +64,8 @@ def complete(
     may be larger than memory.
 
     The method is chosen first (unless --method says it), on unseen entries; -k alone chooses the
-    ridge. The error is measured on entries held out of all of that; the model is then fitted to
+    ridge. The error is measured on entries held out of all of that (a tenth, a million at most); the
+    model is then fitted to
     everything.
 
     Examples:
