@@ -244,3 +244,37 @@ def test_als_is_tuned_only_where_it_may_be_the_best(monkeypatch):
     assert found.tuning is None
     words = next(row.words for row in found.table if row.method == "als")
     assert "too far to be tuned" in words
+
+
+def test_a_method_that_memory_does_not_hold_is_left_out(monkeypatch):
+    """It ended the comparison of 100 million ratings, which ALS in parts is there for."""
+    from eckart import BayesianMF
+    from eckart.complete import compare as module
+    from eckart.complete.bayes import bayesian_mf
+    from eckart.fit import require_room
+
+    a = np.add.outer(np.arange(30.0), np.arange(20.0) % 7)
+    a[np.random.default_rng(0).random(a.shape) < 0.5] = np.nan
+    monkeypatch.setattr(
+        bayesian_mf, "require_room", lambda name, value, *_: require_room(name, value, 1e18)
+    )
+
+    def build(method, part, **more):
+        if method == "biases":
+            return module.biases_only(random_state=0)
+        return {"als": ALS, "bayes": BayesianMF}[method](random_state=0, **more)
+
+    found = module.compare(Observed.from_nan(a), build, 2, budget=5.0)
+    words = next(row.words for row in found.table if row.method == "bayes")
+    assert words.startswith("left out: n_components must be a number whose arrays fit in memory")
+    assert found.method in ("als", "biases")
+    assert words in found.reason
+
+
+def test_of_large_data_a_million_entries_are_hidden(monkeypatch):
+    from eckart.complete import split as module
+
+    x = Observed.from_nan(np.ones((40, 30)))
+    assert module.usual_share(x) == 0.1
+    monkeypatch.setattr(module, "MOST_HIDDEN", 60)
+    assert split(x, module.usual_share(x), random_state=0).test.nnz == 60

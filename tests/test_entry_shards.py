@@ -271,3 +271,21 @@ def test_a_table_of_documents_and_words_is_read_as_counts(table, small, tmp_path
         # sums of single precision in another order, then three steps from a start near a saddle,
         # where differences grow (about 1e-4 of the largest on 25 seeds)
         np.testing.assert_allclose(b, a, rtol=0, atol=2e-3 * np.abs(a).max())
+
+
+def test_what_a_split_leaves_of_shards_is_on_the_disk_both_ways(files, small, monkeypatch):
+    """Its columns were put together in memory, more than the whole matrix takes, and the shell's
+    default path on data beyond memory died of that."""
+    from eckart.engines.blocks.placed import Here
+
+    monkeypatch.setattr(Here, "turn", lambda *_: pytest.fail("all entries were in memory"))
+    x = eckart.read(files / "r.parquet", **HOW, memory="500KB")
+    for parts in (eckart.split(x, 0.1, random_state=0), next(eckart.folds(x, 5, random_state=0))):
+        assert parts.train.nnz + parts.test.nnz == x.nnz
+        both = (parts.train.to_scipy() + parts.test.to_scipy()).tocsr()
+        np.testing.assert_array_equal(both.indices, x.indices)
+        turned = ObservedParts(parts.train.parts.turned)
+        columns = parts.train.to_scipy().T
+        np.testing.assert_array_equal(turned.to_scipy().toarray(), columns.toarray())
+        model = eckart.ALS(2, l2=0.1, max_iter=2, random_state=0).fit(parts.train)
+        assert model.predict("u5", 120).shape == (1,)

@@ -67,6 +67,17 @@ CALLS = {
     "tune": lambda x: eckart.tune(x, n_components=[1], l2=[1.0], folds=2, random_state=0),
     "compare": lambda x: eckart.compare(x, random_state=0),
     "read": lambda x: eckart.read(x),
+    "select_components": lambda x: eckart.select_components(x, 3, shuffles=2, random_state=0),
+    "select_mixture": lambda x: eckart.select_mixture(x, (1, 2), ("diag",), random_state=0),
+    "select_rank": lambda x: eckart.select_rank(x, (1, 2), n_init=2, random_state=0, max_iter=3),
+    "select_topics": lambda x: eckart.select_topics(eckart.LDA(**KEEP), x, (1, 2)),
+    "split_tokens": lambda x: eckart.split_tokens(x, random_state=0),
+    "coherence": lambda x: eckart.coherence([[0, 1, 2]], x, 3),
+    "document_completion": lambda x: eckart.document_completion(
+        np.full((2, 40), 1 / 40), x, x, steps=2
+    ),
+    "recovery_certificate": lambda x: eckart.recovery_certificate(eckart.SoftImpute(1.0, **KEEP), x),
+    "cooccurrence": lambda x: eckart.cooccurrence(x),
     "metrics.ranking": lambda x: eckart.metrics.ranking(np.zeros((60, 2), int), x, 2),
 }
 MODELS = {
@@ -77,6 +88,7 @@ MODELS = {
     "SVT": eckart.SVT(**KEEP),
     "SVP": eckart.SVP(2, **KEEP),
     "ExactRecovery": eckart.ExactRecovery(**KEEP),
+    "BayesianMF": eckart.BayesianMF(2, n_samples=8, burn_in=2),
     "EASE": eckart.EASE(),
     "SLIM": eckart.SLIM(),
     "SpectralFilter": eckart.SpectralFilter(4),
@@ -119,10 +131,17 @@ def _answered(do, *given):
             return None
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, "sparse"])
 @pytest.mark.parametrize("name", CALLS)
-def test_functions_answer_or_refuse_in_words(sources, name, kind):
-    _answered(CALLS[name], sources[kind])
+@pytest.mark.parametrize("absent", ["unknown", "zero"])
+def test_functions_answer_or_refuse_in_words(sources, name, kind, absent):
+    from eckart.matrix_blocks import as_counts
+
+    if kind == "sparse":
+        x = sources["array"].to_scipy()
+    else:
+        x = sources[kind] if absent == "unknown" else as_counts(sources[kind])
+    _answered(CALLS[name], x)
 
 
 LONG = ("ExactRecovery", "LinearAutoencoder")  # hundreds of passes over the parts: half a minute

@@ -64,7 +64,8 @@ def complete(
     may be larger than memory.
 
     The method is chosen first (unless --method says it), on unseen entries; -k alone chooses the
-    ridge. The error is measured on entries held out of all of that; the model is then fitted to
+    ridge. The error is measured on entries held out of all of that (a tenth, a million at most); the
+    model is then fitted to
     everything.
 
     Examples:
@@ -100,6 +101,7 @@ def complete(
     from eckart.cli.completed_cells import check_cells, check_output, write_cells, write_forecast
     from eckart.cli.reading import described, facts, local, reading_of
     from eckart.cli.suspicions import note_amounts, refuse_clicks, refuse_complete, refuse_rank
+    from eckart.complete.split import usual_share
 
     source = reading_of(triples, table, written)
     to = OutputTargets(out, model, report).check(file)
@@ -165,6 +167,8 @@ def complete(
             source, file, x, fit.row_features, fit.column_features, fit.time
         )
         called = None if titles is None else Titles(titles, x.column_index, source)
+    if held_out is None:
+        share = usual_share(x)
     refuse_complete(source, file, x)
     refuse_rank(k, x)
     note_amounts(source, x, fit.feedback, shell)

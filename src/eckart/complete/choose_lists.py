@@ -1,7 +1,7 @@
 """Which recommender for these clicks: ALS, EASE, SLIM, the spectral filter and a blend, judged by
 their lists on the same unseen entries within a budget.
 
-A tenth of the entries is hidden; every method is fitted to the same rest and judged by the mean
+A tenth of the entries is hidden, of large data less; every method is fitted to the same rest and judged by the mean
 NDCG of its lists of twenty. The cheapest comes first: where there are many columns, each method is
 fitted to the rows and their ``FEW`` most frequent columns, and its time there grows with a power of
 the size. A method that would take longer than what is left of the budget is left out and named, and
@@ -19,7 +19,7 @@ import numpy as np
 from eckart.complete.compare import Comparison, Judged, whole
 from eckart.complete.compare_lists import _popular
 from eckart.complete.items.hidden_ridge import USUAL
-from eckart.complete.split import split
+from eckart.complete.split import split, usual_share
 from eckart.errors import InputError
 from eckart.io.models.named_steps import Steps
 from eckart.matrix import Observed
@@ -52,7 +52,7 @@ def choose(
     makes an estimator, as for ``complete.compare``, of a blend with its ``members`` by name; every
     candidate, and every decision about time, is one of the ``steps``."""
     steps = steps or Steps()
-    parts = split(x, 0.1, random_state=seed)
+    parts = split(x, usual_share(x), random_state=seed)
     train = parts.train
     rows = np.flatnonzero(parts.test.row_counts())
     if len(rows) > ROWS:

@@ -20,12 +20,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from eckart.arguments import held
 from eckart.errors import InputError, InputTypeError, invalid
+from eckart.io.tables.entry_shards import ShardParts, divided
 from eckart.io.tables.triples import observed as read_observed
 from eckart.matrix import Counts, Observed
 from eckart.matrix_blocks import fewer, parts_of
@@ -126,16 +128,23 @@ def _of_parts(x: Any, held_out: Any, by: str, rng: np.random.Generator) -> Split
     if by != "entry" or not isinstance(held_out, float):
         raise invalid("by, held_out", (by, held_out), "by='entry' and a share for data in parts")
     seeds = rng.integers(2**63, size=len(x.parts.lengths)).tolist()
+    if isinstance(x.parts, ShardParts):
+        train, test = divided(x, lambda part, b: _halves(part, held_out, seeds[b]), 2)
+        return Split(train, test)
     train, test = (
         fewer(x, _half, [(held_out, seed, side) for seed in seeds]) for side in (False, True)
     )
     return Split(train, test)
 
 
+def _halves(part: Any, held_out: float, seed: int) -> tuple[Any, Any]:
+    drawn = _draw(part, held_out, True, generator(seed)) if part.nnz else np.zeros(0, bool)
+    return _take(part, ~drawn), _take(part, drawn)
+
+
 def _half(part: Any, held_out: float, seed: int, hidden: bool) -> Any:
     """The hidden entries of a part, or the others."""
-    drawn = _draw(part, held_out, True, generator(seed)) if part.nnz else np.zeros(0, bool)
-    return _take(part, drawn if hidden else ~drawn)
+    return _halves(part, held_out, seed)[hidden]
 
 
 @held
@@ -157,6 +166,10 @@ def folds(observed: Observed | Counts, n: int = 5, *, random_state: Any = None) 
     if parts_of(observed) is not None:  # each part deals its own entries, so no row is torn apart
         seeds = rng.integers(2**63, size=len(parts_of(observed).lengths)).tolist()
         sides = (True, False)
+        if isinstance(parts_of(observed), ShardParts):
+            return (
+                _fold(observed, partial(_fold_sides, n=n, seeds=seeds, fold=i)) for i in range(n)
+            )
         return (
             Split(
                 *(
@@ -220,6 +233,20 @@ class EntryKFold:
         return self.n_splits
 
 
+MOST_HIDDEN = 1_000_000
+"""Entries: the error on so many is known to a thousandth, and what is hidden is held in memory where
+the rest may be in parts."""
+
+
+def usual_share(observed: Any) -> float:
+    """The share to hide where none is said: a tenth, of large data less.
+
+    >>> usual_share(Observed.from_nan(np.ones((3, 4))))
+    0.1
+    """
+    return min(0.1, MOST_HIDDEN / max(observed.nnz, 1))
+
+
 def hidden_of_rows(observed: Any, share: float, seed: int) -> np.ndarray:
     """Which entries a share of every row's is: at least one of a row with two, never all."""
     counts = observed.row_counts()
@@ -227,6 +254,16 @@ def hidden_of_rows(observed: Any, share: float, seed: int) -> np.ndarray:
         counts > 1, np.clip(np.rint(share * counts), 1, np.maximum(counts - 1, 1)), 0
     ).astype(np.int64)
     return _last_of_rows(observed, _rows(observed) + generator(seed).random(observed.nnz), hide)
+
+
+def _fold(x: Any, do: Any) -> Split:
+    train, test = divided(x, do, 2)
+    return Split(train, test)
+
+
+def _fold_sides(part: Any, b: int, n: int, seeds: list[int], fold: int) -> tuple[Any, Any]:
+    train, test = (_fold_side(part, n, seeds[b], fold, side) for side in (True, False))
+    return train, test
 
 
 def _fold_side(part: Any, n: int, seed: int, fold: int, train: bool) -> Any:

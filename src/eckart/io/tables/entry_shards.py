@@ -134,9 +134,98 @@ def sharded(
         shutil.rmtree(place, ignore_errors=True)
         raise
     give_back()
-    x = ObservedParts(parts, table.rows.labels, table.columns.labels)
-    weakref.finalize(parts, shutil.rmtree, place, ignore_errors=True)
+    return _matrix(parts, table.rows.labels, table.columns.labels)
+
+
+def divided(
+    x: ObservedParts, do: Callable[[Observed, int], Iterable[Observed]], number: int
+) -> list[ObservedParts]:
+    """The entries of shards in so many matrices of the same shape, shards again: ``do(part, b)``
+    divides those of part b. They lie beside the first ones, the transpose too, which memory would
+    not hold."""
+    whole, made = x.parts, list[_ShardWriter]()
+    try:
+        for _ in range(number):
+            place = Path(tempfile.mkdtemp(prefix="eckart-shards-", dir=whole.folder.parent))
+            made.append(
+                _ShardWriter(place, whole.lengths, whole.turned.lengths, x.shape, whole.dtype)
+            )
+        for b in range(len(whole.lengths)):
+            for writer, part in zip(made, do(whole.load(b), b), strict=True):
+                writer.add(part)
+    except BaseException:
+        for writer in made:
+            shutil.rmtree(writer.place, ignore_errors=True)
+        raise
+    give_back()
+    return [_matrix(writer.parts(), x.rows, x.columns) for writer in made]
+
+
+def _matrix(parts: ShardParts, rows: Any, columns: Any) -> ObservedParts:
+    x = ObservedParts(parts, rows, columns)
+    weakref.finalize(parts, shutil.rmtree, parts.folder, ignore_errors=True)
     return x
+
+
+class _ShardWriter:
+    """Shards of rows, and of columns, under a folder, as the ranges of rows come."""
+
+    def __init__(
+        self,
+        place: Path,
+        lengths: list[int],
+        lengths_t: list[int],
+        shape: tuple[int, int],
+        dtype: np.dtype,
+    ):
+        self.place, self.lengths, self.lengths_t = place, lengths, lengths_t
+        self.shape, self.dtype = shape, dtype
+        self.starts = np.concatenate([[0], np.cumsum(lengths)])
+        self.cuts_t = np.concatenate([[0], np.cumsum(lengths_t)])
+        self.entries: list[int] = []
+        self.entries_t = np.zeros(len(lengths_t), np.int64)
+
+    def turned(self, x: Observed, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """A range of rows by columns; rows are counted from the start of the matrix there."""
+        n, m = self.shape
+        out = np.empty(m + 1, np.int64), np.empty(x.nnz, index_dtype(n)), np.empty_like(x.data)
+        flip(x.indptr, x.indices, x.data, *out, int(self.starts[number]))
+        return out
+
+    def add(self, x: Observed, turned: tuple[np.ndarray, ...] | None = None) -> None:
+        """The next range of rows."""
+        b = len(self.entries)
+        indptr, at, values = self.turned(x, b) if turned is None else turned
+        self.entries.append(x.nnz)
+        _add(
+            self.place,
+            "rows",
+            b,
+            lengths=x.row_counts().astype(np.int32),
+            indices=x.indices.astype(index_dtype(self.shape[1]), copy=False),
+            data=x.data,
+        )
+        for c, (first, last) in enumerate(pairwise(self.cuts_t)):
+            piece = slice(indptr[first], indptr[last])
+            lengths = np.diff(indptr[first : last + 1]).astype(np.int32)
+            _add(self.place, "columns", c, lengths=lengths, indices=at[piece], data=values[piece])
+            self.entries_t[c] += piece.stop - piece.start
+
+    def parts(self) -> ShardParts:
+        (n, m), entries = self.shape, self.entries
+        token = f"{self.place.name} {sum(entries)}"
+        turned = ShardParts(
+            self.place,
+            "columns",
+            self.lengths_t,
+            self.entries_t.tolist(),
+            n,
+            self.dtype,
+            token,
+            None,
+            len(entries),
+        )
+        return ShardParts(self.place, "rows", self.lengths, entries, m, self.dtype, token, turned)
 
 
 class _Table(NamedTuple):
@@ -188,54 +277,26 @@ def _written(place: Path, t: _Table) -> ShardParts:
     most = int(np.clip(t.memory / TRIPLE_BYTES, 1, DEALT))
     for found in ahead(_joined(t.triples(), most)):
         _deal(place, cuts, *dealt(found[0], owner, len(cuts) - 1, *found[1:]))
-    entries, entries_t = [], np.zeros(len(cuts_t) - 1, np.int64)
+    made = _ShardWriter(place, np.diff(cuts).tolist(), np.diff(cuts_t).tolist(), (n, m), t.dtype)
 
     def sorting(b: int) -> Callable[[], tuple[Observed, Any]]:
-        return lambda: _sorted(place, t, b, int(cuts[b]), int(cuts[b + 1]))
+        def work() -> tuple[Observed, Any]:
+            x = _sorted(place, t, b, int(cuts[b]), int(cuts[b + 1]))
+            return x, made.turned(x, b)
 
-    for b, (x, turned) in enumerate(
-        in_order(map(sorting, range(len(cuts) - 1)), os.cpu_count() or 1)
-    ):
-        entries.append(x.nnz)
-        lengths = x.row_counts().astype(np.int32)
-        _add(
-            place,
-            "rows",
-            b,
-            lengths=lengths,
-            indices=x.indices.astype(index_dtype(m), copy=False),
-            data=x.data,
-        )
-        indptr, at, values = turned
-        for c, (first, last) in enumerate(pairwise(cuts_t)):
-            piece = slice(indptr[first], indptr[last])
-            lengths = np.diff(indptr[first : last + 1]).astype(np.int32)
-            _add(place, "columns", c, lengths=lengths, indices=at[piece], data=values[piece])
-            entries_t[c] += piece.stop - piece.start
-    token = f"{place.name} {total}"
-    turned = ShardParts(
-        place,
-        "columns",
-        np.diff(cuts_t).tolist(),
-        entries_t.tolist(),
-        n,
-        t.dtype,
-        token,
-        None,
-        len(entries),
-    )
-    return ShardParts(place, "rows", np.diff(cuts).tolist(), entries, m, t.dtype, token, turned)
+        return work
+
+    for x, turned in in_order(map(sorting, range(len(cuts) - 1)), os.cpu_count() or 1):
+        made.add(x, turned)
+    return made.parts()
 
 
-def _sorted(
-    place: Path, t: _Table, b: int, first: int, last: int
-) -> tuple[Observed, tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """A range of rows in order, and the same by columns; rows are counted from the start of the
-    matrix there."""
+def _sorted(place: Path, t: _Table, b: int, first: int, last: int) -> Observed:
+    """A range of rows in order."""
     m = len(t.columns.labels)
     kinds = (("row", index_dtype(last - first)), ("column", index_dtype(m)), ("value", t.dtype))
     i, j, a = (_taken(place, b, what, dtype) for what, dtype in kinds)
-    x = Observed.from_codes(
+    return Observed.from_codes(
         i,
         j,
         a,
@@ -247,14 +308,6 @@ def _sorted(
         lambda p: "some line",
         t.names[2],
     )
-    del i, j, a
-    out = (
-        np.empty(m + 1, np.int64),
-        np.empty(x.nnz, index_dtype(len(t.rows.labels))),
-        np.empty_like(x.data),
-    )
-    flip(x.indptr, x.indices, x.data, *out, first)
-    return x, out
 
 
 def _joined(
