@@ -326,6 +326,11 @@ def test_a_plan_is_of_what_would_be_done(eckart_):
     assert max(each["seconds"] for each in others.values()) < 5, (
         "60 rows are no work for any solver"
     )
+    told = json.loads(eckart_("plan", "x.npy", "-k", 2, "--json")[1])
+    asked = told["plan"]["seconds"] - told["plan"]["loading"]
+    assert told["solvers"][told["solver"]]["seconds"] == pytest.approx(asked, rel=0.01), (
+        "one fit has one time"
+    )
     np.save("long.npy", np.random.default_rng(0).normal(size=(4000, 40)))
     others = json.loads(eckart_("plan", "long.npy", "-k", 5, "--json")[1])["solvers"]
     assert others["power"]["passes"] == 1, "its steps are products with the 40 x 40 covariance"

@@ -544,3 +544,22 @@ def test_a_certificate_says_that_noise_is_not_predicted(name):
             hidden = float(np.mean((model.predict(*np.nonzero(away)) - x[away]) ** 2))
             found = facts["error of model expected on others"]
             assert 0.5 * hidden < found < 1.5 * hidden
+
+
+def test_free_numbers_of_a_high_rank_are_counted_by_fewer_rows_and_columns(monkeypatch):
+    """300 decompositions of 2,000 x 300 took a minute after a fit of some seconds."""
+    from eckart.complete import plain_answers
+    from eckart.factors import LowRank
+
+    rng = np.random.default_rng(0)
+    x = eckart.observed(np.where(rng.random((400, 120)) < 0.5, 1.0, np.nan))
+    left, right = rng.normal(size=(400, 80)), rng.normal(size=(120, 80))
+    factors = LowRank(left, right)
+    ridges = np.full(400, 5.0), np.full(120, 5.0)
+    every = plain_answers.free_numbers(factors, x, ridges)
+    counted = []
+    whole = plain_answers._free
+    monkeypatch.setattr(plain_answers, "_free", lambda v, l2: counted.append(1) or whole(v, l2))
+    monkeypatch.setattr(plain_answers, "WORK", 1e3)
+    assert plain_answers.free_numbers(factors, x, ridges) == pytest.approx(every, rel=0.05)
+    assert len(counted) == 2 * plain_answers.FEWEST_SYSTEMS

@@ -51,3 +51,14 @@ def test_parameters_and_answers_are_described(name, thing, answers):
         and not returned.startswith(("Iterator", "collections.abc.Iterator"))
     ):
         assert section(doc, "Returns"), f"{name} does not say what it returns"
+
+
+@pytest.mark.parametrize("name", eckart.__all__)
+def test_types_of_parameters_stand_alone_on_their_lines(name):
+    """A formatter that joins them with the sentence below gives ``tol : float Stop when ...``."""
+    for line in (inspect.getdoc(getattr(eckart, name)) or "").splitlines():
+        joined = re.match(
+            r'\w[\w, ]* : (None|int|float|bool|path|str|")[^.:;]* (?!None|True|False)[A-Z][a-z]+ ',
+            line,
+        )
+        assert not joined, line

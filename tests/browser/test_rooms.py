@@ -8,7 +8,10 @@ import re
 from pathlib import Path
 from urllib.parse import unquote
 
+import numpy as np
 import pytest
+
+from eckart import ALS
 
 pytestmark = pytest.mark.slow
 
@@ -305,6 +308,24 @@ def test_complete_recommends_says_why_and_follows_what_if(visit):
     page.wait_for_function(CHANGED, arg=",".join(before))
     page.get_by_role("button", name="undo all").click()
     page.wait_for_function(UNCHANGED, arg=",".join(before))
+
+
+def test_complete_opens_with_row_0_of_a_model_without_ids(visit):
+    """The number 0 was taken for nobody."""
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(20, 2)) @ rng.normal(size=(2, 12))
+    values[rng.random(values.shape) < 0.4] = np.nan
+    file = visit.studio.folder / "positions.safetensors"
+    ALS(2, random_state=0).fit(values).save(file)
+    try:
+        page = visit.go("#/model/positions.safetensors/recommend")
+        page.locator(".ranked li").first.wait_for()
+        assert "Nobody is chosen" not in page.inner_text("main")
+        page = visit.go("#/model/positions.safetensors/predict?columns=1|2")
+        page.get_by_role("heading", name="Predictions").wait_for()
+        assert "No cell is chosen" not in page.inner_text("main")
+    finally:
+        file.unlink()
 
 
 def test_complete_recommends_to_someone_new(visit):

@@ -183,6 +183,9 @@ def tell_plan(
         else f"{found['measured_rows']:,} of {found['rows']:,}"
     )
     shell.say("estimate", f"{lasting(found['seconds'])} for the fit, measured on {part} rows")
+    loading = found.get("loading", 0.0)
+    if loading > found["seconds"] / 2:  # the times of other solvers beside it are without it
+        shell.say("", f"{lasting(loading)} of it loads packages and kernels, once in a process")
     if found["compiling"] > 0:
         shell.say(
             "",

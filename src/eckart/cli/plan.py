@@ -93,7 +93,7 @@ def plan(
         f"{type(matrix).__name__.lower()}",
     )
     shell.say("chosen", f"{chosen.solver}: {chosen.reason}")
-    speed = measured_speed()
+    speed, overhead = measured_speed(), 0.0
     if matrix.shape[0] is not None:
         found = tell_plan(
             shell, matrix, PCA(k, svd_solver=cast(Any, solver), random_state=0, engine=engine).fit
@@ -108,15 +108,16 @@ def plan(
         f"{chosen.passes} passes, {chosen.memory / 2**20:,.0f} MiB beyond the data "
         f"({available_memory() / 2**30:.1f} GiB available)",
     )
-    others = costs(matrix, k).items()
+    others = [
+        (name, passes, seconds / speed + overhead, memory)
+        for name, (passes, seconds, memory) in costs(matrix, k).items()
+    ]
     shell.answer |= {
         "solver": chosen.solver,
         "reason": chosen.reason,
-        "solvers": {n: {"passes": p, "seconds": s / speed, "bytes": m} for n, (p, s, m) in others},
+        "solvers": {n: {"passes": p, "seconds": s, "bytes": m} for n, p, s, m in others},
     }
     if not shell.json:
         typer.echo("solver      passes     time        memory")
-        for name, (passes, seconds, memory) in others:
-            typer.echo(
-                f"{name:<11} {passes:<10} {lasting(seconds / speed):<11} {memory / 2**20:,.0f} MiB"
-            )
+        for name, passes, seconds, memory in others:
+            typer.echo(f"{name:<11} {passes:<10} {lasting(seconds):<11} {memory / 2**20:,.0f} MiB")

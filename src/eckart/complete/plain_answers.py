@@ -17,7 +17,7 @@ import numpy as np
 
 from eckart.certify.certificate import UNKNOWN
 from eckart.complete.biases import BiasSums, balanced, ridged
-from eckart.decompositions import svd
+from eckart.decompositions import eigvalsh
 from eckart.factors import LowRank
 from eckart.fit import Fit
 from eckart.matrix import Observed
@@ -28,8 +28,12 @@ LOOKED_AT = 100_000
 """Entries that are compared, evenly over all."""
 BIASES_UP_TO, DAMPING, STEPS = 2_000_000, 3.0, 20
 """Entries up to which biases are computed, their ridge, and steps of conjugate gradients."""
-SYSTEMS = 300
-"""Rows, and columns, by which free numbers are counted: their mean is known to a few per cent."""
+SYSTEMS, FEWEST_SYSTEMS = 300, 30
+"""Rows, and columns, by which free numbers are counted: their mean is known to a few per cent; and
+by how many where each takes long."""
+WORK = 3e9
+"""Multiplications that counting may take for each side, less than a second: a fit of rank 300 is
+not followed by a minute of it, in which nothing can be interrupted."""
 TOO_FREE = 0.75
 """Free numbers for each entry from which the estimate says nothing: a nuclear norm of small price
 fits noise to the last digit with 0.9 of them, and was promised a quarter of its true error."""
@@ -42,10 +46,15 @@ def free_numbers(f: LowRank, x: Observed, ridges: Ridges) -> float:
     left, right = balanced_factors(f)
     if not left.shape[1]:
         return 0.0
-    found = -float(left.shape[1] ** 2)
+    k = left.shape[1]
+    found = -float(k**2)
     for y, codes, l2 in ((x, right, ridges[0]), (x.transposed(), left, ridges[1])):
         rows = np.flatnonzero(y.row_counts())
-        some = rows[np.unique(np.linspace(0, len(rows) - 1, SYSTEMS).astype(np.int64))]
+        counts = y.row_counts()[rows].astype(np.float64)
+        smaller = np.minimum(counts, k)
+        each_takes = float(np.mean(counts * k * smaller + 10 * smaller**3))  # product, eigenvalues
+        systems = int(np.clip(WORK / each_takes, FEWEST_SYSTEMS, SYSTEMS))
+        some = rows[np.unique(np.linspace(0, len(rows) - 1, systems).astype(np.int64))]
         each = [_free(codes[y.indices[y.indptr[i] : y.indptr[i + 1]]], l2[i]) for i in some]
         found += len(rows) * float(np.mean(each))
     return max(found, 0.0)
@@ -68,8 +77,8 @@ def balanced_factors(f: LowRank) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _free(v: np.ndarray, l2: float) -> float:
-    """tr (V^T V) (V^T V + l2 I)^-1."""
-    e = svd(v, compute_uv=False) ** 2
+    """tr (V^T V) (V^T V + l2 I)^-1, by the smaller of V^T V and V V^T."""
+    e = eigvalsh(v @ v.T if len(v) < v.shape[1] else v.T @ v)
     e = e[e > 1e-12 * e.max(initial=0.0)]
     return float((e / (e + l2)).sum())
 

@@ -97,13 +97,15 @@ class GloVe(WordModel):
         Alternating least squares (no learning rate, about ten sweeps), or steps entry by entry.
     n_max, power : float
         Of the weights f; pairs that occur n_max times or more weigh 1.
-    l2 : float The ridge of ALS, times the root of the number of a word's pairs: small, for
-        uniqueness and for rare words. AdaGrad has none. Of 0.03, 0.1 and 0.3, 0.1 had the best
-        scores of word similarity on three texts of 2 to 3 M words.
+    l2 : float
+        The ridge of ALS, times the root of the number of a word's pairs: small, for uniqueness and
+        for rare words. AdaGrad has none. Of 0.03, 0.1 and 0.3, 0.1 had the best scores of word
+        similarity on three texts of 2 to 3 M words.
     max_iter : int or None
         Most sweeps (None: 10) or epochs (None: 15).
-    tol : float Stop when the loss (of ALS: with its ridge) falls by less than this share in a
-        sweep, or in three epochs in a row.
+    tol : float
+        Stop when the loss (of ALS: with its ridge) falls by less than this share in a sweep, or in
+        three epochs in a row.
     learning_rate : float
         Of AdaGrad.
     add_context : bool
@@ -114,8 +116,9 @@ class GloVe(WordModel):
         person rated) the whole list, "flat".
     min_count, max_words, tokenizer, lowercase, numbers, min_length
         Of the vocabulary, as for ``eckart.sequences``.
-    checkpoint : path File in which the state is kept after sweeps or epochs; the same fit resumes
-        from it after a crash, with the same bits.
+    checkpoint : path
+        File in which the state is kept after sweeps or epochs; the same fit resumes from it after a
+        crash, with the same bits.
     random_state, engine, n_threads, verbose
         Seed; "auto", "cpu", "numpy" or another engine; most threads (results do not depend on them,
         for both solvers); progress bars.

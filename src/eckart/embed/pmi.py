@@ -124,8 +124,9 @@ class PMI(WordModel):
         k, the length of the vectors; None takes 100, or the number of words where there are fewer.
     kind : "positive" or "pmi"
         Keep positive entries only, or all pairs that were seen.
-    shift : float r: log r is subtracted, the optimum of skip-gram with r negative samples. 1
-        subtracts nothing.
+    shift : float
+        r: log r is subtracted, the optimum of skip-gram with r negative samples. 1 subtracts
+        nothing.
     smoothing : float
         a, the exponent of the context distribution; 1 is plain PMI.
     exponent : float
@@ -140,8 +141,9 @@ class PMI(WordModel):
         Of the vocabulary, as for ``eckart.sequences``.
     tol : float
         The share of the captured energy that the SVD may miss.
-    checkpoint : None or path File in which the counted pairs and the state of the SVD are kept; the
-        same fit resumes from it after a crash, with the same bits.
+    checkpoint : None or path
+        File in which the counted pairs and the state of the SVD are kept; the same fit resumes from
+        it after a crash, with the same bits.
     random_state, engine, n_threads, verbose
         Seed of the SVD's start; "auto", "cpu", "numpy" or another engine; most threads (results do
         not depend on them); progress bars.

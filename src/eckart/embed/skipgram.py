@@ -80,28 +80,31 @@ class SkipGram(WordModel):
     ----------
     n_components : int
         Numbers in a vector.
-    window : None or int Farthest neighbour; each window is shortened at random, so that near words
-        weigh more. None: 5 for sentences, the whole list (each pair alike) where no list has an
-        item twice.
+    window : None or int
+        Farthest neighbour; each window is shortened at random, so that near words weigh more. None:
+        5 for sentences, the whole list (each pair alike) where no list has an item twice.
     loss : "negative" or "softmax"
         Noise words, or the exact softmax over a small vocabulary.
     negatives, noise_exponent : int, float
         r, and the exponent of the counts in the distribution of the noise.
-    drawn : None or int Noise words that two words of a window share, each weighing r / drawn; None
-        is r, or a few more where they cost nothing.
+    drawn : None or int
+        Noise words that two words of a window share, each weighing r / drawn; None is r, or a few
+        more where they cost nothing.
     solver : "auto", "stochastic" or "exact"
         "auto" is "exact" for the softmax, else "stochastic".
-    sample : "auto", None or float Thin out words that are more frequent than this share: the
-        word2vec rule (``eckart.embed.sequences.keep_probability``). "auto" is 0.001, or the mean
-        share of a word where it is larger (less than 1,000 words): where all words are frequent,
-        none is so beside the others. None keeps every word.
+    sample : "auto", None or float
+        Thin out words that are more frequent than this share: the word2vec rule
+        (``eckart.embed.sequences.keep_probability``). "auto" is 0.001, or the mean share of a word
+        where it is larger (less than 1,000 words): where all words are frequent, none is so beside
+        the others. None keeps every word.
     bias : bool
         A number b_v for each word beside another.
     add_context : bool
         Hand out zeta + z instead of zeta.
-    max_iter : None or int Passes over the corpus, or steps of the exact solver (1000). None: 15
-        passes, more to see a million words of a short text (up to 1,000), fewer of a long one (5
-        from 30 million words on).
+    max_iter : None or int
+        Passes over the corpus, or steps of the exact solver (1000). None: 15 passes, more to see a
+        million words of a short text (up to 1,000), fewer of a long one (5 from 30 million words
+        on).
     learning_rate, last_learning_rate : float
         The rate falls from the one to the other along a line.
     stop : None or "held_out" "held_out" learns from 19 of 20 sentences, measures the loss on pairs
@@ -114,8 +117,9 @@ class SkipGram(WordModel):
         The same bits for any number of threads; else threads share the vectors without locks.
     min_count, max_words, tokenizer, lowercase, numbers, min_length
         Of the words, as for ``eckart.sequences``.
-    checkpoint : None or path File in which the training is kept; the same fit resumes from it, with
-        the same bits where it is deterministic.
+    checkpoint : None or path
+        File in which the training is kept; the same fit resumes from it, with the same bits where
+        it is deterministic.
     random_state, engine, n_threads, verbose
         Seed; "auto", "cpu", "numpy" or another engine; most threads; progress bars.
 

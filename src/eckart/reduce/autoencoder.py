@@ -23,8 +23,9 @@ class Autoencoder(NetworkCoder):
     ----------
     n_components : int
         Code size k.
-    hidden : None or list of int Widths of the encoder's hidden layers; the decoder mirrors them.
-        None: two layers by the shape of the data.
+    hidden : None or list of int
+        Widths of the encoder's hidden layers; the decoder mirrors them. None: two layers by the
+        shape of the data.
     {units}
     tied : bool
         The decoder uses the transposed weights of the encoder.

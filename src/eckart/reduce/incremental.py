@@ -35,8 +35,9 @@ class IncrementalPCA(PCA):
     ----------
     n_components, whiten, copy
         As in ``PCA``; None keeps as many as there are rows and columns for.
-    batch_size : None or int Rows that ``fit`` takes at a time; None is five for each column. The
-        answer does not depend on it.
+    batch_size : None or int
+        Rows that ``fit`` takes at a time; None is five for each column. The answer does not depend
+        on it.
 
     Attributes
     ----------

@@ -60,18 +60,22 @@ class LinearAutoencoder(
     n_components : int
         Code size k.
     optimizer : "gd", "heavy_ball", "nesterov", "adagrad", "adam"
-    learning_rate : "auto" or float Step in units of 1 / largest eigenvalue of the covariance;
-        "auto" is 1/L, or the rule's own default.
-    batch_size : None or int None descends on the covariance, a sufficient statistic of all rows; a
-        number descends on minibatches of rows.
+    learning_rate : "auto" or float
+        Step in units of 1 / largest eigenvalue of the covariance; "auto" is 1/L, or the rule's own
+        default.
+    batch_size : None or int
+        None descends on the covariance, a sufficient statistic of all rows; a number descends on
+        minibatches of rows.
     tied : bool
         One matrix, V = W^T.
     ridge : float
         Weight of the penalty on V and W, in units of the data's variance.
-    max_iter, tol : int, float Most steps (epochs for minibatches), and the gradient norm to stop
-        at, in units of the largest eigenvalue.
-    checkpoint : None or path File in which the state is kept every few seconds; the same fit
-        resumes from it after a crash, with the same bits.
+    max_iter, tol : int, float
+        Most steps (epochs for minibatches), and the gradient norm to stop at, in units of the
+        largest eigenvalue.
+    checkpoint : None or path
+        File in which the state is kept every few seconds; the same fit resumes from it after a
+        crash, with the same bits.
     random_state, engine, n_threads, verbose
         Seed; what computes, "auto", "cpu", "numpy" or an engine; most threads to use (results do
         not depend on it); progress bars.

@@ -68,35 +68,41 @@ class PCA(
 
     Parameters
     ----------
-    n_components : int, share in (0, 1), "auto", "mle" or None How many components; a share of the
-        variance; "auto" is the Gavish-Donoho threshold, "mle" Minka's evidence; None keeps all.
-    whiten : bool Codes of unit variance. Directions without variance give zeros, never noise blown
-        up; ``n_rank_deficient_`` counts them.
-    svd_solver : "auto", "eigh", "svd", "power", "randomized", "lanczos", "gradient" Also
-        scikit-learn's names "full", "covariance_eigh", "arpack". The choice of "auto" and its
+    n_components : int, share in (0, 1), "auto", "mle" or None
+        How many components; a share of the variance; "auto" is the Gavish-Donoho threshold, "mle"
+        Minka's evidence; None keeps all.
+    whiten : bool
+        Codes of unit variance. Directions without variance give zeros, never noise blown up;
+        ``n_rank_deficient_`` counts them.
+    svd_solver : "auto", "eigh", "svd", "power", "randomized", "lanczos", "gradient"
+        Also scikit-learn's names "full", "covariance_eigh", "arpack". The choice of "auto" and its
         reason are in ``fit_.plan``.
-    tol : float Share of the captured variance that an iterative solver may miss; 0 is each solver's
-        default (1e-4 randomized, 1e-7 Lanczos, and machine precision for svd_solver="arpack").
-    iterated_power : "auto" or int This many steps after the first for svd_solver="randomized" and
-        "lanczos", whatever ``tol`` says (fewer where nothing but rounding is left), and the most
-        for the others; "auto" stops on the error bound.
+    tol : float
+        Share of the captured variance that an iterative solver may miss; 0 is each solver's default
+        (1e-4 randomized, 1e-7 Lanczos, and machine precision for svd_solver="arpack").
+    iterated_power : "auto" or int
+        This many steps after the first for svd_solver="randomized" and "lanczos", whatever ``tol``
+        says (fewer where nothing but rounding is left), and the most for the others; "auto" stops
+        on the error bound.
     max_iter : None or int
         Most steps of an iterative solver.
-    n_oversamples : int Least block size of the randomized solver: as many directions are multiplied
-        in each step, or ``n_components`` where that is more.
+    n_oversamples : int
+        Least block size of the randomized solver: as many directions are multiplied in each step,
+        or ``n_components`` where that is more.
     center : bool
         False gives the truncated singular value decomposition of the data as they are.
-    scale : bool True divides every column by its standard deviation first (``scale_``), so that
-        units do not matter: the components of the correlations. They, their variances and errors
-        are then in these units; ``mean_``, ``inverse_transform`` and ``impute`` are in those of the
-        data.
-    rotation : None, "varimax" or "promax" Rotate the loadings towards few large entries each; codes
-        are then the rotated scores of unit variance, and ``explained_variance_`` and
-        ``explained_variance_ratio_`` those of the rotated components (``components_`` and
-        ``singular_values_`` stay those of the subspace).
-    checkpoint : None or path Keep the state here every few seconds; the same call after a crash
-        goes on from there, with the same bits. The file is removed at the end. Solvers that work at
-        a stroke ("svd", "eigh" of few rows) and the sketch of an iterator keep none.
+    scale : bool
+        True divides every column by its standard deviation first (``scale_``), so that units do not
+        matter: the components of the correlations. They, their variances and errors are then in
+        these units; ``mean_``, ``inverse_transform`` and ``impute`` are in those of the data.
+    rotation : None, "varimax" or "promax"
+        Rotate the loadings towards few large entries each; codes are then the rotated scores of
+        unit variance, and ``explained_variance_`` and ``explained_variance_ratio_`` those of the
+        rotated components (``components_`` and ``singular_values_`` stay those of the subspace).
+    checkpoint : None or path
+        Keep the state here every few seconds; the same call after a crash goes on from there, with
+        the same bits. The file is removed at the end. Solvers that work at a stroke ("svd", "eigh"
+        of few rows) and the sketch of an iterator keep none.
     random_state, engine, n_threads, verbose
         Seed; what computes, "auto", "cpu", "numpy" or an engine; most threads to use (results do
         not depend on it); progress bars.

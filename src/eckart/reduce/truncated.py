@@ -48,16 +48,19 @@ class TruncatedSVD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator)
     ----------
     n_components : int
         k.
-    algorithm : "randomized" or "arpack" Block Krylov steps, or Lanczos steps to machine precision
-        (to ``tol`` where that is above 0).
-    n_iter, n_oversamples : int "randomized": steps after the first, and least columns of a step.
-        All steps are kept (a Krylov space), so they see more than as many power iterations.
+    algorithm : "randomized" or "arpack"
+        Block Krylov steps, or Lanczos steps to machine precision (to ``tol`` where that is above
+        0).
+    n_iter, n_oversamples : int
+        "randomized": steps after the first, and least columns of a step. All steps are kept (a
+        Krylov space), so they see more than as many power iterations.
     tol : float
         "arpack": share of the squares that may be missed.
     power_iteration_normalizer
         Accepted for compatibility: every step is orthonormalised.
-    checkpoint : None or path File in which the state is kept; the same fit resumes from it after a
-        crash, with the same bits.
+    checkpoint : None or path
+        File in which the state is kept; the same fit resumes from it after a crash, with the same
+        bits.
     random_state, engine, n_threads, verbose
         As in ``PCA``.
 

@@ -67,19 +67,20 @@ class GaussianMixture(SettableMixture):
 
     Parameters
     ----------
-    n_components : int or "auto" k; "auto" takes the k of least BIC, starting from 1, of the kind of
-        covariance that was named or of all kinds; ``fit_.plan["table"]`` shows all tried.
-    covariance_type : None, "full", "tied", "diag", "spherical", "unit" or "factor" None is "full"
-        for a given k, and all but "unit" for "auto", the cheapest first, each within a budget that
-        the plan names. One covariance each; one for all; diagonal; multiples of the identity; the
-        identity; low-rank + diagonal with ``n_factors`` directions (a mixture of factor analysers,
-        for wide data: no matrix of columns x columns is formed).
+    n_components : int or "auto"
+        k; "auto" takes the k of least BIC, starting from 1, of the kind of covariance that was
+        named or of all kinds; ``fit_.plan["table"]`` shows all tried.
+    covariance_type : None, "full", "tied", "diag", "spherical", "unit" or "factor"
+        None is "full" for a given k, and all but "unit" for "auto", the cheapest first, each within
+        a budget that the plan names. One covariance each; one for all; diagonal; multiples of the
+        identity; the identity; low-rank + diagonal with ``n_factors`` directions (a mixture of
+        factor analysers, for wide data: no matrix of columns x columns is formed).
     tol, max_iter : stop when the mean log-likelihood rises by less than ``tol``, after ``max_iter``
         steps at the latest.
-    reg_covar : None or float None keeps variances above 1e-6 of their column's variance, and above
-        h^2 / (2 pi) where a column is written in steps of h (whole years, grades): no written value
-        has a probability above one. A number is added to variances, as scikit-learn does; the floor
-        is then 1e-12.
+    reg_covar : None or float
+        None keeps variances above 1e-6 of their column's variance, and above h^2 / (2 pi) where a
+        column is written in steps of h (whole years, grades): no written value has a probability
+        above one. A number is added to variances, as scikit-learn does; the floor is then 1e-12.
     n_init, init_params : how many starts, and how: "k-means++" (own, with a few Lloyd steps),
         "kmeans" (scikit-learn's), "random", "random_from_data"; on a sample of at most 32768 rows.
         Starts measure in scaled and in whitened units by turns.

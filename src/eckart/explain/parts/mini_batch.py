@@ -56,8 +56,9 @@ class MiniBatchNMF(NMF):
         0 knows the last batch alone.
     tol : change of H by a batch, as a share of its size; the fit stops when no batch of a whole
         pass changed it more. 0 switches this rule off.
-    max_no_improvement : None or int The fit stops after so many batches in which the moving average
-        of the objective has not fallen at the pace of a share ``tol`` in a pass.
+    max_no_improvement : None or int
+        The fit stops after so many batches in which the moving average of the objective has not
+        fallen at the pace of a share ``tol`` in a pass.
     max_iter : most passes over the data.
     fresh_restarts, fresh_restarts_max_iter, transform_max_iter
         Accepted for compatibility: in the end the codes of all rows are solved anew, to rounding.

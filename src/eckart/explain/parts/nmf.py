@@ -69,18 +69,19 @@ class NMF(StreamedParts, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Esti
     ----------
     n_components : int, "auto" or None
         k; "auto" and None take the number of columns.
-    init : None, "nndsvd", "nndsvda", "random" or "custom" Start; "custom" takes W and H from
-        ``fit_transform(X, W=, H=)``. None: "nndsvda", but "random" where k is larger than the rank
-        of the data or entries are unknown.
-    solver : "auto", "hals", "cd", "als", "mm" or "mu" Least squares: "hals" (coordinate descent
-        with repeated inner sweeps, the first of them on a sketch of large data), "cd" (one inner
-        sweep, as scikit-learn's), "als" (projected least squares, the plain method). Divergence:
-        "mm" (over-relaxed multiplicative steps, taken back where they rise), "mu" (plain ones).
-        "auto": "hals" or "mm".
+    init : None, "nndsvd", "nndsvda", "random" or "custom"
+        Start; "custom" takes W and H from ``fit_transform(X, W=, H=)``. None: "nndsvda", but
+        "random" where k is larger than the rank of the data or entries are unknown.
+    solver : "auto", "hals", "cd", "als", "mm" or "mu"
+        Least squares: "hals" (coordinate descent with repeated inner sweeps, the first of them on a
+        sketch of large data), "cd" (one inner sweep, as scikit-learn's), "als" (projected least
+        squares, the plain method). Divergence: "mm" (over-relaxed multiplicative steps, taken back
+        where they rise), "mu" (plain ones). "auto": "hals" or "mm".
     beta_loss : "frobenius" or "kullback-leibler" (also "kl")
-    tol : float or None Residual of the optimality conditions at which the fit stops (its square is
-        about the share of the objective that one more sweep could take off); None: 2e-3 for least
-        squares, 1e-2 for the divergence.
+    tol : float or None
+        Residual of the optimality conditions at which the fit stops (its square is about the share
+        of the objective that one more sweep could take off); None: 2e-3 for least squares, 1e-2 for
+        the divergence.
     max_iter : most sweeps.
     alpha_W, alpha_H, l1_ratio : penalties; ``alpha_H="same"`` is ``alpha_W``. With unknown entries
         a small one keeps predictions from growing where little was seen.

@@ -71,15 +71,17 @@ class LDA(StreamedTopics):
         How many topics.
     doc_topic_prior : "auto", None, number or array
         alpha. "auto" learns one for each topic; None is 1 / n_components; numbers are kept.
-    topic_word_prior : "auto", None, number or array eta. "auto" learns one number; None is 1 /
-        n_components; a number, one for each word, or n_components x words are kept.
-    learning_method : "auto", "gibbs", "cvb0", "variational" (or "batch"), "online" "auto": "gibbs"
-        for whole counts up to 2e8 tokens, "online" for a stream, else "cvb0"; ``fit_.plan`` says
-        which and why.
+    topic_word_prior : "auto", None, number or array
+        eta. "auto" learns one number; None is 1 / n_components; a number, one for each word, or
+        n_components x words are kept.
+    learning_method : "auto", "gibbs", "cvb0", "variational" (or "batch"), "online"
+        "auto": "gibbs" for whole counts up to 2e8 tokens, "online" for a stream, else "cvb0";
+        ``fit_.plan`` says which and why.
     max_iter : int or None
         Most EM or variational steps, passes of "online"; None is 24 before Gibbs, 100, 100 and 1.
-    burn_in, n_samples : None or int, int Gibbs sweeps before averaging, and averaged. None: 20 to
-        200, the more the fewer tokens there are.
+    burn_in, n_samples : None or int, int
+        Gibbs sweeps before averaging, and averaged. None: 20 to 200, the more the fewer tokens
+        there are.
     tol : float
         "cvb0" and "variational" stop when the objective of a token rises by less.
     n_init : int
@@ -89,17 +91,19 @@ class LDA(StreamedTopics):
         those seen).
     max_doc_update_iter, mean_change_tol : int, float
         "variational": most updates of a document in a step, and the mean change at which they stop.
-    evaluate_every, perp_tol : int, float "variational": every so many steps (0 or less: never) the
-        perplexity of the training documents, exp of minus the bound a token, is looked at; the fit
-        stops when it has fallen by less than ``perp_tol``, and ``verbose`` prints it.
+    evaluate_every, perp_tol : int, float
+        "variational": every so many steps (0 or less: never) the perplexity of the training
+        documents, exp of minus the bound a token, is looked at; the fit stops when it has fallen by
+        less than ``perp_tol``, and ``verbose`` prints it.
     n_jobs : None or int
         Most threads, where ``n_threads`` does not say; negative: all cores.
     seed_words : None or {topic: [words]} Words (names or positions) that lean a topic; topics then
         keep their numbers. ``seed_weight`` is the pseudo-count of each.
     warm_start : bool
         Begin at the topics of the last fit and keep their numbers.
-    checkpoint : None or path File in which the state is kept every few seconds; the same fit
-        resumes from it after a crash, with the same bits.
+    checkpoint : None or path
+        File in which the state is kept every few seconds; the same fit resumes from it after a
+        crash, with the same bits.
     random_state, engine, n_threads, verbose
         Seed; what computes ("auto", "cpu", "numpy"); most threads to use (results do not depend on
         it, Gibbs included); progress bars.

@@ -96,12 +96,14 @@ class PLSA(TopicModel):
         Most EM steps.
     n_init : int
         Starts; the best is kept, and the certificate says how far apart they ended.
-    inner : int Updates of the documents' shares in each step, up to 10000 (compiled code does not
-        hear an interrupt); more than one is cheaper than more steps.
+    inner : int
+        Updates of the documents' shares in each step, up to 10000 (compiled code does not hear an
+        interrupt); more than one is cheaper than more steps.
     warm_start : bool
         Begin at the topics of the last fit and keep their numbers.
-    checkpoint : None or path File in which the state is kept every few seconds; the same fit
-        resumes from it after a crash, with the same bits.
+    checkpoint : None or path
+        File in which the state is kept every few seconds; the same fit resumes from it after a
+        crash, with the same bits.
     random_state, engine, n_threads, verbose
         Seed; what computes ("auto", "cpu", "numpy"); most threads to use (results do not depend on
         it); progress bars.

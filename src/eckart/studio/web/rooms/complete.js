@@ -31,28 +31,29 @@ const written = (list) => list.map(({ column, value }) => `${column}~${value ===
 
 function Recommend({ model, asked, can }) {
   const names = words(model);
+  // an id may be the number 0
   const row = asked.someone ? null : asked.row ?? model.first_row, ratings = changes(asked.what);
   const [why, setWhy] = useState(null);
   const body = { file: model.file, row: row ?? null, ratings: ratings.length ? ratings : null, n: 15, by: asked.by ?? "auto", exclude_seen: asked.seen !== "1", min_support: Number(asked.support ?? 0) };
-  const list = usePost(row || ratings.some((one) => one.value !== null) ? "complete/recommend" : null, body);
-  const own = useGet(row ? "complete/row" : null, { file: model.file, id: row, first: 0, count: 100 });
+  const list = usePost(row != null || ratings.some((one) => one.value !== null) ? "complete/recommend" : null, body);
+  const own = useGet(row != null ? "complete/row" : null, { file: model.file, id: row, first: 0, count: 100 });
   const set = (column, value) => {
     const rest = ratings.filter((one) => one.column !== String(column));
     change({ what: written(value === undefined ? rest : [...rest, { column: String(column), value }]) || null });
   };
   return html`<${Card} title=${`For which ${names.rows}?`}>
       <div class="tools"><${Search} model=${model.file} side="rows" label=${`${names.rows}, by id or title`} placeholder="search" value=${row ?? ""} onPick=${(found) => { setWhy(null); change({ row: found.id, someone: null, what: null }); }} />
-        ${row && html`<button type="button" class="quiet" onClick=${() => change({ row: null, someone: 1, what: null })}>someone new instead</button>`}
+        ${row != null && html`<button type="button" class="quiet" onClick=${() => change({ row: null, someone: 1, what: null })}>someone new instead</button>`}
         <${Choice} label="ranked by" value=${asked.by ?? "auto"} options=${[["auto", "best for lists"], ["prediction", "prediction"]]} onChoose=${(key) => change({ by: key === "auto" ? null : key })} />
         <label class="inline"><input type="checkbox" checked=${asked.seen === "1"} onChange=${(event) => change({ seen: event.currentTarget.checked ? 1 : null })} />also what is known already</label></div>
     <//>
     <div class="two">
       <${Known} model=${model} names=${names} own=${own} ratings=${ratings} row=${row} onSet=${set} can=${can} />
       <${Card} title="Recommended" aside=${list.value && html`<span class="faint small" role="status">${number(list.value.milliseconds, 2)} ms${ratings.length ? " · with your changes" : ""}</span>`}>
-        ${!row && !ratings.length ? html`<${Empty} title="Nobody is chosen">Pick a ${names.rows}, or rate a few ${names.columns}s as someone new; the list follows at once.<//>` : html`<${Answer} of=${list} lines=${8}>${(got) => html`<${List} got=${got} names=${names} chosen=${why} onWhy=${can.has("why") ? setWhy : null} />`}<//>`}
+        ${row == null && !ratings.length ? html`<${Empty} title="Nobody is chosen">Pick a ${names.rows}, or rate a few ${names.columns}s as someone new; the list follows at once.<//>` : html`<${Answer} of=${list} lines=${8}>${(got) => html`<${List} got=${got} names=${names} chosen=${why} onWhy=${can.has("why") ? setWhy : null} />`}<//>`}
       <//>
     </div>
-    ${why !== null && (row || ratings.length > 0) && html`<${Why} model=${model} row=${row} ratings=${ratings} column=${why} names=${names} />`}`;
+    ${why !== null && (row != null || ratings.length > 0) && html`<${Why} model=${model} row=${row} ratings=${ratings} column=${why} names=${names} />`}`;
 }
 
 function Known({ model, names, own, ratings, row, onSet, can }) {
@@ -69,7 +70,7 @@ function Known({ model, names, own, ratings, row, onSet, can }) {
     ${own.error && html`<p class="bad small">${own.error.message}</p>`}
     ${(added.length > 0 || entries.length > 0) && html`<div class="scroll" tabindex="0" role="region" aria-label="known entries"><table class="plain"><caption class="hidden-words">known entries</caption><thead><tr><th scope="col">${names.columns}</th><th scope="col" class="n">predicted</th><th scope="col" class="n">${names.values}</th><th scope="col"><span class="hidden-words">undo</span></th></tr></thead>
       <tbody>${added.map((one) => line(one.column, null, one.value))}${entries.map((entry) => line(entry.id, entry.title, byColumn.has(String(entry.id)) ? byColumn.get(String(entry.id)) : entry.value, entry.value, entry.predicted))}</tbody></table></div>`}
-    ${!row && !added.length && html`<p class="small faint">Add some ${names.columns}s to see what would be recommended to someone new.</p>`}<//>`;
+    ${row == null && !added.length && html`<p class="small faint">Add some ${names.columns}s to see what would be recommended to someone new.</p>`}<//>`;
 }
 
 /** Where a new rating starts: the largest that was seen, since people add what they like. */
@@ -106,13 +107,13 @@ function Predict({ model, asked }) {
   const row = asked.row ?? model.first_row;
   const names = words(model);
   const columns = (asked.columns ?? "").split("|").filter(Boolean);
-  const answer = usePost(row && columns.length ? "complete/predict" : null, { file: model.file, rows: [row], columns, level: Number(asked.level ?? 0.9) });
+  const answer = usePost(row != null && columns.length ? "complete/predict" : null, { file: model.file, rows: [row], columns, level: Number(asked.level ?? 0.9) });
   return html`<${Card} title="Which cells?"><div class="tools">
       <${Search} model=${model.file} side="rows" label=${`${names.rows}, by id or title`} placeholder="search" value=${row ?? ""} onPick=${(found) => change({ row: found.id })} />
       <${Search} model=${model.file} side="columns" label=${`add a ${names.columns}`} placeholder="search" clear=${true} onPick=${(found) => change({ columns: [...new Set([...columns, String(found.id)])].join("|") })} />
       <${Choice} label="interval" value=${asked.level ?? "0.9"} options=${[["0.5", "50 %"], ["0.9", "90 %"], ["0.99", "99 %"]]} onChoose=${(key) => change({ level: key === "0.9" ? null : key })} />
       ${columns.length > 0 && html`<button type="button" class="quiet" onClick=${() => change({ columns: null })}>clear</button>`}</div><//>
-    <${Card} title="Predictions">${!row || !columns.length ? html`<${Empty} title="No cell is chosen">Pick a ${names.rows} and one or more ${names.columns}s.<//>`
+    <${Card} title="Predictions">${row == null || !columns.length ? html`<${Empty} title="No cell is chosen">Pick a ${names.rows} and one or more ${names.columns}s.<//>`
       : html`<${Answer} of=${answer}>${(got) => html`<${Ranges} cells=${got.cells} names=${names} onDrop=${(id) => change({ columns: columns.filter((one) => one !== String(id)).join("|") || null })} /><p class="small faint">${got.interval}</p>`}<//>`}<//>`;
 }
 
