@@ -44,9 +44,10 @@ SEGMENT = 16
 """Blocks a lane between two points at which the state of a pass can be kept."""
 
 
-def _kept(*_: Any, keeper: Keeper | None = None, **__: Any) -> bool:
-    """Whether the state of the pass is to be kept."""
-    return keeper is not None
+def _is_dense(_: Any, x: Host, *__: Any, **___: Any) -> bool:
+    """Whether the pass can keep its state between blocks: few dense ones need no compiler either,
+    and a fit that goes on has the bits of one that keeps nothing."""
+    return x.kind == "dense"
 
 
 class DensePrimitives(ArrayDense, ArrayWhole):
@@ -54,7 +55,7 @@ class DensePrimitives(ArrayDense, ArrayWhole):
 
     threads: int
 
-    @or_arrays(ArrayDense, unless=_kept)
+    @or_arrays(ArrayDense, unless=_is_dense)
     def moments(
         self,
         x: Matrix | Host,
