@@ -25,6 +25,10 @@ def _of_a_block(*_: Any, gram: np.ndarray | None = None, **__: Any) -> bool:
 class EntryPrimitives(LossPrimitives, ArrayEntries):
     """The families ``entries`` and ``losses`` on ``threads`` threads."""
 
+    # Time of arrays over that of kernels, 1,000,000 entries of 20,000 x 5,000, 16 factors, float64,
+    # one thread of an AMD EPYC: sampled 11, residual 7.4, entry_times 1.3, entry_times_t 1.7,
+    # evidence_rows 4.3, residual_gram 1.8, misfit_rows 4.6; pair_rows of 200,000 pairs 9.3,
+    # top_columns of 2,000 rows 2.6. by_columns (.8) and offset_times (.6) gain by threads alone.
     sampled = or_arrays(ArrayEntries)(later("entries.sampled", "sampled"))
     residual = or_arrays(ArrayEntries)(later("entries.sampled", "residual"))
     by_columns = or_arrays(ArrayEntries)(later("entries.sampled", "by_columns"))
