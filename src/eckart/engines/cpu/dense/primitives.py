@@ -53,6 +53,9 @@ def _is_dense(_: Any, x: Host, *__: Any, **___: Any) -> bool:
 class DensePrimitives(ArrayDense, ArrayWhole):
     """Dense and sparse rows against thin matrices."""
 
+    # Time of arrays (SciPy) over that of kernels for sparse rows, 5,000,000 entries of 50,000 x
+    # 100,000, 40 columns, float64, one thread of an AMD EPYC: times 2.7, times_t 1.6, gram_times 7;
+    # where V stays in a cache (5,000 x 16) .6 to .9.
     threads: int
 
     @or_arrays(ArrayDense, unless=_is_dense)
