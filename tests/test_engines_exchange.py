@@ -1,4 +1,4 @@
-"""Every estimator runs on any engine: here on ``plain``, in a process that cannot import
+"""Every estimator runs on any engine: here on ``numpy``, in a process that cannot import
 ``engines.cpu`` at all."""
 
 from __future__ import annotations

@@ -426,11 +426,11 @@ def test_save_load_and_pickle(planted, method, tmp_path):
 @pytest.mark.in_one_piece
 @pytest.mark.parametrize("method", ["gibbs", "cvb0", "online"])
 def test_an_interrupt_keeps_what_there_is(planted, method, monkeypatch):
-    import eckart.engines.cpu.topics.chain as chains
     import eckart.engines.cpu.topics.primitives as topics
+    from eckart.engines.arrays.topic_chain import ArrayChain
 
     owner, name, at = (
-        (chains.TopicChain, "sweep", 8)
+        (ArrayChain, "sweep", 8)
         if method == "gibbs"
         else (topics.TopicPrimitives, "topic_sweep", 12)
     )

@@ -52,7 +52,7 @@ def test_threads_do_not_change_a_bit_and_precision_is_kept(dtype):
 
 
 def test_every_engine_gives_the_same_answer():
-    """A few sweeps: the plain engine writes every precision out, and chains of draws part by
+    """A few sweeps: the oracle writes every precision out, and chains of draws part by
     rounding in the end."""
     few = {
         "n_samples": 2,

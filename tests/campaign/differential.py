@@ -106,7 +106,7 @@ def gappy(rng: np.random.Generator) -> np.ndarray:
 
 
 def complete(rng: np.random.Generator) -> str:
-    """ALS by the compiled engine against ``plain``: the same way down."""
+    """ALS by the compiled engine against the oracle: the same way down."""
     x, k = gappy(rng), int(rng.integers(1, 4))
     options: dict[str, Any] = {
         "l2": float(rng.choice([0.05, 1.0])),

@@ -232,7 +232,7 @@ def factor_objective(at: np.ndarray, y: np.ndarray, k: int, l2: float) -> tuple[
 
 
 def chains(rng: np.random.Generator) -> str:
-    """BayesianMF and TimeFactors by the compiled engine against ``plain``: the same draws up to
+    """BayesianMF and TimeFactors by the compiled engine against the oracle: the same draws up to
     rounding."""
     x = rng.standard_normal((int(rng.integers(4, 20)), 2)) @ rng.standard_normal(
         (2, int(rng.integers(5, 15)))

@@ -1,4 +1,5 @@
-"""Ridge problems by arrays on tensors, where a device has no kernels for them: in pieces, too."""
+"""Families by arrays on tensors that a device leaves to kernels or to the CPU engine: in pieces,
+too."""
 
 from __future__ import annotations
 
@@ -9,8 +10,10 @@ pytest.importorskip("torch")
 
 from registry import DEVICE, JUDGE, Fetched
 from test_ridge_evidence import RULES, K, problem
+from test_table_primitives import table
 
 from eckart.engines.arrays.evidence import ArrayEntries
+from eckart.engines.arrays.tables import ArrayTables
 from eckart.engines.cuda import made
 
 
@@ -55,12 +58,29 @@ def test_what_has_no_kernel_stays_on_the_device(engine):
     assert not engine.fallen
 
 
+@pytest.mark.parametrize("robust", [False, True])
+@pytest.mark.parametrize("repeated", [False, True])
+def test_tables(engine, robust, repeated):
+    x, rng = table(150, 3, repeated)
+    w, mean, noise = rng.standard_normal((9, 4)), rng.standard_normal(9), rng.uniform(0.1, 2, 9)
+    more = {"width": np.full(9, 0.7), "codes": rng.standard_normal((150, 4))} if robust else {}
+    times, parts = rng.uniform(0, 2, 150), np.array([[0, 1], [4, 5]])
+    ways = (_Arrays(engine, ArrayTables), engine.put(x)), (JUDGE, JUDGE.put(x))
+    (got, codes), (want, judged) = (
+        e.filled_moments(m, w, mean, noise, weights=times, **more) for e, m in ways
+    )
+    for one, two in zip((*got, codes), (*want, judged)):
+        np.testing.assert_allclose(one, two, rtol=1e-8, atol=1e-8)
+    left, other = (e.left_out_rows(m, w, mean, noise, parts, **more) for e, m in ways)
+    np.testing.assert_allclose(left, other, rtol=1e-8, atol=1e-8)
+
+
 class _Arrays:
     """The array primitives in the place of the engine's own."""
 
-    def __init__(self, engine):
-        self.engine = engine
+    def __init__(self, engine, bodies=ArrayEntries):
+        self.engine, self.bodies = engine, bodies
 
     def __getattr__(self, name):
-        do = getattr(ArrayEntries, name)
+        do = getattr(self.bodies, name)
         return lambda *a, **n: Fetched(self.engine)._back(do(self.engine, *a, **n))

@@ -24,13 +24,31 @@ from eckart.matrix import Counts, Dense, Observed
 FITS = """
 import sys
 import numpy as np
+import pandas as pd
 from scipy import sparse
 import eckart
 rng = np.random.default_rng(0)
 x = rng.random((400, 3)) @ rng.random((3, 20)) + 0.1 * rng.random((400, 20))
 gaps = np.where(rng.random(x.shape) < 0.1, np.nan, x)
 ratings = sparse.random(600, 400, 10000 / 240000, "csr", rng=0)
+liked = ratings.copy()
+liked.data = np.round(liked.data)
+counts = sparse.random(300, 200, 0.1, "csr", rng=0)
+counts.data = np.ceil(4 * counts.data)
+frame = pd.DataFrame({f"c{i}": column for i, column in enumerate(gaps.T)})
+frame["kind"] = np.where(x[:, 0] > 0.8, "much", "little")
 for model, data in (
+    (eckart.PCA(2, random_state=0), x),
+    (eckart.PCA(2, random_state=0, max_iter=5), gaps),
+    (eckart.SoftImpute(tau=2.0, random_state=0, max_iter=5), gaps),
+    (eckart.EASE(), ratings),
+    (eckart.SLIM(), ratings),
+    (eckart.MixedTable(2, random_state=0, max_iter=5), frame),
+    (eckart.Mixture(2, family="bernoulli", random_state=0, max_iter=5), (x > 0.8) * 1.0),
+    (eckart.LDA(3, random_state=0, max_iter=2), counts),
+    (eckart.LDA(3, learning_method="variational", random_state=0, max_iter=2), counts),
+    (eckart.PLSA(3, random_state=0, max_iter=2), counts),
+    (eckart.ALS(3, loss="logistic", random_state=0, max_iter=5), liked),
     (eckart.GaussianMixture(3, random_state=0, max_iter=5), x),
     (eckart.GaussianMixture(3, covariance_type="diag", random_state=0, max_iter=5), gaps),
     (eckart.NMF(5, random_state=0, max_iter=5), x),

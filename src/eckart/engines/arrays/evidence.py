@@ -170,12 +170,14 @@ def best_of_rows(
     """Positions (-1 where there are fewer) and numbers of the n best of each row of what ``scores``
     gives of some rows, best first; ``excluded``: see ``top_columns``."""
     found, n, step = [], min(n, columns), max(1, lib.scores // max(1, columns))
+    if excluded is not None:
+        indptr, indices, of = (np.asarray(each) for each in excluded)
     for a in range(0, max(1, rows), step):
         here = slice(a, min(rows, a + step))
         part = scores(here)
         if excluded is not None:
-            indptr, indices, of = (np.asarray(each, np.int64) for each in excluded)
-            first, counts = indptr[of[here]], np.diff(indptr)[of[here]]
+            first = indptr[of[here]].astype(np.int64)
+            counts = indptr[of[here] + 1] - first
             at = np.repeat(np.arange(len(counts)), counts)
             place = np.arange(len(at)) - np.repeat(np.cumsum(counts) - counts - first, counts)
             hidden = lib.there(at, np.int64), lib.there(indices[place], np.int64)

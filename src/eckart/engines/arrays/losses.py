@@ -96,7 +96,7 @@ class ArrayLosses:
             for a in (own, new_own)
         )
         ridges = lib.ridges(x, rule)
-        values = lib.wide(xp.empty_like(lib.entries(x).data))
+        values = lib.zeros(x.nnz)
 
         def cost(codes: Any, bias: Any) -> Any:
             """Loss and penalty of every row, in float64."""
@@ -150,7 +150,7 @@ class ArrayLosses:
         lib, xp = self.lib, self.lib.xp
         x = lib.placed(x)
         bound = lib.entries(self.linearised(x, loss, point, right, **at)[0])
-        values = lib.wide(xp.empty_like(bound.data))
+        values = lib.zeros(x.nnz)
 
         def advantage(codes: Any) -> Any:
             """log density - log q of every row."""

@@ -94,7 +94,7 @@ class ArrayRidge:
                 c = c - scaled * pull[:, None]
                 gain = gain + (pull * pull * inverse).sum()
             a = a[:, square].reshape(-1, k, k)
-            back = None if noise is None else lib.roots_of(a, 0.0, True)[1]
+            back: Any = None if noise is None else lib.roots_of(a, 0.0, True)[1]
             if rule.nonnegative:
                 floor = 16 * np.finfo(right.dtype).eps * level
                 u = _descend(lib, a, c, None if start is None else start[at], floor)
@@ -104,7 +104,7 @@ class ArrayRidge:
                 u = _solve(lib, a, c, rule.l2 > 0 or base is not None)
             rest = c - (a @ u[:, :, None])[:, :, 0]
             gain = gain + (u * (c + rest)).sum()
-            if back is not None and noise is not None:
+            if noise is not None:
                 u = u + (back.mT @ noise[at][:, :, None])[:, :, 0]
             if rule.bias:
                 bias = (pull - (side * u).sum(axis=1)) * inverse

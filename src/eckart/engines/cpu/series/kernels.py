@@ -1,4 +1,4 @@
-"""Chains of rows and of columns, as serial kernels over ranges of rows.
+"""Chains of columns, as serial kernels over ranges of rows.
 
 ``own_*``: the Kalman filter of r + e, entry by entry. With m and P the mean and variance of r
 before entry p, F = P + s and K = P / F,
@@ -10,8 +10,7 @@ The gains do not depend on the data, so the same filter on the columns of ``righ
 with  V^T C^-1 V = sum t t^T / F  (generalised least
 squares in one pass, without C).
 
-``state_rows``: the precision is tridiagonal, its Cholesky factor bidiagonal. ``chain``: the same
-with blocks of k x k.
+``state_rows``: the precision is tridiagonal, its Cholesky factor bidiagonal.
 """
 
 from __future__ import annotations
@@ -121,75 +120,6 @@ def less_states(indptr, indices, data, states, sign, first, last, out):
     for i in range(first, last):
         for e in range(indptr[i], indptr[i + 1]):
             out[e] = data[e] - sign * states[i, indices[e] % length]
-
-
-@njit(**OUTSIDE, fastmath=FAST)
-def weighted_grams(indptr, indices, data, right, other, first, last, grams, h):
-    """The lower triangle of sum_j p_j v_j v_j^T, and sum_j p_j data_ij v_j, of each row."""
-    k = right.shape[1]
-    for i in range(first, last):
-        grams[i] = 0.0
-        h[i] = 0.0
-        for e in range(indptr[i], indptr[i + 1]):
-            j = indices[e]
-            for a in range(k):
-                scaled = other[j, 0] * right[j, a]
-                h[i, a] += scaled * data[e]
-                for b in range(a + 1):
-                    grams[i, a, b] += scaled * right[j, b]
-
-
-@njit(**OUTSIDE, fastmath=FAST)
-def chain(grams, h, link, begin, step, noise, out):
-    """Block Cholesky of the chain; ``grams`` and ``h`` are overwritten by its factors.
-
-    The diagonal block of row t is gram_t + (begin or step) + link^T step link, the block left of it
-    -step link; below its factor L_t-1 it becomes B_t = -step link L_t-1^-T, and L_t L_t^T =
-    diagonal - B_t B_t^T.
-    """
-    n, k = h.shape
-    inner = step @ link
-    both = link.T @ inner
-    left = np.empty((n, k, k))
-    for t in range(n):
-        block, z = grams[t], h[t]
-        edge = begin if t == 0 else step
-        for a in range(k):
-            for b in range(a + 1):
-                block[a, b] += edge[a, b]
-                if t + 1 < n:
-                    block[a, b] += both[a, b]
-        if t > 0:
-            root, own = grams[t - 1], left[t]
-            for a in range(k):
-                for b in range(k):
-                    total = -inner[a, b]
-                    for c in range(b):
-                        total -= own[a, c] * root[b, c]
-                    own[a, b] = total / root[b, b]
-            for a in range(k):
-                for b in range(a + 1):
-                    total = 0.0
-                    for c in range(k):
-                        total += own[a, c] * own[b, c]
-                    block[a, b] -= total
-                total = 0.0
-                for c in range(k):
-                    total += own[a, c] * h[t - 1, c]
-                z[a] -= total
-        _cholesky(block)
-        _forward(block, z)
-    for t in range(n - 1, -1, -1):
-        z = h[t]
-        for a in range(k):
-            z[a] += noise[t, a]
-        if t + 1 < n:
-            own = left[t + 1]
-            for c in range(k):
-                for a in range(k):
-                    z[a] -= own[c, a] * out[t + 1, c]
-        _backward(grams[t], z)
-        out[t] = z
 
 
 @njit(**INSIDE, fastmath=FAST)

