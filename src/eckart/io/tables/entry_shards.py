@@ -27,12 +27,14 @@ import numpy as np
 
 from eckart.errors import FileError, InputError
 from eckart.index.compress import index_dtype
-from eckart.index.counting import dealt, flip, side_by_side
 from eckart.index.ids import Place
 from eckart.index.sides import PositionFinder, Side, Tally
+from eckart.loading import lazy
 from eckart.matrix import Observed
 from eckart.matrix_blocks import ObservedParts, even_cuts
 from eckart.scheduler import give_back
+
+counting = lazy("eckart.index.counting")
 
 SHARD_SHARE = 32
 """A shard takes at most this fraction of the memory: two are held while one is worked on, a third
@@ -83,7 +85,7 @@ class ShardParts:
                 "the table again"
             )
         if self.pieces > 1:
-            indices, data = side_by_side(sizes, indptr, indices, data)
+            indices, data = counting.side_by_side(sizes, indptr, indices, data)
         return Observed(indptr, indices, data, self.n_columns)
 
     def _read(self, what: str, part: int, dtype: np.dtype, count: int) -> np.ndarray:
@@ -189,7 +191,7 @@ class _ShardWriter:
         """A range of rows by columns; rows are counted from the start of the matrix there."""
         n, m = self.shape
         out = np.empty(m + 1, np.int64), np.empty(x.nnz, index_dtype(n)), np.empty_like(x.data)
-        flip(x.indptr, x.indices, x.data, *out, int(self.starts[number]))
+        counting.flip(x.indptr, x.indices, x.data, *out, int(self.starts[number]))
         return out
 
     def add(self, x: Observed, turned: tuple[np.ndarray, ...] | None = None) -> None:
@@ -276,7 +278,7 @@ def _written(place: Path, t: _Table) -> ShardParts:
     owner = np.repeat(np.arange(len(cuts) - 1, dtype=np.int32), np.diff(cuts))
     most = int(np.clip(t.memory / TRIPLE_BYTES, 1, DEALT))
     for found in ahead(_joined(t.triples(), most)):
-        _deal(place, cuts, *dealt(found[0], owner, len(cuts) - 1, *found[1:]))
+        _deal(place, cuts, *counting.dealt(found[0], owner, len(cuts) - 1, *found[1:]))
     made = _ShardWriter(place, np.diff(cuts).tolist(), np.diff(cuts_t).tolist(), (n, m), t.dtype)
 
     def sorting(b: int) -> Callable[[], tuple[Observed, Any]]:
