@@ -27,12 +27,14 @@ import numpy as np
 
 from eckart.arguments import held
 from eckart.errors import InputError, InputTypeError, invalid
-from eckart.io.tables.entry_shards import ShardParts, divided
 from eckart.io.tables.triples import observed as read_observed
+from eckart.loading import lazy
 from eckart.matrix import Counts, Observed
 from eckart.matrix_blocks import fewer, parts_of
 from eckart.parameters import whole
 from eckart.rng import generator
+
+entry_shards = lazy("eckart.io.tables.entry_shards")
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,8 +130,8 @@ def _of_parts(x: Any, held_out: Any, by: str, rng: np.random.Generator) -> Split
     if by != "entry" or not isinstance(held_out, float):
         raise invalid("by, held_out", (by, held_out), "by='entry' and a share for data in parts")
     seeds = rng.integers(2**63, size=len(x.parts.lengths)).tolist()
-    if isinstance(x.parts, ShardParts):
-        train, test = divided(x, lambda part, b: _halves(part, held_out, seeds[b]), 2)
+    if isinstance(x.parts, entry_shards.ShardParts):
+        train, test = entry_shards.divided(x, lambda part, b: _halves(part, held_out, seeds[b]), 2)
         return Split(train, test)
     train, test = (
         fewer(x, _half, [(held_out, seed, side) for seed in seeds]) for side in (False, True)
@@ -166,7 +168,7 @@ def folds(observed: Observed | Counts, n: int = 5, *, random_state: Any = None) 
     if parts_of(observed) is not None:  # each part deals its own entries, so no row is torn apart
         seeds = rng.integers(2**63, size=len(parts_of(observed).lengths)).tolist()
         sides = (True, False)
-        if isinstance(parts_of(observed), ShardParts):
+        if isinstance(parts_of(observed), entry_shards.ShardParts):
             return (
                 _fold(observed, partial(_fold_sides, n=n, seeds=seeds, fold=i)) for i in range(n)
             )
@@ -257,7 +259,7 @@ def hidden_of_rows(observed: Any, share: float, seed: int) -> np.ndarray:
 
 
 def _fold(x: Any, do: Any) -> Split:
-    train, test = divided(x, do, 2)
+    train, test = entry_shards.divided(x, do, 2)
     return Split(train, test)
 
 

@@ -93,7 +93,7 @@ class BlocksEngine(CpuEngine):
                 "disk, since the entries would take too much memory"
             )
         engine = CpuEngine(self.threads)
-        engine.small = self.small
+        engine.small, engine.whole = self.small, False
         return self.runner or Here(engine, getattr(parts, "room", float("inf")))
 
     def _placed(

@@ -52,6 +52,8 @@ class CpuEngine(
     name = "cpu"
     lib = NumpyLibrary()
     small: float = SMALL
+    whole = True
+    """Whether matrices are data as a whole, and not blocks whose memory adds up."""
 
     def __init__(self, n_threads: int | None = None):
         self.threads = resolve_threads(n_threads)

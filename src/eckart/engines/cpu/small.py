@@ -41,7 +41,8 @@ def or_arrays(
     unless: Callable[..., bool] | None = None,
     larger: int = 1,
 ) -> Callable[[Any], Any]:
-    """The primitive that is decorated; for a small matrix, or one ``larger`` times as large, that
+    """The primitive that is decorated; for a small matrix, or one ``larger`` times as large that
+    is no block of larger data, that
     of ``arrays``, ``unless`` that would do more than a small matrix's work."""
 
     def decorate(compiled: Any) -> Any:
@@ -50,7 +51,7 @@ def or_arrays(
         @functools.wraps(compiled)
         def primitive(self: Any, x: Any, *args: Any, **named: Any) -> Any:
             x = place(x)
-            small = is_small(x, larger * self.small, filled)
+            small = is_small(x, (larger if self.whole else 1) * self.small, filled)
             if small and (unless is None or not unless(self, x, *args, **named)):
                 return body(self, x, *args, **named)
             return compiled(self, x, *args, **named)
