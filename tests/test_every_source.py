@@ -76,7 +76,9 @@ CALLS = {
     "document_completion": lambda x: eckart.document_completion(
         np.full((2, 40), 1 / 40), x, x, steps=2
     ),
-    "recovery_certificate": lambda x: eckart.recovery_certificate(eckart.SoftImpute(1.0, **KEEP), x),
+    "recovery_certificate": lambda x: eckart.recovery_certificate(
+        eckart.SoftImpute(1.0, **KEEP), x
+    ),
     "cooccurrence": lambda x: eckart.cooccurrence(x),
     "metrics.ranking": lambda x: eckart.metrics.ranking(np.zeros((60, 2), int), x, 2),
 }
