@@ -111,17 +111,21 @@ def free_in_group(
     """Bytes that the control group of this process (a container, a service, a job) may still take,
     the groups above it counted in; infinite without one.
 
-    Pages of files that were not read lately do not count: they are given away when memory is
-    wanted."""
+    Pages of files do not count: they are given away when memory is wanted, also those that were
+    read more than once, as shards of the disk are in every pass."""
     free = float("inf")
     for line in process.read_text().splitlines() if process.exists() else ():
         _, kinds, own = line.split(":", 2)
         if kinds == "":  # version 2
-            top, names = groups, ("memory.max", "memory.current", "inactive_file")
+            top, names = groups, ("memory.max", "memory.current", ("inactive_file", "active_file"))
         elif "memory" in kinds.split(","):
             top, names = (
                 groups / "memory",
-                ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+                (
+                    "memory.limit_in_bytes",
+                    "memory.usage_in_bytes",
+                    ("total_inactive_file", "total_active_file"),
+                ),
             )
         else:
             continue
@@ -132,13 +136,9 @@ def free_in_group(
                 break
             with contextlib.suppress(OSError, ValueError):  # "max": no limit
                 most, used = (float((group / name).read_text()) for name in names[:2])
-                idle = (row.split() for row in (group / "memory.stat").read_text().splitlines())
-                free = min(
-                    free,
-                    max(
-                        most - used + next(float(row[1]) for row in idle if row[0] == names[2]), 0.0
-                    ),
-                )
+                stat = (row.split() for row in (group / "memory.stat").read_text().splitlines())
+                files = sum(float(row[1]) for row in stat if row[0] in names[2])
+                free = min(free, max(most - used + files, 0.0))
     return free
 
 
