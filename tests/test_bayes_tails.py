@@ -10,7 +10,7 @@ import eckart
 from eckart import BayesianMF
 from eckart.complete.bayes.chain import normal_wishart
 from eckart.complete.bayes.features import Iterative, Spectral
-from eckart.complete.bayes.links import AttributeLink
+from eckart.complete.bayes.likelihood import AttributeLink
 from eckart.errors import InputError
 
 

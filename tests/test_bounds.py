@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numba import config, njit
 
-from eckart.engines.cpu.parts.kl_kernels import four_dots
+from eckart.engines.cpu.parts.kernels import four_dots
 from eckart.engines.cpu.registers.tiles import grow_gram, pack_row
 from eckart.engines.cpu.registers.vectors import tile_size
 from eckart.engines.cpu.registers.windows import sample_scores

@@ -16,8 +16,7 @@ from eckart import SVP, SVT, ExactRecovery, SoftImpute
 from eckart.complete.nuclear import path as active
 from eckart.complete.nuclear import riemannian as descend
 from eckart.complete.nuclear import svp
-from eckart.io.models.checkpoint import Checkpoint
-from eckart.io.models.levels import Memory, generator_at, pack, unpack
+from eckart.io.models.checkpoint import Checkpoint, Memory, generator_at, pack, unpack
 from eckart.trace import StopReason
 from test_soft_impute import planted
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import eckart.cli.complete as verb
 import eckart.cli.completed_cells as cells_of
 from eckart import ALS, PCA, BayesianMF, load, observed, read
-from eckart.cli import complete_plan
+from eckart.cli import complete_options as complete_plan
 from eckart.complete.bayes import gibbs
 from eckart.complete.compare import biases_only, choose, sweeps_of
 

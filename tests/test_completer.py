@@ -563,3 +563,12 @@ def test_free_numbers_of_a_high_rank_are_counted_by_fewer_rows_and_columns(monke
     monkeypatch.setattr(plain_answers, "WORK", 1e3)
     assert plain_answers.free_numbers(factors, x, ridges) == pytest.approx(every, rel=0.05)
     assert len(counted) == 2 * plain_answers.FEWEST_SYSTEMS
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_what_a_posterior_expects_is_of_cells_that_it_has_not_seen(seed):
+    """At its own entries it is surer than elsewhere: half of 80 x 40 cells of noise held bare."""
+    rng = np.random.default_rng(seed)
+    noise = rng.standard_normal((80, 40))
+    model = BayesianMF(random_state=0).fit(np.where(rng.random(noise.shape) < 0.5, np.nan, noise))
+    assert "predicts no better than the mean" in str(model.certificate_).splitlines()[0]

@@ -17,14 +17,15 @@ from exchange import CASES, data
 
 import eckart
 from eckart import ALS, NMF, PCA, SVP, SVT, GaussianMixture, InputError, SoftImpute
-from eckart.engines import auto, choose, engine_named
+from eckart.engines import choose, engine_named
+from eckart.engines import choose as auto
 from eckart.engines.cuda import made
 from eckart.matrix import Counts, Dense, Observed
 
 torch = pytest.importorskip("torch", reason="the engine needs PyTorch")
 
 from eckart.engines.cuda import arrays, dense, halves, held  # noqa: E402
-from eckart.io.tables.device_rows import DeviceRows  # noqa: E402
+from eckart.io.tables.frames import DeviceRows  # noqa: E402
 
 ON_CPU_ALONE = ("PMI", "GloVe", "SkipGram", "Mixture bernoulli", "Mixture multinomial", "LDA gibbs")
 """Models all of whose primitives the CPU engine does: nothing to compare."""
@@ -323,7 +324,7 @@ def test_a_tensor_on_a_device_does_not_go_through_the_host(monkeypatch):
     """A tensor of the CPU stands in for one of a GPU."""
     x = data()["dense"]
     tensor, engine = torch.as_tensor(x), made(1, "cpu")
-    for place in ("eckart.io.read", "eckart.io.namespaces", "eckart.io.tables.device_rows"):
+    for place in ("eckart.io.read", "eckart.io.namespaces", "eckart.io.tables.frames"):
         monkeypatch.setattr(f"{place}.on_device", lambda a: a is tensor)
     monkeypatch.setattr(
         "eckart.io.namespaces.on_host", lambda a: pytest.fail("rows were copied to the host")
@@ -395,7 +396,7 @@ def test_rows_on_a_device_never_come_to_the_host(monkeypatch):
     """Tensors that say they are a GPU's: fit, transform and fit_transform read them where they are,
     and answer in tensors."""
     from eckart.io import namespaces, read
-    from eckart.io.tables import device_rows
+    from eckart.io.tables import frames as device_rows
 
     for module in (namespaces, read, device_rows):
         monkeypatch.setattr(module, "on_device", lambda x: isinstance(x, torch.Tensor))

@@ -266,7 +266,7 @@ def test_nothing_tall_crosses_between_sweeps(case, monkeypatch):
     """Twice as many sweeps copy no more arrays with as many rows as the data has rows or columns:
     those that cross do so at the start and at the end."""
     # small corpora are the CPU engine's
-    monkeypatch.setattr("eckart.engines.cpu.topics.chain.EXACT_TOKENS", 0)
+    monkeypatch.setattr("eckart.engines.cpu.topics.gibbs.EXACT_TOKENS", 0)
     make, given, sizes, most = SWEEPS[case]
     x, tall, waits = given(), [], []
     sizes = *sizes, int(np.isfinite(x).sum()) if isinstance(x, np.ndarray) else x.nnz

@@ -10,7 +10,7 @@ import pytest
 
 WATCHED = """
 import sys
-from eckart.delayed import Delayed, delay
+from eckart.loading import Delayed, delay
 delay()
 def loaded(name):
     return not isinstance(sys.modules.get(name), (Delayed, type(None)))
@@ -81,7 +81,7 @@ assert len(found) == 8 and len({id(f) for f in found}) == 1
 
 def test_what_is_not_installed_stays_missing_and_what_is_loaded_stays_loaded():
     _run("""
-import eckart.delayed as d
+import eckart.loading as d
 sys.meta_path.pop(0)
 import json
 d.delay(("json", "no_such_package_at_all"))

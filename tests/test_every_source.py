@@ -76,7 +76,9 @@ CALLS = {
     "document_completion": lambda x: eckart.document_completion(
         np.full((2, 40), 1 / 40), x, x, steps=2
     ),
-    "recovery_certificate": lambda x: eckart.recovery_certificate(eckart.SoftImpute(1.0, **KEEP), x),
+    "recovery_certificate": lambda x: eckart.recovery_certificate(
+        eckart.SoftImpute(1.0, **KEEP), x
+    ),
     "cooccurrence": lambda x: eckart.cooccurrence(x),
     "metrics.ranking": lambda x: eckart.metrics.ranking(np.zeros((60, 2), int), x, 2),
 }
@@ -137,11 +139,9 @@ def _answered(do, *given):
 def test_functions_answer_or_refuse_in_words(sources, name, kind, absent):
     from eckart.matrix_blocks import as_counts
 
-    if kind == "sparse":
-        x = sources["array"].to_scipy()
-    else:
-        x = sources[kind] if absent == "unknown" else as_counts(sources[kind])
-    _answered(CALLS[name], x)
+    x = sources["array" if kind == "sparse" else kind]
+    x = as_counts(x) if absent == "zero" else x
+    _answered(CALLS[name], x.to_scipy() if kind == "sparse" else x)
 
 
 LONG = ("ExactRecovery", "LinearAutoencoder")  # hundreds of passes over the parts: half a minute

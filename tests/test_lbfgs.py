@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize, rosen, rosen_der
 
-from eckart.io.models.levels import Memory
+from eckart.io.models.checkpoint import Memory
 from eckart.optim.lbfgs import minimise
 from eckart.trace import StopReason
 

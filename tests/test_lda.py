@@ -67,7 +67,7 @@ def test_planted_topics_are_found(planted, method):
 
 @every
 def test_threads_and_seeds_give_the_same_bits(method, monkeypatch):
-    import eckart.engines.cpu.topics.chain as module
+    import eckart.engines.cpu.topics.gibbs as module
     import eckart.engines.cpu.topics.layout as layout
 
     monkeypatch.setattr(module, "EXACT_TOKENS", 2000)  # documents side by side, many ranges
@@ -427,7 +427,7 @@ def test_save_load_and_pickle(planted, method, tmp_path):
 @pytest.mark.parametrize("method", ["gibbs", "cvb0", "online"])
 def test_an_interrupt_keeps_what_there_is(planted, method, monkeypatch):
     import eckart.engines.cpu.topics.primitives as topics
-    from eckart.engines.arrays.topic_chain import ArrayChain
+    from eckart.engines.arrays.topics import ArrayChain
 
     owner, name, at = (
         (ArrayChain, "sweep", 8)

@@ -24,8 +24,7 @@ from eckart.io.tables.csv_file import LONG_MARK, CsvLayout, _OneMark
 from eckart.io.tables.memory import memory_of
 from eckart.io.tables.row_blocks import IteratorBlocks, npy_array
 from eckart.io.tables.write import write_long
-from eckart.io.text.records import record_mark
-from eckart.io.text.shards import shards, write_shards
+from eckart.io.text.shards import record_mark, shards, write_shards
 from eckart.io.text.tokens import ALONE, classes, token_batches
 from eckart.io.text.word_kernels import SINGLE
 from eckart.io.vectors import files, word_rows

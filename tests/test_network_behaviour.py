@@ -18,8 +18,8 @@ torch = pytest.importorskip("torch", reason="networks need PyTorch")
 from torch.optim.optimizer import register_optimizer_step_pre_hook  # noqa: E402
 
 from eckart.nn.batches import RowBatch  # noqa: E402
-from eckart.nn.losses import coding_loss  # noqa: E402
 from eckart.nn.modules import build, layer  # noqa: E402
+from eckart.nn.rules import coding_loss  # noqa: E402
 
 QUICK = {"hidden": [8], "max_iter": 3, "random_state": 0, "n_threads": 1}
 

@@ -15,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 import eckart
 from conftest import planted
 from eckart import Autoencoder, ConvAutoencoder, NetworkClassifier
-from eckart.io.models.pack import unpack
+from eckart.io.models.header_checks import unpack
 from eckart.optim.rules import RULES, rule_named
 from eckart.trace import StopReason
 

@@ -15,7 +15,8 @@ from scipy import sparse
 
 from dense_points import ENGINE, traced
 from eckart import Observed
-from eckart.certify import glove, items, pairs, topics
+from eckart.certify import items, pairs, topics
+from eckart.certify import pairs as glove
 from eckart.engines.protocol import RidgeRule, SparseRows
 from eckart.factors import Embedding
 from eckart.matrix import Counts
@@ -322,8 +323,8 @@ def test_topics_facts(rng):
 @pytest.mark.parametrize(("kind", "near"), [("variational", 1e-5), ("em", 2e-4)])
 def test_documents_stand_still_before_a_step_of_topics_is_measured(rng, kind, near):
     """The gain at topics that are no answer is that of documents that stand still."""
-    from eckart.explain.topics.lda_em import TopicProblem
     from eckart.explain.topics.lda_variational import Priors, VariationalProblem
+    from eckart.explain.topics.topic_em import TopicProblem
     from eckart.factors import Topics
 
     x = Counts.from_scipy(sparse.csr_array(rng.poisson(0.6, (40, 25)).astype(np.float64)))

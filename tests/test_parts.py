@@ -232,7 +232,7 @@ def test_every_rule_names_a_primitive_and_its_arguments():
     import inspect
 
     from eckart.engines.protocol import Engine
-    from eckart.engines.protocol.losses import At
+    from eckart.engines.protocol.entries import At
 
     for name, rule in RULES.items():
         told = inspect.signature(getattr(Engine, name)).parameters
@@ -243,7 +243,7 @@ def test_every_rule_names_a_primitive_and_its_arguments():
 def test_parts_are_named_by_words_that_every_process_says():
     """A checkpoint names its data by them; the address of a function would be another one after a
     crash."""
-    from eckart.complete.factors.strengths import LogScaling
+    from eckart.complete.factors.alternate import LogScaling
     from eckart.matrix_blocks import of_parts
     from eckart.matrix_parts import MemoryParts, ValueParts
 
@@ -288,7 +288,7 @@ def test_a_file_with_gaps_that_memory_would_not_hold_is_read_in_every_pass(tmp_p
     st.integers(1, 5),
 )
 def test_the_median_of_parts_is_that_of_one_piece(values, rows):
-    from eckart.complete.factors.strengths import _median
+    from eckart.complete.factors.alternate import _median
 
     data = np.array([*values, 1.0])
     x = Observed(np.arange(len(data) + 1), np.zeros(len(data), np.int32), data, 1)

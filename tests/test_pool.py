@@ -24,7 +24,7 @@ from eckart.engines.cpu.dense import thin
 from eckart.engines.cpu.dense.linear import orth
 from eckart.engines.cpu.native import pool
 from eckart.engines.cpu.native.pool import run_parts
-from eckart.engines.cpu.ridge.cholesky import RidgeRows
+from eckart.engines.cpu.ridge.kernels import RidgeRows
 
 THREADS = (1, 2, 3, 5, 16)
 

@@ -27,8 +27,8 @@ from eckart.factors.mixed_columns import MixedColumns
 from eckart.factors.network import _labels
 from eckart.io.models import save
 from eckart.io.models.checkpoint import Checkpoint
+from eckart.io.models.header_checks import resumed_trace
 from eckart.io.models.memory_maps import load_mapped
-from eckart.io.models.pack import resumed_trace
 from eckart.io.models.whole_files import check_place
 from eckart.io.tables import entry_shards, other_files
 from eckart.io.tables.attributes import Encoding, attributes
@@ -469,7 +469,7 @@ def test_images_of_one_size_are_rows_of_grey_values(tmp_path):
 
 def test_rows_on_a_device_are_two_dimensions_of_real_numbers():
     torch = pytest.importorskip("torch")
-    from eckart.io.tables.device_rows import DeviceRows, same_kind
+    from eckart.io.tables.frames import DeviceRows, same_kind
 
     with pytest.raises(InputError, match="3"):
         DeviceRows.of(torch.zeros(2, 2, 2))

@@ -28,7 +28,7 @@ from eckart import (
 from eckart.complete.items import slim
 from eckart.embed import pairs, pmi
 from eckart.io.models.checkpoint import Checkpoint
-from eckart.io.models.pack import like, pack, unpack
+from eckart.io.models.header_checks import like, pack, unpack
 from eckart.reduce import plan
 from eckart.reduce import solve as reduce_solve
 from resumable_fits import FITS, counts, fitted, groups, holes, parts

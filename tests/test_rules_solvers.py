@@ -126,7 +126,7 @@ def test_svp_leaves_a_stationary_point_whose_directions_are_not_the_largest():
     projection exchanges it for the first."""
     from eckart.complete.nuclear import svp
     from eckart.engines import engine_named
-    from eckart.io.models.levels import NOTHING
+    from eckart.io.models.checkpoint import NOTHING
     from eckart.matrix import Observed
     from eckart.optim.tangent import Sampling
     from eckart.trace import silent
@@ -362,7 +362,7 @@ def test_rows_alike_by_their_cosine_also_beside_an_empty_row():
 
 
 def test_seeds_of_topics_come_to_the_priors_of_words():
-    from eckart.explain.topics.given_priors import given_priors
+    from eckart.explain.topics.priors import given_priors
 
     eta, names = np.array([0.1, 0.2, 0.3]), np.array(["a", "b", "c"], object)
     seeds = ({0: ["a"], 1: ["c"]}, 5.0, names)
@@ -444,7 +444,7 @@ def test_what_was_set_by_hand_says_that_it_was_not_measured():
 
 
 def test_strengths_are_brought_together_from_twenty_medians():
-    from eckart.complete.factors.strengths import log_scaling
+    from eckart.complete.factors.alternate import log_scaling
 
     for median in (0.1, 10.0):
         strengths = np.full((5, 4), median)
@@ -534,7 +534,7 @@ def test_noise_precisions_stay_between_a_billionth_and_a_billion():
 
 
 def test_the_price_of_a_loss_is_not_chosen_by_half_a_fit(monkeypatch):
-    from eckart.complete.nuclear import losses
+    from eckart.complete.nuclear import spectral_completer as losses
     from eckart.complete.nuclear.operators import Solution
     from eckart.terms import loss_named
     from eckart.trace import StopReason

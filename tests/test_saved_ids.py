@@ -79,7 +79,7 @@ def test_ids_that_no_file_can_hold_are_refused_at_fit(strange):
     ],
 )
 def test_ids_of_a_damaged_file_are_refused(saved):
-    from eckart.io.models.saved_ids import unpack_ids
+    from eckart.io.models.save import unpack_ids
 
     with pytest.raises(eckart.FileError, match="an id"):
         unpack_ids([saved], "rows", {})

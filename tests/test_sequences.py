@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eckart import FileError, InputError, corpus, sequences
-from eckart.embed import spill as shelf
+from eckart.embed import cache as shelf
 from eckart.embed.sequences import Sequences, keep_probability
 from eckart.errors import InputTypeError
 

@@ -5,7 +5,7 @@ import pytest
 
 from eckart import BayesianMF, load
 from eckart.io.models.memory_maps import load_mapped
-from eckart.io.models.short import lengthen, shorten
+from eckart.io.models.save import lengthen, shorten
 from eckart.matrix import Observed
 
 LARGE = (2200, 128)

@@ -10,7 +10,7 @@ import pytest
 from eckart import NMF, ExactRecovery
 from eckart.embed.skipgram_train import FixedPairs, Training, train
 from eckart.engines import engine_named
-from eckart.engines.protocol.windows import Pieces
+from eckart.engines.protocol.words import Pieces
 from eckart.errors import FileError
 from eckart.explain.em import climb
 from eckart.explain.parts.consensus import select_rank
@@ -106,7 +106,7 @@ def test_a_model_that_only_ties_is_not_useful():
 
 def test_the_variational_term_is_the_divergence_from_a_standard_normal():
     torch = pytest.importorskip("torch")
-    from eckart.nn import losses
+    from eckart.nn import rules as losses
 
     generator = torch.Generator().manual_seed(0)
     mean, log_var = (torch.randn(5, 3, generator=generator, dtype=torch.float64) for _ in range(2))

@@ -19,7 +19,7 @@ from eckart import ALS, PCA
 from eckart.cli.main import app
 from eckart.errors import EckartError, FileError, InputError
 from eckart.io.sql.answers import QueryAnswer
-from eckart.io.sql.fetch_ahead import ahead
+from eckart.io.sql.databases import ahead
 from eckart.io.sql.write import split_target, write_sql
 from postgres_server import program, server
 

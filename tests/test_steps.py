@@ -13,8 +13,7 @@ from eckart import ALS, BayesianMF
 from eckart.complete import compare as comparing
 from eckart.complete.compare import biases_only, compare
 from eckart.errors import FileError
-from eckart.io.models.checkpoint import Checkpoint, spent_in
-from eckart.io.models.named_steps import Steps, steps_in
+from eckart.io.models.checkpoint import Checkpoint, Steps, spent_in, steps_in
 from eckart.io.tables.triples import observed
 
 

@@ -42,7 +42,9 @@ def test_the_limit_of_a_container_counts(tmp_path):
         (groups / name).mkdir(parents=True)
         (groups / name / "memory.max").write_text(most + "\n")
         (groups / name / "memory.current").write_text(f"{used}\n")
-        (groups / name / "memory.stat").write_text(f"anon 7\ninactive_file {idle}\n")
+        (groups / name / "memory.stat").write_text(
+            f"anon 7\ninactive_file {idle - 60}\nactive_file 60\n"
+        )
     assert free_in_group(process, groups) == 700
     (groups / "jobs/one/memory.max").write_text("1000")
     assert free_in_group(process, groups) == 200
@@ -55,7 +57,7 @@ def test_the_limit_of_a_container_counts_in_version_1(tmp_path):
     group.mkdir(parents=True)  # inside of a container the own group is the top
     for name, number in (("limit_in_bytes", 2000), ("usage_in_bytes", 1500)):
         (group / f"memory.{name}").write_text(f"{number}\n")
-    (group / "memory.stat").write_text("cache 9\ntotal_inactive_file 300\n")
+    (group / "memory.stat").write_text("cache 9\ntotal_inactive_file 200\ntotal_active_file 100\n")
     assert free_in_group(process, tmp_path / "fs") == 800
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eckart.embed.skipgram_exact import _negative, _softmax
+from eckart.embed.skipgram_train import _negative, _softmax
 from eckart.engines.cpu.words.score_kernels import negative_row, softmax_row
 from eckart.engines.cpu.words.window_kernels import SIX, steps_of, window_loss
 from eckart.explain.mixtures.families_discrete import Bernoulli
@@ -134,7 +134,7 @@ def test_families_of_mixtures_are_logistic_and_multinomial_at_their_means(seed):
 def test_networks_minimise_the_losses_of_terms(kind):
     import torch
 
-    from eckart.nn import losses
+    from eckart.nn import rules as losses
     from eckart.nn.batches import RowBatch
 
     rng = np.random.default_rng(0)

@@ -23,9 +23,8 @@ from eckart import Counts, FileError, InputError, corpus
 from eckart.errors import InputTypeError
 from eckart.io.datasets import docstrings
 from eckart.io.text.documents import Documents, documents
-from eckart.io.text.lexicon import Lexicon
-from eckart.io.text.stop_words import ENGLISH
-from eckart.io.text.tokens import JOINERS, Packed, Tokenizer, token_batches
+from eckart.io.text.tokens import ENGLISH, JOINERS, Packed, Tokenizer, token_batches
+from eckart.io.text.vocabulary import Lexicon
 
 TEXTS = ["The cat saw the dog.", "", "Dogs don't see a cat: naïve cats!", "the end"]
 

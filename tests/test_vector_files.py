@@ -573,7 +573,7 @@ def test_a_saved_model_gives_its_vectors(tmp_path, monkeypatch):
     PCA(1).fit([[0.0, 1.0], [1.0, 3.0], [2.0, 5.0]]).save(tmp_path / "m.safetensors")
     held = Vectors(["a", "b"], [[1.0], [2.0]], counts=[7, 3])
     monkeypatch.setattr(
-        "eckart.embed.reading.load", lambda path: type("Model", (), {"vectors_": held})()
+        "eckart.embed.sequences.load", lambda path: type("Model", (), {"vectors_": held})()
     )
     v = read_vectors(tmp_path / "m.safetensors")
     assert v.words.tolist() == ["a", "b"]

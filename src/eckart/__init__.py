@@ -15,9 +15,9 @@ _PUBLIC = {
     "subspace_distance": "eckart.reduce.project",
     "LinearAutoencoder": "eckart.reduce.linear_autoencoder",
     "Autoencoder": "eckart.reduce.autoencoder",
-    "ConvAutoencoder": "eckart.reduce.conv_autoencoder",
+    "ConvAutoencoder": "eckart.reduce.autoencoder",
     "NetworkClassifier": "eckart.nn.classifier",
-    "NetworkRegressor": "eckart.nn.regressor",
+    "NetworkRegressor": "eckart.nn.classifier",
     "power_method": "eckart.reduce.power",
     "select_components": "eckart.reduce.select",
     "ALS": "eckart.complete.factors.als",
@@ -48,7 +48,7 @@ _PUBLIC = {
     "NMF": "eckart.explain.parts.nmf",
     "select_rank": "eckart.explain.parts.consensus",
     "Vectors": "eckart.embed.vectors",
-    "read_vectors": "eckart.embed.reading",
+    "read_vectors": "eckart.embed.sequences",
     "observed": "eckart.io.tables.triples",
     "corpus": "eckart.io.text.vocabulary",
     "PLSA": "eckart.explain.topics.plsa",
@@ -133,7 +133,7 @@ if TYPE_CHECKING:
     from eckart.embed.cooccurrence import cooccurrence as cooccurrence
     from eckart.embed.glove import GloVe as GloVe
     from eckart.embed.pmi import PMI as PMI
-    from eckart.embed.reading import read_vectors as read_vectors
+    from eckart.embed.sequences import read_vectors as read_vectors
     from eckart.embed.sequences import sequences as sequences
     from eckart.embed.skipgram import SkipGram as SkipGram
     from eckart.embed.vectors import Vectors as Vectors
@@ -167,9 +167,9 @@ if TYPE_CHECKING:
     from eckart.matrix import Dense as Dense
     from eckart.matrix import Observed as Observed
     from eckart.nn.classifier import NetworkClassifier as NetworkClassifier
-    from eckart.nn.regressor import NetworkRegressor as NetworkRegressor
+    from eckart.nn.classifier import NetworkRegressor as NetworkRegressor
     from eckart.reduce.autoencoder import Autoencoder as Autoencoder
-    from eckart.reduce.conv_autoencoder import ConvAutoencoder as ConvAutoencoder
+    from eckart.reduce.autoencoder import ConvAutoencoder as ConvAutoencoder
     from eckart.reduce.incremental import IncrementalPCA as IncrementalPCA
     from eckart.reduce.linear_autoencoder import LinearAutoencoder as LinearAutoencoder
     from eckart.reduce.pca import PCA as PCA

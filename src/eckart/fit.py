@@ -20,8 +20,8 @@ from eckart.certify.certificate import Certificate
 from eckart.engines import available_memory, engine_named
 from eckart.engines.protocol import GapsFound
 from eckart.errors import InputError, InputTypeError, invalid
-from eckart.io.dask.answers import BY_ROWS, answer, asked
-from eckart.io.models.pack import kept_trace, resumed_trace
+from eckart.io.dask.parts import BY_ROWS, answer, asked
+from eckart.io.models.header_checks import kept_trace, resumed_trace
 from eckart.io.read import read
 from eckart.matrix import Counts, Dense, Matrix, Observed
 from eckart.matrix_blocks import gaps_of_file

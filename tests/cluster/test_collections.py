@@ -393,7 +393,7 @@ def test_bad_rows_are_named_by_partition_and_row(rows, make, words):
 def test_the_same_partition_has_the_same_bits_on_every_runner(rows):
     """In one process and as tasks: the same blocks, the same tree."""
     from eckart.engines.blocks.engine import BlocksEngine
-    from eckart.engines.dask.engine import DaskEngine
+    from eckart.engines.dask.runner import DaskEngine
 
     for model in (
         PCA(3, svd_solver="randomized"),
@@ -415,7 +415,7 @@ def test_the_same_partition_has_the_same_bits_on_every_runner(rows):
 
 @pytest.mark.parametrize("slices", [slice(None), slice(700, 3900)])
 def test_a_file_is_read_by_the_workers_block_by_block(rows, tmp_path, monkeypatch, slices):
-    from eckart.clusters import traffic
+    from eckart.clusters import client as traffic
 
     monkeypatch.setattr(traffic, "BLOCK_BYTES", 2**14)
     monkeypatch.setattr(traffic, "FILE_BLOCK_BYTES", 2**14)

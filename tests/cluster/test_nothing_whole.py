@@ -37,7 +37,7 @@ from eckart import (
     TimeFactors,
 )
 from eckart.clusters.client import ClusterError
-from eckart.engines.blocks import work
+from eckart.engines.blocks import spreading as work
 from eckart.engines.blocks.engine import BlocksEngine
 from eckart.engines.dask import runner
 from eckart.errors import EckartError, InputError

@@ -12,8 +12,8 @@ from scipy import sparse
 
 from eckart import ALS, LDA, PCA
 from eckart.cli import estimate as module
-from eckart.clusters import traffic as blocks
-from eckart.clusters.traffic import counted
+from eckart.clusters import client as blocks
+from eckart.clusters.client import counted
 from eckart.matrix import Counts, Dense, Observed
 
 pytestmark = pytest.mark.usefixtures("threads")
@@ -28,7 +28,7 @@ def small_blocks(monkeypatch):
 @pytest.mark.usefixtures("small_blocks")
 def test_what_is_counted_is_what_went_through_the_network(rows):
     """Arguments to one worker and what comes back; nothing is counted when nobody asks."""
-    from eckart.engines.dask.engine import DaskEngine
+    from eckart.engines.dask.runner import DaskEngine
 
     engine, v = DaskEngine(1), np.zeros((12, 3))
     with counted() as traffic:
@@ -96,7 +96,7 @@ def test_a_plan_of_one_block_is_made_in_this_process_and_says_so(rows, monkeypat
 def test_a_part_goes_to_the_cluster_where_the_whole_would(rows):
     """The 384 KB of these rows stay here by themselves, and not as a hundredth of 38 MB, which are
     two blocks."""
-    from eckart.engines.dask.engine import DaskEngine
+    from eckart.engines.dask.runner import DaskEngine
 
     for times, passes in ((1, 0), (100, 1)):
         with counted(times) as traffic:
@@ -108,10 +108,9 @@ def test_a_part_goes_to_the_cluster_where_the_whole_would(rows):
 def test_what_a_cluster_is_waited_for_counts_as_time_spent():
     """A budget of processor time would be endless where others work; threads of this process are
     not counted twice."""
-    from eckart.clusters.client import client_of
-    from eckart.clusters.clock import spent
+    from eckart.clusters.client import client_of, spent
     from eckart.clusters.tasks import computed, later
-    from eckart.io.models.named_steps import Steps
+    from eckart.io.models.checkpoint import Steps
 
     def took(work):
         steps, start, cpu, wall = Steps(), spent(), time.process_time(), time.monotonic()

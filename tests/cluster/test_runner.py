@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 pytest.importorskip("distributed", reason="Dask is not installed")
-worker = pytest.importorskip("eckart.engines.dask.worker")
+worker = pytest.importorskip("eckart.engines.dask.runner")
 
 
 def test_large_shared_arrays_are_settled_once_a_call(monkeypatch):

@@ -22,22 +22,22 @@ from eckart.engines.arrays import torch as arrays
 from eckart.engines.cuda import (
     chain,
     dense,
-    known,
     nonnegative,
     normal_equations,
-    paired,
     ridge,
-    sampled,
     topics,
     triangles,
     words,
 )
+from eckart.engines.cuda import entries as sampled
+from eckart.engines.cuda import halves as paired
+from eckart.engines.cuda import triangles as known
 from eckart.engines.cuda.arrays import on_host
 from eckart.engines.cuda.engine import TorchEngine
 from eckart.engines.cuda.kernels import divergence, language
 from eckart.engines.protocol import KlRule, RidgeRule
 from eckart.engines.protocol.mixtures import Gaussians
-from eckart.engines.protocol.windows import Pieces, WindowRule
+from eckart.engines.protocol.words import Pieces, WindowRule
 from eckart.matrix import Counts, Dense, Observed
 
 ROWS, COLUMNS, K = 7, 9, 5

@@ -27,7 +27,7 @@ from unittest.mock import patch
 import torch
 from torch.overrides import TorchFunctionMode
 
-from eckart.engines.auto import gpu_seen
+from eckart.engines.choose import gpu_seen
 
 PLACE, HOST = torch.device("cuda:0"), torch.device("cpu")
 READS = {

@@ -9,7 +9,7 @@ import pytest
 from registry import ENGINES, JUDGE
 from scipy import sparse
 
-from eckart.engines.arrays import zero_diagonal as ridge
+from eckart.engines.arrays import items as ridge
 from eckart.engines.protocol import SparseColumns, SparseRows
 from eckart.matrix import Counts
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eckart.engines import engine_named
-from eckart.engines.protocol import windows
-from eckart.engines.protocol.windows import Pieces, WindowRule, alias_table, cut
+from eckart.engines.protocol import words as windows
+from eckart.engines.protocol.words import Pieces, WindowRule, alias_table, cut
 from oracle import JUDGE
 
 

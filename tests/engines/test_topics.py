@@ -279,7 +279,7 @@ def test_the_chain_visits_states_as_often_as_they_are_probable(name):
 
 @pytest.mark.parametrize("exact", [True, False])
 def test_chain_keeps_its_books(engine, data, exact, monkeypatch):
-    import eckart.engines.cpu.topics.chain as module
+    import eckart.engines.cpu.topics.gibbs as module
 
     if not exact:
         monkeypatch.setattr(module, "EXACT_TOKENS", 0)
@@ -308,7 +308,7 @@ def test_chain_keeps_its_books(engine, data, exact, monkeypatch):
 
 
 def test_chain_does_not_depend_on_threads(monkeypatch, data):
-    import eckart.engines.cpu.topics.chain as module
+    import eckart.engines.cpu.topics.gibbs as module
     import eckart.engines.cpu.topics.layout as layout
 
     monkeypatch.setattr(module, "EXACT_TOKENS", 0)
@@ -331,7 +331,7 @@ def test_chain_does_not_depend_on_threads(monkeypatch, data):
 
 def test_documents_side_by_side_end_where_the_exact_chain_does(monkeypatch):
     """Documents of two kinds: both samplers part them alike, and their log-likelihoods agree."""
-    import eckart.engines.cpu.topics.chain as module
+    import eckart.engines.cpu.topics.gibbs as module
 
     rng = np.random.default_rng(0)
     phi = rng.dirichlet(np.full(60, 0.1), 3)
@@ -381,7 +381,7 @@ def sampled_side_by_side(engine, seed=1, sweeps=0):
 def on_device(monkeypatch):
     """The engine in PyTorch, which samples any corpus side by side."""
     pytest.importorskip("torch", reason="the engine needs PyTorch")
-    import eckart.engines.cpu.topics.chain as module
+    import eckart.engines.cpu.topics.gibbs as module
 
     monkeypatch.setattr(module, "EXACT_TOKENS", 0)
     return ENGINES["torch"].engine
@@ -408,7 +408,7 @@ def test_a_chain_on_a_device_draws_as_the_cpu_does(on_device, name):
 
 @pytest.mark.parametrize("name", ["torch"])
 def test_a_chain_on_a_device_ends_where_the_exact_chain_does(on_device, name, monkeypatch):
-    import eckart.engines.cpu.topics.chain as module
+    import eckart.engines.cpu.topics.gibbs as module
 
     chain, values, tokens = sampled_side_by_side(on_device, sweeps=250)
     monkeypatch.setattr(module, "EXACT_TOKENS", 10**9)

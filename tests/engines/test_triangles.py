@@ -12,7 +12,8 @@ from registry import DEVICE
 torch = pytest.importorskip("torch", reason="the engine needs PyTorch")
 
 from eckart.engines.cpu.engine import CpuEngine  # noqa: E402
-from eckart.engines.cuda import dual, made, normal_equations  # noqa: E402
+from eckart.engines.cuda import made, normal_equations  # noqa: E402
+from eckart.engines.cuda import ridge as dual  # noqa: E402
 from eckart.engines.cuda.triangles import Triangle  # noqa: E402
 from eckart.engines.protocol import RidgeRule  # noqa: E402
 from eckart.matrix import Observed  # noqa: E402

@@ -7,7 +7,7 @@ import numpy as np
 
 from eckart.engines.host import Host, place
 from eckart.engines.protocol import BetaRule, BetaSums, CrossSums, Descent, Pass
-from eckart.engines.protocol.divergences import LOWEST, no_zeros
+from eckart.engines.protocol.parts import LOWEST, no_zeros
 from eckart.matrix import Matrix
 from oracle.parts import LEAST, _entry_weights, _filled, _gathered
 from oracle.rows import ones_or

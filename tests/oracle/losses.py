@@ -10,7 +10,7 @@ from scipy.special import ndtr
 
 from eckart.engines.host import Host, place
 from eckart.engines.protocol import LossSums, RidgeRule, RowSolution, ThresholdSums
-from eckart.engines.protocol.losses import FLATTEST, HALVES
+from eckart.engines.protocol.entries import FLATTEST, HALVES
 from oracle.entries import positions
 from oracle.rows import ones_or
 

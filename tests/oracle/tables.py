@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from eckart.engines.host import place
-from eckart.engines.protocol.tables import FactorRule, FilledMoments
+from eckart.engines.protocol.series import FactorRule, FilledMoments
 
 
 class OracleTables:

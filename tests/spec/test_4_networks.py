@@ -13,9 +13,13 @@ torch = pytest.importorskip("torch", reason="networks need PyTorch")
 
 from eckart.nn.architecture import conv_coder, conv_head, dense_coder  # noqa: E402
 from eckart.nn.batches import RowBatch  # noqa: E402
-from eckart.nn.losses import class_loss, coding_loss, target_loss  # noqa: E402
 from eckart.nn.modules import build, layer  # noqa: E402
-from eckart.nn.rules import optimizer_of  # noqa: E402
+from eckart.nn.rules import (  # noqa: E402
+    class_loss,
+    coding_loss,
+    optimizer_of,
+    target_loss,
+)
 
 LAYERS = {
     "dense": ({"layer": "dense", "in": 6, "out": 4}, (3, 6)),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from eckart import ALS, BayesianMF, observed
 from eckart.certify.mapped import look
-from eckart.complete.bayes.links import AttributeLink, SeveralLinks
+from eckart.complete.bayes.likelihood import AttributeLink, SeveralLinks
 from eckart.complete.bayes.times import level, settle
 from eckart.complete.factors import mapped
 from eckart.complete.side_information import TimeBins

@@ -15,8 +15,7 @@ from eckart import Observed, TimeFactors
 from eckart.certify.chains import RHAT_LIMIT
 from eckart.complete.series.chain import autoregression, basis, stationary
 from eckart.complete.series.gibbs import standardised, variance_of
-from eckart.complete.series.period import learned_period
-from eckart.complete.series.timeline import in_time, later
+from eckart.complete.series.timeline import in_time, later, learned_period
 from eckart.engines import engine_named
 
 CPU = engine_named("cpu", 1)

@@ -17,7 +17,7 @@ from eckart.index.alike import unknown_column
 from eckart.index.ids import Ids
 from eckart.index.labels import Labels
 from eckart.io.tables.columns import head_of
-from eckart.io.tables.csv_marks import NULLS, first_lines
+from eckart.io.tables.csv_file import NULLS, first_lines
 from eckart.io.tables.encodings import encoding_of, ending_of
 from eckart.io.tables.frames import ARROW_FILES, arrow_batches, arrow_head
 from eckart.io.tables.long_tables import TEXT_FILES, Long

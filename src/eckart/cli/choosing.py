@@ -13,7 +13,7 @@ from eckart.errors import InputError
 from eckart.trace import StopReason, preliminary
 
 if TYPE_CHECKING:
-    from eckart.io.models.named_steps import Steps
+    from eckart.io.models.checkpoint import Steps
 
 CHOSEN = ("method", "best", "reason", "because")
 """Attributes of a ``Chooser`` that a search decides."""
@@ -35,7 +35,7 @@ class Chooser:
         side_information: dict[str, Any] | None = None,
         steps: Steps | None = None,
     ):
-        from eckart.io.models.named_steps import Steps
+        from eckart.io.models.checkpoint import Steps
 
         self.side_information, self.steps = side_information or {}, steps or Steps()
         self.cut_short = False
@@ -114,8 +114,8 @@ class Chooser:
             return None
 
     def _compared(self, x: Any) -> None:
-        from eckart.complete.choose_lists import choose
         from eckart.complete.compare import compare
+        from eckart.complete.compare_lists import choose
 
         def build(method: str, part: str, **more: Any) -> Any:
             return (
@@ -180,7 +180,7 @@ class Chooser:
     def _chosen(self, kept: dict[str, Any]) -> None:
         """The inverse of ``_choice``."""
         from eckart.complete.compare import Judged
-        from eckart.complete.tuning import Tuning
+        from eckart.complete.tune import Tuning
 
         for name in CHOSEN:
             setattr(self, name, kept[name])
@@ -218,8 +218,7 @@ def steps_of(
 ) -> AbstractContextManager[Steps]:
     """The steps of a command, in a file beside the checkpoint of its answer, about these entries,
     attributes and options."""
-    from eckart.io.models.checkpoint import digest, parameters_of
-    from eckart.io.models.named_steps import steps_in
+    from eckart.io.models.checkpoint import digest, parameters_of, steps_in
 
     about = {"method": method, "rank": k, "seed": seed, "held out": share}
     if path is not None:

@@ -227,7 +227,7 @@ def complete(
 
 def _tell_lists(shell: Shell, words: str) -> None:
     """The methods for implicit feedback and the budget of their comparison, before it begins."""
-    from eckart.complete.choose_lists import BUDGET, METHODS
+    from eckart.complete.compare_lists import BUDGET, METHODS
 
     shell.say(
         "methods",
@@ -260,7 +260,7 @@ def _plan(
     draws = method in ("auto", "bayes")
     # of a cluster the traffic is counted as well
     if draws and how.engine_option() in (None, "auto", "cpu", "numpy"):
-        from eckart.cli.complete_plan import expected
+        from eckart.cli.complete_options import expected
 
         tell_plan(
             shell,

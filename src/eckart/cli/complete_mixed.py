@@ -13,7 +13,7 @@ from eckart.cli.reading import Reading, called
 from eckart.cli.shell import OutputTargets, Shell
 from eckart.cli.suspicions import triples_in
 from eckart.errors import InputError
-from eckart.io.tables.csv_marks import NULLS_IN_TEXT
+from eckart.io.tables.csv_file import NULLS_IN_TEXT
 from eckart.io.tables.frames import ARROW_FILES
 from eckart.io.tables.missing import Marks
 from eckart.io.tables.other_files import OTHER_TABLES

@@ -12,8 +12,7 @@ from eckart.cli.reading import Reading, fitting
 from eckart.errors import FileError, InputError, invalid
 from eckart.io.tables.other_files import images_in
 from eckart.io.text.documents import Documents, holds_text
-from eckart.io.text.stop_words import LISTS
-from eckart.io.text.tokens import Tokenizer
+from eckart.io.text.tokens import LISTS, Tokenizer
 from eckart.io.text.vocabulary import Corpus, corpus
 from eckart.matrix import Matrix
 

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from eckart.cli.shell import Shell, lasting
-from eckart.clusters.traffic import Traffic, blocks_of, counted
+from eckart.clusters.client import Traffic, blocks_of, counted
 from eckart.errors import InputError
 from eckart.matrix import Counts, Dense, Observed
 

@@ -345,8 +345,7 @@ def _steps(
 ) -> AbstractContextManager[Any]:
     """What is done before the answer is fitted, kept in a file beside its checkpoint until all is
     complete."""
-    from eckart.io.models.checkpoint import parameters_of
-    from eckart.io.models.named_steps import steps_in
+    from eckart.io.models.checkpoint import parameters_of, steps_in
 
     path = (
         _apart(build, "steps")["checkpoint"] if method in ("lda", "plsa") else None

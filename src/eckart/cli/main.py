@@ -26,8 +26,8 @@ from eckart.cli.reduce import reduce
 from eckart.cli.serve import serve
 from eckart.cli.studio import studio
 from eckart.cli.words import analogy, neighbours
-from eckart.delayed import delay
 from eckart.errors import EckartError
+from eckart.loading import delay
 
 ABOUT = (
     "Low-rank learning from the shell: reduce a table to the few numbers that explain it, "

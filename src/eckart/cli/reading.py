@@ -20,7 +20,7 @@ from eckart.errors import FileError, InputError, invalid
 from eckart.index.alike import unknown_column
 from eckart.io.read import read
 from eckart.io.tables.columns import TableHead, head_of, is_prose
-from eckart.io.tables.csv_marks import NULLS
+from eckart.io.tables.csv_file import NULLS
 from eckart.io.tables.frames import titles
 from eckart.io.tables.long_tables import Long
 from eckart.io.tables.missing import Marks, unmark

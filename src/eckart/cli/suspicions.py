@@ -8,7 +8,7 @@ import shlex
 from typing import Any
 
 from eckart.cli.reading import Reading
-from eckart.complete.factors.strengths import log_scaling
+from eckart.complete.factors.alternate import log_scaling
 from eckart.errors import InputError, invalid
 from eckart.io.text.documents import Documents
 from eckart.loading import pa

@@ -120,7 +120,7 @@ def _read(
     file: str, format: str | None, limit: int | None, encoding: str | None, shell: Shell
 ) -> Any:
     """The vectors; what a file makes the reader say stands on standard error."""
-    from eckart.embed.reading import read_vectors
+    from eckart.embed.sequences import read_vectors
 
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")

@@ -11,8 +11,7 @@ from operator import attrgetter
 from typing import Any
 from weakref import WeakSet
 
-from eckart.clusters.client import ClusterError, least_memory, load_dask
-from eckart.clusters.clock import waiting
+from eckart.clusters.client import ClusterError, least_memory, load_dask, waiting
 
 ROUNDS = 6
 """How often tasks are sent anew after workers died under them; Dask itself runs a task four times

@@ -33,17 +33,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from eckart.clusters.clock import spent
+from eckart.clusters.client import spent
 from eckart.complete.bayes.gibbs import BURN_IN
 from eckart.complete.candidates import yes_no
 from eckart.complete.factors.als import ALS
 from eckart.complete.factors.hidden_share import NO_CODES
 from eckart.complete.split import split, usual_share
-from eckart.complete.tune import tune
-from eckart.complete.tuning import Tuning
+from eckart.complete.tune import Tuning, tune
 from eckart.errors import InputError
-from eckart.io.models.checkpoint import spent_in
-from eckart.io.models.named_steps import Steps
+from eckart.io.models.checkpoint import Steps, spent_in
 from eckart.matrix import Observed
 from eckart.trace import StopReason
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from eckart.complete.folding import on_a_scale
 from eckart.complete.lists_by_parts import OnParts, best_by_parts
-from eckart.complete.shares import SharesOfEntries
+from eckart.complete.score import SharesOfEntries
 from eckart.errors import InputError, invalid
 from eckart.factors import LowRank
 from eckart.index.labels import Labels, one_or_many, tidy

@@ -32,7 +32,7 @@ from eckart.engines import engine_named
 from eckart.engines.protocol import CountRows, PairRule
 from eckart.errors import InputError, invalid
 from eckart.io.dask.known import is_collection
-from eckart.io.models.levels import NOTHING, Memory
+from eckart.io.models.checkpoint import NOTHING, Memory
 from eckart.matrix import Counts
 from eckart.parameters import whole
 from eckart.trace import Watcher, progress, silent

@@ -23,7 +23,7 @@ from typing import Any, Literal
 import numpy as np
 
 from eckart.certify.certificate import Certificate
-from eckart.certify.glove import GloveProblem, certify_glove
+from eckart.certify.pairs import GloveProblem, certify_glove
 from eckart.embed import glove_adagrad, glove_als
 from eckart.embed.cooccurrence import WEIGHTINGS
 from eckart.embed.model import WordModel
@@ -33,7 +33,7 @@ from eckart.errors import InputError
 from eckart.factors import Embedding
 from eckart.fit import Fit, fitted, plan_of, require_room
 from eckart.io.dask.known import is_collection
-from eckart.io.models.levels import NOTHING, Memory, resumed_trace, resuming
+from eckart.io.models.checkpoint import NOTHING, Memory, resumed_trace, resuming
 from eckart.matrix import Observed
 from eckart.parameters import file_name, flag, number, one_of, optional, param, whole
 from eckart.trace import StopReason, Trace, Watcher, progress, silent

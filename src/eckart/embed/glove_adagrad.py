@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from eckart.certify.glove import GloveProblem
+from eckart.certify.pairs import GloveProblem
 from eckart.engines.protocol import GloveTable, Tall
 
 NAME, METHOD = "AdaGrad epochs", "AdaGrad, blocks without a common word in parallel"

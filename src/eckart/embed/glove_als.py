@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from eckart.certify.glove import GloveProblem
+from eckart.certify.pairs import GloveProblem
 from eckart.engines.protocol import Placed, RidgeRule, Tall
 from eckart.rng import normal
 

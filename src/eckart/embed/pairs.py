@@ -12,7 +12,7 @@ from eckart.embed.cooccurrence import MAX_MEMORY, count
 from eckart.embed.sequences import Sequences
 from eckart.errors import InputError
 from eckart.io.dask.known import is_collection
-from eckart.io.models.levels import NOTHING, Memory
+from eckart.io.models.checkpoint import NOTHING, Memory
 from eckart.io.tables.frames import titles
 from eckart.io.text.tokens import Tokenizer
 from eckart.matrix import Counts

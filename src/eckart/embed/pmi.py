@@ -33,8 +33,7 @@ from eckart.engines.protocol import PmiRule
 from eckart.errors import invalid
 from eckart.factors import Basis, Embedding
 from eckart.fit import Fit, fitted, plan_of
-from eckart.io.models.checkpoint import Checkpoint
-from eckart.io.models.levels import NOTHING, Memory, resumed
+from eckart.io.models.checkpoint import NOTHING, Checkpoint, Memory, resumed
 from eckart.matrix import Counts
 from eckart.parameters import file_name, number, one_of, optional, param, whole
 from eckart.reduce.covariance import Covariance

@@ -32,18 +32,18 @@ import numpy as np
 
 from eckart.certify.certificate import Certificate
 from eckart.certify.pairs import CHANCE, PairWeights, certify_pairs
-from eckart.embed import skipgram_exact, skipgram_train
+from eckart.embed import skipgram_train
+from eckart.embed import skipgram_train as skipgram_exact
 from eckart.embed.cooccurrence import MAX_MEMORY, MOST_WINDOW, count, pair_rule
 from eckart.embed.model import WordModel
 from eckart.embed.pairs import checked, contents_of
 from eckart.embed.sequences import Sequences, keep_probability
 from eckart.embed.skipgram_train import FixedPairs
-from eckart.engines.protocol.windows import Pieces, cut
+from eckart.engines.protocol.words import Pieces, cut
 from eckart.errors import InputError, invalid
 from eckart.factors import Embedding
 from eckart.fit import Fit, fitted, plan_of, require_room
-from eckart.io.models.checkpoint import Checkpoint
-from eckart.io.models.levels import resumed
+from eckart.io.models.checkpoint import Checkpoint, resumed
 from eckart.io.tables.frames import titles
 from eckart.matrix import Counts
 from eckart.parameters import either, file_name, flag, number, one_of, optional, param, whole

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from eckart.engines.arrays.dense import ArrayDense, ArrayWhole
+from eckart.engines.arrays.dense import ArrayDense, ArrayThin, ArrayWhole
 from eckart.engines.arrays.evidence import ArrayEntries
 from eckart.engines.arrays.gaps import ArrayGaps
 from eckart.engines.arrays.items import ArrayItems
@@ -18,11 +18,8 @@ from eckart.engines.arrays.numpy import NumpyLibrary
 from eckart.engines.arrays.parts import ArrayParts
 from eckart.engines.arrays.series import ArraySeries
 from eckart.engines.arrays.tables import ArrayTables
-from eckart.engines.arrays.thin import ArrayThin
-from eckart.engines.arrays.topic_chain import ArrayChains
-from eckart.engines.arrays.topics import ArrayTopics
-from eckart.engines.arrays.windows import ArrayWindows
-from eckart.engines.arrays.words import ArrayWords
+from eckart.engines.arrays.topics import ArrayChains, ArrayTopics
+from eckart.engines.arrays.words import ArrayWindows, ArrayWords
 from eckart.engines.host import Host, place
 from eckart.matrix import Matrix
 from eckart.rng import normal

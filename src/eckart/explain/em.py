@@ -23,7 +23,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 
-from eckart.io.models.levels import NOTHING, Memory, kept_trace, like, resumed_trace
+from eckart.io.models.checkpoint import NOTHING, Memory, kept_trace, like, resumed_trace
 from eckart.trace import StopReason, Trace, Watcher, silent
 
 EQUAL = 1e-9

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from eckart.errors import FileError
-from eckart.factors.checks import names, numbers, value
-from eckart.factors.stored import Stored
+from eckart.factors.checks import Stored, names, numbers, value
 
 TIE = 1e-5
 """Loadings within this relative distance of the largest count as tied; the first of them decides

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from eckart.errors import FileError
-from eckart.factors.checks import names, numbers
-from eckart.factors.stored import Stored
+from eckart.factors.checks import Stored, names, numbers
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from eckart.errors import FileError
-from eckart.factors.checks import names, numbers, value
-from eckart.factors.stored import Stored
+from eckart.factors.checks import Stored, names, numbers, value
 
 
 @dataclass(frozen=True, eq=False)

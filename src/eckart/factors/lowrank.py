@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from eckart.factors.checks import names, numbers, value
-from eckart.factors.stored import Stored
+from eckart.factors.checks import Stored, names, numbers, value
 
 
 @dataclass(frozen=True, eq=False)

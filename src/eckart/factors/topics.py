@@ -8,8 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from eckart.errors import FileError
-from eckart.factors.checks import names, numbers
-from eckart.factors.stored import Stored
+from eckart.factors.checks import Stored, names, numbers
 from eckart.notebook import table
 
 

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from eckart.io.tables.device_rows import on_device
+from eckart.io.tables.frames import on_device
 
 M = TypeVar("M", bound=Callable[..., Any])
 

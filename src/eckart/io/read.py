@@ -21,10 +21,10 @@ from eckart.io.dask.known import is_collection
 from eckart.io.sql.answers import QueryAnswer
 from eckart.io.sql.databases import is_address, is_database, shown
 from eckart.io.tables.csv_file import read_csv
-from eckart.io.tables.device_rows import DeviceRows, on_device
 from eckart.io.tables.encodings import ending_of
 from eckart.io.tables.frames import (
     ARROW_FILES,
+    DeviceRows,
     arrow_batches,
     arrow_columns,
     arrow_dtype,
@@ -35,12 +35,12 @@ from eckart.io.tables.frames import (
     hold,
     is_arrow,
     is_frame,
+    on_device,
     titles,
 )
 from eckart.io.tables.long_tables import TEXT_FILES, Long
 from eckart.io.tables.matrix_market import read_matrix_market
-from eckart.io.tables.missing import Marks, unmark
-from eckart.io.tables.numbers import from_masked, from_nested, numeric
+from eckart.io.tables.missing import Marks, from_masked, from_nested, numeric, unmark
 from eckart.io.tables.other_files import OTHER_TABLES, images_in, read_images
 from eckart.io.tables.row_blocks import (
     ArrowBlocks,

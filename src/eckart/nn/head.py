@@ -17,7 +17,7 @@ from eckart.errors import FileError, InputError
 from eckart.factors import Network
 from eckart.factors.checks import numbers
 from eckart.fit import Fit
-from eckart.io.models.levels import resuming
+from eckart.io.models.checkpoint import resuming
 from eckart.loading import lazy
 from eckart.matrix import SQUARABLE, squarable
 from eckart.nn.architecture import conv_head, dense_head, head_hidden, image_shape

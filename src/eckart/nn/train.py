@@ -26,11 +26,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from eckart.io.models.levels import NOTHING, Memory, resumed_trace
+from eckart.io.models.checkpoint import NOTHING, Memory, resumed_trace
 from eckart.nn.batches import Source, pieces
-from eckart.nn.losses import Loss
 from eckart.nn.place import DevicePlace
-from eckart.nn.rules import NesterovSgd, optimizer_of, schedule_of
+from eckart.nn.rules import Loss, NesterovSgd, optimizer_of, schedule_of
 from eckart.nn.steps import GraphRoom, TrainingSteps, gradient, over_rows, steps_of
 from eckart.trace import StopReason, Trace, Watcher, silent
 

@@ -58,7 +58,7 @@ def code_maps(models: dict[str, Any], labels: Any = None, axes: Any = None) -> A
     2
     """
     if axes is None:
-        from eckart.plots.shown import ShownFigure
+        from eckart.plots.style import ShownFigure
 
         figure = ShownFigure(figsize=(5.4 * len(models), 4.8), layout="constrained")
         axes = figure.subplots(1, len(models), squeeze=False)[0]

@@ -1,10 +1,18 @@
-"""Colours and the small things that every picture shares."""
+"""Colours and the small things that every picture shares.
+
+Figures that a notebook shows: axes and figures of matplotlib that know how to be a picture.
+Imported when a figure is drawn.
+"""
 
 from __future__ import annotations
 
+from io import BytesIO
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 
 INK, SOFT, FAINT = "#1f2933", "#7b8794", "#e4e7eb"
 BLUE, ORANGE, RED = "#2b6cb0", "#dd6b20", "#c53030"
@@ -31,7 +39,7 @@ def new_axes(ax: Any = None, size: tuple[float, float] = (6.0, 4.0)) -> Any:
     where they are the value of a cell."""
     if ax is not None:
         return ax
-    from eckart.plots.shown import ShownAxes, ShownFigure
+    from eckart.plots.style import ShownAxes, ShownFigure
 
     return ShownFigure(figsize=size, layout="constrained").add_subplot(axes_class=ShownAxes)
 
@@ -83,3 +91,25 @@ def coloured(images: np.ndarray, cmap: str, low: Any = None, high: Any = None) -
     span = np.where(high > low, high - low, 1.0)
     unit = (images - low[:, None, None]) / span[:, None, None]
     return matplotlib.colormaps[cmap](np.clip(unit, 0, 1))[..., :3]
+
+
+class ShownFigure(Figure):
+    """A figure that no global state knows, which a notebook shows where it is the value of a
+    cell."""
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        FigureCanvasAgg(self)
+
+    def _repr_png_(self) -> bytes:
+        out = BytesIO()
+        self.savefig(out, format="png")
+        return out.getvalue()
+
+
+class ShownAxes(Axes):
+    """Axes that a notebook shows as their figure."""
+
+    def _repr_png_(self) -> bytes:
+        figure: Any = self.figure
+        return bytes(figure._repr_png_())

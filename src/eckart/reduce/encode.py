@@ -14,7 +14,7 @@ import numpy as np
 
 from eckart.engines.protocol import Engine, Tall, refuse_bad
 from eckart.factors import Basis
-from eckart.io.tables.device_rows import rows_there
+from eckart.io.tables.frames import rows_there
 from eckart.matrix import Dense, Matrix, Observed
 from eckart.reduce.missing import gaussian_of
 

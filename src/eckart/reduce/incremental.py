@@ -16,7 +16,7 @@ import numpy as np
 from eckart.engines.protocol import Moments
 from eckart.errors import InputError, invalid
 from eckart.fit import fitted, one_kind_of_names, sample_weights
-from eckart.io.models.levels import resuming
+from eckart.io.models.checkpoint import resuming
 from eckart.io.read import read
 from eckart.matrix import Matrix, Observed, row_parts
 from eckart.parameters import check, optional, param, whole

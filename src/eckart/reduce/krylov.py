@@ -25,7 +25,7 @@ import numpy as np
 
 from eckart.decompositions import eigh, eigvalsh
 from eckart.engines.protocol import Engine, Tall
-from eckart.io.models.levels import NOTHING, Memory, kept_trace, resumed_trace
+from eckart.io.models.checkpoint import NOTHING, Memory, kept_trace, resumed_trace
 from eckart.trace import StopReason, Trace, Watcher, silent
 
 Product = Callable[[np.ndarray], np.ndarray]

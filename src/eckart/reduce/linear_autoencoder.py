@@ -22,10 +22,10 @@ from eckart.errors import InputError
 from eckart.explained import explained_share
 from eckart.factors import signs
 from eckart.fit import Estimator, Fit, fitted, on_data, one_kind_of_names, plan_of
-from eckart.io.models.levels import Memory, kept_trace, resumed_trace, resuming
+from eckart.io.models.checkpoint import Memory, kept_trace, resumed_trace, resuming
 from eckart.io.read import read
-from eckart.io.tables.device_rows import same_kind
-from eckart.io.tables.numbers import numeric
+from eckart.io.tables.frames import same_kind
+from eckart.io.tables.missing import numeric
 from eckart.matrix import Matrix, squarable
 from eckart.optim.descend import Objective
 from eckart.optim.rules import RULES, rule_named

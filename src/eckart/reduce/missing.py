@@ -25,7 +25,7 @@ from eckart.decompositions import eigh, svd
 from eckart.engines.protocol import Engine, GapStatistics, SeenColumns
 from eckart.errors import InputError
 from eckart.factors import Basis, signs
-from eckart.io.models.levels import NOTHING, Memory, kept_trace, resumed_trace
+from eckart.io.models.checkpoint import NOTHING, Memory, kept_trace, resumed_trace
 from eckart.reduce.krylov import block_krylov
 from eckart.trace import StopReason, Trace, Watcher, silent
 

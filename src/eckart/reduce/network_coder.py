@@ -6,6 +6,9 @@ a Bernoulli likelihood), gaps masked out.
 F sees gaps as the mean of their column; G fills them. Rows held out of the training say when to
 stop and which weights to keep. The certificate is stationary: gradient norm, held-out error, and
 beside it the error of PCA at equal k on the same rows. Subclasses say which layers.
+
+From rows to the network and back: gaps filled, outputs in the units of the data, the risk over
+observed entries.
 """
 
 from __future__ import annotations
@@ -25,8 +28,8 @@ from eckart.explained import explained_share
 from eckart.factors import Network
 from eckart.factors.checks import numbers
 from eckart.fit import Fit, fitted, require_room, rows_to_fill
-from eckart.io.models.levels import resuming
-from eckart.io.tables.numbers import numeric
+from eckart.io.models.checkpoint import resuming
+from eckart.io.tables.missing import numeric
 from eckart.loading import lazy
 from eckart.matrix import Counts, Dense, Matrix, row_parts, squarable
 from eckart.nn.lazy import need_torch
@@ -43,12 +46,12 @@ from eckart.nn.shell import (
 )
 from eckart.parameters import check, either, is_int, number, param, whole
 from eckart.reduce.compare import linear_risk, principal_subspace
-from eckart.reduce.network_rebuild import fill_gaps, link, logit, risk_of, shares_only
+from eckart.reduce.encode import as_observed
 from eckart.rng import generator
 from eckart.trace import StopReason
 
 batches = lazy("eckart.nn.batches")
-losses = lazy("eckart.nn.losses")
+losses = lazy("eckart.nn.rules")
 modules = lazy("eckart.nn.modules")
 places = lazy("eckart.nn.place")
 trainer = lazy("eckart.nn.train")
@@ -421,3 +424,58 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
     @property
     def _n_features_out(self) -> int:
         return self.n_components_
+
+
+def fill_gaps(f: Network, net: Any, batch: Any) -> Any:
+    """The input, its gaps filled by the network's own reconstruction where it was trained without
+    gaps."""
+    x = batch.x
+    if batch.seen is None or f.architecture["link"] != "squared" or bool(batch.seen.all()):
+        return x
+    for _ in range(f.architecture["rounds"]):
+        x = batch.x + (~batch.seen) * net.decode(net.encode(x)[0])
+    return x
+
+
+def link(f: Network, out: np.ndarray) -> np.ndarray:
+    """From the network's output to a row."""
+    if f.architecture["link"] == "bernoulli":
+        return np.where(
+            f.spread > 0, 1 / (1 + np.exp(-np.clip(out + logit(f.mean), -60, 60))), f.mean
+        )
+    return f.mean + f.spread * out
+
+
+def risk_of(matrix: Matrix, reconstruct: Any) -> float:
+    """1/2 mean over rows of the squared error over observed entries, by blocks."""
+    total, count = 0.0, 0
+    for part in row_parts(matrix, 4096):
+        seen = as_observed(part)
+        out = reconstruct(part)
+        if isinstance(part, Dense):
+            values = np.asarray(part.values, np.float64)
+            away = np.where(np.isnan(values), 0.0, values - out)
+        elif seen is not None:
+            rows = np.repeat(np.arange(len(out)), seen.row_counts())
+            away = seen.data - out[rows, seen.indices]
+        else:
+            away = part.to_scipy().toarray() - out  # type: ignore[union-attr]
+        total += 0.5 * float(np.sum(away * away))
+        count += len(out)
+    return total / max(1, count)
+
+
+def logit(p: np.ndarray) -> np.ndarray:
+    p = np.clip(p, 1e-4, 1 - 1e-4)
+    return np.log(p / (1 - p))
+
+
+def shares_only(matrix: Matrix) -> None:
+    """Refuse values outside 0 to 1, which no Bernoulli likelihood explains."""
+    values = np.asarray(matrix.values) if isinstance(matrix, Dense) else matrix.data
+    if values.size and not (np.nanmin(values) >= 0 and np.nanmax(values) <= 1):
+        low, high = float(np.nanmin(values)), float(np.nanmax(values))
+        raise InputError(
+            f"X must hold numbers from 0 to 1 for loss='bernoulli', got numbers from {low:g} to "
+            f"{high:g}. Scale X, or use loss='squared'."
+        )

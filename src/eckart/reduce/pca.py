@@ -29,25 +29,23 @@ from eckart.fit import (
     rows_to_fill,
     sample_weights,
 )
-from eckart.io.models.levels import NOTHING, Memory, resuming
+from eckart.io.models.checkpoint import NOTHING, Memory, resuming
 from eckart.io.namespaces import in_kind, on_host, way_back
 from eckart.io.read import read
-from eckart.io.tables.device_rows import same_kind
-from eckart.io.tables.numbers import numeric
+from eckart.io.tables.frames import same_kind
+from eckart.io.tables.missing import numeric
 from eckart.matrix import Dense, Matrix, Observed
 from eckart.parameters import check, either, file_name, flag, number, one_of, optional, param, whole
-from eckart.reduce import basis_gaussian
+from eckart.reduce import basis_attributes as basis_gaussian
 from eckart.reduce import missing as gaps
 from eckart.reduce.charts import ComponentTables
 from eckart.reduce.covariance import Covariance
 from eckart.reduce.encode import encoder_of, filled, reusable
-from eckart.reduce.given import SettableBasis
+from eckart.reduce.given import SettableBasis, solve_running
 from eckart.reduce.krylov import FINEST
-from eckart.reduce.out_of_range import in_range
 from eckart.reduce.rotate import Rotation, rotation_of
-from eckart.reduce.running_fit import solve_running
 from eckart.reduce.solve import SpectralOptions, certify, solve_scaled
-from eckart.reduce.standardise import divided
+from eckart.reduce.standardise import divided, in_range
 from eckart.rng import generator
 from eckart.trace import Watcher, progress, silent
 

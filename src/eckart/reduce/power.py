@@ -23,7 +23,7 @@ import numpy as np
 from eckart.arguments import held, numbers
 from eckart.decompositions import eigh
 from eckart.errors import InputError, invalid
-from eckart.io.models.levels import NOTHING, Memory, kept_trace, resumed_trace
+from eckart.io.models.checkpoint import NOTHING, Memory, kept_trace, resumed_trace
 from eckart.rng import generator
 from eckart.trace import StopReason, Trace, Watcher, silent
 

@@ -20,8 +20,7 @@ from eckart.arguments import held
 from eckart.engines import engine_named
 from eckart.engines.protocol import Engine
 from eckart.errors import invalid
-from eckart.io.models.checkpoint import Checkpoint
-from eckart.io.models.levels import Memory, generator_at, resumed
+from eckart.io.models.checkpoint import Checkpoint, Memory, generator_at, resumed
 from eckart.io.read import read
 from eckart.matrix import Counts, Dense, Matrix, Observed, squarable
 from eckart.reduce import missing as gaps

@@ -16,12 +16,11 @@ from eckart.engines.protocol import ROUGH, Engine
 from eckart.errors import InputError
 from eckart.factors import Basis, signs
 from eckart.fit import Fit, on_data, plan_of
-from eckart.io.models.levels import NOTHING, Memory
+from eckart.io.models.checkpoint import NOTHING, Memory
 from eckart.matrix import SQUARABLE, Dense, Matrix
 from eckart.reduce import missing as gaps
 from eckart.reduce import rank, spectral
 from eckart.reduce.covariance import Covariance
-from eckart.reduce.out_of_range import lost, power_of_two, unscaled
 from eckart.reduce.plan import (
     STATISTIC_COLUMNS,
     Plan,
@@ -30,7 +29,15 @@ from eckart.reduce.plan import (
     require_memory,
     validate_components,
 )
-from eckart.reduce.standardise import Units, divided, in_words, scale_of
+from eckart.reduce.standardise import (
+    Units,
+    divided,
+    in_words,
+    lost,
+    power_of_two,
+    scale_of,
+    unscaled,
+)
 from eckart.reduce.stream import sketch_covariance
 from eckart.trace import Trace, Watcher, silent
 

@@ -18,7 +18,7 @@ from eckart.certify.spectral import TALL
 from eckart.decompositions import eigh
 from eckart.engines.protocol import Engine, Tall
 from eckart.errors import InputError
-from eckart.io.models.levels import NOTHING, Memory
+from eckart.io.models.checkpoint import NOTHING, Memory
 from eckart.reduce import rank
 from eckart.reduce.covariance import Covariance
 from eckart.reduce.krylov import Ritz, block_krylov

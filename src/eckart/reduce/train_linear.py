@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from eckart.io.models.levels import NOTHING, Memory
+from eckart.io.models.checkpoint import NOTHING, Memory
 from eckart.optim.descend import Objective, descend
 from eckart.optim.rules import Params, rule_named
 from eckart.trace import Trace, Watcher, silent

@@ -21,16 +21,16 @@ from eckart.engines.protocol import GapsFound
 from eckart.errors import InputError, invalid
 from eckart.explained import explained_share
 from eckart.fit import Estimator, Fit, fitted, one_kind_of_names
-from eckart.io.models.levels import resuming
+from eckart.io.models.checkpoint import resuming
 from eckart.io.read import read
-from eckart.io.tables.numbers import numeric
+from eckart.io.tables.missing import numeric
 from eckart.matrix import Observed
 from eckart.parameters import check, file_name, number, param, whole
 from eckart.reduce.covariance import Covariance
 from eckart.reduce.encode import encode, reusable
 from eckart.reduce.krylov import FINEST
-from eckart.reduce.out_of_range import in_range
 from eckart.reduce.solve import SpectralOptions, certify, solve
+from eckart.reduce.standardise import in_range
 from eckart.rng import generator
 from eckart.trace import progress
 

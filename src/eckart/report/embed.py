@@ -10,7 +10,7 @@ import numpy as np
 from eckart import plots
 from eckart.embed.pairs import pairs_of
 from eckart.embed.sequences import Sequences
-from eckart.io.text.stop_words import ENGLISH
+from eckart.io.text.tokens import ENGLISH
 from eckart.matrix import Counts
 from eckart.report.html import Report
 

@@ -11,7 +11,7 @@ from eckart.io.read import read
 from eckart.report.html import Report
 from eckart.report.mixtures import mixture_page
 from eckart.report.parts import parts_page
-from eckart.report.samples import Excerpts
+from eckart.report.tables import Excerpts
 from eckart.report.topics import topics_page
 
 

@@ -11,7 +11,7 @@ from eckart import plots
 from eckart.decompositions import svd
 from eckart.matrix import Dense, Matrix
 from eckart.report.html import Report
-from eckart.report.samples import some_rows
+from eckart.report.tables import some_rows
 
 COLUMNS = 8
 """Columns by which a component is described."""

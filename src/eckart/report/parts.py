@@ -11,7 +11,7 @@ from eckart import plots
 from eckart.matrix import Counts, Matrix
 from eckart.plots.style import coloured, montage, new_axes
 from eckart.report.html import Report
-from eckart.report.samples import Excerpts, row_name, some_rows, texts_at
+from eckart.report.tables import Excerpts, row_name, some_rows, texts_at
 
 LISTED, EXAMPLES = 10, 2
 

@@ -12,7 +12,7 @@ from eckart.explain.topics.judge import coherence, topic_diversity
 from eckart.matrix import Counts, Matrix
 from eckart.plots.topics import distributions
 from eckart.report.html import Report
-from eckart.report.samples import Excerpts, row_name, some_rows, texts_at
+from eckart.report.tables import Excerpts, row_name, some_rows, texts_at
 
 SHOWN, WORDS, OWN, EXAMPLES = 12, 10, 6, 2
 """Topics drawn as bars; words of each; words that set it apart; documents shown of each."""

@@ -12,8 +12,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from eckart.delayed import delay
 from eckart.errors import InputError, MissingError
+from eckart.loading import delay
 
 ENVIRONMENT = "ECKART_SERVE"
 """How worker processes learn what to serve; the token travels by its file, never by this."""

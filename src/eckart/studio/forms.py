@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, get_args
 
-from eckart.io.text.stop_words import LISTS
+from eckart.io.text.tokens import LISTS
 from eckart.serve.problems import Problem
 from eckart.studio.folder import Folder
 

@@ -44,7 +44,7 @@ from eckart.engines import engine_named
 from eckart.errors import FileError, InputError, invalid
 from eckart.factors import LowRank
 from eckart.fit import Fit, fitted, plan_of, require_room
-from eckart.io.models.levels import resuming
+from eckart.io.models.checkpoint import resuming
 from eckart.matrix import Observed
 from eckart.parameters import file_name, one_of, optional, param, whole
 from eckart.trace import StopReason, progress
@@ -315,7 +315,9 @@ class BayesianMF(Featured):
             return None
         at = np.unique(np.linspace(0, x.nnz - 1, min(x.nnz, CELLS)).astype(np.int64))
         rows = np.searchsorted(x.indptr, at, side="right") - 1
-        _, of_mean, noise = self.posterior_.moments(self._lowrank(), rows, x.indices[at], None)
+        # each row with the column of another entry: of a cell that was seen more is known
+        others = np.roll(x.indices[at], len(at) // 2)
+        _, of_mean, noise = self.posterior_.moments(self._lowrank(), rows, others, None)
         return float(np.mean(of_mean + noise))
 
     def predict(

@@ -25,16 +25,20 @@ import numpy as np
 from eckart.certify.certificate import Certificate
 from eckart.complete.bayes.chain import SETTLING, ChainSide, FactorChain
 from eckart.complete.bayes.features import Link, link_of
-from eckart.complete.bayes.likelihood import Likelihood, begin_near_mode
-from eckart.complete.bayes.links import AttributeLink, SeveralLinks
+from eckart.complete.bayes.likelihood import (
+    AttributeLink,
+    Likelihood,
+    SeveralLinks,
+    begin_near_mode,
+)
 from eckart.complete.bayes.posterior import Posterior, SideDraws, TimeDraws
 from eckart.complete.bayes.times import BINS, Sorted, TimedChain, level, settle, times_of_rows
 from eckart.complete.factors.majorise import centre
 from eckart.complete.side_information import NO_SIDE_INFORMATION, KnownFeatures, SideInformation
 from eckart.factors import LowRank
-from eckart.io.models.levels import NOTHING as NO_MEMORY
-from eckart.io.models.levels import Memory, kept_trace, resumed_trace
-from eckart.io.models.short import steps_of
+from eckart.io.models.checkpoint import NOTHING as NO_MEMORY
+from eckart.io.models.checkpoint import Memory, kept_trace, resumed_trace
+from eckart.io.models.save import steps_of
 from eckart.matrix import Observed
 from eckart.matrix_blocks import of_each_part, parts_of, with_values
 from eckart.terms import Loss, Ordered

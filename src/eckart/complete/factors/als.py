@@ -14,7 +14,14 @@ from eckart.certify.losses import certify_loss, relative_loss_gradient
 from eckart.certify.mapped import MappedProblem, certify_mapped, look
 from eckart.certify.stationary import RidgePoint, RidgeProblem, certify_factors, relative_gradient
 from eckart.complete.factors import mapped
-from eckart.complete.factors.alternate import AlternatingState, SweepStop, alternate, resumed, start
+from eckart.complete.factors.alternate import (
+    AlternatingState,
+    LogScaling,
+    SweepStop,
+    alternate,
+    resumed,
+    start,
+)
 from eckart.complete.factors.choices import Choices
 from eckart.complete.factors.hidden_lists import popularity
 from eckart.complete.factors.hidden_share import ChosenRidge
@@ -27,7 +34,6 @@ from eckart.complete.factors.majorise import (
     touched,
 )
 from eckart.complete.factors.mapped_model import MappedModel
-from eckart.complete.factors.strengths import LogScaling
 from eckart.complete.folding import cast, entry_weights, limits, mean_of
 from eckart.complete.normalise import KINDS, Normaliser, normalise
 from eckart.complete.side_information import NO_SIDE_INFORMATION, SideInformation, fingerprint
@@ -36,7 +42,7 @@ from eckart.engines.protocol import RidgeRule
 from eckart.errors import FileError, InputError
 from eckart.factors import LowRank
 from eckart.fit import Fit, fitted, plan_of
-from eckart.io.models.levels import resuming
+from eckart.io.models.checkpoint import resuming
 from eckart.matrix import Observed
 from eckart.matrix_blocks import facts_of
 from eckart.parameters import file_name, flag, number, one_of, optional, param, whole

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from eckart.complete.factors.alternate import LogScaling, log_scaling
 from eckart.complete.factors.hidden_lists import choose as choose_for_lists
 from eckart.complete.factors.hidden_lists import unobserved_weight
 from eckart.complete.factors.hidden_share import ChosenRidge, RidgeChoice, Wanted, choose
 from eckart.complete.factors.majorise import LOCATIONS, RIDGES, encoded, loss_for
-from eckart.complete.factors.strengths import LogScaling, log_scaling
 from eckart.complete.folding import learned_columns, refuse_negative
 from eckart.complete.normalise import Normaliser
 from eckart.complete.plain_answers import Ridges

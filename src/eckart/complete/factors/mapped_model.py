@@ -15,7 +15,7 @@ from eckart.complete.factors import mapped
 from eckart.complete.featured import Featured
 from eckart.complete.folding import cast, learned_columns
 from eckart.complete.normalise import Normaliser
-from eckart.complete.shares import Lean
+from eckart.complete.score import Lean
 from eckart.errors import FileError
 from eckart.factors import LowRank
 from eckart.fit import Fit

@@ -10,6 +10,9 @@ hidden, all members are fitted to the rest, and the shares c are chosen by the l
 entries; what they gain is measured on rows that had no say in them (see ``blend_weights``). Then
 the members that have a share are fitted to all entries. A new row needs no fit but that of its
 members.
+
+Scores of a blend: a sum of the scores of its members, each divided by its root mean square over
+the columns of the row.
 """
 
 from __future__ import annotations
@@ -25,9 +28,9 @@ from sklearn.utils.validation import check_is_fitted
 from eckart.certify.certificate import Certificate, Check
 from eckart.complete.factors.als import ALS
 from eckart.complete.items.blend_weights import Chosen, Pool, choose
-from eckart.complete.items.blended_scores import BlendedScores, comparable
 from eckart.complete.items.ease import EASE
 from eckart.complete.items.item_model import ItemModel, RowScorer, refuse_columns, rows_alike
+from eckart.complete.items.row_scores import ScoresOfRows, tiles
 from eckart.complete.items.spectral_filter import SpectralFilter
 from eckart.complete.kept_entries import KeptEntries
 from eckart.complete.recommend import Explanation, Recommendations, one_or_many, one_side
@@ -38,6 +41,7 @@ from eckart.fit import Fit, fitted
 from eckart.io.models.save import pack, unpack
 from eckart.io.tables.triples import observed
 from eckart.matrix import Observed, squarable
+from eckart.matrix_blocks import some_rows
 from eckart.parameters import check, number, param, whole
 from eckart.rng import generator
 from eckart.trace import StopReason, Trace
@@ -420,3 +424,89 @@ def _union(x: Observed, more: Observed) -> Observed:
     _, first = np.unique(i.astype(np.int64) * x.n_columns + j, return_index=True)
     data = np.concatenate([a.data, b.data.astype(a.data.dtype, copy=False)])
     return Observed.from_codes(i[first], j[first], data[first], x.shape, x.rows, x.columns)
+
+
+HELD = 8
+"""Bytes of a score while it is made: some member has it in double precision."""
+
+
+def comparable(scores: Any, rows: np.ndarray) -> np.ndarray:
+    """The scores of whole rows, each row of mean square 1; a row that scores nothing stays zero."""
+    parts = [_even(scores.block(part))[0] for part in tiles(rows, HELD * scores.shape[1])]
+    return np.concatenate(parts) if parts else np.zeros((0, scores.shape[1]))
+
+
+def _even(block: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """A block of scores with rows of mean square 1, and what they were divided by."""
+    size = np.sqrt(np.einsum("ij,ij->i", block, block, dtype=np.float64) / block.shape[1])
+    size[size == 0] = 1.0
+    return block / size[:, None].astype(block.dtype), size
+
+
+@dataclass(frozen=True, eq=False)
+class BlendedScores(ScoresOfRows):
+    """The names that ``Completer`` asks of a completed matrix, for ``scores`` of the members with
+    the shares of ``factors``."""
+
+    entries: Observed
+    factors: ItemWeights
+    scores: list[Any]
+    engine: Any
+    mean: float = 0.0
+    row_bias: None = None
+    column_bias: None = None
+    held = HELD
+
+    @property
+    def dtype(self) -> np.dtype:
+        return np.result_type(*(s.dtype for s in self.scores))
+
+    def weights(self, row: int) -> list[float]:
+        """What the scores of each member are multiplied with in this row."""
+        at = np.array([row])
+        sizes = [float(_even(s.block(at))[1][0]) for s in self.scores]
+        return [float(share) / size for share, size in zip(self._shares(), sizes)]
+
+    def block(self, rows: Any) -> np.ndarray:
+        """Scores of all columns for the rows at these positions."""
+        at = self.positions(rows)
+        out = np.zeros((len(at), self.n), self.dtype)
+        for share, s in zip(self._shares(), self.scores):
+            out += out.dtype.type(share) * _even(s.block(at))[0]
+        return out
+
+    def best(
+        self, rows: np.ndarray, n: int, columns: np.ndarray, seen: Observed | None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Positions and scores of the n best of ``columns`` for each row, those that it has
+        ``seen`` left out; -1 and -inf where there are fewer."""
+        n = min(n, len(columns))
+        left_out = np.setdiff1d(np.arange(self.n), columns) if len(columns) < self.n else None
+        where, best = (
+            np.full((len(rows), n), -1, np.int64),
+            np.full((len(rows), n), -np.inf, self.dtype),
+        )
+        start = 0
+        for tile in tiles(rows, self.held * self.n):
+            block, to = self.block(tile), slice(start, start + len(tile))
+            if left_out is not None:
+                block[:, left_out] = -np.inf
+            if seen is not None:
+                near, own = some_rows(seen, tile)
+                for q, row in enumerate(own):
+                    block[q, near.indices[near.indptr[row] : near.indptr[row + 1]]] = -np.inf
+            first = np.argpartition(-block, n - 1, axis=1)[:, :n]
+            values = np.take_along_axis(block, first, axis=1)
+            # of equal scores the first column, as in the other models
+            order = np.lexsort((first, -values), axis=1)
+            where[to], best[to] = (
+                np.take_along_axis(first, order, axis=1),
+                np.take_along_axis(values, order, axis=1),
+            )
+            start += len(tile)
+        where[np.isneginf(best)] = -1
+        return where, best
+
+    def _shares(self) -> np.ndarray:
+        assert self.factors.shares is not None
+        return self.factors.shares

@@ -24,7 +24,7 @@ from eckart.engines.protocol import SparseColumns, SparseRows
 from eckart.factors import ItemWeights
 from eckart.fit import Fit, fitted, plan_of
 from eckart.index.compress import transpose
-from eckart.io.models.levels import Memory, resuming
+from eckart.io.models.checkpoint import Memory, resuming
 from eckart.matrix import Observed
 from eckart.parameters import file_name, number, param, whole
 from eckart.trace import StopReason, Trace, Watcher, progress

@@ -26,7 +26,7 @@ from eckart.certify.spectral import SPARSE_PROBE, certify_subspace
 from eckart.complete.items.item_model import ItemModel
 from eckart.factors import ItemWeights
 from eckart.fit import Fit, plan_of, require_room
-from eckart.io.models.levels import resuming
+from eckart.io.models.checkpoint import resuming
 from eckart.matrix import Counts, Observed
 from eckart.matrix_blocks import as_counts, of_each_part, with_values
 from eckart.parameters import file_name, number, param, whole

@@ -35,7 +35,7 @@ from eckart.complete.nuclear.operators import (
 from eckart.complete.nuclear.riemannian import Point, TangentDescent, merged
 from eckart.complete.nuclear.spectral_completer import entries_norm
 from eckart.errors import invalid
-from eckart.io.models.levels import NOTHING, Memory, resumed_trace
+from eckart.io.models.checkpoint import NOTHING, Memory, resumed_trace
 from eckart.matrix import Observed
 from eckart.optim.tangent import Sampling
 from eckart.trace import StopReason, Watcher, silent

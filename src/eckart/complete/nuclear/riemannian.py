@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from eckart.io.models.levels import NOTHING, Memory
+from eckart.io.models.checkpoint import NOTHING, Memory
 from eckart.optim.tangent import Coordinates, Sampling, Tangent, least_squares, placed, shares
 from eckart.trace import StopReason, Trace, Watcher, silent
 

@@ -15,24 +15,26 @@ from eckart.certify.nuclear_losses import loss_gap_certificate
 from eckart.complete.factors.majorise import FACTORIZED, encoded, loss_for
 from eckart.complete.folding import on_a_scale
 from eckart.complete.normalise import KINDS
-from eckart.complete.nuclear.losses import BIAS_RIDGE, fixed_part, taken_out
-from eckart.complete.nuclear.losses import choose_tau as choose_loss_tau
-from eckart.complete.nuclear.losses import solve as solve_loss
 from eckart.complete.nuclear.operators import Solution
 from eckart.complete.nuclear.path import largest, solve
 from eckart.complete.nuclear.riemannian import TangentDescent
 from eckart.complete.nuclear.spectral_completer import (
+    BIAS_RIDGE,
     SpectralCompleter,
     at_least,
     balanced,
     entries_norm,
+    fixed_part,
+    taken_out,
 )
+from eckart.complete.nuclear.spectral_completer import choose_tau as choose_loss_tau
+from eckart.complete.nuclear.spectral_completer import solve as solve_loss
 from eckart.complete.split import split
 from eckart.engines.protocol import RidgeRule
 from eckart.errors import InputError, invalid
 from eckart.factors import LowRank
 from eckart.fit import Fit, fitted, plan_of
-from eckart.io.models.levels import NOTHING, Memory, generator_at
+from eckart.io.models.checkpoint import NOTHING, Memory, generator_at
 from eckart.matrix import Observed
 from eckart.matrix_blocks import parts_of
 from eckart.optim.tangent import Sampling

@@ -40,7 +40,7 @@ from eckart.complete.nuclear.spectral_completer import (
 )
 from eckart.errors import invalid
 from eckart.factors import LowRank
-from eckart.io.models.levels import NOTHING, Memory, resumed_trace
+from eckart.io.models.checkpoint import NOTHING, Memory, resumed_trace
 from eckart.matrix import Observed
 from eckart.optim.tangent import Sampling
 from eckart.parameters import number, optional, param, whole

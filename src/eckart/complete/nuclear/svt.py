@@ -36,7 +36,7 @@ from eckart.complete.nuclear.spectral_completer import (
 from eckart.errors import invalid
 from eckart.factors import LowRank
 from eckart.fit import fitted
-from eckart.io.models.levels import NOTHING, Memory, resumed_trace
+from eckart.io.models.checkpoint import NOTHING, Memory, resumed_trace
 from eckart.matrix import Observed
 from eckart.optim.tangent import Sampling, placed
 from eckart.parameters import flag, number, optional, param, whole

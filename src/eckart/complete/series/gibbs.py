@@ -15,7 +15,7 @@ import numpy as np
 
 from eckart.complete.series.chain import SeriesChain
 from eckart.factors import Series
-from eckart.io.models.levels import NOTHING, Memory, kept_trace, resumed_trace
+from eckart.io.models.checkpoint import NOTHING, Memory, kept_trace, resumed_trace
 from eckart.matrix import Observed
 from eckart.trace import StopReason, Trace, Watcher, silent
 

@@ -29,13 +29,12 @@ from eckart.certify.chains import certify_chains
 from eckart.complete.folding import limits, put_observed
 from eckart.complete.kept_entries import KeptEntries
 from eckart.complete.series.gibbs import PROBES, solve, standardised
-from eckart.complete.series.period import learned_period
-from eckart.complete.series.timeline import in_time, later
+from eckart.complete.series.timeline import in_time, later, learned_period
 from eckart.complete.tables.columns import SKEWED
 from eckart.errors import FileError, InputError, invalid
 from eckart.factors import Series
 from eckart.fit import Fit, fitted, plan_of, require_room
-from eckart.io.models.levels import resuming
+from eckart.io.models.checkpoint import resuming
 from eckart.io.tables.triples import observed
 from eckart.matrix import Observed, squarable
 from eckart.matrix_blocks import parts_of

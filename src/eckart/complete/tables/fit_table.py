@@ -21,7 +21,7 @@ from eckart.complete.tables.factor_em import (
     penalty,
 )
 from eckart.engines.protocol import FilledMoments, Tall
-from eckart.io.models.levels import NOTHING, Memory, kept_trace, like, resumed_trace
+from eckart.io.models.checkpoint import NOTHING, Memory, kept_trace, like, resumed_trace
 from eckart.matrix import Observed
 from eckart.terms import Huber
 from eckart.trace import StopReason, Trace, Watcher, silent

@@ -29,8 +29,7 @@ from eckart.errors import FileError, InputError, InputTypeError, invalid
 from eckart.factors import MixedColumns
 from eckart.fit import Estimator, Fit, fitted, rows_to_fill, sample_weights
 from eckart.io.dask.known import is_collection
-from eckart.io.models.checkpoint import Checkpoint
-from eckart.io.models.levels import resumed
+from eckart.io.models.checkpoint import Checkpoint, resumed
 from eckart.io.tables.mixed import MixedFrame, Picked, mixed_frame
 from eckart.matrix import SQUARABLE
 from eckart.notebook import table as html_table

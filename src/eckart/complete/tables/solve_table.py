@@ -50,7 +50,7 @@ from eckart.engines.protocol import FilledMoments
 from eckart.errors import InputError, invalid
 from eckart.factors import MixedColumns
 from eckart.fit import Fit, plan_of
-from eckart.io.models.levels import NOTHING, Memory
+from eckart.io.models.checkpoint import NOTHING, Memory
 from eckart.io.tables.mixed import Cells
 from eckart.trace import Trace, Watcher, silent
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from eckart.engines.protocol import LossSums, RidgeRule, RowSolution, ThresholdSums
-from eckart.engines.protocol.losses import FLATTEST, HALVES
+from eckart.engines.protocol.entries import FLATTEST, HALVES
 
 Work = Callable[[Any, slice, Any], tuple[Any, ...]]
 """Of the loss, the entries and their s: sums."""

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from eckart.decompositions import eigh
-from eckart.engines.arrays.gap_patterns import rows_by_gaps
+from eckart.engines.arrays.gaps import rows_by_gaps
 from eckart.engines.host import Host, place
 from eckart.engines.protocol import GapsFound, refuse_bad
 from eckart.engines.protocol.mixtures import TINY

@@ -14,8 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from eckart.engines.arrays.cells import StoredMatrix, cells_of, dense_rows, weights_of
-from eckart.engines.arrays.divergences import ArrayDivergences
+from eckart.engines.arrays.divergences import (
+    ArrayDivergences,
+    StoredMatrix,
+    cells_of,
+    dense_rows,
+    weights_of,
+)
 from eckart.engines.protocol import CrossSums, Descent, FactorSums, Pass, SignSums, Totals
 from eckart.errors import InputError
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from eckart.engines.arrays.gaps import MOST_ROWS, gap_block
-from eckart.engines.protocol.tables import FactorRule, FilledMoments
+from eckart.engines.protocol.series import FactorRule, FilledMoments
 
 
 class ArrayTables:

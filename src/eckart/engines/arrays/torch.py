@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from eckart.engines.arrays.divergences import LEAST
-from eckart.engines.arrays.gap_patterns import rows_by_gaps
+from eckart.engines.arrays.gaps import rows_by_gaps
 from eckart.engines.arrays.numpy import NumpyLibrary, raised_root
 from eckart.engines.cuda.arrays import (
     DeviceArray,
@@ -22,16 +22,21 @@ from eckart.engines.cuda.arrays import (
     torch_dtype,
 )
 from eckart.engines.cuda.dense import entry_product
+from eckart.engines.cuda.entries import at_entries
 from eckart.engines.cuda.formulas import Numbers
-from eckart.engines.cuda.held import DeviceMatrix, RoomLeft, refuse_infinite, to_device
+from eckart.engines.cuda.held import (
+    DeviceMatrix,
+    EntryArrays,
+    Places,
+    RoomLeft,
+    refuse_infinite,
+    to_device,
+)
 from eckart.engines.cuda.kernels import divergence, usable
 from eckart.engines.cuda.kernels.coordinates import descend
-from eckart.engines.cuda.kernels.mixtures import MOST, shared
-from eckart.engines.cuda.known import Known, row_sums
+from eckart.engines.cuda.kernels.squares import MOST, shared
 from eckart.engines.cuda.nonnegative import row_moments, settled
-from eckart.engines.cuda.sampled import at_entries
-from eckart.engines.cuda.stored import EntryArrays, Places
-from eckart.engines.cuda.triangles import roots_of
+from eckart.engines.cuda.triangles import Known, roots_of, row_sums
 from eckart.engines.host import Host
 from eckart.engines.protocol import GapsFound, RidgeRule
 from eckart.trace import Watcher, silent

@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from eckart.clusters.traffic import blocks_of
-from eckart.engines.blocks import far, work
+from eckart.clusters.client import blocks_of
+from eckart.engines.blocks import far
+from eckart.engines.blocks import spreading as work
 from eckart.engines.blocks.placed import BlockMatrix, Here, places_of
-from eckart.engines.blocks.spreading import RULES, SpreadRule
-from eckart.engines.blocks.work import Primitive
+from eckart.engines.blocks.spreading import RULES, Primitive, SpreadRule
 from eckart.engines.cpu.engine import CpuEngine
 from eckart.engines.host import Host
 from eckart.engines.protocol import CountRows, Decomposition, Engine, PmiRule, RidgeRule, Sketch

@@ -18,8 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from eckart.engines.host import Host
-from eckart.engines.operators import ArrayOperators
+from eckart.engines.host import ArrayOperators, Host
 
 
 @dataclass(frozen=True, eq=False)

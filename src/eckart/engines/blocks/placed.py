@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from eckart.engines.blocks import work
+from eckart.engines.blocks import spreading as work
 from eckart.engines.blocks.far import FarEntries, stored
 from eckart.engines.blocks.spreading import Join
-from eckart.engines.protocol.refused import Place, Refused
+from eckart.engines.protocol.placed import Place, Refused
 from eckart.matrix_blocks import even_cuts
 from eckart.matrix_parts import Parts
 from eckart.scheduler import give_back

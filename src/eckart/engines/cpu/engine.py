@@ -72,7 +72,7 @@ class CpuEngine(
         return placed
 
     def _transposed(self, matrix: Any) -> Any:
-        from eckart.engines.cpu.entries.transpose import transposed
+        from eckart.engines.cpu.entries.sparse import transposed
 
         return transposed(matrix, self.threads)
 

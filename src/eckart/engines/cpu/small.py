@@ -4,15 +4,20 @@ engine answers with the array primitives.
 Loading compiled kernels takes .6 s where they are cached and some seconds where they are not; a fit
 of so few numbers takes a tenth of that either way. The number of threads and what was compiled
 before play no part, so that the bits of an answer do not depend on them.
+
+Primitives that are functions beside their kernels. Loading numba takes half a second, so such a
+file is loaded when one of them is first called.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 from eckart.engines.host import Host, place
+from eckart.matrix import Counts, Dense, Observed
 
 SMALL = 2**15
 """Numbers of a matrix (cells of dense rows, stored entries with rows and columns of others) up to
@@ -84,3 +89,17 @@ def or_arrays_on_factor(
         return primitive
 
     return decorate
+
+
+def later(module: str, name: str) -> Any:
+    """The function of this name as a method of the engine, given its threads; a matrix that was not
+    placed yet is."""
+
+    def primitive(self: Any, *args: Any, **named: Any) -> Any:
+        do = getattr(import_module(f"eckart.engines.cpu.{module}"), name)
+        if args and isinstance(args[0], (Dense, Observed, Counts)):
+            args = place(args[0]), *args[1:]
+        return do(*args, threads=self.threads, **named)
+
+    primitive.__name__ = name
+    return primitive

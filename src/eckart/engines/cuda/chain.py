@@ -20,7 +20,7 @@ from eckart.engines.cuda.kernels.gibbs import gibbs_swept
 from eckart.engines.protocol.topics import TopicDraw, spacing
 from eckart.loading import lazy
 
-chains = lazy("eckart.engines.cpu.topics.chain")
+chains = lazy("eckart.engines.cpu.topics.gibbs")
 MANY = 2**22
 """Tokens whose counts are changed, or topics drawn, at once: some numbers of 8 bytes each."""
 

@@ -1,6 +1,15 @@
 """Rows against thin matrices on a device: ``arrays.dense``, and where products of many columns cost
 more than reading them, halves of rows (``halves``). Sparse rows go by padded buckets of rows of
 about the same length (``stored``).
+
+Tall thin arrays on a device: inner and outer products, orthonormal bases, triangles.
+
+Arrays of NumPy are answered by one of NumPy, and are the CPU engine's work: the way to the device
+and back would cost more than their products.
+
+Rows with gaps under a Gaussian of low rank on a device (``arrays.gaps``). The CPU engine takes
+over where the noise is so small that rounding hides it and M has no Cholesky factor, and where
+hardly an entry is seen: masks are zeros almost everywhere then.
 """
 
 from __future__ import annotations
@@ -10,14 +19,21 @@ from typing import Any
 import numpy as np
 import torch
 
-from eckart.engines.arrays.dense import ArrayDense, answer, centre, joined_means
-from eckart.engines.cuda.arrays import WORTH_SPLITTING, add_square, all_fetched
+from eckart.engines.arrays.dense import ArrayDense, ArrayThin, answer, centre, joined_means
+from eckart.engines.arrays.gaps import ArrayGaps
+from eckart.engines.cuda.arrays import WORTH_SPLITTING, DeviceArray, add_square, all_fetched
 from eckart.engines.cuda.halves import HalfSums, Halves, columns_of, scatter_of
-from eckart.engines.cuda.held import DeviceMatrix
+from eckart.engines.cuda.held import DeviceMatrix, padded_rows
 from eckart.engines.cuda.kernels import usable
 from eckart.engines.cuda.kernels.products import entry_sums, row_products
-from eckart.engines.cuda.stored import padded_rows
-from eckart.engines.protocol import ColumnMoments, Keeper, Moments
+from eckart.engines.protocol import (
+    ColumnMoments,
+    GapCodes,
+    GapStatistics,
+    Keeper,
+    Moments,
+    SeenColumns,
+)
 from eckart.trace import Watcher, silent
 
 KEPT = 0.25
@@ -167,3 +183,166 @@ def entry_product(entries: Any, data: torch.Tensor, v: torch.Tensor) -> torch.Te
         r = chunk.numbers(data).reshape(len(gathered), 1, -1)
         out[chunk.rows] = chunk.whole(torch.bmm(r, gathered))[:, 0]
     return out
+
+
+WIDE = 512
+"""Columns from which the eigenvectors of a symmetric matrix are found sooner on the device."""
+
+APART = 1e-4
+"""Share of a column's square that must be left of it beside all others, so that its direction is
+right to the square root of this times rounding."""
+
+
+class DeviceThin(ArrayThin):
+    """Products of tall thin arrays."""
+
+    device: torch.device
+    tensor: Any
+    on_cpu: Any
+    twins: Any
+
+    def _here(self, *arrays: Any) -> bool:
+        """Whether an array lies on the device, or a copy of it does."""
+        return any(isinstance(a, DeviceArray) or self.twins.find(a) is not None for a in arrays)
+
+    def _like(self, found: torch.Tensor, *sources: Any) -> Any:
+        """On the host where all sources are, with the tensor kept for as long as that copy lives:
+        it need not travel back."""
+        return (
+            DeviceArray(found)
+            if any(isinstance(a, DeviceArray) for a in sources)
+            else self.twins.copy(found)
+        )
+
+    def inner(self, q: Any, w: Any, weights: Any = None) -> np.ndarray:
+        if not self._here(q, w):
+            return self.on_cpu("inner", q, w, weights)
+        return super().inner(q, w, weights)
+
+    def outer(self, q: Any, s: np.ndarray, plus: Any = None, scale: float = 1.0) -> Any:
+        if not self._here(q, plus):
+            return self.on_cpu("outer", q, s, plus, scale)
+        a = self.tensor(q)
+        out = a @ self.tensor(s, q.dtype)
+        if plus is not None:
+            out.add_(self.tensor(plus, q.dtype), alpha=scale)
+        return self._like(out, q, plus)
+
+    def triangle(self, v: Any) -> np.ndarray:
+        return super().triangle(v) if self._here(v) else self.on_cpu("triangle", v)
+
+    def write_columns(self, into: Any, first: int, columns: Any) -> None:
+        if isinstance(into, np.ndarray):
+            self.on_cpu("write_columns", into, first, columns)
+        else:
+            super().write_columns(into, first, columns)
+
+    def orth(self, v: Any, against: Any = None) -> Any:
+        """By V L^-T with V^T V = L L^T in float64, twice, without a wait; by eigenvalues where
+        columns nearly depend on one another."""
+        if not self._here(v, against):
+            return self.on_cpu("orth", v, against)
+        a = self.tensor(v)
+        size = float(a.abs().max()) if a.numel() else 0.0
+        if size == 0.0 or not np.isfinite(size):
+            return v[:, :0]
+        q = None if against is None or not against.shape[1] else self.tensor(against, v.dtype)
+        found = _by_triangles(a / size, q)
+        if found is None:
+            found = super().orth(v, against).tensor
+        return self._like(found, v, against)
+
+    def covariance(
+        self, scatter: np.ndarray, weight: float, mean: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Kept on the device beside its copy on the host, where the scatter is."""
+        if not self._here(scatter):
+            return self.on_cpu("covariance", scatter, weight, mean)
+        return super().covariance(scatter, weight, mean)
+
+    def is_below(self, c: np.ndarray, q: np.ndarray, r: np.ndarray, bound: float) -> bool:
+        if not self._here(c):
+            return self.on_cpu("is_below", c, q, r, bound)
+        return super().is_below(c, q, r, bound)
+
+    def eigh_top(self, c: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """By the device for large matrices; where its method fails, by the CPU engine, whose
+        methods always answer. The library fails too where PyTorch keeps all memory of the device
+        for itself, so that is given back first."""
+        for _ in range(2 if self.device.type == "cuda" and len(c) >= WIDE and k else 0):
+            try:
+                values, vectors = torch.linalg.eigh(self.tensor(c, np.float64))
+                return values.flip(0)[:k].cpu().numpy(), vectors[:, -k:].flip(1).cpu().numpy()
+            except torch.linalg.LinAlgError:
+                torch.cuda.empty_cache()
+        return self.on_cpu("eigh_top", c, k)
+
+
+def _by_triangles(a: torch.Tensor, q: torch.Tensor | None) -> torch.Tensor | None:
+    """An orthonormal basis by two triangles; None where a column is mostly in the span of others,
+    or of q."""
+    size = (a.double() ** 2).sum(0)
+    worst = []
+    for _ in range(2):
+        if q is not None:
+            a = a - q @ (q.double().T @ a.double()).to(a.dtype)
+        wide = a.double()
+        lower, info = torch.linalg.cholesky_ex(wide.T @ wide)
+        # what is left of every column beside the others, against its length before
+        worst += [torch.where(info == 0, (lower.diagonal() ** 2 / size).min(), 0.0)]
+        a = torch.linalg.solve_triangular(lower, wide.T, upper=False).T.to(a.dtype)
+        size = torch.ones_like(size)
+    left = torch.stack(worst).cpu()
+    return a.contiguous() if bool(left[0] > APART) and bool(left[1] > 0.5) else None
+
+
+FEW = 0.02
+"""Share of seen entries below which masks do not pay: a product in float64 makes some fifty
+multiply-adds in the time in which a number is fetched."""
+
+
+class DeviceGaps(ArrayGaps):
+    """Statistics, codes and expected entries of rows that are seen in part."""
+
+    on_cpu: Any
+    held: Any
+
+    def seen_columns(self, x: Any) -> SeenColumns:
+        x = self.held(x)
+        return super().seen_columns(x) if x.kind == "observed" else self.on_cpu("seen_columns", x)
+
+    def largest(self, x: Any) -> float:
+        x = self.held(x)
+        if x.kind == "dense":
+            return self.on_cpu("largest", x)
+        return float(x.entries.data.abs().amax()) if x.nnz else 0.0
+
+    def gap_statistics(
+        self, x: Any, w: np.ndarray, mean: np.ndarray, noise: float
+    ) -> GapStatistics:
+        x = self.held(x)
+        found = None if _hardly_seen(x) else super().gap_statistics(x, w, mean, noise)
+        if found is None or not np.isfinite(found.loglik):
+            return self.on_cpu("gap_statistics", x, w, mean, noise)
+        return found
+
+    def gap_codes(self, x: Any, w: np.ndarray, mean: np.ndarray, noise: float) -> GapCodes:
+        x = self.held(x)
+        found = None if _hardly_seen(x) else super().gap_codes(x, w, mean, noise)
+        if found is None or not bool(torch.isfinite(found.loglik.tensor.sum())):
+            return self.on_cpu("gap_codes", x, w, mean, noise)
+        return found
+
+    def gap_expect(
+        self, x: Any, u: np.ndarray, gain: np.ndarray, mean: np.ndarray, noise: float
+    ) -> Any:
+        x = self.held(x)
+        found = None if _hardly_seen(x) else super().gap_expect(x, u, gain, mean, noise)
+        if found is None or not bool(torch.isfinite(found.tensor.sum())):
+            return self.on_cpu("gap_expect", x, u, gain, mean, noise)
+        return found
+
+
+def _hardly_seen(x: Any) -> bool:
+    rows, n = x.shape
+    return not rows or x.nnz < FEW * rows * n

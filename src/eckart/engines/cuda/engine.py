@@ -22,13 +22,11 @@ from eckart.engines.arrays.torch import TorchLibrary
 from eckart.engines.cpu.engine import CpuEngine
 from eckart.engines.cuda.arrays import DeviceArray, Promised, Twins, on_host, rounding, torch_dtype
 from eckart.engines.cuda.chain import DeviceChains
-from eckart.engines.cuda.dense import DeviceDense
+from eckart.engines.cuda.dense import DeviceDense, DeviceGaps, DeviceThin
 from eckart.engines.cuda.entries import DeviceEntries
-from eckart.engines.cuda.gaps import DeviceGaps
+from eckart.engines.cuda.formulas import DeviceLosses
 from eckart.engines.cuda.held import DeviceMatrix, RoomLeft, to_device
-from eckart.engines.cuda.losses import DeviceLosses
 from eckart.engines.cuda.ridge import DeviceRidge
-from eckart.engines.cuda.thin import DeviceThin
 from eckart.engines.cuda.topics import DeviceTopics
 from eckart.engines.cuda.words import DeviceWords
 from eckart.engines.host import Host

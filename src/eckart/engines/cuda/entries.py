@@ -1,5 +1,8 @@
 """Low rank met at the stored entries, on a device: the same buckets of rows as ``ridge``; sums in
-float64."""
+float64.
+
+u_i.v_j at the stored entries of sparse rows.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,10 @@ import torch
 from eckart.engines.arrays.evidence import ArrayEntries
 from eckart.engines.cuda.arrays import DeviceArray
 from eckart.engines.cuda.dense import entry_product
-from eckart.engines.cuda.held import DeviceMatrix
-from eckart.engines.cuda.known import row_sums
-from eckart.engines.cuda.sampled import at_entries
+from eckart.engines.cuda.held import DeviceMatrix, EntryArrays
+from eckart.engines.cuda.kernels import usable
+from eckart.engines.cuda.kernels.products import entry_dots
+from eckart.engines.cuda.triangles import row_sums
 from eckart.engines.protocol import Evidence, EvidenceSums, RidgeRule
 
 
@@ -231,3 +235,22 @@ def _bias_slopes(bias: torch.Tensor, row_sum: torch.Tensor, ridge: torch.Tensor)
     return torch.stack(
         [((push - row_sum) ** 2).sum(), (row_sum**2).sum(), (push**2).sum(), cost]
     ).tolist()
+
+
+def at_entries(entries: EntryArrays, u: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    """u_i.v_j at every stored entry, in row order."""
+    if usable(v):
+        return entry_dots(entries.pieces, entries.indices, u.to(v.dtype), v)
+    return at_pairs(entries.row_of, entries.indices, u, v)
+
+
+def at_pairs(
+    rows: torch.Tensor, columns: torch.Tensor, u: torch.Tensor, v: torch.Tensor
+) -> torch.Tensor:
+    """u_i.v_j of pairs of rows, some at a time."""
+    out = torch.empty(len(rows), dtype=u.dtype, device=u.device)
+    step = max(1, (2**26 if u.is_cuda else 2**20) // max(1, u.shape[1]))
+    for a in range(0, len(out), step):
+        at = slice(a, a + step)
+        out[at] = (u[rows[at]] * v[columns[at]]).sum(1)
+    return out

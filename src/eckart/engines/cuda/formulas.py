@@ -3,10 +3,14 @@ are written in, so that a loss is written once (``terms``).
 
 What is not in the tables, and arrays of the host beside those of the device, make ``TypeError``:
 the engine then leaves the loss to the CPU engine.
+
+Losses at the stored entries on a device. Those whose formulas ask for more than arithmetic
+(grades with thresholds), and entries with a steepness of their own, are the CPU engine's.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -14,8 +18,8 @@ import numpy as np
 import scipy.special
 import torch
 
-from eckart.engines.cuda.arrays import torch_dtype
-from eckart.engines.cuda.device_array import NUMPY
+from eckart.engines.arrays.losses import ArrayLosses
+from eckart.engines.cuda.arrays import NUMPY, torch_dtype
 
 
 def _extreme(pairwise: Callable[..., Any], alone: Callable[..., Any]) -> Callable[[Any, Any], Any]:
@@ -129,3 +133,35 @@ def _bare(value: Any) -> Any:
     if np.ndim(value):
         raise TypeError("a formula joined an array of the host with one of the device")
     return value.item() if hasattr(value, "item") else value
+
+
+def _or_on_cpu(body: Any) -> Any:
+    """The primitive; that of the CPU engine where a formula is not written for the device."""
+
+    @functools.wraps(body)
+    def primitive(self: Any, x: Any, *args: Any, **named: Any) -> Any:
+        if not {"row_steep", "column_steep"} & {n for n, a in named.items() if a is not None}:
+            try:
+                return body(self, x, *args, **named)
+            except TypeError:
+                pass
+        return self.on_cpu(body.__name__, self.held(x), *args, **named)
+
+    return primitive
+
+
+class DeviceLosses(ArrayLosses):
+    """The family ``losses``: ``linearised`` in the place where its answer is used."""
+
+    on_cpu: Any
+
+    linearised = _or_on_cpu(ArrayLosses.linearised)
+    loss_sums = _or_on_cpu(ArrayLosses.loss_sums)
+    shortened_rows = _or_on_cpu(ArrayLosses.shortened_rows)
+    slice_rows = _or_on_cpu(ArrayLosses.slice_rows)
+
+    def threshold_sums(self, *args: Any, **named: Any) -> Any:
+        return self.on_cpu("threshold_sums", *args, **named)
+
+    def augmented(self, *args: Any, **named: Any) -> Any:
+        return self.on_cpu("augmented", *args, **named)

@@ -14,11 +14,11 @@ from typing import Any
 
 import torch
 
+from eckart.engines.cuda.held import MOST_ROWS, padded_rows
 from eckart.engines.cuda.kernels import usable
 from eckart.engines.cuda.kernels.coordinates import settle
-from eckart.engines.cuda.known import Known
 from eckart.engines.cuda.normal_equations import NormalMoments, System, heavy_rows, moments
-from eckart.engines.cuda.stored import MOST_ROWS, padded_rows
+from eckart.engines.cuda.triangles import Known
 
 PASSES, STILL = 200, 1e-6
 """Sweeps over the coordinates at the most, and the share of the largest coordinate by which none

@@ -14,6 +14,7 @@ import torch
 
 from eckart.engines.cuda.arrays import squares
 from eckart.engines.cuda.dense import entry_product
+from eckart.engines.cuda.held import MOST_ROWS, Chunk
 from eckart.engines.cuda.kernels.ridge import (
     Descents,
     Halved,
@@ -22,9 +23,7 @@ from eckart.engines.cuda.kernels.ridge import (
     weighted_images,
 )
 from eckart.engines.cuda.kernels.systems import SOLVED, solved_blocks
-from eckart.engines.cuda.known import Known, row_sums
-from eckart.engines.cuda.stored import MOST_ROWS, Chunk
-from eckart.engines.cuda.triangles import Triangle
+from eckart.engines.cuda.triangles import Known, Triangle, row_sums
 
 
 class System(NamedTuple):

@@ -18,10 +18,9 @@ import torch
 from eckart.engines.arrays.topics import ArrayTopics
 from eckart.engines.cuda.arrays import DeviceArray, all_fetched, torch_dtype
 from eckart.engines.cuda.dense import entry_product
-from eckart.engines.cuda.held import DeviceMatrix
+from eckart.engines.cuda.held import Chunk, DeviceMatrix, padded_rows
 from eckart.engines.cuda.kernels import usable
 from eckart.engines.cuda.kernels.topics import folded, swept
-from eckart.engines.cuda.stored import Chunk, padded_rows
 from eckart.engines.protocol import TopicStatistics
 
 

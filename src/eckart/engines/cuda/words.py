@@ -9,11 +9,10 @@ import numpy as np
 import torch
 
 from eckart.engines.cuda.arrays import DeviceArray
+from eckart.engines.cuda.entries import at_pairs
 from eckart.engines.cuda.kernels import usable
 from eckart.engines.cuda.kernels.words import glove_steps, keep_words, walk
-from eckart.engines.cuda.sampled import at_pairs
-from eckart.engines.protocol.windows import LISTEN, PairEvidence, Pieces, WindowRule
-from eckart.engines.protocol.words import GloveTable
+from eckart.engines.protocol.words import LISTEN, GloveTable, PairEvidence, Pieces, WindowRule
 
 APART = 64
 """Words of the vocabulary for each program that walks over the text. Programs change rows by what

@@ -5,6 +5,11 @@ and of the arguments of one call. What a call needs and what it gives back goes 
 that runs the solver, so a call is a graph of constant size with no past, and a lost worker costs
 the tasks it had. Sums are merged on the workers in the tree of ``merging``: the same partition
 gives the same bits, whoever worked on it.
+
+What a worker works with: the CPU engine on one thread, and the arguments of a call as it uses
+them.
+
+DaskEngine: blocks of rows on a Dask cluster, whatever the data come in.
 """
 
 from __future__ import annotations
@@ -14,19 +19,28 @@ import mmap
 import sys
 import uuid
 from collections.abc import Callable
+from functools import cache
 from typing import Any, NamedTuple, get_type_hints
 
 import numpy as np
 
-from eckart.clusters.client import ClusterError, client_of, cluster_memory, least_memory, load_dask
+from eckart.clusters.client import (
+    ClusterError,
+    bytes_of,
+    client_of,
+    cluster_memory,
+    counting,
+    least_memory,
+    load_dask,
+)
 from eckart.clusters.tasks import TIMES_OVER, HeldFuture, computed, later
-from eckart.clusters.traffic import bytes_of, counting
-from eckart.engines.blocks import work
+from eckart.engines.blocks import spreading as work
+from eckart.engines.blocks.engine import BlocksEngine
 from eckart.engines.blocks.spreading import Join
-from eckart.engines.dask.worker import settled, worker_engine
-from eckart.engines.host import Host
+from eckart.engines.cpu.engine import CpuEngine
+from eckart.engines.host import Host, aligned
 from eckart.engines.protocol import Engine
-from eckart.engines.protocol.refused import Place, Refused, first_refused, raise_first
+from eckart.engines.protocol.placed import Place, Refused, first_refused, raise_first
 from eckart.matrix import Dense
 from eckart.matrix_parts import Parts
 from eckart.merging import FAN, folded
@@ -346,3 +360,55 @@ def _columns(kind: str, starts: list[int], rows: int, pieces: list[Any]) -> Any:
         return bad
     matrix, weights = work.columns_of(kind, starts, rows, pieces)
     return worker_engine().put(matrix, None, weights)
+
+
+LARGE = 2**22
+"""Bytes from which NumPy asks for large pages."""
+
+
+@cache
+def worker_engine() -> CpuEngine:
+    """One thread, because a worker runs as many tasks as it has threads."""
+    return CpuEngine(1)
+
+
+def settled(shared: dict[str, Any]) -> dict[str, Any]:
+    """Arguments that all blocks of a call share, once for each worker and call: large arrays in
+    fresh memory, since what came through a socket lies on small pages and across cache lines, and
+    kernels gather rows of it at random."""
+    last = _settled[0]  # taken once: tasks of another fit may come between
+    if last is None or last[0] is not shared:
+        last = _settled[0] = shared, {name: _fresh(a) for name, a in shared.items()}
+    return last[1]
+
+
+_settled: list[Any] = [None]
+"""The last arguments as they came, and as they are used."""
+
+
+def _fresh(a: Any) -> Any:
+    if not isinstance(a, np.ndarray):
+        return a
+    return roomy(a) if a.nbytes >= LARGE and a.flags.c_contiguous else aligned(a)
+
+
+def roomy(a: np.ndarray) -> np.ndarray:
+    """A copy that starts on a cache line, in memory that NumPy asks large pages for."""
+    raw = np.empty(a.nbytes + 64, np.uint8)
+    skip = -raw.ctypes.data % 64
+    out = raw[skip : skip + a.nbytes].view(a.dtype).reshape(a.shape)
+    out[...] = a
+    return out
+
+
+class DaskEngine(BlocksEngine):
+    """``client``: a Dask client or the address of a scheduler; None takes the running client, else
+    threads of this process.
+
+    Matrices in memory are cut into at least ``cut`` blocks, so that a small one stays here.
+    """
+
+    name = "dask"
+
+    def __init__(self, n_threads: int | None = None, client: Any = None, cut: int = 1):
+        super().__init__(n_threads, DaskRunner(client, n_threads), cut)

@@ -21,14 +21,22 @@ from eckart.engines.protocol.dense import (
     SeenColumns,
     Sketch,
 )
-from eckart.engines.protocol.divergences import BetaRule, BetaSums, DivergencesFamily
-from eckart.engines.protocol.entries import EntriesFamily, Evidence, EvidenceSums
+from eckart.engines.protocol.entries import (
+    EntriesFamily,
+    Evidence,
+    EvidenceSums,
+    LossesFamily,
+    LossSums,
+    ThresholdSums,
+)
 from eckart.engines.protocol.items import ItemsFamily, SparseColumns, SparseRows, ZeroDiagonal
-from eckart.engines.protocol.losses import LossesFamily, LossSums, ThresholdSums
 from eckart.engines.protocol.mixtures import MixturesFamily
 from eckart.engines.protocol.parts import (
+    BetaRule,
+    BetaSums,
     CrossSums,
     Descent,
+    DivergencesFamily,
     FactorSums,
     KlRule,
     KlSums,
@@ -46,8 +54,13 @@ from eckart.engines.protocol.placed import (
     refuse_bad,
 )
 from eckart.engines.protocol.ridge import PrecisionDraws, RidgeFamily, RidgeRule, RowSolution
-from eckart.engines.protocol.series import LagProducts, SeriesFamily
-from eckart.engines.protocol.tables import FactorRule, FilledMoments, TablesFamily
+from eckart.engines.protocol.series import (
+    FactorRule,
+    FilledMoments,
+    LagProducts,
+    SeriesFamily,
+    TablesFamily,
+)
 from eckart.engines.protocol.topics import TopicsFamily, TopicStatistics
 from eckart.engines.protocol.words import (
     CountRows,

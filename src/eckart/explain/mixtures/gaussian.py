@@ -33,7 +33,7 @@ from eckart.explain.mixtures.starts import WAYS
 from eckart.explain.mixtures.stepwise import take
 from eckart.explain.mixtures.verbs import readable_twice
 from eckart.fit import fitted, one_kind_of_names, rows_to_fill, sample_weights
-from eckart.io.models.levels import resuming
+from eckart.io.models.checkpoint import resuming
 from eckart.io.namespaces import in_kind
 from eckart.io.read import read
 from eckart.matrix import Matrix

@@ -34,7 +34,7 @@ from eckart.explain.mixtures.gaussian_steps import (
 from eckart.explain.mixtures.starts import Sample, gaussians_from
 from eckart.factors import Components
 from eckart.fit import Fit, plan_of
-from eckart.io.models.levels import NOTHING, Memory
+from eckart.io.models.checkpoint import NOTHING, Memory
 from eckart.matrix import Matrix
 from eckart.trace import StopReason, Trace, Watcher, silent
 

@@ -36,7 +36,7 @@ from eckart.fit import (
     rows_to_fill,
     sample_weights,
 )
-from eckart.io.models.levels import Memory, resuming
+from eckart.io.models.checkpoint import Memory, resuming
 from eckart.io.read import read
 from eckart.matrix import Matrix, squarable
 from eckart.parameters import check, file_name, number, one_of, param, starts, whole

@@ -36,8 +36,7 @@ from eckart.explain.mixtures.gaussian_steps import free_parameters, scale_of
 from eckart.explain.mixtures.verbs import readable_twice
 from eckart.factors import Components
 from eckart.fit import Fit, kept_fit, resumed_fit, sample_weights
-from eckart.io.models.checkpoint import Checkpoint
-from eckart.io.models.levels import NOTHING, Memory, resumed
+from eckart.io.models.checkpoint import NOTHING, Checkpoint, Memory, resumed
 from eckart.io.read import read
 from eckart.matrix import Matrix
 from eckart.trace import StopReason, Watcher, progress, silent

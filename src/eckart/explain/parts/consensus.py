@@ -21,8 +21,7 @@ from eckart.arguments import held
 from eckart.errors import invalid
 from eckart.explain.parts.options import beta_of
 from eckart.explain.parts.solve import Ends
-from eckart.io.models.checkpoint import Checkpoint
-from eckart.io.models.levels import resumed
+from eckart.io.models.checkpoint import Checkpoint, resumed
 from eckart.io.read import read
 from eckart.matrix import Counts, Dense, Matrix, Observed
 from eckart.parameters import whole

@@ -18,7 +18,7 @@ import numpy as np
 
 from eckart.engines.protocol import Engine, Tall
 from eckart.explain.parts.sides import FactorSides
-from eckart.io.models.levels import NOTHING, Memory, kept_trace, resumed_trace
+from eckart.io.models.checkpoint import NOTHING, Memory, kept_trace, resumed_trace
 from eckart.trace import StopReason, Trace, Watcher, silent
 
 CAUTIOUS = 3

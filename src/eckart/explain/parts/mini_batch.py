@@ -29,8 +29,8 @@ from eckart.explain.parts.sides import sides_of
 from eckart.explain.parts.solve import encode, plan_of
 from eckart.factors import LowRank
 from eckart.fit import Fit, fitted, on_data, sample_weights
-from eckart.io.models.levels import Memory, kept_trace, resumed_trace, resuming
-from eckart.io.tables.numbers import numeric
+from eckart.io.models.checkpoint import Memory, kept_trace, resumed_trace, resuming
+from eckart.io.tables.missing import numeric
 from eckart.matrix import Matrix, Observed, row_parts, row_slice
 from eckart.matrix_blocks import stacked
 from eckart.parameters import check, flag, number, optional, param, whole

@@ -28,9 +28,9 @@ from eckart.explain.parts.sides import sides_of
 from eckart.explain.parts.solve import encode, solve
 from eckart.explained import explained_share
 from eckart.fit import Estimator, fitted, one_kind_of_names, sample_weights
-from eckart.io.models.levels import resuming
+from eckart.io.models.checkpoint import resuming
 from eckart.io.read import read
-from eckart.io.tables.numbers import numeric
+from eckart.io.tables.missing import numeric
 from eckart.matrix import Dense, Matrix, Observed, row_parts, squarable
 from eckart.parameters import (
     Rule,

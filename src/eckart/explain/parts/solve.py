@@ -18,7 +18,7 @@ from eckart.explain.parts.start import Start, begin, compressed, sketch, worthwh
 from eckart.factors import LowRank
 from eckart.fit import Fit, kept_fit, resumed_fit
 from eckart.fit import plan_of as engine_plan
-from eckart.io.models.levels import NOTHING, Memory
+from eckart.io.models.checkpoint import NOTHING, Memory
 from eckart.trace import StopReason, Watcher, silent
 
 CLEAN = 1e-8

@@ -28,8 +28,7 @@ from eckart.engines import engine_named
 from eckart.errors import InputError, invalid
 from eckart.explain.topics.documents import as_counts, whole_numbers
 from eckart.factors import Topics
-from eckart.io.models.checkpoint import Checkpoint, parameters_of
-from eckart.io.models.levels import resumed
+from eckart.io.models.checkpoint import Checkpoint, parameters_of, resumed
 from eckart.io.read import read
 from eckart.io.text.shards import pieces
 from eckart.matrix import Counts

@@ -29,7 +29,8 @@ from eckart.certify.certificate import Certificate, Check
 from eckart.certify.topics import certify_em, certify_gibbs, certify_stream, certify_variational
 from eckart.engines import engine_named
 from eckart.errors import invalid
-from eckart.explain.topics import lda_em, lda_gibbs, lda_variational
+from eckart.explain.topics import lda_gibbs, lda_variational
+from eckart.explain.topics import topic_em as lda_em
 from eckart.explain.topics.documents import (
     as_counts,
     common_words,
@@ -40,14 +41,13 @@ from eckart.explain.topics.documents import (
     tokens_of,
     whole_numbers,
 )
-from eckart.explain.topics.given_priors import given_priors
 from eckart.explain.topics.lda_streams import StreamedTopics
-from eckart.explain.topics.priors import Priors, SolvedPrior
+from eckart.explain.topics.priors import Priors, SolvedPrior, given_priors
 from eckart.explain.topics.topic_em import TopicProblem, as_topics
 from eckart.explain.topics.topic_model import by_size, reordered
 from eckart.factors import Topics
 from eckart.fit import Fit, fitted, one_kind_of_names, plan_of, require_room
-from eckart.io.models.levels import resuming
+from eckart.io.models.checkpoint import resuming
 from eckart.io.read import read
 from eckart.io.text.shards import pieces
 from eckart.matrix import Counts

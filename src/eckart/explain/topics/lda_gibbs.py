@@ -23,9 +23,9 @@ from typing import Any
 import numpy as np
 
 from eckart.explain.topics.judge import align_topics
-from eckart.explain.topics.lda_em import Climbed, ascend
 from eckart.explain.topics.priors import DOCUMENTS, WORDS, Priors, SolvedPrior
-from eckart.io.models.levels import NOTHING, Memory, kept_trace, like, resumed_trace
+from eckart.explain.topics.topic_em import Climbed, ascend
+from eckart.io.models.checkpoint import NOTHING, Memory, kept_trace, like, resumed_trace
 from eckart.trace import StopReason, Trace, Watcher, silent
 
 LEARN_FROM, LEARN_EVERY = 6, 4

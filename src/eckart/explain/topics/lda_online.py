@@ -22,7 +22,7 @@ import numpy as np
 from eckart.explain.topics.documents import tokens_of, whole_numbers
 from eckart.explain.topics.priors import DOCUMENTS, WORDS, Priors
 from eckart.explain.topics.topic_em import mean_shares, start
-from eckart.io.models.levels import NOTHING, Memory, kept_trace, resumed_trace
+from eckart.io.models.checkpoint import NOTHING, Memory, kept_trace, resumed_trace
 from eckart.matrix import Counts
 from eckart.trace import StopReason, Trace
 

@@ -16,8 +16,7 @@ from eckart.explain.topics.priors import Priors, SolvedPrior
 from eckart.explain.topics.topic_em import as_topics
 from eckart.explain.topics.topic_model import TopicModel
 from eckart.fit import Fit, one_kind_of_names, plan_of, require_room
-from eckart.io.models.checkpoint import Checkpoint, contents
-from eckart.io.models.levels import Memory, resumed
+from eckart.io.models.checkpoint import Checkpoint, Memory, contents, resumed
 from eckart.io.read import read
 from eckart.io.text.shards import Shards, pieces
 from eckart.matrix import Counts

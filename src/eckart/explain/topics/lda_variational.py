@@ -27,7 +27,6 @@ from scipy.special import gammaln
 
 from eckart.engines.protocol.topics import TopicBeliefs
 from eckart.explain.em import Ascent, best_of, climb
-from eckart.explain.topics.lda_em import ascend
 from eckart.explain.topics.priors import (
     Priors,
     SolvedPrior,
@@ -35,8 +34,9 @@ from eckart.explain.topics.priors import (
     spread,
     symmetric_of_logs,
 )
+from eckart.explain.topics.topic_em import ascend
 from eckart.factors import Topics
-from eckart.io.models.levels import NOTHING, Memory, like
+from eckart.io.models.checkpoint import NOTHING, Memory, like
 from eckart.trace import Trace, Watcher, silent
 
 AHEAD = 20

@@ -29,7 +29,7 @@ from eckart.explain.topics.documents import as_counts, common_words, counted
 from eckart.explain.topics.topic_em import Sweep, TopicProblem, as_topics, start
 from eckart.explain.topics.topic_model import TopicModel, by_size, reordered
 from eckart.fit import Fit, one_kind_of_names, plan_of, require_room
-from eckart.io.models.levels import NOTHING, Memory, resuming
+from eckart.io.models.checkpoint import NOTHING, Memory, resuming
 from eckart.io.read import read
 from eckart.parameters import check, file_name, flag, number, param, starts, whole
 from eckart.trace import Watcher, progress, silent

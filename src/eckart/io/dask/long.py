@@ -14,7 +14,7 @@ import numpy as np
 
 from eckart.clusters.client import client_of
 from eckart.clusters.tasks import HeldFuture, computed
-from eckart.engines.protocol.refused import Refused, first_refused
+from eckart.engines.protocol.placed import Refused, first_refused
 from eckart.errors import InputError
 from eckart.index.entries import as_numbers, floating
 from eckart.index.ids import WHOLE

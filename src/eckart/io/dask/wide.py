@@ -245,7 +245,7 @@ def _matrix(
     """One chunk as a matrix of the kind that all have, the columns of a frame in the order of
     ``names``; ``rows`` where they are known."""
     from eckart.io.tables.frames import from_frame
-    from eckart.io.tables.numbers import numeric
+    from eckart.io.tables.missing import numeric
 
     if chunk is None and kind == "dense":
         raise InputError("X must be chunks of rows, got a chunk that is None")

@@ -4,19 +4,37 @@ parameters, labels and certificate.
 Reading runs no code from the file: the class is looked up in a fixed table, values are JSON, arrays
 are plain numbers. A SHA-256 over header and arrays finds tampering and truncation. Writing goes to
 a temporary name and is renamed.
+
+Ids in a model file: integers, dates and durations as arrays, all else in the JSON header, each
+so that it comes back as the id that it was.
+
+What JSON has no word for is an object that names its kind: {"bytes": "/w=="}, {"tuple": ["a", 1]},
+{"datetime": "2024-05-01T00:00:00+02:00"}.
+
+Large arrays in fewer bytes, where nothing is lost: as single precision, or as one byte for a
+number and an exponent for each row.
+
+Grades, counts and draws have fewer digits than double precision has. An array whose numbers are all
+of single precision is written so; one whose rows are whole multiples q 2^e of a power of two, -127
+<= q <= 127, is written as q and e. Reading gives the very numbers back.
 """
 
 from __future__ import annotations
 
+import base64
+import datetime as dt
 import hashlib
 import json
+import math
 import os
 import struct
 import sys
 from dataclasses import is_dataclass
+from decimal import Decimal
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 
@@ -35,8 +53,6 @@ from eckart.factors import (
     Topics,
 )
 from eckart.io.models.header_checks import NEEDED, check_extras, check_header
-from eckart.io.models.saved_ids import pack_ids, unpack_ids
-from eckart.io.models.short import lengthen, shorten
 from eckart.io.models.whole_files import atomic_write, named
 from eckart.parameters import check
 from eckart.rng import generator
@@ -281,3 +297,166 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float) and not np.isfinite(value):
         return str(value)
     return value
+
+
+def pack_ids(ids: np.ndarray | None, side: str, arrays: dict[str, np.ndarray]) -> Any:
+    """Ids for the header: a list; integers, dates and durations go to ``arrays`` and leave the name
+    of their kind."""
+    if ids is None:
+        return None
+    ids = np.asarray(ids)
+    timed = ids.dtype.kind in "mM"
+    if ids.dtype.kind in "iu" or (timed and ids.dtype not in (np.dtype("M8"), np.dtype("m8"))):
+        arrays[f"labels.{side}"] = ids.view(np.int64) if timed else ids
+        return {"dtype": ids.dtype.str}
+    return [_packed(id) for id in ids]
+
+
+def unpack_ids(saved: Any, side: str, arrays: dict[str, np.ndarray]) -> np.ndarray | None:
+    """The inverse of ``pack_ids``."""
+    if saved is None:
+        return None
+    if isinstance(saved, list):
+        return np.fromiter(map(_unpacked, saved), object, len(saved))
+    kind = np.dtype(saved["dtype"])
+    if kind.kind not in "iumM":
+        raise FileError(f"labels must be integers, dates or durations, got kind {saved['dtype']!r}")
+    values = arrays[f"labels.{side}"]
+    return values.view(kind) if kind.kind in "mM" else values.astype(kind)
+
+
+def _packed(id: Any) -> Any:
+    """An id as JSON.
+
+    >>> [_unpacked(_packed(x)) for x in (b"a", ("b", 2), 0.5, dt.timedelta(1))]
+    [b'a', ('b', 2), 0.5, datetime.timedelta(days=1)]
+    """
+    if isinstance(id, (np.datetime64, np.timedelta64)):
+        return {"time64": [id.dtype.str, int(id.view(np.int64))]}
+    id = id.item() if isinstance(id, np.generic) else id
+    if (
+        id is None
+        or isinstance(id, (bool, int, str))
+        or (isinstance(id, float) and math.isfinite(id))
+    ):
+        return id
+    # times of pandas may be a thousand times finer than Python's
+    if getattr(id, "nanosecond", 0):
+        return {"Timestamp": id.isoformat()}
+    if getattr(id, "nanoseconds", 0):
+        return {"Timedelta": id.value}
+    if isinstance(id, float):
+        return {"float": str(id)}
+    if isinstance(id, bytes):
+        return {"bytes": base64.b64encode(id).decode()}
+    if isinstance(id, tuple):
+        return {"tuple": [_packed(part) for part in id]}
+    if isinstance(id, dt.datetime):
+        return {"datetime": id.isoformat()}
+    if isinstance(id, dt.date):
+        return {"date": id.isoformat()}
+    if isinstance(id, dt.timedelta):
+        return {"timedelta": [id.days, id.seconds, id.microseconds]}
+    if isinstance(id, (Decimal, UUID)):
+        return {type(id).__name__: str(id)}
+    if type(id).__name__ == "Period":
+        return {"Period": [str(id), id.freqstr]}
+    return str(id)  # names of columns of a frame; ids of other kinds are refused when they come
+
+
+def _time_kind(text: str) -> np.dtype:
+    """The type of a date or duration of NumPy."""
+    kind = np.dtype(text)
+    if kind.kind not in "mM":
+        raise ValueError(f"{text} is neither a date nor a duration")
+    return kind
+
+
+UNPACK: dict[str, Any] = {
+    "time64": lambda v: np.array([v[1]], np.int64).view(_time_kind(v[0]))[0],
+    "float": float,
+    "bytes": lambda v: base64.b64decode(v, validate=True),
+    "tuple": lambda v: tuple(_unpacked(part) for part in v),
+    "datetime": dt.datetime.fromisoformat,
+    "date": dt.date.fromisoformat,
+    "timedelta": lambda v: dt.timedelta(*v),
+    "Decimal": Decimal,
+    "UUID": UUID,
+    "Timestamp": lambda v: import_module("pandas").Timestamp(v),
+    "Timedelta": lambda v: import_module("pandas").Timedelta(v, unit="ns"),
+    "Period": lambda v: import_module("pandas").Period(v[0], freq=v[1]),
+}
+
+
+def _unpacked(saved: Any) -> Any:
+    if not isinstance(saved, dict):
+        return saved
+    try:
+        ((kind, value),) = saved.items()
+        return UNPACK[kind](value)
+    except (KeyError, ValueError, TypeError, ArithmeticError):
+        raise FileError(
+            f"an id must be of one of the kinds {', '.join(UNPACK)}, got {str(saved)[:80]}"
+        ) from None
+
+
+LARGE = 2**20
+"""Bytes from which an array is looked at."""
+EXPONENT = ".exponent"
+
+
+def steps_of(a: np.ndarray) -> np.ndarray:
+    """2^e of every row, so that its largest number is 64 to 127 (128, rounded) of them; rows x
+    1."""
+    most = np.abs(a).max(axis=1, initial=0.0, keepdims=True)
+    return np.ldexp(a.dtype.type(1.0), np.frexp(most)[1] - 7)
+
+
+def shorten(arrays: dict[str, np.ndarray]) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """The arrays as they are written, and the precision of those that were shortened, by name."""
+    found, precisions = dict(arrays), {}
+    for name, a in arrays.items():
+        if a.dtype.kind != "f" or a.nbytes <= LARGE or a.ndim == 0:
+            continue
+        if (short := _bytes(a)) is not None:
+            found[name], found[name + EXPONENT] = short
+        elif a.dtype == np.float64 and _single(a[:1]) and _single(a):
+            found[name] = a.astype(np.float32)
+        else:
+            continue
+        precisions[name] = str(a.dtype)
+    return found, precisions
+
+
+def lengthen(arrays: dict[str, np.ndarray], precisions: Any) -> dict[str, np.ndarray]:
+    """The inverse of ``shorten``."""
+    found = dict(arrays)
+    if (
+        not isinstance(precisions, dict)
+        or not set(precisions.values()) <= {"float32", "float64"}
+        or not precisions.keys() <= arrays.keys()
+    ):
+        raise FileError(f"short must be the precision of arrays by name, got {precisions!r}")
+    for name, dtype in precisions.items():
+        a = arrays[name].astype(np.dtype(dtype))
+        exponent = found.pop(name + EXPONENT, None)
+        found[name] = a if exponent is None else np.ldexp(a, exponent)
+    return found
+
+
+def _bytes(a: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    if a.ndim != 2 or a.shape[1] < 8 or not _whole(a[:1]) or not _whole(a):
+        return None
+    step = steps_of(a)
+    return (a / step).astype(np.int8), (np.frexp(step)[1] - 1).astype(np.int16)
+
+
+def _whole(a: np.ndarray) -> bool:
+    with np.errstate(all="ignore"):
+        q = a / steps_of(a)
+    return bool((q == np.rint(q)).all() and (np.abs(q) <= 127).all())
+
+
+def _single(a: np.ndarray) -> bool:
+    with np.errstate(all="ignore"):  # what is beyond single precision is not the same
+        return np.array_equal(a, a.astype(np.float32))

@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from eckart.errors import EckartError, FileError, InputError, invalid
-from eckart.io.sql.databases import Database, open_database, said
-from eckart.io.sql.fetch_ahead import ahead
+from eckart.io.sql.databases import Database, ahead, open_database, said
 from eckart.loading import pa
 
 BATCH_ROWS = 2**16

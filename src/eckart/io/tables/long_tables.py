@@ -25,8 +25,7 @@ from eckart.index.ids import Ids, Place
 from eckart.io.dask.known import is_collection
 from eckart.io.sql.answers import QueryAnswer
 from eckart.io.sql.databases import is_address, is_database, shown
-from eckart.io.tables.csv_file import CsvLayout
-from eckart.io.tables.csv_marks import NULLS
+from eckart.io.tables.csv_file import NULLS, CsvLayout
 from eckart.io.tables.encodings import ending_of, text_bytes
 from eckart.io.tables.frames import (
     ARROW_FILES,

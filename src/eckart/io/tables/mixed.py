@@ -12,7 +12,7 @@ import numpy as np
 
 from eckart.errors import InputError, InputTypeError
 from eckart.io.tables.columns import head_of
-from eckart.io.tables.csv_marks import NULLS_IN_TEXT
+from eckart.io.tables.csv_file import NULLS_IN_TEXT
 from eckart.io.tables.frames import ARROW_FILES, arrow_pattern, is_arrow, is_frame
 from eckart.io.tables.other_files import OTHER_TABLES
 from eckart.loading import pa, pc

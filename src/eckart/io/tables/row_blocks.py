@@ -16,7 +16,7 @@ import numpy as np
 
 from eckart.errors import FileError, InputError
 from eckart.io.tables.frames import arrow_values, from_arrow, from_frame, is_arrow, is_frame
-from eckart.io.tables.numbers import masked_values, numeric
+from eckart.io.tables.missing import masked_values, numeric
 from eckart.matrix import wrong_ndim
 
 

@@ -45,7 +45,7 @@ from eckart.io.tables.frames import (
     is_frame,
     record_batches,
 )
-from eckart.io.text.records import record_mark, records
+from eckart.io.text.shards import record_mark, records
 from eckart.loading import pa
 
 LINES = (".txt", ".text", ".md", ".rst")

@@ -9,11 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from eckart.engines.arrays.gap_patterns import rows_by_gaps
-from eckart.engines.arrays.gaps import ArrayGaps
+from eckart.engines.arrays.gaps import ArrayGaps, rows_by_gaps
 from eckart.engines.cpu.dense import thin
-from eckart.engines.cpu.later import later
-from eckart.engines.cpu.small import is_small, or_arrays
+from eckart.engines.cpu.small import is_small, later, or_arrays
 from eckart.engines.host import Host, place
 from eckart.engines.protocol import GapCodes, GapStatistics
 from eckart.matrix import Matrix

@@ -12,11 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from eckart.engines.arrays.dense import ArrayDense, ArrayWhole
-from eckart.engines.arrays.thin import eigh_top
+from eckart.engines.arrays.dense import ArrayDense, ArrayWhole, eigh_top
 from eckart.engines.cpu.dense import passes, thin
-from eckart.engines.cpu.later import later
-from eckart.engines.cpu.small import or_arrays
+from eckart.engines.cpu.small import later, or_arrays
 from eckart.engines.host import Host, place
 from eckart.engines.protocol import Keeper, Moments
 from eckart.engines.row_blocks import (
@@ -38,7 +36,7 @@ from eckart.trace import Watcher, silent
 
 sparse_rows = lazy("eckart.engines.cpu.entries.sparse")
 tiles = lazy("eckart.engines.cpu.entries.tiles")
-prefetch = lazy("eckart.engines.cpu.registers.prefetch")
+prefetch = lazy("eckart.engines.cpu.registers.windows")
 
 SEGMENT = 16
 """Blocks a lane between two points at which the state of a pass can be kept."""

@@ -9,8 +9,7 @@ import numpy as np
 
 from eckart.engines.arrays.evidence import ArrayEntries
 from eckart.engines.cpu.entries.losses import LossPrimitives
-from eckart.engines.cpu.later import later
-from eckart.engines.cpu.small import ONCE, or_arrays, or_arrays_on_factor
+from eckart.engines.cpu.small import ONCE, later, or_arrays, or_arrays_on_factor
 
 SCORES = 2**12
 """Scores up to which the best are found by arrays: 32 microseconds for a row of 3,000, by kernels
@@ -46,5 +45,5 @@ class EntryPrimitives(LossPrimitives, ArrayEntries):
         later("entries.top", "top_columns")
     )
     pair_rows = or_arrays_on_factor(ArrayEntries, lambda one, two, first, _: len(first))(
-        later("entries.pairs", "pair_rows")
+        later("entries.top", "pair_rows")
     )

@@ -25,9 +25,8 @@ from eckart.engines.cpu.entries.entry import (
     next_rows,
 )
 from eckart.engines.cpu.entries.sparse import cuts_of
-from eckart.engines.cpu.native.memory_words import call_kernel
-from eckart.engines.cpu.native.pool import address_of, run_parts
-from eckart.engines.cpu.registers.prefetch import prefetch
+from eckart.engines.cpu.native.pool import address_of, call_kernel, run_parts
+from eckart.engines.cpu.registers.windows import prefetch
 from eckart.engines.cpu.ridge.schedule import ranges
 from eckart.engines.host import Host
 from eckart.engines.protocol import RidgeRule

@@ -22,8 +22,8 @@ import numpy as np
 from numba import njit
 
 from eckart.compiling import INSIDE, OUTSIDE
+from eckart.engines.cpu.entries.sparse import by_columns as by_columns_of
 from eckart.engines.cpu.entries.sparse import cuts_of
-from eckart.engines.cpu.entries.transpose import by_columns as by_columns_of
 from eckart.engines.cpu.native.pool import run_parts
 from eckart.engines.host import Host
 from eckart.index.compress import index_dtype

@@ -5,17 +5,28 @@ The fused kernel makes A^T diag(w) A V in one pass: y = a_i V is gathered, then 
 scattered, while row i is in cache. Neither A^T nor A V is ever stored. Per entry 2b multiply-adds
 meet one gathered and one scattered row of V: the loop over b vectorises, and the limit is the
 cache, not memory.
+
+The columns' view of compressed rows on threads: a counting sort whose ranges of rows count apart
+and write apart.
+
+Every lane counts the columns of its rows; sums of these counts over the lanes before it say where
+each lane puts its entries of a column. The result has the bits of the serial sort: inside a column,
+rows ascend.
 """
 
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
 from numba import njit
 
 from eckart.compiling import OUTSIDE
-from eckart.engines.cpu.registers.prefetch import prefetch
+from eckart.engines.cpu.registers.windows import prefetch
+from eckart.index.compress import index_dtype
+from eckart.matrix import Counts, Observed
+from eckart.scheduler import lanes_for, run_lanes
 
 AHEAD = 12  # entries between a prefetch and its use
 
@@ -168,3 +179,61 @@ def cuts_of(indptr: np.ndarray, parts: int) -> np.ndarray:
 def balanced(indptr: np.ndarray, parts: int) -> list[tuple[int, int]]:
     """The same as pairs."""
     return list(itertools.pairwise(cuts_of(indptr, parts).tolist()))
+
+
+Compressed = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+LEAST = 2**18
+"""Entries from which a lane is worth its table of counts."""
+
+
+@njit(**OUTSIDE)
+def _count(indices, first, last, counts):
+    for p in range(first, last):
+        counts[indices[p]] += 1
+
+
+@njit(**OUTSIDE)
+def _move(indptr, indices, data, first, last, at, out_indices, out_data):
+    for i in range(first, last):
+        for p in range(indptr[i], indptr[i + 1]):
+            w = at[indices[p]]
+            at[indices[p]] = w + 1
+            out_indices[w] = i
+            out_data[w] = data[p]
+
+
+def transposed(x: Observed | Counts, threads: int) -> Any:
+    """The transpose, of the same kind, labels swapped."""
+    if x.nnz < LEAST:
+        return x.transposed()
+    found = by_columns(x.indptr, x.indices, x.data, x.shape[1], threads)
+    return (Observed if isinstance(x, Observed) else Counts)(*found, x.shape[0], x.columns, x.rows)
+
+
+def by_columns(
+    indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, n: int, threads: int
+) -> Compressed:
+    """Pointers of the n columns, rows, and ``data`` in the order of columns."""
+    parts = balanced(indptr, lanes_for(len(indices) // LEAST, 8 * n))
+    at = np.zeros((len(parts), n), np.int64)
+    lanes = list(range(len(parts)))
+    run_lanes(
+        lanes,
+        lanes,
+        lambda _, t, scratch: _count(indices, indptr[parts[t][0]], indptr[parts[t][1]], at[t]),
+        threads,
+    )
+    pointers = np.concatenate([[0], np.cumsum(at.sum(axis=0))])
+    before = np.cumsum(at, axis=0)
+    before -= at
+    before += pointers[:-1]
+    out = np.empty(len(indices), index_dtype(len(indptr) - 1)), np.empty_like(data)
+    move: Any = _move
+    run_lanes(
+        lanes,
+        lanes,
+        lambda _, t, scratch: move(indptr, indices, data, *parts[t], before[t], *out),
+        threads,
+    )
+    return pointers, *out

@@ -20,7 +20,7 @@ from numba import njit
 
 from eckart.compiling import OUTSIDE
 from eckart.engines.cpu.dense.thin import tree_sum
-from eckart.engines.cpu.registers.prefetch import aligned_empty
+from eckart.engines.cpu.registers.windows import aligned_empty
 from eckart.engines.row_blocks import even_rows
 from eckart.matrix import Counts
 from eckart.scheduler import lanes_for, run_lanes

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from eckart.engines.arrays.items import ArrayItems
-from eckart.engines.cpu.later import later
-from eckart.engines.cpu.small import or_arrays, or_arrays_on_factor
+from eckart.engines.cpu.small import later, or_arrays, or_arrays_on_factor
 
 COLUMNS = 2**18
 """Numbers of a Gram matrix up to which coordinate descent goes by arrays: 512 columns."""

@@ -19,8 +19,7 @@ import numpy as np
 from numba import njit
 
 from eckart.compiling import INSIDE, OUTSIDE
-from eckart.engines.cpu.registers.lanes import lanes_add, lanes_line, lanes_sum
-from eckart.engines.cpu.registers.mixtures import TILE
+from eckart.engines.cpu.registers.mixtures import TILE, lanes_add, lanes_line, lanes_sum
 from eckart.engines.protocol.mixtures import Gaussians
 
 BEYOND = -46.0

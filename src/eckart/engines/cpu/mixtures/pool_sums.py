@@ -12,8 +12,7 @@ from eckart.compiling import OUTSIDE
 from eckart.engines.cpu.dense.thin import largest
 from eckart.engines.cpu.mixtures.kernels import OVER_CHUNKS, TIED, Room, Targets
 from eckart.engines.cpu.mixtures.layout import NO_ROWS, NONE, MixtureSums, ParameterLayout
-from eckart.engines.cpu.native.memory_words import call_for_number
-from eckart.engines.cpu.native.pool import address_of, run_parts
+from eckart.engines.cpu.native.pool import address_of, call_for_number, run_parts
 from eckart.engines.cpu.native.products import added_up
 from eckart.engines.host import Host
 

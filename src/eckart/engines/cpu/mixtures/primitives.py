@@ -11,9 +11,14 @@ from typing import Any
 import numpy as np
 
 from eckart.engines.arrays.mixtures import ArrayMixtures
-from eckart.engines.cpu.mixtures.families import FamilyPrimitives, block_of, collect, normalised
 from eckart.engines.cpu.mixtures.layout import NO_ROWS, NONE, WIDE, MixtureSums, ParameterLayout
-from eckart.engines.cpu.mixtures.samples import SamplePrimitives
+from eckart.engines.cpu.mixtures.samples import (
+    FamilyPrimitives,
+    SamplePrimitives,
+    block_of,
+    collect,
+    normalised,
+)
 from eckart.engines.cpu.small import or_arrays
 from eckart.engines.host import Host, place
 from eckart.engines.protocol import GapsFound, refuse_bad
@@ -33,7 +38,7 @@ from eckart.trace import Watcher, silent
 
 pool = lazy("eckart.engines.cpu.mixtures.pool_sums")
 missing_kernels = lazy("eckart.engines.cpu.mixtures.missing_kernels")
-wide_rows = lazy("eckart.engines.cpu.mixtures.wide")
+wide_rows = lazy("eckart.engines.cpu.mixtures.layout")
 
 BLOCK = 2**20
 """Bytes in a block of rows at the most: a few chunks of the kernels, little beside the sums."""

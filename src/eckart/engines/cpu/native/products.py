@@ -17,8 +17,7 @@ from numba.core import cgutils
 from numba.extending import get_cython_function_address, intrinsic
 
 from eckart.compiling import OUTSIDE
-from eckart.engines.cpu.native.memory_words import WORD
-from eckart.engines.cpu.native.pool import run_parts
+from eckart.engines.cpu.native.pool import WORD, run_parts
 
 SUMS = 2**15
 """Entries of sums below which one thread adds them up: 64 sums of so many take about a

@@ -12,11 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from eckart.engines.arrays.cells import DenseCells, StoredCells, filled_cells
 from eckart.engines.arrays.divergences import (
     ArrayDivergences,
+    DenseCells,
+    StoredCells,
     beta_steps,
     beta_sums_of,
+    filled_cells,
     multiply,
     size_of_rows,
     transposed,

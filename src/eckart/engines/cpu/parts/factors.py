@@ -18,7 +18,7 @@ from eckart.matrix import Matrix
 
 pool = lazy("eckart.engines.cpu.native.pool")
 products = lazy("eckart.engines.cpu.native.products")
-factor_kernels = lazy("eckart.engines.cpu.parts.factor_kernels")
+factor_kernels = lazy("eckart.engines.cpu.parts.kernels")
 
 
 class FactorPrimitives(Ranges):

@@ -32,9 +32,9 @@ from eckart.scheduler import run_lanes
 sparse = lazy("eckart.engines.cpu.entries.sparse")
 pool = lazy("eckart.engines.cpu.native.pool")
 products = lazy("eckart.engines.cpu.native.products")
-factor_kernels = lazy("eckart.engines.cpu.parts.factor_kernels")
+factor_kernels = lazy("eckart.engines.cpu.parts.kernels")
 kernels = lazy("eckart.engines.cpu.parts.kernels")
-prefetch = lazy("eckart.engines.cpu.registers.prefetch")
+prefetch = lazy("eckart.engines.cpu.registers.windows")
 vectors = lazy("eckart.engines.cpu.registers.vectors")
 schedule = lazy("eckart.engines.cpu.ridge.schedule")
 

@@ -142,7 +142,7 @@ def _kl(
     other: np.ndarray, mass: np.ndarray, k: int, rule: KlRule, steps: int
 ) -> Callable[..., None]:
     """kl_range of some rows: step(entries, start, out, first, last, level)."""
-    from eckart.engines.cpu.parts.kl_kernels import kl_range
+    from eckart.engines.cpu.parts.kernels import kl_range
 
     kind = other.dtype.type
     how = kind(rule.l1), kind(rule.l2), steps, rule.fast, kind(rule.tol), rule.valued

@@ -15,7 +15,7 @@ from eckart.loading import lazy
 from eckart.scheduler import lanes_for, run_lanes
 
 sparse = lazy("eckart.engines.cpu.entries.sparse")
-prefetch = lazy("eckart.engines.cpu.registers.prefetch")
+prefetch = lazy("eckart.engines.cpu.registers.windows")
 vectors = lazy("eckart.engines.cpu.registers.vectors")
 
 GRAIN = 2**22

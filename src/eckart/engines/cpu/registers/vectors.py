@@ -3,17 +3,27 @@ registers, and loops around them, as LLVM.
 
 A register has B lanes (B = 16 float32 or 8 float64 with 512 bits, half of that with 256, and 4 with
 128).
+
+Bounds of the steps that are written as LLVM vectors: with ``NUMBA_BOUNDSCHECK=1`` they raise
+IndexError as plain indexing does; without it nothing is compiled. numba checks the indexing that it
+compiles itself, and these steps compute addresses.
+
+How wide the vectors of the kernels are: what numba compiles for decides, and a test may force
+another width.
+
+LLVM splits a vector that is wider than the processor's registers, so every width is right on every
+processor; one fits best.
 """
 
 from __future__ import annotations
 
+import functools
+import os
+
 import numpy as np
 from llvmlite import ir
-from numba import types
+from numba import config, types
 from numba.core import cgutils
-
-from eckart.engines.cpu.registers.bounds import Bounds
-from eckart.engines.cpu.registers.width import lanes_of, multiplies_and_adds_at_once
 
 
 def tile_size(dtype: np.dtype) -> int:
@@ -145,3 +155,84 @@ def written(write):
         return context.get_dummy_value() if found is None else found
 
     return codegen
+
+
+WORD = ir.IntType(64)
+
+
+class Bounds:
+    """The arrays of one step; an address of a step must lie in one of them."""
+
+    def __init__(self, context, builder):
+        self.context, self.builder = context, builder
+        self.arrays = []
+        # numba sets its attributes when it is loaded
+        self.asked = bool(getattr(config, "BOUNDSCHECK", False))
+
+    def add(self, view):
+        """An array of the step, as numba's structure of it."""
+        if self.asked:
+            first = self.builder.ptrtoint(view.data, WORD)
+            size = self.builder.mul(view.nitems, view.itemsize)
+            self.arrays.append((first, self.builder.add(first, size)))
+
+    def check_own(self, view, address):
+        """An address lies in this array, which other addresses of the step need not know (its
+        bounds may be computed in a loop)."""
+        own = Bounds(self.context, self.builder)
+        own.add(view)
+        own.check(address, 1)
+
+    def check(self, address, size):
+        """``size`` bytes from an address on lie in one array of the step."""
+        if not self.asked:
+            return
+        b = self.builder
+        begin = b.ptrtoint(address, WORD)
+        end = b.add(begin, ir.Constant(WORD, size))
+        inside = ir.Constant(ir.IntType(1), 0)
+        for first, last in self.arrays:
+            here = b.and_(b.icmp_unsigned(">=", begin, first), b.icmp_unsigned("<=", end, last))
+            inside = b.or_(inside, here)
+        with cgutils.if_unlikely(b, b.not_(inside)):
+            self.context.call_conv.return_user_exc(b, IndexError, ("a vector outside its array",))
+
+
+FORCED = "ECKART_VECTOR_BITS"
+"""Environment variable that forces 128, 256 or 512 bits. Compiled kernels are cached by processor,
+not by width: give each width its own NUMBA_CACHE_DIR."""
+
+
+@functools.cache
+def features() -> frozenset[str]:
+    """Names of what the processor that numba compiles for can do (``NUMBA_CPU_NAME`` and
+    ``NUMBA_CPU_FEATURES`` included)."""
+    from llvmlite import binding
+    from numba.core import config
+
+    asked = getattr(config, "CPU_FEATURES", None)
+    if asked is not None:
+        return frozenset(name[1:] for name in asked.split(",") if name.startswith("+"))
+    return frozenset(name for name, there in binding.get_host_cpu_features().items() if there)
+
+
+@functools.cache
+def vector_bytes() -> int:
+    """64 with AVX-512, 32 with AVX, else 16 (SSE, NEON and whatever else there is)."""
+    forced = os.environ.get(FORCED)
+    if forced:
+        if forced not in ("128", "256", "512"):
+            raise ValueError(f"{FORCED} must be 128, 256 or 512, got {forced}")
+        return int(forced) // 8
+    return 64 if "avx512f" in features() else 32 if "avx" in features() else 16
+
+
+def lanes_of(itemsize: int) -> int:
+    """Numbers in a vector. Never fewer than four: the kernels take rows by fours, and arrays are
+    padded to whole vectors."""
+    return max(4, vector_bytes() // itemsize)
+
+
+def multiplies_and_adds_at_once() -> bool:
+    """Whether a product and a sum are one instruction (FMA on x86, always on 64-bit ARM)."""
+    return bool({"fma", "neon", "sve"} & features())

@@ -9,8 +9,7 @@ import numpy as np
 
 from eckart.engines.arrays.evidence import ArrayEntries
 from eckart.engines.cpu.dense.thin import parts_of
-from eckart.engines.cpu.later import later
-from eckart.engines.cpu.small import or_arrays
+from eckart.engines.cpu.small import later, or_arrays
 from eckart.engines.host import Host, place
 from eckart.engines.protocol import PrecisionDraws, RidgeRule
 from eckart.rng import streams

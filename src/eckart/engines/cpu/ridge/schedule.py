@@ -20,20 +20,19 @@ from eckart.engines.cpu.entries.entry import (
     next_rows,
 )
 from eckart.engines.cpu.entries.sparse import cuts_of
-from eckart.engines.cpu.native.memory_words import call_kernel
-from eckart.engines.cpu.native.pool import address_of, run_parts
-from eckart.engines.cpu.registers.prefetch import aligned_zeros, padded_already
+from eckart.engines.cpu.native.pool import address_of, call_kernel, run_parts
 from eckart.engines.cpu.registers.vectors import tile_size
-from eckart.engines.cpu.ridge.cg import cg_range
-from eckart.engines.cpu.ridge.cholesky import (
+from eckart.engines.cpu.registers.windows import aligned_zeros, padded_already
+from eckart.engines.cpu.ridge.kernels import (
     Form,
     RidgePenalties,
     RidgeRows,
     SolvedRows,
+    cg_range,
     cholesky_range,
+    dual_range,
+    rare_range,
 )
-from eckart.engines.cpu.ridge.dual import dual_range
-from eckart.engines.cpu.ridge.rare import rare_range
 from eckart.engines.host import Host
 from eckart.engines.protocol import RidgeRule, RowSolution
 

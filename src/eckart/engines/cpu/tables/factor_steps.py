@@ -12,8 +12,8 @@ import numpy as np
 from numba import njit
 
 from eckart.compiling import INSIDE, OUTSIDE
-from eckart.engines.cpu.registers.lines import four_lines, line_dot, sweep_lines
 from eckart.engines.cpu.registers.mixtures import TILE
+from eckart.engines.cpu.registers.tiles import four_lines, line_dot, sweep_lines
 
 FAST = {"contract", "nsz", "arcp", "reassoc"}
 INNER, OUTER = 1e-100, 1e100

@@ -21,9 +21,9 @@ import numpy as np
 from numba import njit
 
 from eckart.compiling import INSIDE, OUTSIDE
-from eckart.engines.arrays.gap_patterns import by_gaps
-from eckart.engines.cpu.registers.lines import four_lines, line_dot
+from eckart.engines.arrays.gaps import by_gaps
 from eckart.engines.cpu.registers.mixtures import TILE, padded
+from eckart.engines.cpu.registers.tiles import four_lines, line_dot
 from eckart.engines.cpu.small_systems import factor_in_place, solve
 from eckart.engines.cpu.tables.factor_steps import invert
 

@@ -11,7 +11,7 @@ import numpy as np
 from eckart.engines.arrays.tables import ArrayTables
 from eckart.engines.cpu.small import SMALL, or_arrays, or_arrays_on_factor
 from eckart.engines.host import place
-from eckart.engines.protocol.tables import FactorRule, FilledMoments
+from eckart.engines.protocol.series import FactorRule, FilledMoments
 from eckart.scheduler import lanes_for, run_lanes
 
 CHUNK = 2**16

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eckart.engines.cpu.entries.sparse import balanced
-from eckart.engines.cpu.registers.prefetch import aligned_zeros
-from eckart.engines.cpu.topics.word_kernels import count_entries, place_entries
+from eckart.engines.cpu.registers.windows import aligned_zeros
+from eckart.engines.cpu.topics.kernels import count_entries, place_entries
 from eckart.engines.host import Host, place
 from eckart.scheduler import lanes_for, run_lanes
 

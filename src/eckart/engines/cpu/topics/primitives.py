@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import digamma, gammaln
 
-from eckart.engines.arrays.topic_chain import ArrayChains
-from eckart.engines.arrays.topics import ArrayTopics
+from eckart.engines.arrays.topics import ArrayChains, ArrayTopics
 from eckart.engines.cpu.small import or_arrays, or_arrays_on_factor
 from eckart.engines.protocol.topics import (
     NOISE,
@@ -20,11 +19,11 @@ from eckart.engines.protocol.topics import (
 )
 from eckart.loading import lazy
 
-prefetch = lazy("eckart.engines.cpu.registers.prefetch")
-chains = lazy("eckart.engines.cpu.topics.chain")
+prefetch = lazy("eckart.engines.cpu.registers.windows")
+chains = lazy("eckart.engines.cpu.topics.gibbs")
 kernels = lazy("eckart.engines.cpu.topics.kernels")
 layout = lazy("eckart.engines.cpu.topics.layout")
-word_kernels = lazy("eckart.engines.cpu.topics.word_kernels")
+word_kernels = lazy("eckart.engines.cpu.topics.kernels")
 
 if TYPE_CHECKING:
     from eckart.engines.cpu.topics.layout import DocumentLayout

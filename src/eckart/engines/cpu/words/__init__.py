@@ -4,8 +4,7 @@ work to threads; the kernels beside it load numba."""
 from __future__ import annotations
 
 from eckart.engines.cpu.words.counting import PairCounting
-from eckart.engines.cpu.words.glove import GloveSteps
-from eckart.engines.cpu.words.scores import PairScores
+from eckart.engines.cpu.words.scores import GloveSteps, PairScores
 from eckart.engines.cpu.words.windows import WindowSteps
 
 

@@ -19,7 +19,7 @@ from numba import njit, types
 from numba.extending import intrinsic
 
 from eckart.compiling import INSIDE, OUTSIDE
-from eckart.engines.cpu.registers.prefetch import prefetch
+from eckart.engines.cpu.registers.windows import prefetch
 
 AHEAD = 12
 

@@ -21,16 +21,16 @@ import numpy as np
 from numba import njit
 
 from eckart.compiling import INSIDE, OUTSIDE
-from eckart.engines.cpu.native.memory_words import call_for_number
-from eckart.engines.cpu.registers.prefetch import prefetch_to_write
+from eckart.engines.cpu.native.pool import call_for_number
 from eckart.engines.cpu.registers.windows import (
     SIX,
+    prefetch_to_write,
     sample_scores,
     sample_update,
     window_scores,
     window_update,
 )
-from eckart.engines.protocol.windows import LISTEN
+from eckart.engines.protocol.words import LISTEN
 
 GOLDEN, MIX_1, MIX_2 = (
     np.uint64(0x9E3779B97F4A7C15),

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from eckart.engines.protocol.windows import (
+from eckart.engines.protocol.words import (
     LISTEN,
     PairEvidence,
     Pieces,
