@@ -195,3 +195,22 @@ def test_a_verdict_says_that_counts_know_nothing_of_coherence_and_names_rows_wit
     spiked = LowRank(np.hstack([spread.left, spike]), np.hstack([spread.right, np.eye(30)[:, :1]]))
     assert "large" not in recovery(x, 1, spread).verdict
     assert "which is large" in recovery(x, 1, spiked).verdict
+
+
+def test_connected_parts_of_a_matrix_in_parts_are_those_of_the_whole():
+    """Rows that no part of the matrix connects are connected by columns of two parts; all entries
+    are never in one place."""
+    from eckart.matrix import Observed
+    from eckart.matrix_blocks import of_parts
+    from eckart.matrix_parts import MemoryParts
+
+    a = np.full((7, 6), np.nan)
+    for i, j in ((0, 0), (1, 1), (2, 2), (3, 0), (3, 1), (5, 4), (6, 4)):  # row 4 has none
+        a[i, j] = 1.0
+    x = Observed.from_nan(a)
+    wanted = eckart.recovery(x, 1).parts
+    for rows in (1, 2, 3):
+        found = eckart.recovery(of_parts(MemoryParts(x, rows), x.rows, x.columns), 1).parts
+        assert [[side.tolist() for side in part] for part in found] == [
+            [side.tolist() for side in part] for part in wanted
+        ]

@@ -31,6 +31,7 @@ from eckart.errors import invalid
 from eckart.factors import LowRank
 from eckart.io.tables.triples import observed as read_observed
 from eckart.matrix import Observed
+from eckart.matrix_blocks import of_each_part
 
 __all__ = ["Recovery", "incoherence", "recovery", "recovery_certificate"]
 
@@ -214,15 +215,15 @@ def _parts(x: Observed) -> list[tuple[np.ndarray, np.ndarray]]:
     from scipy.sparse.csgraph import connected_components
 
     n, m = x.shape
-    graph = sparse.csr_array(
-        (
-            np.ones(x.nnz, np.int8),
-            x.indices.astype(np.int64) + n,
-            np.concatenate([x.indptr, np.full(m, x.indptr[-1])]),
-        ),
-        shape=(n + m, n + m),
-    )
-    _, part = connected_components(graph, directed=False)
+    found = of_each_part(x, _linked)
+    first = np.concatenate([one[0] for one in found])
+    columns = np.concatenate([one[1] for one in found])
+    starts = m + np.cumsum([0] + [one[2].max(initial=-1) + 1 for one in found])
+    groups = np.concatenate([one[2] + start for one, start in zip(found, starts)])
+    size = int(starts[-1])
+    graph = sparse.coo_array((np.ones(len(columns), np.int8), (columns, groups)), (size, size))
+    of_column = connected_components(graph, directed=False)[1][:m]
+    part = np.concatenate([np.where(first < 0, -1, of_column[first]), of_column])
     seen = np.concatenate([x.row_counts() > 0, x.column_counts() > 0])
     names, sizes = np.unique(part[seen], return_counts=True)
     order = np.argsort(part, kind="stable")
@@ -233,6 +234,28 @@ def _parts(x: Observed) -> list[tuple[np.ndarray, np.ndarray]]:
         members = order[starts[at] : ends[at]]
         out.append((_ids(x.rows, members[members < n]), _ids(x.columns, members[members >= n] - n)))
     return out
+
+
+def _linked(part: Observed) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of some rows: a column of each (-1: it has none), the columns that they have, and numbers
+    that are equal where these rows connect them."""
+    from scipy import sparse
+    from scipy.sparse.csgraph import connected_components
+
+    n, m = part.shape
+    graph = sparse.csr_array(
+        (
+            np.ones(part.nnz, np.int8),
+            part.indices.astype(np.int64) + n,
+            np.concatenate([part.indptr, np.full(m, part.indptr[-1])]),
+        ),
+        shape=(n + m, n + m),
+    )
+    label = connected_components(graph, directed=False)[1][n:]
+    counts, first = part.row_counts(), np.full(n, -1)
+    first[counts > 0] = part.indices[part.indptr[:-1][counts > 0]]
+    columns = np.flatnonzero(part.column_counts())
+    return first, columns, np.unique(label[columns], return_inverse=True)[1]
 
 
 def incoherence(fit: Any, block: int = 2**22) -> float:
