@@ -483,7 +483,7 @@ def test_nothing_but_errors_goes_to_standard_error(data, tmp_path):
 
 
 def test_the_engine_is_chosen_by_name(refused):
-    assert "--engine must be auto, cpu, plain" in refused(
+    assert "--engine must be auto, cpu, numpy" in refused(
         "reduce", "data.csv", "--engine", "abacus"
     ).replace("=", " ").replace("'", "")
     for verb in ("complete", "explain", "embed"):

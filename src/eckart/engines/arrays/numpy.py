@@ -263,7 +263,7 @@ class NumpyLibrary:
     def dots(self, e: StoredEntries, u: np.ndarray, v: np.ndarray) -> np.ndarray:
         """u_i.v_j at every entry."""
         k, count = u.shape[1], len(e.data)
-        out, step = np.empty(count, u.dtype), min(count, max(1, DOTS // max(1, k)))
+        out, step = np.empty(count, u.dtype), max(1, min(count, DOTS // max(1, k)))
         mine, theirs = np.empty((step, k), u.dtype), np.empty((step, k), v.dtype)
         for a in range(0, count, step):
             at = slice(a, min(a + step, count))

@@ -217,10 +217,10 @@ def _moments(
     where there are biases."""
     f = lib.xp.concat([v, lib.xp.ones_like(v[:, :1])], axis=1) if biased else v
     i, j = lib.triangle(f.shape[1])
-    step = max(1, lib.room // (32 * f.shape[1] ** 2))
+    step = max(1, lib.room // (32 * max(1, f.shape[1]) ** 2))
     # products of so many columns of V at once; those of few factors and columns are made once
     several = max(1, PAIRS // (8 * max(1, f.shape[0])))
-    ends = range(0, i.shape[0], several)
+    ends = range(0, max(1, i.shape[0]), several)
     pairs = [f[:, i] * f[:, j]] if len(ends) == 1 else []
     for first in range(0, max(rows, 1), step):
         at = slice(first, min(first + step, rows))
