@@ -8,7 +8,9 @@ import pytest
 from registry import ENGINES, JUDGE
 from test_contract import COLUMNS, assert_close, dtypes, ratings
 
+from eckart.engines import engine_named
 from eckart.engines.protocol import EvidenceSums, RidgeRule
+from eckart.matrix import Observed
 
 K = 9
 RULES = {
@@ -305,3 +307,23 @@ def test_bits_do_not_depend_on_threads():
         results.append(b"".join(p.tobytes() for p in parts))
     assert len(set(results)) == 1
     assert len(ENGINES) >= 2
+
+
+@pytest.mark.parametrize("name", ["cpu", "numpy", "torch"])
+@pytest.mark.parametrize("bias", [False, True])
+def test_ridge_rows_without_a_factor(name, bias):
+    """A fit whose rank came out as 0 answers with biases alone, or zeros."""
+    if name == "torch":
+        pytest.importorskip("torch")
+    rng = np.random.default_rng(0)
+    x = Observed.from_nan(np.where(rng.random((9, 7)) < 0.5, rng.standard_normal((9, 7)), np.nan))
+    rule, engine = RidgeRule(0.5, bias=bias, bias_l2=1.0), engine_named(name)
+    found = engine.ridge_rows(x, np.zeros((7, 0)), rule)
+    assert engine.get(found.left).shape == (9, 0)
+    rest = 0.5 * np.square(x.data).sum()
+    if bias:
+        sums = np.add.reduceat(np.append(x.data, 0.0), x.indptr[:-1]) * (np.diff(x.indptr) > 0)
+        biases = sums / (np.diff(x.indptr) + 1.0)
+        np.testing.assert_allclose(engine.get(found.bias), biases, atol=1e-12)
+        rest -= 0.5 * float(sums @ biases)
+    assert found.value == pytest.approx(rest, rel=1e-12)

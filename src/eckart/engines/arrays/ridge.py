@@ -62,6 +62,9 @@ class ArrayRidge:
         lib, xp = self.lib, self.lib.xp
         x = lib.placed(x)
         e, v = lib.entries(x), lib.given(right)
+        nothing = v.shape[1] == 0
+        if nothing:  # no factors: one that is zero, and left out of what is returned
+            v, base, prior, noise, start = xp.zeros_like(v[:, :0].sum(axis=1))[:, None], *[None] * 4
         w, y, q = entry_numbers(
             lib, x, rule, mean=mean, offset=offset, weights=weights, own=own, other=other
         )
@@ -111,6 +114,7 @@ class ArrayRidge:
             found.append((u, bias))
         kind = lib.array(right)
         left = lib.like(xp.concat([each[0] for each in found]), kind)
+        left = left[:, :0] if nothing else left
         biases = None
         if rule.bias:
             biases = lib.tall(lib.like(xp.concat([each[1] for each in found]), kind))
@@ -217,10 +221,10 @@ def _moments(
     where there are biases."""
     f = lib.xp.concat([v, lib.xp.ones_like(v[:, :1])], axis=1) if biased else v
     i, j = lib.triangle(f.shape[1])
-    step = max(1, lib.room // (32 * max(1, f.shape[1]) ** 2))
+    step = max(1, lib.room // (32 * f.shape[1] ** 2))
     # products of so many columns of V at once; those of few factors and columns are made once
     several = max(1, PAIRS // (8 * max(1, f.shape[0])))
-    ends = range(0, max(1, i.shape[0]), several)
+    ends = range(0, i.shape[0], several)
     pairs = [f[:, i] * f[:, j]] if len(ends) == 1 else []
     for first in range(0, max(rows, 1), step):
         at = slice(first, min(first + step, rows))

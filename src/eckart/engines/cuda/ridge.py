@@ -116,8 +116,10 @@ class DeviceRidge:
             "cg_steps": cg_steps,
         }
         drawn_or_pulled = noise is not None or prior is not None
-        if (rule.nonnegative and drawn_or_pulled) or (
-            rule.l2 <= 0 and base is None and not rule.nonnegative
+        if (
+            not right.shape[1]
+            or (rule.nonnegative and drawn_or_pulled)
+            or (rule.l2 <= 0 and base is None and not rule.nonnegative)
         ):
             return ArrayRidge.ridge_rows(cast(Any, self), x, right, rule, **given)
         v, dtype = self.tensor(right), right.dtype
