@@ -77,6 +77,45 @@ def test_what_was_compiled_by_one_process_is_loaded_by_the_next(tmp_path):
     assert said == ["negative 2.0 0\n", "negative 2.0 1\n"]
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")
+def test_an_interrupt_while_a_kernel_compiles_comes_right_after(tmp_path):
+    """LLVM's call back lost it, and numba had no kernel to keep: a RuntimeError."""
+    (tmp_path / "kernels.py").write_text(
+        textwrap.dedent("""
+            import os, signal
+            from numba import njit
+            from numba.core.codegen import JITCodeLibrary
+            from eckart.compiling import OUTSIDE
+
+            keep = JITCodeLibrary._object_compiled_hook
+
+            def interrupted(module, code):
+                if numba_is_ready:
+                    os.kill(os.getpid(), signal.SIGINT)
+                keep(module, code)
+
+            JITCodeLibrary._object_compiled_hook = interrupted
+            numba_is_ready = False
+            njit(lambda v: v)(8.0)
+            numba_is_ready = True
+
+            @njit(**OUTSIDE)
+            def halved(v):
+                return v / 2
+
+            usual = signal.getsignal(signal.SIGINT)
+            try:
+                halved(8.0)
+            except KeyboardInterrupt:
+                print("interrupted", signal.getsignal(signal.SIGINT) is usual)
+        """)
+    )
+    done = subprocess.run(
+        [sys.executable, "kernels.py"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert (done.stdout, done.stderr) == ("interrupted True\n", "")
+
+
 def test_an_old_numba_is_named_with_what_to_install():
     with pytest.raises(
         ImportError, match=r"needs numba >= 0.63, found 0.60.0; pip install --upgrade numba"

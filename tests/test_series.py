@@ -119,6 +119,24 @@ def test_long_tables_and_frames_have_the_same_answer(model):
     assert frame.predict("s3", 5) == model.predict(3, 5)
 
 
+@pytest.mark.parametrize("hidden", [0.0, 0.4])
+def test_a_certificate_says_that_noise_is_not_predicted(hidden, tmp_path):
+    """A row that follows its own noise is close to every entry of the fit, and to no other."""
+    rng = np.random.default_rng(0)
+    away = rng.random((20, 100)) < hidden
+    noise = rng.standard_normal(away.shape)
+    options = {"n_samples": 60, "burn_in": 40, "thin": 1, "random_state": 0}
+    wave = np.outer(rng.uniform(1, 3, 20), np.sin(2 * np.pi * np.arange(100) / 12)) + 0.5 * noise
+    walks = np.cumsum(noise, axis=1)
+    for a, says in ((noise, True), (wave, False), (walks, False)):
+        model = TimeFactors(**options).fit(np.where(away, np.nan, a))
+        words = str(model.certificate_)
+        assert ("predicts no better than the mean" in words.splitlines()[0]) == says, words
+        assert "error of biases on" in words
+    model.save(tmp_path / "m.eckart")
+    assert str(eckart.load(tmp_path / "m.eckart").certificate_) == words
+
+
 def test_predictions_with_deviations_and_unknown_ids(model):
     mean, std = model.predict([0, 1, 99], [1, 2, 3], unknown="nan", return_std=True)
     assert np.isnan(mean[2])

@@ -10,12 +10,15 @@ Here
 - ``OUTSIDE`` is for what Python calls: optimised once, whole, with all that it calls.
 
 Python's collector of cycles rests meanwhile: compiling makes many objects, few of them garbage, and
-the collector would look at each again and again.
+the collector would look at each again and again. An interrupt waits: LLVM calls Python back, where
+what is raised is lost, and the kernel with it.
 """
 
 from __future__ import annotations
 
 import gc
+import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -129,6 +132,24 @@ def _collector_resting() -> Iterator[None]:
         gc.enable()
 
 
+@contextmanager
+def _interrupts_waiting() -> Iterator[None]:
+    """Hold Ctrl-C back for as long, and deliver it then. Only the main thread hears of it; a
+    process that Ctrl-C ends at once, or leaves alone, stays as it is."""
+    usual = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(usual):
+        yield
+        return
+    came: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, usual)
+        if came:
+            signal.raise_signal(signal.SIGINT)
+
+
 class Light(Compiler):  # type: ignore[misc]
     """numba's compiler with libraries of the two kinds."""
 
@@ -140,7 +161,7 @@ class Light(Compiler):  # type: ignore[misc]
         return list(pipelines)
 
     def compile_extra(self, func: Any) -> CompileResult:
-        with _collector_resting():
+        with _interrupts_waiting(), _collector_resting():
             return super().compile_extra(func)
 
 

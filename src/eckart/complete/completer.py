@@ -118,7 +118,7 @@ class Completer(NewRows, Recommender, TransformerMixin, KeptEntries, ABC):
         self._take(fit, x)
         if explicit and "hidden entries" not in fit.plan and parts_of(x) is None:
             expected = self._ridges_of(x), self._claimed(x)
-            if errors := own_errors(fit, x, *expected):
+            if errors := own_errors(fit.factors, x, *expected, loss=fit.plan.get("loss")):
                 fit.plan["own entries"] = errors
         self._say_if_early(fit)
 

@@ -13,13 +13,14 @@ entries where it chooses its ridge, and tells the errors on these.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from eckart.certify.certificate import UNKNOWN
 from eckart.complete.biases import BiasSums, balanced, ridged
 from eckart.decompositions import eigvalsh
-from eckart.factors import LowRank
-from eckart.fit import Fit
+from eckart.factors import LowRank, Series
 from eckart.matrix import Observed
 from eckart.matrix_blocks import parts_of
 from eckart.terms import loss_from
@@ -84,19 +85,21 @@ def _free(v: np.ndarray, l2: float) -> float:
 
 
 def own_errors(
-    fit: Fit, x: Observed, ridges: Ridges | None = None, claimed: float | None = None
+    f: Any,
+    x: Observed,
+    ridges: Ridges | None = None,
+    claimed: float | None = None,
+    loss: dict[str, Any] | None = None,
 ) -> dict[str, float]:
     """Mean squared errors of the model, of biases and of the mean; ``expected`` of the model on
     other entries, by its ridges or as it claims itself. Nothing for entries in parts, and where all
     are the same."""
-    f = fit.factors
-    if not isinstance(f, LowRank) or parts_of(x) is not None or not x.nnz:
+    if not isinstance(f, (LowRank, Series)) or parts_of(x) is not None or not x.nnz:
         return {}
     at = np.unique(np.linspace(0, x.nnz - 1, min(x.nnz, LOOKED_AT)).astype(np.int64))
     rows, columns = np.searchsorted(x.indptr, at, side="right") - 1, x.indices[at]
     values, s = x.data[at].astype(np.float64), f.at(rows, columns).astype(np.float64)
-    kept = fit.plan.get("loss")
-    guess = s if kept is None else loss_from(kept).mean(s)
+    guess = s if loss is None else loss_from(loss).mean(s)
     mean = float(x.data.mean(dtype=np.float64))
     unit = float(np.abs(values - mean).max(initial=0.0))
     if not unit > 0:
@@ -110,7 +113,7 @@ def own_errors(
     of_biases = sum(float((n / (n + DAMPING)).sum()) for n in counts)
     if claimed is not None:
         errors["expected"] = claimed
-    elif ridges is not None and kept is None:
+    elif isinstance(f, LowRank) and ridges is not None and loss is None:
         d = free_numbers(f, x, ridges) + (of_biases if f.row_bias is not None else 0.0)
         errors["expected"] = elsewhere(errors["model"], d / x.nnz)
     if x.nnz <= BIASES_UP_TO:

@@ -28,6 +28,7 @@ from eckart.certify.certificate import Certificate
 from eckart.certify.chains import certify_chains
 from eckart.complete.folding import limits, put_observed
 from eckart.complete.kept_entries import KeptEntries
+from eckart.complete.plain_answers import TOO_FREE, elsewhere, own_errors
 from eckart.complete.series.gibbs import PROBES, solve, standardised
 from eckart.complete.series.timeline import in_time, later, learned_period
 from eckart.complete.tables.columns import SKEWED
@@ -433,8 +434,8 @@ def bounds_of(values: np.ndarray) -> list[float] | None:
 
 
 def certify(x: Observed, f: Series) -> Certificate:
-    """Mixing at random cells and of the noise, and how the posterior mean fits the observed
-    entries."""
+    """Mixing at random cells and of the noise, how the posterior mean fits the observed entries,
+    and how it does beside biases and the mean."""
     rows = np.repeat(np.arange(x.shape[0]), x.row_counts())
     residual = x.data.astype(np.float64) - f.at(rows, x.indices)
     spread = f.deviation(rows, x.indices).astype(np.float64)
@@ -448,9 +449,31 @@ def certify(x: Observed, f: Series) -> Certificate:
         ),
     }
     problem = "posterior mean of a table of time series"
-    return certify_chains(
+    certificate = certify_chains(
         f.probes.astype(np.float64), f.levels.astype(np.float64), problem=problem, facts=facts
     )
+    errors = own_errors(f, x, claimed=expected_elsewhere(x, f))
+    return (
+        certificate.with_errors(errors, f"{errors['entries']:,} fitted entries")
+        if errors
+        else certificate
+    )
+
+
+def expected_elsewhere(x: Observed, f: Series) -> float:
+    """The mean squared error to expect of other entries. The free numbers of a posterior: for each
+    entry the variance of its mean in units of the noise. Rows that follow their own entries so
+    closely that these say nothing are judged by what is expected of the next column."""
+    rows = np.repeat(np.arange(x.shape[0]), x.row_counts())
+    with np.errstate(divide="ignore", invalid="ignore"):  # rows without noise
+        free = np.square(
+            f.deviation(rows, x.indices, noise=False) / f.sigma[rows], dtype=np.float64
+        )
+    share = float(free.mean())
+    if share < TOO_FREE:
+        residual = x.data.astype(np.float64) - f.at(rows, x.indices)
+        return elsewhere(float(np.mean(residual**2)), share)
+    return float(np.mean(np.square(f.ahead(1)[1][rows], dtype=np.float64)))
 
 
 def _reach(level: float) -> float:
