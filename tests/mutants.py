@@ -112,7 +112,7 @@ KNOWN: dict[str, str] = {
         for what in BOTH
     },
     "certify/chains.py limit times 100: 1.0": "the divisor of a quantity that never moves, whose size is replaced",
-    "certify/glove.py limit times 100: 1e-30": "keeps a quotient from being 0 / 0",
+    "certify/pairs.py limit times 100: 1e-30": "keeps a quotient from being 0 / 0",
     **{
         f"certify/spectral.py {what}: n - k": "more columns than the complement has: what is too much is dropped as rounding"
         for what in BOTH
@@ -126,7 +126,7 @@ KNOWN: dict[str, str] = {
         f"io/tables/csv_file.py {what}: len(text) + 1": "how much of a range is parsed at once"
         for what in BOTH
     },
-    "io/text/lexicon.py term dropped: 2 * size + 1": "room for an end more than there can be words: these are fewer than the hashes",
+    "io/text/vocabulary.py term dropped: 2 * size + 1": "room for an end more than there can be words: these are fewer than the hashes",
     **{
         f"io/tables/matrix_market.py {what}: len(data) - 1": "an empty line after the last, which is passed over"
         for what in BOTH
@@ -147,7 +147,7 @@ KNOWN: dict[str, str] = {
     "complete/bayes/bayesian_mf.py comparison turned: x.nnz * (self.n_components + 1) "
     "** 2 < SMALL": "the same",
     "explain/topics/documents.py term dropped: ends[p] - x.parts.lengths[p]": "rows counted from the end of a part are the same rows",
-    "complete/items/blended_scores.py sign turned: self.held * self.n": "how many rows are scored together, which changes memory alone",
+    "complete/items/blend.py sign turned: self.held * self.n": "how many rows are scored together, which changes memory alone",
     "complete/nuclear/path.py limit times 100: 1e+300": "the largest ratio whose logarithm is taken: no data have one of 1e300",
     "reduce/solve.py limit times 100: 1.0": "sum(l^2) / sum(l)^2 is at most one",
     "reduce/linear_autoencoder.py limit times 100: 1e-06": "a tolerance that a form in common carries; this solver's certificate has its own",

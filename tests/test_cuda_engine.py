@@ -18,10 +18,10 @@ from exchange import CASES, data
 import eckart
 from eckart import ALS, NMF, PCA, SVP, SVT, GaussianMixture, InputError, SoftImpute
 from eckart.engines import choose, engine_named
-from eckart.engines import choose as auto
 from eckart.engines.cuda import made
 from eckart.matrix import Counts, Dense, Observed
 
+auto = sys.modules["eckart.engines.choose"]
 torch = pytest.importorskip("torch", reason="the engine needs PyTorch")
 
 from eckart.engines.cuda import arrays, dense, halves, held  # noqa: E402

@@ -28,13 +28,10 @@ import numpy as np
 from eckart.arguments import held
 from eckart.errors import InputError, InputTypeError, invalid
 from eckart.io.tables.triples import observed as read_observed
-from eckart.loading import lazy
 from eckart.matrix import Counts, Observed
 from eckart.matrix_blocks import fewer, parts_of
 from eckart.parameters import whole
 from eckart.rng import generator
-
-entry_shards = lazy("eckart.io.tables.entry_shards")
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,6 +124,8 @@ def split(
 def _of_parts(x: Any, held_out: Any, by: str, rng: np.random.Generator) -> Split:
     """By entry, of a matrix in parts: every part hides its share, and keeps an entry of each of its
     rows and columns."""
+    from eckart.io.tables import entry_shards
+
     if by != "entry" or not isinstance(held_out, float):
         raise invalid("by, held_out", (by, held_out), "by='entry' and a share for data in parts")
     seeds = rng.integers(2**63, size=len(x.parts.lengths)).tolist()
@@ -161,6 +160,8 @@ def folds(observed: Observed | Counts, n: int = 5, *, random_state: Any = None) 
     >>> [f.test.nnz for f in folds(seen, 5, random_state=0)]
     [3, 3, 2, 2, 2]
     """
+    from eckart.io.tables import entry_shards
+
     _check_matrix(observed)
     if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or not 2 <= n <= observed.nnz:
         raise invalid("n", n, f"an int from 2 to the number of entries, {observed.nnz}")
@@ -259,6 +260,8 @@ def hidden_of_rows(observed: Any, share: float, seed: int) -> np.ndarray:
 
 
 def _fold(x: Any, do: Any) -> Split:
+    from eckart.io.tables import entry_shards
+
     train, test = entry_shards.divided(x, do, 2)
     return Split(train, test)
 

@@ -29,12 +29,9 @@ from eckart.errors import FileError, InputError
 from eckart.index.compress import index_dtype
 from eckart.index.ids import Place
 from eckart.index.sides import PositionFinder, Side, Tally
-from eckart.loading import lazy
 from eckart.matrix import Observed
 from eckart.matrix_blocks import ObservedParts, even_cuts
 from eckart.scheduler import give_back
-
-counting = lazy("eckart.index.counting")
 
 SHARD_SHARE = 32
 """A shard takes at most this fraction of the memory: two are held while one is worked on, a third
@@ -72,6 +69,8 @@ class ShardParts:
     has cached comes from there."""
 
     def load(self, part: int) -> Observed:
+        from eckart.index import counting
+
         rows, count = self.lengths[part], self.entries[part]
         sizes = self._read("lengths", part, np.dtype(np.int32), self.pieces * rows).reshape(
             self.pieces, rows
@@ -189,6 +188,8 @@ class _ShardWriter:
 
     def turned(self, x: Observed, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """A range of rows by columns; rows are counted from the start of the matrix there."""
+        from eckart.index import counting
+
         n, m = self.shape
         out = np.empty(m + 1, np.int64), np.empty(x.nnz, index_dtype(n)), np.empty_like(x.data)
         counting.flip(x.indptr, x.indices, x.data, *out, int(self.starts[number]))
@@ -270,6 +271,8 @@ class _Table(NamedTuple):
 
 
 def _written(place: Path, t: _Table) -> ShardParts:
+    from eckart.index import counting
+
     total, n, m = int(t.rows.counts.sum()), len(t.rows.labels), len(t.columns.labels)
     shards = max(
         1, -(-total * (4 + t.dtype.itemsize) // max(LEAST_SHARD, int(t.memory / SHARD_SHARE)))
