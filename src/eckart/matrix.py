@@ -132,7 +132,16 @@ class _Compressed:
 
     def column_counts(self) -> np.ndarray:
         """Stored entries per column."""
-        return np.bincount(self.indices, minlength=self.n_columns)
+        return self._column_counts
+
+    @cached_property
+    def _column_counts(self) -> np.ndarray:
+        counts = np.zeros(self.n_columns, np.int64)
+        # some at a time: bincount makes integers of 8 bytes of them
+        for at in range(0, len(self.indices), 2**18):
+            counts += np.bincount(self.indices[at : at + 2**18], minlength=self.n_columns)
+        counts.flags.writeable = False
+        return counts
 
     def transposed(self) -> Any:
         """The transpose, of the same kind, labels swapped, each row in ascending order of columns;

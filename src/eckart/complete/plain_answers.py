@@ -44,21 +44,44 @@ Ridges = tuple[np.ndarray, np.ndarray]
 
 def free_numbers(f: LowRank, x: Observed, ridges: Ridges) -> float:
     """d of factors with these ridges."""
-    left, right = balanced_factors(f)
-    if not left.shape[1]:
+    scales = _balance(f)
+    k = len(scales[0])
+    if not k:
         return 0.0
-    k = left.shape[1]
     found = -float(k**2)
-    for y, codes, l2 in ((x, right, ridges[0]), (x.transposed(), left, ridges[1])):
-        rows = np.flatnonzero(y.row_counts())
-        counts = y.row_counts()[rows].astype(np.float64)
+    sides = (
+        (x.row_counts(), _entries_of_rows, f.right, scales[1], ridges[0]),
+        (x.column_counts(), _entries_of_columns, f.left, scales[0], ridges[1]),
+    )
+    for per_line, entries_of, codes, scale, l2 in sides:
+        lines = np.flatnonzero(per_line)
+        counts = per_line[lines].astype(np.float64)
         smaller = np.minimum(counts, k)
         each_takes = float(np.mean(counts * k * smaller + 10 * smaller**3))  # product, eigenvalues
         systems = int(np.clip(WORK / each_takes, FEWEST_SYSTEMS, SYSTEMS))
-        some = rows[np.unique(np.linspace(0, len(rows) - 1, systems).astype(np.int64))]
-        each = [_free(codes[y.indices[y.indptr[i] : y.indptr[i + 1]]], l2[i]) for i in some]
-        found += len(rows) * float(np.mean(each))
+        some = lines[np.unique(np.linspace(0, len(lines) - 1, systems).astype(np.int64))]
+        each = [
+            _free(codes[at][:, scales[2]].astype(np.float64) * scale, l2[i])
+            for i, at in zip(some, entries_of(x, some))
+        ]
+        found += len(lines) * float(np.mean(each))
     return max(found, 0.0)
+
+
+def _entries_of_rows(x: Observed, some: np.ndarray) -> list[np.ndarray]:
+    """The columns of the entries of these rows."""
+    return [x.indices[x.indptr[i] : x.indptr[i + 1]] for i in some]
+
+
+def _entries_of_columns(x: Observed, some: np.ndarray) -> list[np.ndarray]:
+    """The rows of the entries of these columns, without a transpose of all."""
+    number = np.full(x.n_columns, -1, np.int32)
+    number[some] = np.arange(len(some))
+    hit = np.flatnonzero((number >= 0)[x.indices])
+    which = number[x.indices[hit]]
+    order = np.argsort(which, kind="stable")
+    rows = np.searchsorted(x.indptr, hit[order], side="right") - 1
+    return np.split(rows, np.cumsum(np.bincount(which, minlength=len(some)))[:-1])
 
 
 def elsewhere(error: float, share: float) -> float:
@@ -67,14 +90,13 @@ def elsewhere(error: float, share: float) -> float:
     return error / (1 - share) ** 2 if share < TOO_FREE else UNKNOWN
 
 
-def balanced_factors(f: LowRank) -> tuple[np.ndarray, np.ndarray]:
-    """The same product from directions that are as long on one side as on the other, those of no
-    length left out: where a nuclear norm is half the squares of both."""
-    left, right = f.left.astype(np.float64), f.right.astype(np.float64)
-    a, b = np.linalg.norm(left, axis=0), np.linalg.norm(right, axis=0)
+def _balance(f: LowRank) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Scales of the directions of both sides that make them as long on one side as on the other,
+    where a nuclear norm is half the squares of both, and which directions have a length."""
+    a, b = (np.sqrt(np.einsum("ij,ij->j", c, c, dtype=np.float64)) for c in (f.left, f.right))
     kept = a * b > 1e-12 * (a * b).max(initial=0.0)
     size = np.sqrt(b[kept] / a[kept])
-    return left[:, kept] * size, right[:, kept] / size
+    return size, 1 / size, kept
 
 
 def _free(v: np.ndarray, l2: float) -> float:
