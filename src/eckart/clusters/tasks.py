@@ -158,7 +158,7 @@ def wait(client: Any, futures: list[Any]) -> None:
     """Until all are done, or the cluster is gone."""
     distributed = load_dask()
     alone_since: float | None = None
-    unheard = False
+    silent = False
     while True:
         try:
             with client.as_current():
@@ -167,8 +167,8 @@ def wait(client: Any, futures: list[Any]) -> None:
         except TimeoutError:
             if not _connected(client):
                 raise _gone(client) from None
-            before, unheard = unheard, not _answered(client)
-            if before and unheard:  # twice: it may just be about to be known
+            before, silent = silent, not _answered(client)
+            if before and silent:  # twice: it may just be about to be known
                 client.loop.add_callback(
                     client.scheduler_comm.comm.abort
                 )  # so that it connects anew, and tasks are sent again

@@ -7,7 +7,7 @@ for: every verb takes them as it takes others. Ids that come later are given wit
 or ``column_features=`` to the verb itself, which answers as if they had been there, or to
 ``update``, which keeps them.
 
-A subclass provides ``_solve(x, weights, beside)`` and, in ``_folded``, solves rows around the prior
+A subclass provides ``_solve(x, weights, side_information)`` and, in ``_folded``, solves rows around the prior
 means that ``_numbers`` speak for.
 """
 

@@ -117,8 +117,8 @@ class ArrayLosses:
         else:
             went, bias = xp.where(worse[:, None], u, went), xp.where(worse, b, bias)
             after = xp.where(worse, before, after)
-        beside = None if own is None else lib.tall(bias)
-        return RowSolution(lib.tall(went), beside, float(after.sum()))
+        own_bias = None if own is None else lib.tall(bias)
+        return RowSolution(lib.tall(went), own_bias, float(after.sum()))
 
     def augmented(self, x: Any, loss: Any, left: Any, right: Any, noise: Any, **at: Any) -> Any:
         lib = self.lib

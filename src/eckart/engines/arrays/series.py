@@ -64,11 +64,11 @@ class ArraySeries:
         diagonal += q[:, None]
         diagonal[:, 0] += a - q
         diagonal[:, :-1] += (phi * phi * q)[:, None]
-        pivots, beside = _factored(diagonal, -phi * q)
+        pivots, off_diagonal = _factored(diagonal, -phi * q)
         # L = (unit lower bidiagonal) pivots^1/2
         bands = np.empty((2, n * length))
         bands[0] = root = np.sqrt(pivots)
-        bands[1, :-1], bands[1, -1] = beside * root[:-1], 0.0
+        bands[1, :-1], bands[1, -1] = off_diagonal * root[:-1], 0.0
         z = dtbsv(1, bands, h, lower=1)
         z = z if noise is None else z + noise.reshape(-1)
         return dtbsv(1, bands, z, lower=1, trans=1).reshape(n, length)
@@ -133,9 +133,9 @@ class _Own:
         self.diagonal[:] = (step * (1.0 + phi * phi))[:, None]
         self.diagonal[:, -1] = step
         self.diagonal[:, 0] = np.where(shape[1] > 1, step, 1.0 / v)
-        self.beside = -phi * step
+        self.off_diagonal = -phi * step
         whole = self.diagonal + self.seen / self.noise[:, None]
-        self.factor = _factored(whole, self.beside)
+        self.factor = _factored(whole, self.off_diagonal)
         pivots = np.log(self.factor[0]).reshape(shape).sum(axis=1)
         self.logdet = pivots + np.log(v) - (shape[1] - 1) * np.log(step)
 
@@ -155,15 +155,15 @@ class _Own:
     def square(self, m: np.ndarray) -> np.ndarray:
         """m^T Q m of every row."""
         steps = (m[:, 1:] * m[:, :-1]).sum(axis=1)
-        return (self.diagonal * m * m).sum(axis=1) + 2 * self.beside * steps
+        return (self.diagonal * m * m).sum(axis=1) + 2 * self.off_diagonal * steps
 
 
-def _factored(diagonal: np.ndarray, beside: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _factored(diagonal: np.ndarray, off_diagonal: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Pivots and multipliers of the tridiagonal matrices of all rows in one, n x T on the diagonal
     and a number for each row beside it."""
     from scipy.linalg.lapack import dpttrf
 
-    off = np.repeat(beside[:, None], diagonal.shape[1], axis=1)
+    off = np.repeat(off_diagonal[:, None], diagonal.shape[1], axis=1)
     off[:, -1] = 0.0  # rows do not touch
     pivots, multipliers, failed = dpttrf(diagonal.reshape(-1), off.reshape(-1)[:-1])
     if failed:

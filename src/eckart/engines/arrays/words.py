@@ -227,7 +227,7 @@ class Tasks(NamedTuple):
     targets: np.ndarray
     times: np.ndarray
     rates: np.ndarray
-    heard: np.ndarray
+    active: np.ndarray
 
 
 class ArrayWindows:
@@ -263,9 +263,9 @@ class ArrayWindows:
         for t in range(lengths.max(initial=0)):
             some = joined[: int(np.count_nonzero(lengths > t))]
             step = Tasks(*(np.stack([a[t] for a in each]) for each in zip(*some)))
-            heard = _step(x, y, step, rule, pieces.n)
-            loss += heard
-            listened += int((step.words[step.heard] < pieces.n).sum())
+            of_step = _step(x, y, step, rule, pieces.n)
+            loss += of_step
+            listened += int((step.words[step.active] < pieces.n).sum())
         return PairEvidence(loss, listened, sum(int((t.words < pieces.n).sum()) for t in joined))
 
 
@@ -288,11 +288,11 @@ def _step(x: np.ndarray, y: np.ndarray, step: Tasks, rule: WindowRule, none: int
         if rule.bias >= 0:
             x[step.words[there], rule.bias] = 1.0
         np.add.at(y[:, :k], targets, moved.astype(y.dtype))
-    if not step.heard.any():
+    if not step.active.any():
         return 0.0
     each = step.times[:, None] * np.logaddexp(0.0, scores)
     each[:, :, 0] -= scores[:, :, 0]
-    return float(each.sum(axis=2)[there & step.heard[:, None]].sum())
+    return float(each.sum(axis=2)[there & step.active[:, None]].sum())
 
 
 def _tasks(pieces: Pieces, piece: int, rule: WindowRule, rate: float, seed: int) -> Tasks | None:
