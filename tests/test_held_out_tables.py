@@ -32,7 +32,7 @@ def hidden(
 
 @pytest.fixture(scope="module")
 def curved() -> tuple[pd.DataFrame, pd.DataFrame, np.ndarray, MixedTable]:
-    frame = bent()
+    frame = bent(400)
     gaps, mask = hidden(frame)
     return frame, gaps, mask, MixedTable(random_state=0).fit(gaps)
 
@@ -186,3 +186,27 @@ def test_uncertainty_is_as_large_as_the_errors():
     error, told = (model.impute(gaps) - frame).to_numpy(), model.uncertainty(gaps)
     ratio = np.concatenate([error[mask[:, j], j] / told[name] for j, name in enumerate(frame)])
     assert 0.8 < np.sqrt(np.mean(ratio**2)) < 1.25
+
+
+def test_rare_levels_are_not_called_where_others_say_nothing_of_them(tmp_path):
+    """Of columns of yes and no that say nothing of each other the commonest answer is best."""
+    rng = np.random.default_rng(5)
+    frame = pd.DataFrame(
+        {f"flag {j}": pd.array(rng.random(60) < 0.2, dtype="boolean") for j in range(20)}
+    )
+    frame["size"] = rng.standard_normal(60)
+    gaps, mask = hidden(frame, 0.2, seed=3)
+    model = MixedTable(trees=False, n_components=12, l2=1.0, random_state=0).fit(gaps)
+    errors = np.array([of for name, of in model.fit_.plan["errors"].items()])
+    assert errors[:, 2].mean() < 0.9 * errors[:, 1].mean()
+    filled = model.impute(gaps)
+    wrong = (filled != frame).to_numpy()[:, :20][mask[:, :20]].mean()
+    yes = frame.iloc[:, :20].to_numpy().astype(float)[mask[:, :20]].mean()
+    assert wrong <= 1.3 * yes
+    model.save(tmp_path / "m.safetensors")
+    back = eckart.load(tmp_path / "m.safetensors")
+    pd.testing.assert_frame_equal(back.impute(gaps), filled)
+    name = next(p.name for p in model.parts_ if p.trust < 1)
+    told = model.explain(frame.mask(mask & False), name, row=1)
+    assert np.isclose(told.base + sum(share for _, share in told.shares), told.natural)
+    assert "(mean)" in dict(told.shares)

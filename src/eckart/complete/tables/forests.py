@@ -14,7 +14,6 @@ model speaks for cells whose neighbours are gaps).
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,15 +22,17 @@ import numpy as np
 from eckart.complete.tables.columns import Part
 from eckart.errors import FileError
 
-TREES, LEAF = 24, 2
-"""Of a forest, and cells in a leaf at the least (a thousandth of the rows where that is more): 30
-trees in place of 50 made errors a quarter of a per cent larger, leaves of 3 a third of a per cent,
-on eight real tables."""
+TREES, DRAWN, FEATURES, FEW = 24, 0.8, 0.5, 8
+"""Of a forest; the share of the rows that a tree draws, and of the features that it looks at in a
+split, FEW at the least. Rows that are nearly alike, as those of one country in other years, need trees that have seen
+most of the others."""
 LEAVES = 1000
 """Rows over this is the least leaf: it bounds what a forest weighs, about 24 leaves and nodes of 16
 bytes for each of them."""
 ROWS = 2000
 """Rows that forests are grown from: the cost of a forest stays that of a small table."""
+MOST_CHANCE = 0.1
+"""Share of what answers of few trees differ by that is no chance at the least."""
 MOST_OUTPUTS = 16
 """Levels of a column that has a forest: its leaves hold a number for each."""
 GAIN = 0.01
@@ -177,40 +178,72 @@ def grown(
     weights: np.ndarray | None = None,
 ) -> tuple[Forest | None, float, np.ndarray]:
     """A forest on rows of features, the share of the squared error that it takes away, and the
-    joined answers, all where trees have not seen the row."""
-    from sklearn.ensemble import ExtraTreesRegressor
+    joined answers, all where trees have not seen the row.
 
-    leaf = max(LEAF, len(x) // LEAVES)
-    model = ExtraTreesRegressor(
-        trees,
-        min_samples_leaf=leaf,
-        max_features=1.0,
-        bootstrap=True,
-        oob_score=True,
-        random_state=seed,
-    )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a row that all trees have drawn has no answer of theirs
-        truth = (truth / DIGIT).round() * DIGIT
-        model.fit(x, truth if truth.shape[1] > 1 else truth[:, 0], sample_weight=weights)
-    apart = model.oob_prediction_.reshape(truth.shape) - base
-    away, w = truth - base, np.ones(len(x)) if weights is None else weights
-    share = float(
-        np.clip(w @ (apart * away).sum(axis=1) / max(w @ (apart**2).sum(axis=1), 1e-300), 0.0, 1.0)
-    )
-    found = base + share * apart
-    before = float(w @ (away**2).sum(axis=1))
-    gain = 1.0 - float(w @ ((truth - found) ** 2).sum(axis=1)) / before if before > 0 else 0.0
+    A row is answered there by some of the trees alone, c of T, whose mean is further from the truth
+    than that of all: by its variance over trees times 1/c - 1/T. Without that the share would be
+    that of a smaller forest.
+    """
+    from sklearn import config_context
+    from sklearn.tree import ExtraTreeRegressor
+
+    rng, n = np.random.default_rng(seed), len(x)
+    w = np.ones(n) if weights is None else weights
+    truth = (truth / DIGIT).round() * DIGIT
+    features = min(x.shape[1], max(FEW, int(FEATURES * x.shape[1])))
+    one = ExtraTreeRegressor(min_samples_leaf=max(1, n // LEAVES), max_features=features)
+    total, squares, count = np.zeros(truth.shape), np.zeros(n), np.zeros(n)
+    drawn, made = max(1, int(DRAWN * n)), []
+    with config_context(skip_parameter_validation=True, assume_finite=True):
+        for _ in range(trees):
+            order = rng.permutation(n)
+            at, rest = np.sort(order[:drawn]), order[drawn:]
+            one.random_state = int(rng.integers(2**31))
+            one.fit(
+                x[at],
+                truth[at],
+                sample_weight=None if weights is None else w[at],
+                check_input=False,
+            )
+            made.append(one.tree_)
+            found = one.tree_.predict(x[rest]).reshape(len(rest), -1)
+            total[rest] += found
+            squares[rest] += (found**2).sum(axis=1)
+            count[rest] += 1
+    share, gain, joined = _joined(base, truth - base, total, squares, count, w, trees)
     if gain < GAIN:
         return None, max(gain, 0.0), base
-    return _packed(model, share), gain, found
+    return _packed(made, share), gain, joined
 
 
-def _packed(model: Any, share: float) -> Forest:
+def _joined(
+    base: np.ndarray,
+    away: np.ndarray,
+    total: np.ndarray,
+    squares: np.ndarray,
+    count: np.ndarray,
+    w: np.ndarray,
+    trees: int,
+) -> tuple[float, float, np.ndarray]:
+    """The least-squares share of forests, what it gains, and joined answers, from sums over the
+    trees that have not seen a row."""
+    seen = count > 1  # of the others no variance is known
+    c = np.where(seen, count, 2.0)
+    apart = np.where(seen[:, None], total / c[:, None] - base, 0.0)
+    variance = np.where(seen, (squares - (total**2).sum(axis=1) / c) / (c - 1), 0.0)
+    size = w @ (apart**2).sum(axis=1)
+    own = max(float(size - w @ (variance * (1 / c - 1 / trees))), MOST_CHANCE * float(size), 1e-300)
+    pull = float(w @ (apart * away).sum(axis=1))
+    share = float(np.clip(pull / own, 0.0, 1.0))
+    before = float((w * seen) @ (away**2).sum(axis=1))
+    gain = (2 * share * pull - share**2 * own) / before if before > 0 else 0.0
+    return share, gain, base + share * apart
+
+
+def _packed(trees: list[Any], share: float) -> Forest:
     """The trees of scikit-learn as arrays."""
     roots, feature, threshold, children, values, nodes, leaves = [], [], [], [], [], 0, 0
-    for one in model.estimators_:
-        t = one.tree_
+    for t in trees:
         leaf = t.children_left < 0
         kids = np.column_stack([t.children_left, t.children_right]).astype(np.int32) + nodes
         kids[leaf] = (leaves + np.cumsum(leaf) - 1)[leaf][:, None]

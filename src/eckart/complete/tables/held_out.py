@@ -8,6 +8,7 @@ a quarter of the error away.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy as np
 from eckart.complete.tables.columns import Part, spread_of
 from eckart.complete.tables.factor_em import GaussianFactors
 from eckart.complete.tables.fit_table import PlacedTable, Scores, descend, expected
-from eckart.complete.tables.forests import answers, truths
+from eckart.complete.tables.forests import GAIN, answers, truths
 from eckart.complete.tables.links import CELLS, fit_link
 from eckart.engines.protocol import Tall
 
@@ -23,6 +24,10 @@ PARTS = 4
 """Of the rows, each left out of a fit once."""
 TOL, STEPS = 3e-3, 15
 """Of these fits, which begin where the whole one ended."""
+
+
+SURELY = 2.0
+"""Standard errors of a gain: one wild cell of a column decides the sum of squares, and has one."""
 
 
 Linked = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -123,6 +128,25 @@ def error_of(part: Part, a: np.ndarray, answer: np.ndarray, weights: np.ndarray 
     if part.discrete:
         return float(np.average(answer.argmax(axis=1) != a, weights=weights))
     return float(np.sqrt(np.average((answer - truths(part, a))[:, 0] ** 2, weights=weights)))
+
+
+def trusted(
+    part: Part, a: np.ndarray, answer: np.ndarray, weights: np.ndarray
+) -> tuple[Part, np.ndarray]:
+    """The part, and answers at rows, with the least-squares share of the factor model's beside one
+    answer for all, where that surely takes away some of the squared error at seen cells."""
+    seen = ~np.isnan(a)
+    truth = truths(part, a[seen])
+    plain = np.average(truth, axis=0, weights=weights)
+    apart, away = answer[seen] - plain, truth - plain
+    size, pull = (float(weights @ (apart * other).sum(axis=1)) for other in (apart, away))
+    share = min(max(pull / max(size, 1e-300), 0.0), 1.0)
+    left = ((away - apart) ** 2).sum(axis=1)
+    gain = weights * (left - ((away - share * apart) ** 2).sum(axis=1))
+    if gain.sum() <= max(GAIN * float(weights @ left), SURELY * np.sqrt(gain @ gain)):
+        return part, answer
+    number = plain if part.discrete else part.middle + part.spread * plain
+    return replace(part, trust=share, plain=number), plain + share * (answer - plain)
 
 
 def plain_error(part: Part, a: np.ndarray, weights: np.ndarray | None) -> float:

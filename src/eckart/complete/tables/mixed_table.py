@@ -37,8 +37,9 @@ from eckart.parameters import check, file_name, number, optional, param, whole
 from eckart.terms import Ordered, loss_named
 from eckart.trace import progress
 
-TREES = "(trees)"
-"""The name of what forests add to the shares of an explanation."""
+TREES, MEAN = "(trees)", "(mean)"
+"""Names of what forests add to the shares of an explanation, and what trusting the factor model in
+part takes away."""
 
 
 class CellExplanation(NamedTuple):
@@ -47,8 +48,8 @@ class CellExplanation(NamedTuple):
 
     Shares are in the unit of the column for numbers, in log odds (of ``value`` against the other
     levels) for levels, in logs of the rate (above the least value of the column) for counts; what
-    forests add to the factor model is the share "(trees)" (of grades, which they have no natural
-    parameter of, it is not there)."""
+    forests add to the factor model is the share "(trees)", what a column that follows it in part
+    alone takes away the share "(mean)" (grades have no natural parameter of either)."""
 
     column: str
     value: Any
@@ -426,10 +427,16 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         for p in self.parts_:
             if p.name != part.name and one.gaps.seen[0, p.at].any():
                 shares[p.name] = shares.get(p.name, 0.0) + float(by_score[p.at].sum())
-        if part.name in self.forests_ and not isinstance(part.loss, Ordered):
-            low_rank = (part.probabilities(at) if part.discrete else part.numbers(at))[0]
+        if not isinstance(part.loss, Ordered):
             level_at = best if part.discrete and part.loss.width > 1 else 1
-            shares[TREES] = _natural(part, whole[0], level_at) - _natural(part, low_rank, level_at)
+            alone, in_part = (
+                _natural(part, (p.probabilities(at) if p.discrete else p.numbers(at))[0], level_at)
+                for p in (replace(part, trust=1.0), part)
+            )
+            if part.trust < 1:
+                shares[MEAN] = in_part - alone
+            if part.name in self.forests_:
+                shares[TREES] = _natural(part, whole[0], level_at) - in_part
         ordered = sorted(shares.items(), key=lambda item: -abs(item[1]))
         return CellExplanation(column, value, base + sum(shares.values()), base, ordered)
 
@@ -547,12 +554,12 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         f = fit.factors
         if not isinstance(f, MixedColumns):
             raise FileError(f"factors must be MixedColumns, got kind {type(f).__name__}")
-        none = np.zeros((0, 1)), np.zeros((0, 0))
+        none = np.zeros((0, 1)), np.zeros((0, 0)), np.zeros((0, 0))
         parts = tuple(
             Part.from_state(
                 {
                     name: f.tables.get(f"{name}.{i}", usual)
-                    for name, usual in zip(("scores", "link"), none)
+                    for name, usual in zip(("scores", "link", "plain"), none)
                 },
                 aside_column,
             )

@@ -43,6 +43,7 @@ from eckart.complete.tables.held_out import (
     linked,
     numbers_error,
     plain_error,
+    trusted,
 )
 from eckart.complete.tables.links import link_gradient
 from eckart.decompositions import svd
@@ -115,17 +116,18 @@ def solve(
             "X must have 2 rows or more, got 1 sample: one row says nothing of how its columns "
             "go together"
         )
-    form, forms = "usual losses", {}
+    form, forms, before = "usual losses", {}, {}
     parts, reasons, aside = _parts(columns, asked)
     skewed = [p.name for p in parts if p.loss.name == "poisson" and p.name not in asked.losses]
     if skewed and len(columns[0].values) >= LEAST_ROWS:
         plain = asked._replace(losses=asked.losses | dict.fromkeys(skewed, "squared"))
-        forms = _compared(
+        before = _compared(
             columns,
             {"usual losses": asked, "plain squares": plain},
             int(rng.integers(2**31)),
             engine,
         )
+        forms = {name: one.error for name, one in before.items()}
         if forms["plain squares"] < (1 - FORM_GAIN) * forms["usual losses"]:
             form, (parts, reasons, aside) = "plain squares", _parts(columns, plain)
             reasons |= dict.fromkeys(
@@ -133,12 +135,14 @@ def solve(
                 "squared: skewed, but errors of all numbers together are smaller "
                 "without counts and amounts",
             )
-    found = _climbed(columns, parts, asked, rng, engine, watch, memory)
+    best = before.get(form)
+    found = _climbed(columns, parts, asked, rng, engine, watch, memory, best and best.chosen)
     table, codes, chosen, placed, climb, seen = found
-    forests, errors, tried = _grown(table, codes, climb.g, chosen.best.l2, asked.trees, rng, engine)
+    forests, errors, tried, parts = _grown(
+        table, codes, climb.g, chosen.best.l2, asked.trees, rng, engine
+    )
     table = replace(
-        table,
-        parts=tuple(_freed(p, a, errors.get(p.name)) for p, a in zip(table.parts, codes)),
+        table, parts=tuple(_freed(p, a, errors.get(p.name)) for p, a in zip(parts, codes))
     )
     g = _signed(climb.g)
     # axes turned: the moments of complete rows are those of the last step
@@ -201,7 +205,9 @@ def _climbed(
     engine: Any,
     watch: Watcher = silent,
     memory: Memory = NOTHING,
+    chosen: TableChoice | None = None,
 ) -> _Climbed:
+    """The factor model; ``chosen``: what was chosen on some of the rows."""
     table, codes, _ = scores_of(parts, columns, asked.weights)
     most = max(1, table.y.shape[1] - 1)
     if asked.k is not None and asked.k > most:
@@ -211,35 +217,50 @@ def _climbed(
             f"at most {most}, one less than the scores of the columns",
             "lower it",
         )
-    chosen = choose(table, asked.k, asked.l2, rng, engine)
+    if chosen is None or len(chosen.g.mu) != table.y.shape[1]:
+        chosen = choose(table, asked.k, asked.l2, rng, engine)
     placed = PlacedTable.of(table, engine)
     climb = descend(placed, chosen.g, chosen.best.l2, asked.tol, asked.max_iter, watch, memory)
     parts, seen = linked(table, placed, climb.g, codes, climb.codes)
     return _Climbed(replace(table, parts=parts), codes, chosen, placed, climb, seen)
 
 
+class _Form(NamedTuple):
+    """A way to see the columns, at some of the rows: its error at cells that no fit has seen, and
+    what it chose."""
+
+    error: float
+    chosen: TableChoice
+
+
 def _compared(
     columns: list[Cells], forms: dict[str, TableSettings], seed: int, engine: Any
-) -> dict[str, float]:
-    """Errors of numbers under ways to see the columns, at the same cells, which no fit has seen."""
+) -> dict[str, _Form]:
+    """Errors of numbers under ways to see the columns, at the same cells, which no fit has seen;
+    rank and ridge are chosen under the first."""
     rows = np.random.default_rng(seed).permutation(len(columns[0].values))[:FORM_ROWS]
     some, out = [cells._replace(values=cells.values[rows]) for cells in columns], {}
+    first: TableChoice | None = None
     for name, asked in forms.items():
         asked = asked._replace(weights=None if asked.weights is None else asked.weights[rows])
         parts, _, _ = _parts(some, asked)
         k = None if asked.k is None else min(asked.k, max(1, sum(p.width for p in parts) - 1))
+        l2 = asked.l2
+        if first is not None:
+            k, l2 = first.best.k, first.best.l2
         found = _climbed(
-            some, parts, asked._replace(k=k, tol=FORM_TOL), np.random.default_rng(seed), engine
-        )
-        apart = held_out(
-            found.table,
-            found.codes,
-            found.climb.g,
-            found.chosen.best.l2,
-            np.arange(len(rows)),
+            some,
+            parts,
+            asked._replace(k=k, l2=l2, tol=FORM_TOL),
+            np.random.default_rng(seed),
             engine,
         )
-        out[name] = numbers_error(found.table, found.codes, apart)
+        g, chosen = found.climb.g, found.chosen
+        first = first or chosen
+        apart = held_out(found.table, found.codes, g, chosen.best.l2, np.arange(len(rows)), engine)
+        error = numbers_error(found.table, found.codes, apart)
+        chosen = chosen._replace(table=first.table, budget=first.budget, g=g)
+        out[name] = _Form(error, chosen)
     return out
 
 
@@ -251,38 +272,36 @@ def _grown(
     trees: bool | str,
     rng: np.random.Generator,
     engine: Any,
-) -> tuple[dict[int, Forest], dict[str, list[float]], str]:
+) -> tuple[dict[int, Forest], dict[str, list[float]], str, tuple[Part, ...]]:
     """Forests of columns that gain by them; of each column the errors of one answer for all, of the
-    factor model, and of both, at cells held out; and words."""
+    factor model, and of both, at cells held out; words; and the parts, with how far the factor
+    model is trusted."""
+    parts = list(table.parts)
     if table.rows < LEAST_ROWS:
-        return {}, {}, f"none: {table.rows} rows"
-    rows, times = (
-        rng.permutation(table.rows)[:ROWS],
-        np.ones(table.rows) if table.weights is None else table.weights,
-    )
-    apart, seed = held_out(table, codes, g, l2, rows, engine), int(rng.integers(2**31))
+        return {}, {}, f"none: {table.rows} rows", table.parts
+    times = np.ones(table.rows) if table.weights is None else table.weights
+    rows = rng.permutation(table.rows)[:ROWS]
+    apart = held_out(table, codes, g, l2, rows, engine)
+    base, seed = list(apart.answers), int(rng.integers(2**31))
     at = [
         i
-        for i, (p, a) in enumerate(zip(table.parts, codes))
+        for i, (p, a) in enumerate(zip(parts, codes))
         if not p.cycle and np.count_nonzero(~np.isnan(a[rows])) >= LEAST_ROWS
     ]
-    apt = [
-        i for i in at if not table.parts[i].discrete or len(table.parts[i].levels) <= MOST_OUTPUTS
-    ]
+    apt = [i for i in at if not parts[i].discrete or len(parts[i].levels) <= MOST_OUTPUTS]
 
     def forest(i: int, most: int, count: int) -> tuple[Forest | None, float, np.ndarray]:
-        part, known = table.parts[i], np.flatnonzero(~np.isnan(codes[i][rows]))[:most]
+        part, known = parts[i], np.flatnonzero(~np.isnan(codes[i][rows]))[:most]
         y = table.y[rows[known]].copy()
-        for p in table.parts:
+        for p in parts:
             if p.name == part.name:
                 y[:, p.at] = np.nan
         scores = filled(y, settled(Scores(table.parts, y), g, engine)[1])
         scores[:, part.at] = apart.scores[known][:, part.at]
-        x = inputs(table.parts, part, scores)
         return grown(
-            x,
+            inputs(table.parts, part, scores),
             truths(part, codes[i][rows[known]]),
-            apart.answers[i][known],
+            base[i][known],
             seed + i,
             count,
             times[rows[known]],
@@ -290,41 +309,36 @@ def _grown(
 
     errors = {}
     for i in at:
-        part, a = table.parts[i], codes[i][rows]
-        seen = ~np.isnan(a)
-        both = error_of(part, a[seen], apart.answers[i][seen], times[rows[seen]])
-        errors[part.name] = [plain_error(part, a[seen], times[rows[seen]]), both, both]
+        a = codes[i][rows]
+        known = np.flatnonzero(~np.isnan(a))
+        w = times[rows[known]]
+        alone = error_of(parts[i], a[known], base[i][known], w)
+        parts[i], base[i] = trusted(parts[i], a, base[i], w)
+        both = error_of(parts[i], a[known], base[i][known], w)
+        errors[parts[i].name] = [plain_error(parts[i], a[known], w), alone, both]
     if trees is False or not apt or table.y.shape[1] < 2:
-        return (
-            {},
-            errors,
-            "none asked for" if trees is False else "none: no column that could have them",
-        )
+        why = "none asked for" if trees is False else "none: no column that could have them"
+        return {}, errors, why, tuple(parts)
     if trees == "auto":
-        some = [
-            apt[j]
-            for j in np.unique(
-                np.linspace(0, len(apt) - 1, min(len(apt), TRIED_COLUMNS)).astype(int)
-            )
-        ]
-        gain = float(np.mean([forest(i, TRIED_ROWS, TRIED_TREES)[1] for i in some]))
+        some = np.unique(np.linspace(0, len(apt) - 1, min(len(apt), TRIED_COLUMNS)).astype(int))
+        gain = float(np.mean([forest(apt[j], TRIED_ROWS, TRIED_TREES)[1] for j in some]))
         if gain < TRIED_GAIN:
-            return (
-                {},
-                errors,
+            why = (
                 f"none: small ones of {len(some)} columns took {gain:.1%} of the "
-                "squared error away, the low rank suffices",
+                "squared error away, the low rank suffices"
             )
+            return {}, errors, why, tuple(parts)
     forests = {}
     for i in apt:
         known = np.flatnonzero(~np.isnan(codes[i][rows]))
-        made, _, both = forest(i, len(rows), TREES)
+        made, _, joined = forest(i, len(rows), TREES)
         if made is not None:
             forests[i] = made
-            errors[table.parts[i].name][2] = error_of(
-                table.parts[i], codes[i][rows[known]], both, times[rows[known]]
+            errors[parts[i].name][2] = error_of(
+                parts[i], codes[i][rows[known]], joined, times[rows[known]]
             )
-    return forests, errors, f"forests of {TREES} trees for {len(forests)} of {len(at)} columns"
+    words = f"forests of {TREES} trees for {len(forests)} of {len(at)} columns"
+    return forests, errors, words, tuple(parts)
 
 
 def scores_of(

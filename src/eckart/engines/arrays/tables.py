@@ -167,13 +167,9 @@ class _Alike(NamedTuple):
             rows = np.flatnonzero(np.isin(run, kinds))
             most = int(counts[kinds].max())
             at = order[kinds, :most]
-            each = rows, np.searchsorted(kinds, run[rows]), at
-            found.append(
-                cls(
-                    *(lib.array(a, np.int64) for a in each),
-                    lib.given(np.take_along_axis(gaps[kinds], at, 1)),
-                )
-            )
+            own, some = np.searchsorted(kinds, run[rows]), np.take_along_axis(gaps[kinds], at, 1)
+            rows, own, at = (lib.array(a, np.int64) for a in (rows, own, at))
+            found.append(cls(rows, own, at, lib.given(some)))
         return found
 
 
