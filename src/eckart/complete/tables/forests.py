@@ -22,8 +22,11 @@ import numpy as np
 from eckart.complete.tables.columns import Part
 from eckart.errors import FileError
 
-TREES, DRAWN, FEATURES, FEW = 24, 0.8, 0.5, 8
-"""Of a forest; the share of the rows that a tree draws, and of the features that it looks at in a
+TREES, MOST_TREES, SCATTER = 16, 64, 0.04
+"""Trees that are grown at first, and of a forest at the most: they are doubled while the scatter of
+their mean is more than this part of the squared error that is left."""
+DRAWN, FEATURES, FEW = 0.8, 0.5, 8
+"""The share of the rows that a tree draws, and of the features that it looks at in a
 split, FEW at the least. Rows that are nearly alike, as those of one country in other years, need trees that have seen
 most of the others."""
 LEAVES = 1000
@@ -174,15 +177,14 @@ def grown(
     truth: np.ndarray,
     base: np.ndarray,
     seed: int,
-    trees: int,
+    most: int,
     weights: np.ndarray | None = None,
 ) -> tuple[Forest | None, float, np.ndarray]:
-    """A forest on rows of features, the share of the squared error that it takes away, and the
-    joined answers, all where trees have not seen the row.
+    """A forest of at most so many trees on rows of features, the share of the squared error that it
+    takes away, and the joined answers, all where trees have not seen the row.
 
-    A row is answered there by some of the trees alone, c of T, whose mean is further from the truth
-    than that of all: by its variance over trees times 1/c - 1/T. Without that the share would be
-    that of a smaller forest.
+    Trees are added until the scatter of their mean is a small part of the error that is left, or
+    until they do not gain.
     """
     from sklearn import config_context
     from sklearn.tree import ExtraTreeRegressor
@@ -192,52 +194,62 @@ def grown(
     truth = (truth / DIGIT).round() * DIGIT
     features = min(x.shape[1], max(FEW, int(FEATURES * x.shape[1])))
     one = ExtraTreeRegressor(min_samples_leaf=max(1, n // LEAVES), max_features=features)
-    total, squares, count = np.zeros(truth.shape), np.zeros(n), np.zeros(n)
-    drawn, made = max(1, int(DRAWN * n)), []
+    sums = _Unseen(np.zeros(truth.shape), np.zeros(n), np.zeros(n))
+    drawn, trees = max(1, int(DRAWN * n)), []
     with config_context(skip_parameter_validation=True, assume_finite=True):
-        for _ in range(trees):
-            order = rng.permutation(n)
-            at, rest = np.sort(order[:drawn]), order[drawn:]
-            one.random_state = int(rng.integers(2**31))
-            one.fit(
-                x[at],
-                truth[at],
-                sample_weight=None if weights is None else w[at],
-                check_input=False,
-            )
-            made.append(one.tree_)
-            found = one.tree_.predict(x[rest]).reshape(len(rest), -1)
-            total[rest] += found
-            squares[rest] += (found**2).sum(axis=1)
-            count[rest] += 1
-    share, gain, joined = _joined(base, truth - base, total, squares, count, w, trees)
-    if gain < GAIN:
-        return None, max(gain, 0.0), base
-    return _packed(made, share), gain, joined
+        while True:
+            for _ in range(min(TREES, most)):
+                order = rng.permutation(n)
+                at, rest = np.sort(order[:drawn]), order[drawn:]
+                one.random_state = int(rng.integers(2**31))
+                heavy = None if weights is None else w[at]
+                one.fit(x[at], truth[at], sample_weight=heavy, check_input=False)
+                sums.add(rest, one.tree_.predict(x[rest]).reshape(len(rest), -1))
+                trees.append(one.tree_)
+            share, gain, scatter, joined = sums.joined(base, truth - base, w, len(trees))
+            if gain < GAIN:
+                return None, max(gain, 0.0), base
+            if scatter < SCATTER or 2 * len(trees) > most:
+                return _packed(trees, share), gain, joined
 
 
-def _joined(
-    base: np.ndarray,
-    away: np.ndarray,
-    total: np.ndarray,
-    squares: np.ndarray,
-    count: np.ndarray,
-    w: np.ndarray,
-    trees: int,
-) -> tuple[float, float, np.ndarray]:
-    """The least-squares share of forests, what it gains, and joined answers, from sums over the
-    trees that have not seen a row."""
-    seen = count > 1  # of the others no variance is known
-    c = np.where(seen, count, 2.0)
-    apart = np.where(seen[:, None], total / c[:, None] - base, 0.0)
-    variance = np.where(seen, (squares - (total**2).sum(axis=1) / c) / (c - 1), 0.0)
-    size = w @ (apart**2).sum(axis=1)
-    own = max(float(size - w @ (variance * (1 / c - 1 / trees))), MOST_CHANCE * float(size), 1e-300)
-    pull = float(w @ (apart * away).sum(axis=1))
-    share = float(np.clip(pull / own, 0.0, 1.0))
-    before = float((w * seen) @ (away**2).sum(axis=1))
-    gain = (2 * share * pull - share**2 * own) / before if before > 0 else 0.0
-    return share, gain, base + share * apart
+@dataclass
+class _Unseen:
+    """Sums over the trees that have not seen a row: their answers (rows x outputs), squares of
+    these, and how many there are."""
+
+    total: np.ndarray
+    squares: np.ndarray
+    count: np.ndarray
+
+    def add(self, rows: np.ndarray, answer: np.ndarray) -> None:
+        self.total[rows] += answer
+        self.squares[rows] += (answer**2).sum(axis=1)
+        self.count[rows] += 1
+
+    def joined(
+        self, base: np.ndarray, away: np.ndarray, w: np.ndarray, trees: int
+    ) -> tuple[float, float, float, np.ndarray]:
+        """The least-squares share of a forest, what it gains, the part that scatter of its trees
+        has in the error that is left, and joined answers.
+
+        A row is answered by c of T trees here, whose mean is further from the truth than that of
+        all: by the variance over trees times 1/c - 1/T. Without that the share would be that of a
+        smaller forest.
+        """
+        seen = self.count > 1  # of the others no variance is known
+        c, w = np.where(seen, self.count, 2.0), w * seen
+        apart = np.where(seen[:, None], self.total / c[:, None] - base, 0.0)
+        square = (self.total**2).sum(axis=1)
+        variance = w * np.maximum(self.squares - square / c, 0.0) / (c - 1)
+        size = float(w @ (apart**2).sum(axis=1))
+        own = max(size - float(variance @ (1 / c - 1 / trees)), MOST_CHANCE * size, 1e-300)
+        pull = float(w @ (apart * away).sum(axis=1))
+        share = min(max(pull / own, 0.0), 1.0)
+        before = max(float(w @ (away**2).sum(axis=1)), 1e-300)
+        gain = (2 * share * pull - share**2 * own) / before
+        scatter = share**2 * variance.sum() / trees / max((1 - gain) * before, 1e-300)
+        return share, gain, float(scatter), base + share * apart
 
 
 def _packed(trees: list[Any], share: float) -> Forest:

@@ -90,9 +90,11 @@ def held_out(
     l2: float,
     rows: np.ndarray,
     engine: Any,
+    parts_asked: int = PARTS,
 ) -> HeldOutCells:
     """Answers at some rows, by fits of the others of them; of a table with many more rows than
-    these by the fit as it is, to which each means nothing. ``table`` has fitted links."""
+    these by the fit as it is, to which each means nothing. ``table`` has fitted links;
+    ``parts_asked``: at so many of the PARTS of these rows alone."""
     few = table.some(rows)
     part_codes = [a[rows] for a in codes]
     if table.rows >= 2 * len(rows):
@@ -100,7 +102,7 @@ def held_out(
         return HeldOutCells(rows, scores, [answers(p, scores[:, p.at]) for p in table.parts])
     scores = np.empty_like(few.y)
     found: list[Any] = [None] * len(table.parts)
-    for first in range(PARTS):
+    for first in range(parts_asked):
         apart = np.zeros(len(rows), bool)
         apart[first::PARTS] = True  # rows come in a random order
         rest = few.some(~apart)
@@ -112,7 +114,8 @@ def held_out(
             new = answers(p, scores[apart][:, p.at])
             found[i] = np.empty((len(rows), new.shape[1])) if found[i] is None else found[i]
             found[i][apart] = new
-    return HeldOutCells(rows, scores, found)
+    at = np.arange(len(rows)) % PARTS < parts_asked
+    return HeldOutCells(rows[at], scores[at], [a[at] for a in found])
 
 
 def _scores(table: Scores, g: GaussianFactors, engine: Any) -> np.ndarray:

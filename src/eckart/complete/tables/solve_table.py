@@ -24,8 +24,8 @@ from eckart.complete.tables.fit_table import (
 )
 from eckart.complete.tables.forests import (
     MOST_OUTPUTS,
+    MOST_TREES,
     ROWS,
-    TREES,
     TRIED_COLUMNS,
     TRIED_GAIN,
     TRIED_ROWS,
@@ -83,6 +83,8 @@ FORM_GAIN = 0.01
 """Share of the error of numbers that plain squares must gain: skewed columns are counts and amounts
 until then."""
 FORM_TOL = 3e-3
+FORM_PARTS = 2
+"""Of the rows, out of ``held_out.PARTS``, at which they are compared."""
 WELL_TOLD = 0.1
 """Error of a column at cells held out, in its standard deviations, from which down answers may lie
 beyond what was seen: a line through the others says more there than the last cell that was seen."""
@@ -257,7 +259,8 @@ def _compared(
         )
         g, chosen = found.climb.g, found.chosen
         first = first or chosen
-        apart = held_out(found.table, found.codes, g, chosen.best.l2, np.arange(len(rows)), engine)
+        every = np.arange(len(rows))
+        apart = held_out(found.table, found.codes, g, chosen.best.l2, every, engine, FORM_PARTS)
         error = numbers_error(found.table, found.codes, apart)
         chosen = chosen._replace(table=first.table, budget=first.budget, g=g)
         out[name] = _Form(error, chosen)
@@ -304,7 +307,7 @@ def _grown(
             base[i][known],
             seed + i,
             count,
-            times[rows[known]],
+            None if table.weights is None else times[rows[known]],
         )
 
     errors = {}
@@ -331,13 +334,15 @@ def _grown(
     forests = {}
     for i in apt:
         known = np.flatnonzero(~np.isnan(codes[i][rows]))
-        made, _, joined = forest(i, len(rows), TREES)
+        made, _, joined = forest(i, len(rows), MOST_TREES)
         if made is not None:
             forests[i] = made
             errors[parts[i].name][2] = error_of(
                 parts[i], codes[i][rows[known]], joined, times[rows[known]]
             )
-    words = f"forests of {TREES} trees for {len(forests)} of {len(at)} columns"
+    words = f"forests for {len(forests)} of {len(at)} columns"
+    if forests:
+        words += f", {sum(len(f.roots) for f in forests.values()):,} trees"
     return forests, errors, words, tuple(parts)
 
 
