@@ -8,6 +8,7 @@ a quarter of the error away.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -83,21 +84,26 @@ def linked(
     return tuple(fit_link(p, *seen[i]) if i in seen else p for i, p in enumerate(table.parts)), seen
 
 
+def refit(g: GaussianFactors, l2: float) -> Callable[[PlacedTable], GaussianFactors]:
+    """How the factor model is fitted to other rows: from g."""
+    return lambda placed: descend(placed, g, l2, TOL, STEPS).g
+
+
 def held_out(
     table: Scores,
     codes: list[np.ndarray],
-    g: GaussianFactors,
-    l2: float,
+    fit: Callable[[PlacedTable], GaussianFactors],
     rows: np.ndarray,
     engine: Any,
+    g: GaussianFactors | None = None,
     parts_asked: int = PARTS,
 ) -> HeldOutCells:
     """Answers at some rows, by fits of the others of them; of a table with many more rows than
-    these by the fit as it is, to which each means nothing. ``table`` has fitted links;
+    these by the fit ``g`` as it is, to which each means nothing. ``table`` has fitted links;
     ``parts_asked``: at so many of the PARTS of these rows alone."""
     few = table.some(rows)
     part_codes = [a[rows] for a in codes]
-    if table.rows >= 2 * len(rows):
+    if g is not None and table.rows >= 2 * len(rows):
         scores = _scores(few, g, engine)
         return HeldOutCells(rows, scores, [answers(p, scores[:, p.at]) for p in table.parts])
     scores = np.empty_like(few.y)
@@ -107,9 +113,10 @@ def held_out(
         apart[first::PARTS] = True  # rows come in a random order
         rest = few.some(~apart)
         placed = PlacedTable.of(rest, engine)
-        climb = descend(placed, g, l2, TOL, STEPS)
-        parts, _ = linked(rest, placed, climb.g, [a[~apart] for a in part_codes], climb.codes)
-        scores[apart] = _scores(Scores(parts, few.y[apart]), climb.g, engine)
+        own = fit(placed)
+        z = placed.moments(own)[1] if table.robust else None
+        parts, _ = linked(rest, placed, own, [a[~apart] for a in part_codes], z)
+        scores[apart] = _scores(Scores(parts, few.y[apart]), own, engine)
         for i, p in enumerate(parts):
             new = answers(p, scores[apart][:, p.at])
             found[i] = np.empty((len(rows), new.shape[1])) if found[i] is None else found[i]

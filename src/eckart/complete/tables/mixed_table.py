@@ -18,6 +18,7 @@ from eckart.complete.tables.columns import Part
 from eckart.complete.tables.factor_em import Gaps, GaussianFactors
 from eckart.complete.tables.fit_table import PlacedTable, Scores, expected, filled, settled
 from eckart.complete.tables.forests import Forest, answers, features_of, inputs
+from eckart.complete.tables.simple import simple_errors
 from eckart.complete.tables.solve_table import (
     SolvedTable,
     TableSettings,
@@ -313,6 +314,17 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
             size = deviation / np.sqrt(np.mean(deviation**2)) * errors[2] if errors else deviation
             out[p.name] = size * p.spread if errors or p.linked else deviation * p.scale
         return out
+
+    def simple_errors(self, X: Any) -> dict[str, dict[str, float]]:
+        """Of each column the errors of simple answers at known cells of X, each from the other
+        cells of its row: the "mean" (or the commonest level), the mean of near rows ("neighbours"),
+        and "linear" regression. Units are those of ``fit_.plan["errors"]``: standard deviations of
+        numbers, the share of wrong levels. At most 1,000 rows are looked at."""
+        frame = self._checked_frame(X)
+        table, codes, _ = scores_of(self.parts_, frame.columns)
+        engine = self._engine()
+        with engine.at_work():
+            return simple_errors(table, codes, np.random.default_rng(0), engine)
 
     def at_the_ends(self, X: Any) -> dict[str, int]:
         """Of each column of numbers, how many gaps are filled with the least or largest value that

@@ -43,6 +43,7 @@ from eckart.complete.tables.held_out import (
     linked,
     numbers_error,
     plain_error,
+    refit,
     trusted,
 )
 from eckart.complete.tables.links import link_gradient
@@ -260,7 +261,8 @@ def _compared(
         g, chosen = found.climb.g, found.chosen
         first = first or chosen
         every = np.arange(len(rows))
-        apart = held_out(found.table, found.codes, g, chosen.best.l2, every, engine, FORM_PARTS)
+        again = refit(g, chosen.best.l2)
+        apart = held_out(found.table, found.codes, again, every, engine, None, FORM_PARTS)
         error = numbers_error(found.table, found.codes, apart)
         chosen = chosen._replace(table=first.table, budget=first.budget, g=g)
         out[name] = _Form(error, chosen)
@@ -284,7 +286,7 @@ def _grown(
         return {}, {}, f"none: {table.rows} rows", table.parts
     times = np.ones(table.rows) if table.weights is None else table.weights
     rows = rng.permutation(table.rows)[:ROWS]
-    apart = held_out(table, codes, g, l2, rows, engine)
+    apart = held_out(table, codes, refit(g, l2), rows, engine, g)
     base, seed = list(apart.answers), int(rng.integers(2**31))
     at = [
         i
