@@ -210,3 +210,26 @@ def test_rare_levels_are_not_called_where_others_say_nothing_of_them(tmp_path):
     told = model.explain(frame.mask(mask & False), name, row=1)
     assert np.isclose(told.base + sum(share for _, share in told.shares), told.natural)
     assert "(mean)" in dict(told.shares)
+
+
+def test_a_column_that_is_a_sum_of_others_is_filled_by_regression(tmp_path):
+    """Prices between a least and a largest, beside other columns: a factor model shrinks its noise
+    slowly, linear regression tells them exactly."""
+    rng = np.random.default_rng(2)
+    z = rng.standard_normal((150, 3))
+    cars = z @ rng.standard_normal((3, 8)) + 0.5 * rng.standard_normal((150, 8))
+    frame = pd.DataFrame(cars, columns=[f"c{j}" for j in range(8)])
+    frame["price"] = (frame["c0"] + frame["c1"]) / 2
+    gaps, mask = hidden(frame, 0.1)
+    model = MixedTable(n_components=3, random_state=0).fit(gaps)
+    plain, low_rank, whole = model.fit_.plan["errors"]["price"]
+    assert whole < 0.8 * low_rank
+    filled = model.impute(gaps)
+    off = (filled["price"] - frame["price"])[mask[:, 8]]
+    assert np.sqrt((off**2).mean()) < 0.8 * low_rank * frame["price"].std()
+    model.save(tmp_path / "m.safetensors")
+    pd.testing.assert_frame_equal(eckart.load(tmp_path / "m.safetensors").impute(gaps), filled)
+    told = model.explain(gaps, "price", row=0)
+    assert np.isclose(told.base + sum(share for _, share in told.shares), told.natural)
+    assert "(linear)" in dict(told.shares)
+    assert model.simple_errors(gaps)["price"]["linear"] < 0.9 * low_rank

@@ -105,6 +105,9 @@ class Part:
     """Natural parameters of the loss are s = link [1, expected scores]; empty where expected scores
     are what is wanted (numbers)."""
 
+    linear: float = 0.0
+    """Share of linear regression on all other columns in the expected score of a column of numbers,
+    the rest being the factor model's."""
     trust: float = 1.0
     """Share of what the factor model says in the answer; the rest is ``plain``, one answer for all
     rows: shares of the levels, or the mean."""
@@ -209,6 +212,7 @@ class Part:
                 "high",
                 "cycle",
                 "trust",
+                "linear",
             )
         }
         parameters = {
@@ -232,7 +236,13 @@ class Part:
         loss = loss_from({"name": kept["loss"], **kept["parameters"]})
         numbers = {name: float(kept[name]) for name in ("offset", "scale", "low", "high")} | {
             name: float(kept.get(name, usual))
-            for name, usual in (("unit", 1.0), ("zero", 0.0), ("spread", 1.0), ("trust", 1.0))
+            for name, usual in (
+                ("unit", 1.0),
+                ("zero", 0.0),
+                ("spread", 1.0),
+                ("trust", 1.0),
+                ("linear", 0.0),
+            )
         }
         words = {name: kept[name] for name in ("name", "kind", "cycle")}
         scores, link, plain = arrays["scores"], arrays["link"], arrays["plain"].ravel()
@@ -254,6 +264,7 @@ class Part:
             and link.dtype == np.float64
             and plain.dtype == np.float64
             and 0 <= numbers["trust"] <= 1
+            and 0 <= numbers["linear"] <= 1
         )
         if apt:
             part = cls(

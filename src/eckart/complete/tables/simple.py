@@ -1,9 +1,5 @@
 """Simple answers for the cells of a table, to judge a model by: near rows, and linear regression on
-the other columns.
-
-Linear regression with gaps anywhere is the Gaussian of all scores with a full covariance: EM over
-missing cells finds what chained regressions settle at.
-"""
+the other columns."""
 
 from __future__ import annotations
 
@@ -11,20 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from eckart.complete.tables.factor_em import GaussianFactors
-from eckart.complete.tables.fit_table import PlacedTable, Scores
+from eckart.complete.tables.fit_table import Scores
 from eckart.complete.tables.forests import truths
 from eckart.complete.tables.held_out import error_of, held_out, plain_error
-from eckart.decompositions import eigh
+from eckart.complete.tables.linear import regression
 
 ROWS = 1000
 """Rows at which answers are judged, and which are near rows for each other."""
 NEAR = 5
 """Rows whose mean answers."""
-RIDGE = 1.0
-"""In rows: of the covariance of scores of variance 1."""
-STEPS = 5
-"""Of EM: gaps are few among the cells of most tables."""
 
 
 def simple_errors(
@@ -35,7 +26,7 @@ def simple_errors(
     rows = rng.permutation(table.rows)[:ROWS]
     few, some = table.some(rows), [a[rows] for a in codes]
     every = np.arange(len(rows))
-    linear = held_out(few, some, _full, every, engine).answers
+    linear = held_out(few, some, regression, every, engine).answers
     y = np.nan_to_num(few.y)
     square = (y**2).sum(axis=1)
     apart = square[:, None] + square - 2 * y @ y.T
@@ -57,17 +48,3 @@ def simple_errors(
             "linear": error_of(part, a[known], answer[known], weights),
         }
     return out
-
-
-def _full(table: PlacedTable) -> GaussianFactors:
-    """The Gaussian of a table with a full covariance, as factors and a ridge for noise."""
-    n = table.x.shape[1]
-    ridge = RIDGE / table.rows
-    g = GaussianFactors(np.zeros((n, n)), np.zeros(n), np.ones(n))
-    for _ in range(STEPS):
-        m, _ = table.moments(g)
-        mu = m.first / table.rows
-        values, vectors = eigh(m.second / table.rows - np.outer(mu, mu))
-        w = vectors * np.sqrt(np.maximum(values, 0.0))
-        g = GaussianFactors(w, mu, np.full(n, ridge))
-    return g

@@ -20,7 +20,6 @@ from eckart.complete.tables.fit_table import (
     descend,
     expected,
     filled,
-    settled,
 )
 from eckart.complete.tables.forests import (
     MOST_OUTPUTS,
@@ -31,6 +30,7 @@ from eckart.complete.tables.forests import (
     TRIED_ROWS,
     TRIED_TREES,
     Forest,
+    answers,
     grown,
     inputs,
     truths,
@@ -45,6 +45,13 @@ from eckart.complete.tables.held_out import (
     plain_error,
     refit,
     trusted,
+)
+from eckart.complete.tables.linear import (
+    MOST_SCORES,
+    expected_scores,
+    left_out_linear,
+    linear_share,
+    regression,
 )
 from eckart.complete.tables.links import link_gradient
 from eckart.decompositions import svd
@@ -141,7 +148,7 @@ def solve(
     best = before.get(form)
     found = _climbed(columns, parts, asked, rng, engine, watch, memory, best and best.chosen)
     table, codes, chosen, placed, climb, seen = found
-    forests, errors, tried, parts = _grown(
+    forests, errors, tried, parts, linear = _grown(
         table, codes, climb.g, chosen.best.l2, asked.trees, rng, engine
     )
     table = replace(
@@ -166,7 +173,7 @@ def solve(
         "errors": errors,
     }
     fit = Fit(
-        _factors(g, table.parts, aside, [c.name for c in columns], forests),
+        _factors(g, table.parts, aside, [c.name for c in columns], forests, linear),
         certificate,
         climb.trace,
         plan,
@@ -277,17 +284,33 @@ def _grown(
     trees: bool | str,
     rng: np.random.Generator,
     engine: Any,
-) -> tuple[dict[int, Forest], dict[str, list[float]], str, tuple[Part, ...]]:
+) -> tuple[
+    dict[int, Forest], dict[str, list[float]], str, tuple[Part, ...], GaussianFactors | None
+]:
     """Forests of columns that gain by them; of each column the errors of one answer for all, of the
-    factor model, and of both, at cells held out; words; and the parts, with how far the factor
-    model is trusted."""
+    factor model, and of both, at cells held out; words; the parts, with the share of regressions
+    and how far both are trusted; and regressions, where some column has them."""
     parts = list(table.parts)
     if table.rows < LEAST_ROWS:
-        return {}, {}, f"none: {table.rows} rows", table.parts
+        return {}, {}, f"none: {table.rows} rows", table.parts, None
     times = np.ones(table.rows) if table.weights is None else table.weights
     rows = rng.permutation(table.rows)[:ROWS]
     apart = held_out(table, codes, refit(g, l2), rows, engine, g)
     base, seed = list(apart.answers), int(rng.integers(2**31))
+    linear = None
+    numbers = [i for i, p in enumerate(parts) if not p.linked and not p.cycle and not table.robust]
+    if numbers and 1 < table.y.shape[1] <= MOST_SCORES:
+        other = left_out_linear(table, rows, engine)
+        for i in numbers:
+            at = parts[i].first
+            y, low_rank = table.y[rows, at], apart.scores[:, at]
+            seen = ~np.isnan(y)
+            share = linear_share(y[seen], low_rank[seen], other[seen, at])
+            if share:
+                parts[i] = replace(parts[i], linear=share)
+                low_rank += share * (other[:, at] - low_rank)
+        if any(p.linear for p in parts):
+            linear = regression(PlacedTable.of(table, engine))
     at = [
         i
         for i, (p, a) in enumerate(zip(parts, codes))
@@ -301,7 +324,7 @@ def _grown(
         for p in parts:
             if p.name == part.name:
                 y[:, p.at] = np.nan
-        scores = filled(y, settled(Scores(table.parts, y), g, engine)[1])
+        scores = filled(y, expected_scores(Scores(tuple(parts), y), g, linear, engine))
         scores[:, part.at] = apart.scores[known][:, part.at]
         return grown(
             inputs(table.parts, part, scores),
@@ -318,12 +341,14 @@ def _grown(
         known = np.flatnonzero(~np.isnan(a))
         w = times[rows[known]]
         alone = error_of(parts[i], a[known], base[i][known], w)
+        if parts[i].linear:
+            base[i] = answers(parts[i], apart.scores[:, parts[i].at])
         parts[i], base[i] = trusted(parts[i], a, base[i], w)
         both = error_of(parts[i], a[known], base[i][known], w)
         errors[parts[i].name] = [plain_error(parts[i], a[known], w), alone, both]
     if trees is False or not apt or table.y.shape[1] < 2:
         why = "none asked for" if trees is False else "none: no column that could have them"
-        return {}, errors, why, tuple(parts)
+        return {}, errors, why, tuple(parts), linear
     if trees == "auto":
         some = np.unique(np.linspace(0, len(apt) - 1, min(len(apt), TRIED_COLUMNS)).astype(int))
         gain = float(np.mean([forest(apt[j], TRIED_ROWS, TRIED_TREES)[1] for j in some]))
@@ -332,7 +357,7 @@ def _grown(
                 f"none: small ones of {len(some)} columns took {gain:.1%} of the "
                 "squared error away, the low rank suffices"
             )
-            return {}, errors, why, tuple(parts)
+            return {}, errors, why, tuple(parts), linear
     forests = {}
     for i in apt:
         known = np.flatnonzero(~np.isnan(codes[i][rows]))
@@ -345,7 +370,7 @@ def _grown(
     words = f"forests for {len(forests)} of {len(at)} columns"
     if forests:
         words += f", {sum(len(f.roots) for f in forests.values()):,} trees"
-    return forests, errors, words, tuple(parts)
+    return forests, errors, words, tuple(parts), linear
 
 
 def scores_of(
@@ -430,6 +455,7 @@ def _factors(
     aside: dict[str, Any],
     names: list[str],
     forests: dict[int, Forest],
+    linear: GaussianFactors | None,
 ) -> MixedColumns:
     described: list[dict[str, Any]] = []
     tables: dict[str, np.ndarray] = {}
@@ -439,6 +465,8 @@ def _factors(
         tables |= {f"{name}.{i}": array for name, array in arrays.items() if array.size}
     columns = np.empty(len(names), object)
     columns[:] = names
+    if linear is not None:
+        tables |= {"linear.weights": linear.w, "linear.numbers": np.array([linear.mu, linear.psi])}
     trees = {
         f"{name}.{i}": array
         for i, forest in forests.items()
