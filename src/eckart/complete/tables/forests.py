@@ -45,9 +45,12 @@ DIGIT = 1e-4
 """To which scores and answers are rounded before trees see them: two splits that divide the rows
 alike are compared by their last bits, which differ with the unit of the data and with the
 processor; those of rounded numbers do not."""
-TRIED_COLUMNS, TRIED_ROWS, TRIED_TREES, TRIED_GAIN = 8, 400, 8, 0.005
-"""Before all columns have forests, small ones of a few columns: where their mean gain is less than
-this, the low rank suffices."""
+TRIED_COLUMNS, TRIED_ROWS, TRIED_TREES, TRIED_GAIN = 8, 400, 8, 0.02
+"""Before all columns have forests, small ones of a few columns: where the mean gain, were their
+trees many, is less than this share of the squared error, the low rank suffices. Errors themselves
+would fall by half of it, and forests cost several times as much as all else."""
+FEW_ROWS = 200
+"""Rows below which all columns have forests at once: a trial says little there and costs as much."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +146,7 @@ class Forest:
 def features_of(parts: tuple[Part, ...], part: Part) -> np.ndarray:
     """The scores that the forest of a part looks at: all, but for the cycles of its own date."""
     return np.concatenate(
-        [np.arange(p.at.start, p.at.stop) for p in parts if p.name != part.name or p is part]
+        [np.arange(p.at.start, p.at.stop) for p in parts if p.name != part.name or p.first == part.first]
     )
 
 
@@ -177,79 +180,109 @@ def grown(
     truth: np.ndarray,
     base: np.ndarray,
     seed: int,
-    most: int,
     weights: np.ndarray | None = None,
-) -> tuple[Forest | None, float, np.ndarray]:
-    """A forest of at most so many trees on rows of features, the share of the squared error that it
-    takes away, and the joined answers, all where trees have not seen the row.
+) -> tuple[Forest | None, np.ndarray]:
+    """A forest on rows of features, where it gains, and the joined answers, where trees have not
+    seen the row.
 
-    Trees are added until the scatter of their mean is a small part of the error that is left, or
-    until they do not gain.
+    Trees are added until the scatter of their mean is a small part of the error that is left.
     """
-    from sklearn import config_context
-    from sklearn.tree import ExtraTreeRegressor
+    growth, trees = _Growth(x, truth, base, seed, weights), TREES
+    while True:
+        growth.grow(trees - len(growth.trees))
+        share, pull, own, scatter = growth.measured(trees)
+        gain = 2 * share * pull - share**2 * own
+        if gain < GAIN:
+            return None, base
+        if share**2 * scatter / trees < SCATTER * (1 - gain) or 2 * trees > MOST_TREES:
+            return _packed(growth.trees, share), base + share * growth.apart()[0]
+        trees *= 2
 
-    rng, n = np.random.default_rng(seed), len(x)
-    w = np.ones(n) if weights is None else weights
-    truth = (truth / DIGIT).round() * DIGIT
-    features = min(x.shape[1], max(FEW, int(FEATURES * x.shape[1])))
-    one = ExtraTreeRegressor(min_samples_leaf=max(1, n // LEAVES), max_features=features)
-    sums = _Unseen(np.zeros(truth.shape), np.zeros(n), np.zeros(n))
-    drawn, trees = max(1, int(DRAWN * n)), []
-    with config_context(skip_parameter_validation=True, assume_finite=True):
-        while True:
-            for _ in range(min(TREES, most)):
-                order = rng.permutation(n)
+
+def promised_gain(
+    x: np.ndarray, truth: np.ndarray, base: np.ndarray, seed: int, weights: np.ndarray | None
+) -> float:
+    """Share of the squared error that a forest of MOST_TREES would take away, by a few trees, less
+    what chance alone takes in the mean: half of pull's variance over the squared distance, since
+    no share is below 0."""
+    growth = _Growth(x, truth, base, seed, weights)
+    growth.grow(TRIED_TREES)
+    share, pull, own, _ = growth.measured(MOST_TREES)
+    apart, seen, _ = growth.apart()
+    w, away = seen * (1.0 if weights is None else weights), growth.truth - base
+    before = max(float(w @ (away**2).sum(axis=1)), 1e-300)
+    chance = float((w**2) @ (apart * away).sum(axis=1) ** 2) / before**2 / own
+    return 2 * share * pull - share**2 * own - chance / 2
+
+
+class _Growth:
+    """Trees, each on some of the rows, and what they say of the others."""
+
+    def __init__(
+        self,
+        x: np.ndarray,
+        truth: np.ndarray,
+        base: np.ndarray,
+        seed: int,
+        weights: np.ndarray | None,
+    ):
+        self.x, self.base, self.weights = x, base, weights
+        self.truth = (truth / DIGIT).round() * DIGIT
+        self.rng, self.trees = np.random.default_rng(seed), list[Any]()
+        # of the trees that have not seen a row: their answers, squares of these, how many they are
+        self.total, self.squares = np.zeros(truth.shape), np.zeros(len(x))
+        self.count = np.zeros(len(x))
+
+    def grow(self, trees: int) -> None:
+        from sklearn import config_context
+        from sklearn.tree import ExtraTreeRegressor
+
+        x, n = self.x, len(self.x)
+        features, drawn = x.shape[1], max(1, int(DRAWN * n))
+        one = ExtraTreeRegressor(
+            min_samples_leaf=max(1, n // LEAVES),
+            max_features=min(features, max(FEW, int(FEATURES * features))),
+        )
+        with config_context(skip_parameter_validation=True, assume_finite=True):
+            for _ in range(trees):
+                order = self.rng.permutation(n)
                 at, rest = np.sort(order[:drawn]), order[drawn:]
-                one.random_state = int(rng.integers(2**31))
-                heavy = None if weights is None else w[at]
-                one.fit(x[at], truth[at], sample_weight=heavy, check_input=False)
-                sums.add(rest, one.tree_.predict(x[rest]).reshape(len(rest), -1))
-                trees.append(one.tree_)
-            share, gain, scatter, joined = sums.joined(base, truth - base, w, len(trees))
-            if gain < GAIN:
-                return None, max(gain, 0.0), base
-            if scatter < SCATTER or 2 * len(trees) > most:
-                return _packed(trees, share), gain, joined
+                one.random_state = int(self.rng.integers(2**31))
+                heavy = None if self.weights is None else self.weights[at]
+                one.fit(x[at], self.truth[at], sample_weight=heavy, check_input=False)
+                answer = one.tree_.predict(x[rest]).reshape(len(rest), -1)
+                self.total[rest] += answer
+                self.squares[rest] += (answer**2).sum(axis=1)
+                self.count[rest] += 1
+                self.trees.append(one.tree_)
 
+    def apart(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """How far their answers are from the factor model's; which rows have any, by two trees at
+        least; and the variance over trees there."""
+        seen = self.count > 1
+        c = np.where(seen, self.count, 2.0)
+        apart = np.where(seen[:, None], self.total / c[:, None] - self.base, 0.0)
+        variance = np.maximum(self.squares - (self.total**2).sum(axis=1) / c, 0.0) / (c - 1)
+        return apart, seen, variance
 
-@dataclass
-class _Unseen:
-    """Sums over the trees that have not seen a row: their answers (rows x outputs), squares of
-    these, and how many there are."""
-
-    total: np.ndarray
-    squares: np.ndarray
-    count: np.ndarray
-
-    def add(self, rows: np.ndarray, answer: np.ndarray) -> None:
-        self.total[rows] += answer
-        self.squares[rows] += (answer**2).sum(axis=1)
-        self.count[rows] += 1
-
-    def joined(
-        self, base: np.ndarray, away: np.ndarray, w: np.ndarray, trees: int
-    ) -> tuple[float, float, float, np.ndarray]:
-        """The least-squares share of a forest, what it gains, the part that scatter of its trees
-        has in the error that is left, and joined answers.
+    def measured(self, trees: int) -> tuple[float, float, float, float]:
+        """The least-squares share of a forest of so many trees; how far it pulls toward the truth,
+        its squared distance from the factor model, and the variance over trees, as parts of the
+        squared error that there is.
 
         A row is answered by c of T trees here, whose mean is further from the truth than that of
         all: by the variance over trees times 1/c - 1/T. Without that the share would be that of a
         smaller forest.
         """
-        seen = self.count > 1  # of the others no variance is known
-        c, w = np.where(seen, self.count, 2.0), w * seen
-        apart = np.where(seen[:, None], self.total / c[:, None] - base, 0.0)
-        square = (self.total**2).sum(axis=1)
-        variance = w * np.maximum(self.squares - square / c, 0.0) / (c - 1)
-        size = float(w @ (apart**2).sum(axis=1))
-        own = max(size - float(variance @ (1 / c - 1 / trees)), MOST_CHANCE * size, 1e-300)
-        pull = float(w @ (apart * away).sum(axis=1))
-        share = min(max(pull / own, 0.0), 1.0)
+        apart, seen, variance = self.apart()
+        w = seen * (np.ones(len(seen)) if self.weights is None else self.weights)
+        away = self.truth - self.base
         before = max(float(w @ (away**2).sum(axis=1)), 1e-300)
-        gain = (2 * share * pull - share**2 * own) / before
-        scatter = share**2 * variance.sum() / trees / max((1 - gain) * before, 1e-300)
-        return share, gain, float(scatter), base + share * apart
+        size = float(w @ (apart**2).sum(axis=1)) / before
+        chance = w * variance @ (1 / np.where(seen, self.count, 2.0) - 1 / trees) / before
+        own = max(size - float(chance), MOST_CHANCE * size, 1e-300)
+        pull = float(w @ (apart * away).sum(axis=1)) / before
+        return min(max(pull / own, 0.0), 1.0), pull, own, float(w @ variance) / before
 
 
 def _packed(trees: list[Any], share: float) -> Forest:

@@ -22,17 +22,17 @@ from eckart.complete.tables.fit_table import (
     filled,
 )
 from eckart.complete.tables.forests import (
+    FEW_ROWS,
     MOST_OUTPUTS,
-    MOST_TREES,
     ROWS,
     TRIED_COLUMNS,
     TRIED_GAIN,
     TRIED_ROWS,
-    TRIED_TREES,
     Forest,
     answers,
     grown,
     inputs,
+    promised_gain,
     truths,
 )
 from eckart.complete.tables.held_out import (
@@ -318,7 +318,7 @@ def _grown(
     ]
     apt = [i for i in at if not parts[i].discrete or len(parts[i].levels) <= MOST_OUTPUTS]
 
-    def forest(i: int, most: int, count: int) -> tuple[Forest | None, float, np.ndarray]:
+    def of_column(i: int, most: int) -> tuple[Any, ...]:
         part, known = parts[i], np.flatnonzero(~np.isnan(codes[i][rows]))[:most]
         y = table.y[rows[known]].copy()
         for p in parts:
@@ -326,12 +326,11 @@ def _grown(
                 y[:, p.at] = np.nan
         scores = filled(y, expected_scores(Scores(tuple(parts), y), g, linear, engine))
         scores[:, part.at] = apart.scores[known][:, part.at]
-        return grown(
+        return (
             inputs(table.parts, part, scores),
             truths(part, codes[i][rows[known]]),
             base[i][known],
             seed + i,
-            count,
             None if table.weights is None else times[rows[known]],
         )
 
@@ -349,19 +348,19 @@ def _grown(
     if trees is False or not apt or table.y.shape[1] < 2:
         why = "none asked for" if trees is False else "none: no column that could have them"
         return {}, errors, why, tuple(parts), linear
-    if trees == "auto":
+    if trees == "auto" and table.rows >= FEW_ROWS:
         some = np.unique(np.linspace(0, len(apt) - 1, min(len(apt), TRIED_COLUMNS)).astype(int))
-        gain = float(np.mean([forest(apt[j], TRIED_ROWS, TRIED_TREES)[1] for j in some]))
+        gain = np.mean([promised_gain(*of_column(apt[j], TRIED_ROWS)) for j in some])
         if gain < TRIED_GAIN:
             why = (
-                f"none: small ones of {len(some)} columns took {gain:.1%} of the "
+                f"none: small ones of {len(some)} columns would take {gain:.1%} of the "
                 "squared error away, the low rank suffices"
             )
             return {}, errors, why, tuple(parts), linear
     forests = {}
     for i in apt:
         known = np.flatnonzero(~np.isnan(codes[i][rows]))
-        made, _, joined = forest(i, len(rows), MOST_TREES)
+        made, joined = grown(*of_column(i, len(rows)))
         if made is not None:
             forests[i] = made
             errors[parts[i].name][2] = error_of(
