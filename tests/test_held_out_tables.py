@@ -3,6 +3,8 @@ levels; units."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,6 +12,7 @@ from sklearn.impute import KNNImputer
 
 import eckart
 from eckart import FileError, MixedTable
+from eckart.complete.tables.forests import features_of
 
 
 def bent(n: int = 300, seed: int = 0) -> pd.DataFrame:
@@ -222,7 +225,7 @@ def test_a_column_that_is_a_sum_of_others_is_filled_by_regression(tmp_path):
     frame["price"] = (frame["c0"] + frame["c1"]) / 2
     gaps, mask = hidden(frame, 0.1)
     model = MixedTable(n_components=3, random_state=0).fit(gaps)
-    plain, low_rank, whole = model.fit_.plan["errors"]["price"]
+    _, low_rank, whole = model.fit_.plan["errors"]["price"]
     assert whole < 0.8 * low_rank
     filled = model.impute(gaps)
     off = (filled["price"] - frame["price"])[mask[:, 8]]
@@ -233,3 +236,13 @@ def test_a_column_that_is_a_sum_of_others_is_filled_by_regression(tmp_path):
     assert np.isclose(told.base + sum(share for _, share in told.shares), told.natural)
     assert "(linear)" in dict(told.shares)
     assert model.simple_errors(gaps)["price"]["linear"] < 0.9 * low_rank
+
+
+def test_a_forest_looks_at_the_same_scores_whatever_its_column_is_trusted():
+    """Trained before and asked after the shares of a column are known."""
+    model = MixedTable(random_state=0).fit(bent(60))
+    part = model.parts_[1]
+    for other in (replace(part, trust=0.5, plain=np.zeros(1)), replace(part, linear=0.5)):
+        np.testing.assert_array_equal(
+            features_of(model.parts_, other), features_of(model.parts_, part)
+        )

@@ -146,7 +146,11 @@ class Forest:
 def features_of(parts: tuple[Part, ...], part: Part) -> np.ndarray:
     """The scores that the forest of a part looks at: all, but for the cycles of its own date."""
     return np.concatenate(
-        [np.arange(p.at.start, p.at.stop) for p in parts if p.name != part.name or p.first == part.first]
+        [
+            np.arange(p.at.start, p.at.stop)
+            for p in parts
+            if p.name != part.name or p.first == part.first
+        ]
     )
 
 

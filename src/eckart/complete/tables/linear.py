@@ -20,6 +20,8 @@ RIDGE = 1.0
 """In rows: of the covariance of scores of variance 1."""
 STEPS = 5
 """Of EM: gaps are few among the cells of most tables."""
+CHUNK = 2**14
+"""Rows that are answered together: a table of any length costs their memory alone."""
 MOST_SCORES = 200
 """Scores beyond which it is not tried: its cost grows with their cube."""
 
@@ -63,12 +65,15 @@ def linear_share(y: np.ndarray, low_rank: np.ndarray, linear: np.ndarray) -> flo
 def expected_scores(
     table: Scores, g: GaussianFactors, linear: GaussianFactors | None, engine: Any
 ) -> np.ndarray:
-    """Expected scores of rows given their seen cells, those of columns of numbers with the share
-    of regressions that they have."""
+    """Expected scores of rows given their seen cells, gaps of columns of numbers with the share of
+    regressions that they have."""
     scores = settled(table, g, engine)[1]
     if linear is not None:
-        other = settled(table, linear, engine)[1]
-        for p in table.parts:
-            if p.linear:
-                scores[:, p.first] += p.linear * (other[:, p.first] - scores[:, p.first])
+        owners = [p for p in table.parts if p.linear]
+        rows = np.flatnonzero(np.isnan(table.y[:, [p.first for p in owners]]).any(axis=1))
+        for first in range(0, len(rows), CHUNK):
+            some = rows[first : first + CHUNK]
+            other = settled(table.some(some), linear, engine)[1]
+            for p in owners:
+                scores[some, p.first] += p.linear * (other[:, p.first] - scores[some, p.first])
     return scores

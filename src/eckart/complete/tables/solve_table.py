@@ -310,7 +310,7 @@ def _grown(
                 parts[i] = replace(parts[i], linear=share)
                 low_rank += share * (other[:, at] - low_rank)
         if any(p.linear for p in parts):
-            linear = regression(PlacedTable.of(table, engine))
+            linear = regression(PlacedTable.of(table.some(rows), engine))
     at = [
         i
         for i, (p, a) in enumerate(zip(parts, codes))
