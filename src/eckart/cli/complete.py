@@ -16,21 +16,9 @@ from eckart.cli.complete_options import ITEM_METHODS, FitOptions, WantedCells
 from eckart.cli.options import Arithmetic, CellOptions, TableOptions, TripleOptions
 from eckart.cli.shell import OutputTargets, Shell
 from eckart.errors import InputError, invalid
+from eckart.registry import methods
 
-METHODS = {
-    "biases": "ALS",
-    "als": "ALS",
-    "bayes": "BayesianMF",
-    "soft-impute": "SoftImpute",
-    "svp": "SVP",
-    "svt": "SVT",
-    "exact": "ExactRecovery",
-    "ease": "EASE",
-    "slim": "SLIM",
-    "gf-cf": "SpectralFilter",
-    "blend": "Blend",
-    "series": "TimeFactors",
-}
+METHODS = {"biases": "ALS"} | methods("complete")
 BIASES = ("random_state", "n_threads", "verbose", "engine", "checkpoint", "max_iter")
 """Parameters of the model of biases alone."""
 

@@ -32,8 +32,9 @@ from eckart.complete.compare import (
     sweeps_of,
 )
 from eckart.errors import InputError
+from eckart.registry import methods
 
-ITEM_METHODS = ("ease", "slim", "gf-cf", "blend")
+ITEM_METHODS = tuple(methods("complete", values=False))
 """Methods whose models hold weights between columns, or blend such models: they rank, they do not
 predict values."""
 

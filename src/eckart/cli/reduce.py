@@ -12,8 +12,9 @@ from eckart.cli import options
 from eckart.cli.options import Arithmetic, CellOptions, TableOptions, option
 from eckart.cli.shell import OutputTargets, Shell, lasting
 from eckart.errors import invalid
+from eckart.registry import methods
 
-METHODS = {"pca": "PCA", "autoencoder": "Autoencoder", "conv_autoencoder": "ConvAutoencoder"}
+METHODS = methods("reduce")
 
 
 @options.spread

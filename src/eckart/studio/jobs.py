@@ -19,15 +19,14 @@ import sys
 import threading
 import time
 from dataclasses import asdict, dataclass, field
-from importlib import import_module
 from pathlib import Path
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
 from eckart.cli.complete_options import ITEM_METHODS
 from eckart.errors import FileError
-from eckart.io.models.save import class_named
 from eckart.io.models.whole_files import atomic_write
+from eckart.registry import class_named, methods
 from eckart.serve.problems import Problem
 from eckart.studio.folder import Folder
 from eckart.studio.forms import shell_line, words_of
@@ -425,11 +424,11 @@ def child_environment() -> dict[str, str]:
 
 def keeps_state(verb: str, options: dict[str, Any]) -> bool:
     """Whether the method has a checkpoint."""
-    methods = import_module(f"eckart.cli.{verb}").METHODS
+    known = methods(verb)
     method = options.get("method") or {"embed": "skipgram"}.get(verb, "auto")
-    if verb in ("reduce", "explain") or method not in methods:
+    if verb in ("reduce", "explain") or method not in known:
         return True  # given where the method knows it; all that "auto" compares do
-    return "checkpoint" in inspect.signature(class_named(methods[method])).parameters
+    return "checkpoint" in inspect.signature(class_named(known[method])).parameters
 
 
 def reports(verb: str, options: Any) -> bool:
