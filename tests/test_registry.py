@@ -37,7 +37,7 @@ def test_types_name_what_is_public():
 @pytest.mark.parametrize("verb", [reduce, complete, explain, embed], ids=lambda m: m.__name__)
 def test_shell_and_studio_offer_the_registered_methods(verb):
     name = verb.__name__.rpartition(".")[2]
-    offered = set(getattr(verb, "METHODS")) - {"biases"}
+    offered = set(verb.METHODS) - {"biases"}
     assert offered == set(methods(name))
     choices = next(o["choices"] for o in form(name)["options"] if o["name"] == "method")
     assert set(choices) - {"auto", "biases"} == offered

@@ -148,6 +148,7 @@ if TYPE_CHECKING:
     from eckart.reduce.project import Projection as Projection
     from eckart.reduce.project import principal_angles as principal_angles
     from eckart.reduce.project import subspace_distance as subspace_distance
+    from eckart.reduce.robust import RobustPCA as RobustPCA
     from eckart.reduce.select import select_components as select_components
     from eckart.reduce.truncated import TruncatedSVD as TruncatedSVD
     from eckart.serve.search_index import export_vectors as export_vectors

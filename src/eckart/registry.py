@@ -30,6 +30,7 @@ MODELS = (
     Model("ConvAutoencoder", "eckart.reduce.autoencoder", "reduce", "conv_autoencoder"),
     Model("IncrementalPCA", "eckart.reduce.incremental", "reduce"),
     Model("TruncatedSVD", "eckart.reduce.truncated", "reduce"),
+    Model("RobustPCA", "eckart.reduce.robust", "reduce", "robust"),
     Model("LinearAutoencoder", "eckart.reduce.linear_autoencoder", "reduce"),
     Model("Projection", "eckart.reduce.project", "reduce", saved=False),
     Model("NetworkClassifier", "eckart.nn.classifier", "reduce"),

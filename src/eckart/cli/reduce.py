@@ -15,6 +15,8 @@ from eckart.errors import invalid
 from eckart.registry import methods
 
 METHODS = methods("reduce")
+LINEAR = ("pca", "robust")
+"""Methods whose components are directions."""
 
 
 @options.spread
@@ -22,7 +24,10 @@ def reduce(
     file: Annotated[str, typer.Argument(help="The data: one row for each point.")],
     *,
     method: Annotated[
-        str | None, option(help="pca, autoencoder or conv_autoencoder.  [default: pca]")
+        str | None,
+        option(
+            help="pca, robust (some entries are wrong), autoencoder or conv_autoencoder.  [default: pca]"
+        ),
     ] = None,
     components: Annotated[
         str,
@@ -93,7 +98,7 @@ def reduce(
 
     method, kept = building.kind_and_file(method, model, METHODS, shell)
     method, to = method or "pca", OutputTargets(out, kept, report).check(file)
-    k, shape, pca = _components(components), building.parse_image(image), method == "pca"
+    k, shape, linear = _components(components), building.parse_image(image), method in LINEAR
     model_options = {
         "svd_solver": solver,
         "whiten": whiten or None,
@@ -101,7 +106,7 @@ def reduce(
         "rotation": rotation,
         "scale": scale or None,
         "hidden": _widths(hidden),
-        "epochs" if pca else "max_iter": max_iter,
+        "epochs" if method == "pca" else "max_iter": max_iter,
         "device": device,
         "engine": how.engine_option(),
     }
@@ -114,7 +119,7 @@ def reduce(
         "verbose": shell.bars,
     }
     build = building.builder(method, METHODS, model_options, init="pca", **always)
-    k = k if pca else _code_size(k, components)
+    k = k if linear else _code_size(k, components)
     reading = reading_of(table, cells, shell=shell)
     with shell.phase(f"reading {file}"):
         file = local(file)
@@ -123,7 +128,7 @@ def reduce(
     x, shape = data.matrix, shape or data.image
     building.check_image(shape, x.shape[1])
     refuse_rank(k, x)
-    shape = shape or (None if pca else _square(x.shape[1]))
+    shape = shape or (None if linear else _square(x.shape[1]))
     unfitted = build(n_components=k, image=shape)
     if how.plan:
         from eckart.cli.estimate import tell_plan
@@ -133,7 +138,7 @@ def reduce(
     begin = time.perf_counter()
     with shell.fitting():
         fitted = unfitted.fit(x)
-    if pca and (few := _few_instead_of_none(fitted.fit_.factors, k, shell)):
+    if linear and (few := _few_instead_of_none(fitted.fit_.factors, k, shell)):
         fitted = build(n_components=few, image=shape).fit(x)
     shell.answer["data"] = facts(file, x)
     if scale is None and shape is None:
@@ -148,7 +153,7 @@ def reduce(
         about: dict[str, Any] = {"name": Path(file).name, "labels": marks, "image": shape}
         return (
             reduce_report(fitted, sample, names=data.sample_names(), **about)
-            if pca
+            if linear
             else network_report(fitted, sample, **about)
         )
 
