@@ -308,7 +308,7 @@ class RobustPCA(
     max_iter: int = param(1000, whole(1))
     checkpoint: Any = param(None, file_name())
 
-    rotation_: ClassVar[None] = None
+    rotation_: ClassVar[None] = None  # type: ignore[misc]
     _split: tuple[tuple[np.ndarray, np.ndarray], sp.csr_array] = field(init=False)
     """Codes of the rows of the fit with all directions of L, and S."""
 
