@@ -73,7 +73,7 @@ def _data(
     shell: Shell,
 ) -> Any:
     """The data in the rows and columns of the model."""
-    from eckart.cli.asked_ids import for_model
+    from eckart.cli.id_files import for_model
     from eckart.cli.reading import fitting, local, reading_of
     from eckart.factors import Embedding, LowRank
 

@@ -83,10 +83,10 @@ def complete(
 
         eckart complete patients.csv --out filled.csv
     """
-    from eckart.cli.asked_ids import Titles
     from eckart.cli.building import held_out_share, measured, whole_or
     from eckart.cli.complete_mixed import complete_mixed, why_mixed
     from eckart.cli.completed_cells import check_cells, check_output, write_cells, write_forecast
+    from eckart.cli.id_files import Titles
     from eckart.cli.reading import described, facts, local, reading_of
     from eckart.cli.suspicions import note_amounts, refuse_clicks, refuse_complete, refuse_rank
     from eckart.complete.split import usual_share
