@@ -8,12 +8,13 @@ from typing import Annotated, Any
 import typer
 
 from eckart.cli import options
+from eckart.cli.cluster import ClusterOptions
 from eckart.cli.options import CellOptions, TableOptions, TextOptions, TripleOptions
 from eckart.cli.shell import Shell, echo, verdict
 from eckart.errors import InputError
 
 
-@options.spread
+@options.spread(ClusterOptions)
 def certify(
     model: Annotated[
         Path, typer.Argument(help="A model saved by eckart reduce, complete, explain or embed.")

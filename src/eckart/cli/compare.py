@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from eckart.cli import options
+from eckart.cli.cluster import ClusterOptions
 from eckart.cli.options import CellOptions, TripleOptions, option
 from eckart.cli.shell import Shell, echo
 from eckart.errors import InputError, invalid
@@ -15,7 +16,7 @@ from eckart.registry import class_named, methods
 METHODS = methods("complete", lists=True)
 
 
-@options.spread
+@options.spread(ClusterOptions)
 def compare(
     file: Annotated[str, typer.Argument(help="The data: triples, one observation a line.")],
     *,

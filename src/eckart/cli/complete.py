@@ -12,7 +12,9 @@ import typer
 
 from eckart.cli import options
 from eckart.cli.choosing import Chooser, steps_of
+from eckart.cli.cluster import ClusterOptions
 from eckart.cli.complete_options import ITEM_METHODS, FitOptions, WantedCells
+from eckart.cli.database import DatabaseOptions
 from eckart.cli.options import Arithmetic, CellOptions, TableOptions, TripleOptions
 from eckart.cli.shell import OutputTargets, Shell
 from eckart.errors import InputError, invalid
@@ -23,7 +25,7 @@ BIASES = ("random_state", "n_threads", "verbose", "engine", "checkpoint", "max_i
 """Parameters of the model of biases alone."""
 
 
-@options.spread
+@options.spread(ClusterOptions, DatabaseOptions)
 def complete(
     file: Annotated[
         str, typer.Argument(help="The data: triples, or a wide table with empty cells.")

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from eckart.cli import options
+from eckart.cli.cluster import ClusterOptions
 from eckart.cli.options import Arithmetic, CellOptions, TextOptions, option
 from eckart.cli.shell import OutputTargets, Shell
 from eckart.errors import invalid
@@ -83,7 +84,7 @@ class LearningOptions:
     ] = None
 
 
-@options.spread
+@options.spread(ClusterOptions)
 def embed(
     file: Annotated[
         str,

@@ -14,6 +14,8 @@ import numpy as np
 import typer
 
 from eckart.cli import options
+from eckart.cli.cluster import ClusterOptions
+from eckart.cli.database import DatabaseOptions
 from eckart.cli.options import Arithmetic, CellOptions, TableOptions, TextOptions, option
 from eckart.cli.shell import OutputTargets, Shell
 from eckart.errors import invalid
@@ -65,7 +67,7 @@ class WordOptions:
     ] = None
 
 
-@options.spread
+@options.spread(ClusterOptions, DatabaseOptions)
 def explain(
     file: Annotated[
         str,

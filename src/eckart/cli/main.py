@@ -12,21 +12,19 @@ import typer
 
 from eckart import __version__
 from eckart.cli.certify import certify
-from eckart.cli.cluster import around
 from eckart.cli.compare import compare
 from eckart.cli.complete import complete
-from eckart.cli.database import with_database
 from eckart.cli.doctor import doctor
 from eckart.cli.embed import embed
 from eckart.cli.explain import explain
 from eckart.cli.export import export
-from eckart.cli.plan import of_verb, plan
+from eckart.cli.plan import plan
 from eckart.cli.recommend import recommend
 from eckart.cli.reduce import reduce
 from eckart.cli.serve import serve
+from eckart.cli.shell import outcome_of
 from eckart.cli.studio import studio
 from eckart.cli.words import analogy, neighbours
-from eckart.errors import EckartError
 from eckart.loading import delay
 
 ABOUT = (
@@ -35,8 +33,24 @@ ABOUT = (
     "embed words and items as vectors, with evidence."
 )
 
+PLANNED = ("complete", "explain", "embed")
+"""Verbs that have a plan of their own; that of a reduction is the command ``plan``."""
+
+
+class Commands(typer.core.TyperGroup):
+    """The commands; ``plan VERB ...`` is the verb with ``--plan``."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        # two words: a file of this name
+        if args[0] == "plan" and len(args) > 2 and args[1] in (*PLANNED, "reduce"):
+            plain = args[1] == "reduce"
+            args = ["plan", *args[2:]] if plain else [*args[1:], "--plan"]
+        return super().resolve_command(ctx, args)
+
+
 app = typer.Typer(
     name="eckart",
+    cls=Commands,
     help=ABOUT,
     no_args_is_help=True,
     add_completion=True,
@@ -59,7 +73,7 @@ for verb in (
     serve,
     studio,
 ):
-    app.command()(with_database(verb))
+    app.command()(verb)
 
 
 def _version(show: bool) -> None:
@@ -130,31 +144,13 @@ def run() -> None:
         "ignore", message=r"\w+ stopped at "
     )  # the report of a fit says that it ended early, and what to do
     try:
-        words, cluster = around(of_verb(sys.argv[1:]))
-        with cluster:
-            code = _without_types(typer.main.get_command(app))(
-                words or ["--help"], standalone_mode=False
-            )
+        command = _without_types(typer.main.get_command(app))
+        code = command(sys.argv[1:] or ["--help"], standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
-    except EckartError as error:
-        _fail(str(error), 2)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
-    except (OSError, MemoryError) as error:
-        _fail(f"{type(error).__name__}: {error}", 2)
-    except (KeyboardInterrupt, typer.Abort):
-        _fail("interrupted", 130)
-    except Exception as error:
-        if hasattr(error, "format_message"):  # a wrong option or argument
-            _fail(f"{error.format_message()} See: eckart --help", 2)
-        _fail(f"{type(error).__name__}: {error} (a bug in eckart; please report it)", 70)
-
-
-def _fail(words: str, code: int) -> None:
-    from eckart.cli.shell import harmless
-    from eckart.errors import without_secrets
-
-    words = harmless(without_secrets(" ".join(words.split())))
-    print(f"eckart: error: {words}", file=sys.stderr)
-    sys.exit(code)
+    except (Exception, KeyboardInterrupt) as error:
+        code, words_of_error = outcome_of(error)
+        print(f"eckart: error: {words_of_error}", file=sys.stderr)
+        sys.exit(code)

@@ -13,6 +13,8 @@ import numpy as np
 import typer
 
 from eckart.cli import attribute_files, options
+from eckart.cli.cluster import ClusterOptions
+from eckart.cli.database import DatabaseOptions
 from eckart.cli.options import CellOptions, TripleOptions, option
 from eckart.cli.shell import OutputTargets, Shell, echo, harmless
 from eckart.errors import EckartError, FileError, InputError, invalid
@@ -24,7 +26,7 @@ BLOCK_ROWS = 2**14
 take some 30 MB."""
 
 
-@options.spread
+@options.spread(ClusterOptions, DatabaseOptions)
 def recommend(
     model: Annotated[Path, typer.Argument(help="A model saved by eckart complete --model.")],
     *,

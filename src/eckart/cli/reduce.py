@@ -9,6 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from eckart.cli import options
+from eckart.cli.cluster import ClusterOptions
+from eckart.cli.database import DatabaseOptions
 from eckart.cli.options import Arithmetic, CellOptions, TableOptions, option
 from eckart.cli.shell import OutputTargets, Shell, lasting
 from eckart.errors import invalid
@@ -19,7 +21,7 @@ LINEAR = ("pca", "robust")
 """Methods whose components are directions."""
 
 
-@options.spread
+@options.spread(ClusterOptions, DatabaseOptions)
 def reduce(
     file: Annotated[str, typer.Argument(help="The data: one row for each point.")],
     *,

@@ -25,7 +25,7 @@ Format = Annotated[
 ]
 
 
-@options.spread
+@options.spread()
 def neighbours(
     vectors: File,
     words: Annotated[list[str], typer.Argument(help="One or more words or ids.")],
@@ -65,7 +65,7 @@ def neighbours(
     _tell({"score": "cosine"}, table, out, shell)
 
 
-@options.spread
+@options.spread()
 def analogy(
     vectors: File,
     a: Annotated[str, typer.Argument(help="A is to")],

@@ -271,7 +271,7 @@ class Jobs:
     # children
 
     def command(self, job: Job) -> list[str]:
-        more = ["--json", "--log", f"{self._file_of(job, 'log')}", "--model", job.model]
+        more = ["--log", f"{self._file_of(job, 'log')}", "--model", job.model]
         more += ["--report", job.report] if job.report else []
         more += (
             ["--checkpoint", f"{self._file_of(job, 'checkpoint')}"]
@@ -365,7 +365,7 @@ class Jobs:
             state, error = (
                 "failed",
                 (
-                    lines[-1]
+                    lines[-1].removeprefix("eckart: error: ")
                     if lines
                     else "the process ended without a word; was it killed for memory?"
                 ),
@@ -375,10 +375,7 @@ class Jobs:
         elif last["code"] == INTERRUPTED:
             state, error = "stopped", None
         else:
-            state, error = (
-                "failed",
-                answer.get("error") or last.get("error") or f"exit code {last['code']}",
-            )
+            state, error = "failed", last.get("error") or f"exit code {last['code']}"
         self._end(job, state, error)
 
     def _end(self, job: Job, state: str, error: str | None = None) -> None:
@@ -414,7 +411,7 @@ class Jobs:
 def child_of(words: list[str]) -> list[str]:
     """A command of the shell as a child. -P: what lies in the folder of the data is never
     imported."""
-    return [sys.executable, "-P", "-m", "eckart.studio.child", *words]
+    return [sys.executable, "-P", "-m", "eckart", *words, "--events", "--stop-with-input"]
 
 
 def child_environment() -> dict[str, str]:
