@@ -466,6 +466,47 @@ def test_interrupt_ends_with_130_and_leaves_no_file(tmp_path):
     assert os.listdir(tmp_path) == ["big.npy"]
 
 
+def test_help_and_a_wrong_option_load_nothing_heavy():
+    heavy = [
+        "numba",
+        "scipy",
+        "sklearn",
+        "pandas",
+        "pyarrow",
+        "matplotlib",
+        "torch",
+        "dask",
+        "duckdb",
+    ]
+    code = (
+        "import sys\nfrom eckart.cli.main import run\n"
+        "try:\n    run()\nexcept SystemExit:\n    pass\n"
+        f"print('loaded', [m for m in {heavy} if m in sys.modules])"
+    )
+    for words in (
+        ["--help"],
+        ["--nope"],
+        ["complete", "--nope"],
+        ["complet"],
+        ["reduce", "--help"],
+    ):
+        job = subprocess.run(
+            [sys.executable, "-c", code, *words], capture_output=True, text=True, timeout=60
+        )
+        assert "loaded []" in job.stdout, (words, job.stdout[-300:], job.stderr[-300:])
+        if words == ["complet"]:
+            assert "Did you mean" in job.stderr
+            assert "complete" in job.stderr
+
+
+def test_every_command_that_is_listed_is_there():
+    from eckart.cli.main import COMMANDS, command_named
+
+    for name, about in COMMANDS.items():
+        assert command_named(name).help
+        assert about.endswith((".", "?"))
+
+
 def test_events_are_json_lines_and_the_last_one_says_how_it_ended(data, tmp_path):
     def events(*words):
         job = subprocess.run(

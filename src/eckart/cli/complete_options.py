@@ -21,16 +21,6 @@ from eckart.cli.attribute_files import ColumnFeatures, RowFeatures, Time
 from eckart.cli.estimate import estimate
 from eckart.cli.options import option
 from eckart.cli.shell import OutputTargets
-from eckart.complete.compare import (
-    BUDGET,
-    CANDIDATES,
-    ENOUGH,
-    ROUNDS,
-    SHARE,
-    SMALL_SHARE,
-    draws_for_comparison,
-    sweeps_of,
-)
 from eckart.errors import InputError
 from eckart.registry import methods
 
@@ -215,6 +205,17 @@ def expected(
     side_information: dict[str, Any],
 ) -> dict[str, Any]:
     """As ``estimate``; ``build(method, **parameters)`` makes an estimator without a checkpoint."""
+    from eckart.complete.compare import (
+        BUDGET,
+        CANDIDATES,
+        ENOUGH,
+        ROUNDS,
+        SHARE,
+        SMALL_SHARE,
+        draws_for_comparison,
+        sweeps_of,
+    )
+
     rank = max(1, min(16, *x.shape)) if k is None else k
     found: list[dict[str, Any]] = []
 

@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-import click
 import numpy as np
 import typer
 
@@ -46,6 +45,7 @@ OTHER_NAMES = {
 }
 """Arguments that have another name in the shell."""
 
+COLOUR = re.compile(r"\x1b\[(?:0|31|32)m")
 CONTROL = re.compile(
     r"\x1b(?!\[(?:0|31|32)m)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]"
 )
@@ -280,7 +280,7 @@ class Shell:
         words = self.renamed(words)
         LOG.info("%-10s %s", name, words)
         if self.writer is not None:
-            self.writer.tell("say", name=name, words=click.unstyle(words))
+            self.writer.tell("say", name=name, words=COLOUR.sub("", words))
         if not self.silent:
             echo(f"{name:<10} {words}")
 
