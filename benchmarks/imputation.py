@@ -327,7 +327,7 @@ def main() -> None:
             for method in todo:
                 try:
                     one = run(method, frame, gaps, mask, json.loads(asked.set))
-                except IndexError:  # of a column of yes and no one level is left
+                except (IndexError, KeyError):  # of a column of yes and no one level is left
                     continue
                 head = {
                     "table": name,
