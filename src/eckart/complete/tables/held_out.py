@@ -154,6 +154,15 @@ def trusted(
     left = ((away - apart) ** 2).sum(axis=1)
     gain = weights * (left - ((away - share * apart) ** 2).sum(axis=1))
     if gain.sum() <= max(GAIN * float(weights @ left), SURELY * np.sqrt(gain @ gain)):
+        share = 1.0
+    if part.discrete:  # the likeliest level is not to be wrong more often than the commonest
+        most = plain_error(part, a[seen], weights)
+        share = next(
+            t * share
+            for t in (1.0, 0.75, 0.5, 0.25, 0.0)
+            if t == 0 or error_of(part, a[seen], plain + t * share * apart, weights) <= most
+        )
+    if share == 1:
         return part, answer
     number = plain if part.discrete else part.middle + part.spread * plain
     return replace(part, trust=share, plain=number), plain + share * (answer - plain)

@@ -361,11 +361,12 @@ def _grown(
     for i in apt:
         known = np.flatnonzero(~np.isnan(codes[i][rows]))
         made, joined = grown(*of_column(i, len(rows)))
-        if made is not None:
-            forests[i] = made
-            errors[parts[i].name][2] = error_of(
-                parts[i], codes[i][rows[known]], joined, times[rows[known]]
-            )
+        if made is None:
+            continue
+        plain, _, before = errors[parts[i].name]
+        both = error_of(parts[i], codes[i][rows[known]], joined, times[rows[known]])
+        if not parts[i].discrete or both <= max(before, plain):
+            forests[i], errors[parts[i].name][2] = made, both
     words = f"forests for {len(forests)} of {len(at)} columns"
     if forests:
         words += f", {sum(len(f.roots) for f in forests.values()):,} trees"
