@@ -202,7 +202,7 @@ def test_rare_levels_are_not_called_where_others_say_nothing_of_them(tmp_path):
     model = MixedTable(trees=False, n_components=12, l2=1.0, random_state=0).fit(gaps)
     errors = np.array([of for name, of in model.fit_.plan["errors"].items()])
     assert errors[:, 2].mean() < 0.9 * errors[:, 1].mean()
-    assert (errors[:20, 2] <= errors[:20, 0]).all()
+    assert (errors[:20, 2] <= errors[:20, 0] + 1e-9).all()
     filled = model.impute(gaps)
     wrong = (filled != frame).to_numpy()[:, :20][mask[:, :20]].mean()
     yes = frame.iloc[:, :20].to_numpy().astype(float)[mask[:, :20]].mean()

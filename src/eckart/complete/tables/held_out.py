@@ -156,7 +156,7 @@ def trusted(
     if gain.sum() <= max(GAIN * float(weights @ left), SURELY * np.sqrt(gain @ gain)):
         share = 1.0
     if part.discrete:  # the likeliest level is not to be wrong more often than the commonest
-        most = plain_error(part, a[seen], weights)
+        most = plain_error(part, a[seen], weights) + 1e-9  # rounding
         share = next(
             t * share
             for t in (1.0, 0.75, 0.5, 0.25, 0.0)

@@ -365,7 +365,7 @@ def _grown(
             continue
         plain, _, before = errors[parts[i].name]
         both = error_of(parts[i], codes[i][rows[known]], joined, times[rows[known]])
-        if not parts[i].discrete or both <= max(before, plain):
+        if not parts[i].discrete or both <= max(before, plain) + 1e-9:
             forests[i], errors[parts[i].name][2] = made, both
     words = f"forests for {len(forests)} of {len(at)} columns"
     if forests:
