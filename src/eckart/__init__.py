@@ -46,6 +46,7 @@ _PUBLIC = {
     "select_mixture": "eckart.explain.mixtures.select",
     "MiniBatchNMF": "eckart.explain.parts.mini_batch",
     "NMF": "eckart.explain.parts.nmf",
+    "non_negative_factorization": "eckart.explain.parts.nmf",
     "select_rank": "eckart.explain.parts.consensus",
     "Vectors": "eckart.embed.vectors",
     "read_vectors": "eckart.embed.sequences",
@@ -145,6 +146,9 @@ if TYPE_CHECKING:
     from eckart.explain.parts.consensus import select_rank as select_rank
     from eckart.explain.parts.mini_batch import MiniBatchNMF as MiniBatchNMF
     from eckart.explain.parts.nmf import NMF as NMF
+    from eckart.explain.parts.nmf import (
+        non_negative_factorization as non_negative_factorization,
+    )
     from eckart.explain.topics.judge import align_topics as align_topics
     from eckart.explain.topics.judge import coherence as coherence
     from eckart.explain.topics.judge import document_completion as document_completion
