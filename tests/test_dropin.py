@@ -219,7 +219,9 @@ EARLY = [
     ("model", "x"), EARLY, ids=lambda v: repr(v)[:60] if hasattr(v, "fit") else ""
 )
 def test_a_fit_that_stops_early_warns_and_one_that_was_asked_to_does_not(model, x):
-    with pytest.warns(ConvergenceWarning, match=r"Maximum number of iterations 1 reached.*raise max_iter"):
+    with pytest.warns(
+        ConvergenceWarning, match=r"Maximum number of iterations 1 reached.*raise max_iter"
+    ):
         clone(model).fit(x)
     with warnings.catch_warnings():
         warnings.simplefilter("error", ConvergenceWarning)

@@ -67,8 +67,8 @@ def test_als_has_the_same_answer_and_says_where_it_worked(files, small, feedback
     assert "shards of the disk" in parts.fit_.plan["engine_reason"]
     np.testing.assert_allclose(parts.objective_, whole.objective_, rtol=1e-5)
     assert parts.certificate_.holds == whole.certificate_.holds
-    assert [line[2] for line in parts.recommend("u5", n=3)] == [
-        line[2] for line in whole.recommend("u5", n=3)
+    assert [line[2] for line in parts.recommend("u5", n=3).entries()] == [
+        line[2] for line in whole.recommend("u5", n=3).entries()
     ]
     (ids, block), (_, wanted) = (next(iter(m.complete(["u5", "u7"]))) for m in (parts, whole))
     assert ids.tolist() == ["u5", "u7"]

@@ -315,7 +315,7 @@ def test_the_shell_reads_and_writes_databases(shop, monkeypatch):
             "select usr, item, score from recs where rank = 1 order by usr"
         ).fetchall()
     best = eckart.load("m.safetensors").recommend(n=1)
-    assert found == sorted((u, c, pytest.approx(s)) for u, _, c, s in best)
+    assert found == sorted((u, c, pytest.approx(s)) for u, _, c, s in best.entries())
     CliRunner().invoke(
         app,
         [
