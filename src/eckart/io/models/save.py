@@ -68,7 +68,7 @@ versions read, too."""
 MAX_HEADER = 64 * 2**20
 """Bytes of a header that is read: far more than those of models, and a foreign file cannot ask for
 more memory."""
-ALIGNED = "U64 I64 F64 F32 U32 I32 F16 U16 I16 I8 U8 BOOL".split()
+ALIGNED = ["U64", "I64", "F64", "F32", "U32", "I32", "F16", "U16", "I16", "I8", "U8", "BOOL"]
 """Types of arrays in the order in which a file holds them: what takes most bytes first."""
 SEAL = len(', "checksum": "') + 64 + len('"}')
 SAVED = """
