@@ -23,6 +23,7 @@ from eckart.decompositions import eigvalsh
 from eckart.factors import LowRank, Series
 from eckart.matrix import Observed
 from eckart.matrix_blocks import parts_of
+from eckart.scheduler import single_threaded_blas
 from eckart.terms import loss_from
 
 LOOKED_AT = 100_000
@@ -33,7 +34,7 @@ SYSTEMS, FEWEST_SYSTEMS = 300, 30
 """Rows, and columns, by which free numbers are counted: their mean is known to a few per cent; and
 by how many where each takes long."""
 WORK = 3e9
-"""Multiplications that counting may take for each side, less than a second: a fit of rank 300 is
+"""Multiplications that counting may take for each side, a quarter of a second: a fit of rank 300 is
 not followed by a minute of it, in which nothing can be interrupted."""
 TOO_FREE = 0.75
 """Free numbers for each entry from which the estimate says nothing: a nuclear norm of small price
@@ -60,10 +61,12 @@ def free_numbers(f: LowRank, x: Observed, ridges: Ridges) -> float:
         each_takes = float(np.mean(counts * k * smaller + 10 * smaller**3))  # product, eigenvalues
         systems = int(np.clip(WORK / each_takes, FEWEST_SYSTEMS, SYSTEMS))
         some = lines[np.unique(np.linspace(0, len(lines) - 1, systems).astype(np.int64))]
-        each = [
-            _free(codes[at][:, scales[2]].astype(np.float64) * scale, l2[i])
-            for i, at in zip(some, entries_of(x, some))
-        ]
+        # two threads of BLAS wait longer for each other than such a system takes
+        with single_threaded_blas():
+            each = [
+                _free(codes[at][:, scales[2]].astype(np.float64) * scale, l2[i])
+                for i, at in zip(some, entries_of(x, some))
+            ]
         found += len(lines) * float(np.mean(each))
     return max(found, 0.0)
 
