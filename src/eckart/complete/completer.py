@@ -39,15 +39,12 @@ from eckart.io.tables.triples import observed
 from eckart.matrix import Observed, squarable
 from eckart.matrix_blocks import parts_of, some_rows
 from eckart.parameters import check
-from eckart.terms import Loss, loss_from
-
-LEVELLED = ("logistic", "ordered", "ordered_probit")
-"""Losses of yes/no and of grades."""
+from eckart.terms import Loss, loss_from, loss_or_none
 
 
 def of_levels(model: Any) -> bool:
     """Whether the model is of yes/no or of grades: other models have no ``predict_proba``."""
-    if getattr(model, "loss", "squared") in LEVELLED or getattr(
+    if getattr(loss_or_none(getattr(model, "loss", "squared")), "discrete", False) or getattr(
         model, "likelihood", "gaussian"
     ) in (
         "probit",
@@ -118,7 +115,10 @@ class Completer(NewRows, Recommender, TransformerMixin, KeptEntries, ABC):
         self._take(fit, x)
         if explicit and "hidden entries" not in fit.plan and parts_of(x) is None:
             expected = self._ridges_of(x), self._claimed(x)
-            if errors := own_errors(fit.factors, x, *expected, loss=fit.plan.get("loss")):
+            # two threads of BLAS wait longer for each other than a small system takes
+            with self._engine().at_work():
+                errors = own_errors(fit.factors, x, *expected, loss=fit.plan.get("loss"))
+            if errors:
                 fit.plan["own entries"] = errors
         self._say_if_early(fit)
 

@@ -23,7 +23,6 @@ from eckart.decompositions import eigvalsh
 from eckart.factors import LowRank, Series
 from eckart.matrix import Observed
 from eckart.matrix_blocks import parts_of
-from eckart.scheduler import single_threaded_blas
 from eckart.terms import loss_from
 
 LOOKED_AT = 100_000
@@ -61,12 +60,10 @@ def free_numbers(f: LowRank, x: Observed, ridges: Ridges) -> float:
         each_takes = float(np.mean(counts * k * smaller + 10 * smaller**3))  # product, eigenvalues
         systems = int(np.clip(WORK / each_takes, FEWEST_SYSTEMS, SYSTEMS))
         some = lines[np.unique(np.linspace(0, len(lines) - 1, systems).astype(np.int64))]
-        # two threads of BLAS wait longer for each other than such a system takes
-        with single_threaded_blas():
-            each = [
-                _free(codes[at][:, scales[2]].astype(np.float64) * scale, l2[i])
-                for i, at in zip(some, entries_of(x, some))
-            ]
+        each = [
+            _free(codes[at][:, scales[2]].astype(np.float64) * scale, l2[i])
+            for i, at in zip(some, entries_of(x, some))
+        ]
         found += len(lines) * float(np.mean(each))
     return max(found, 0.0)
 

@@ -58,7 +58,7 @@ def validate_components(k: Any, rows: int | None, n: int) -> None:
         if not 0 <= k <= most:
             where = f"0 to {most} for data of {rows if rows is not None else 'unknown'} rows"
             error = invalid(
-                "n_components", int(k), f"{where} and {n} columns", "lower it" * (k > most)
+                "n_components", int(k), f"{where} and {n} columns", "lower it" if k > most else ""
             )
             # what scikit-learn says of the same flaw, for programs that look for it
             same = (

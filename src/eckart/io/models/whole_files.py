@@ -22,7 +22,8 @@ def atomic_write(path: Any, data: bytes | Iterable[Any]) -> None:
     rename it."""
     target = check_place(named(path))
     with replacing(target) as name, open(name, "wb") as out:
-        out.writelines([data] if isinstance(data, bytes) else data)
+        for piece in [data] if isinstance(data, bytes) else data:
+            out.write(piece)
         out.flush()
         os.fsync(out.fileno())
 
