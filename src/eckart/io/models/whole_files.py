@@ -22,7 +22,8 @@ def atomic_write(path: Any, data: bytes | Iterable[Any]) -> None:
     rename it."""
     target = check_place(named(path))
     with replacing(target) as name, open(name, "wb") as out:
-        for piece in [data] if isinstance(data, bytes) else data:
+        pieces: Iterable[Any] = [data] if isinstance(data, bytes) else data
+        for piece in pieces:
             out.write(piece)
         out.flush()
         os.fsync(out.fileno())
