@@ -61,10 +61,11 @@ def _array(name: str, part: str, value: Any, shape: tuple[int, ...]) -> np.ndarr
 
 
 def _inverse(precisions: np.ndarray, kind: str, name: str = "precisions_init") -> np.ndarray:
+    part = "covariance" if name == "covariances_" else "precision"
     if kind in ("diag", "spherical"):
         if (precisions <= 0).any():
             raise InputError(
-                f"'{kind} precision' should be positive: {name} must hold numbers > 0, got "
+                f"'{kind} {part}' should be positive: {name} must hold numbers > 0, got "
                 f"{precisions.min()}"
             )
         return 1.0 / precisions
@@ -74,7 +75,7 @@ def _inverse(precisions: np.ndarray, kind: str, name: str = "precisions_init") -
     for z, p in enumerate(stack):
         if not np.allclose(p, p.T) or eigvalsh(p)[0] <= 0:
             raise InputError(
-                f"'{kind} precision' should be symmetric, positive-definite: {name} of component "
+                f"'{kind} {part}' should be symmetric, positive-definite: {name} of component "
                 f"{z} is not"
                 + ("; give the inverse of a covariance" if name != "covariances_" else "")
             )

@@ -407,8 +407,10 @@ def nonnegative_start(name: str, value: Any, shape: tuple[int, ...]) -> np.ndarr
         )
     array = numeric(np.asarray(value))
     said = ""
-    if not (np.isfinite(array) & (array >= 0)).all():
-        said = f"Negative values in data passed to NMF (input {name}): give finite numbers >= 0"
+    if not np.isfinite(array).all():
+        said = f"{name} must hold finite numbers >= 0, got NaN or infinity"
+    elif (array < 0).any():
+        said = f"Negative values in data passed to NMF (input {name}): give numbers >= 0"
     elif array.size and not array.any():
         said = f"Array passed to NMF (input {name}) is full of zeros: no step leaves zero"
     if said:
