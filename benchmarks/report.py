@@ -101,9 +101,24 @@ def default_rows() -> Iterator[tuple[Any, ...]]:
 
 def imputation_rows() -> Iterator[tuple[Any, ...]]:
     """Of every method: mean rank of its error, error over the best method's, processor seconds."""
-    found: dict[tuple[str, float], dict[str, dict[str, Any]]] = {}
+    masks: dict[tuple[str, float, int], dict[str, dict[str, Any]]] = {}
     for row in records("imputation"):
-        found.setdefault((row["table"], row["hidden"]), {})[row["method"]] = row
+        masks.setdefault((row["table"], row["hidden"], row["mask"]), {})[row["method"]] = row
+    every = max(len(rows) for rows in masks.values())
+    cases_of: dict[tuple[str, float], list[dict[str, dict[str, Any]]]] = {}
+    for (name, share, _), rows in masks.items():
+        if len(rows) == every:  # at a few masks some method has no answer
+            cases_of.setdefault((name, share), []).append(rows)
+    found = {
+        key: {
+            method: {
+                field: statistics.mean(rows[method][field] for rows in cases)
+                for field in ("error", "seconds")
+            }
+            for method in cases[0]
+        }
+        for key, cases in cases_of.items()
+    }
     names = sorted({table for table, _ in found})
     judged = {name for at, name in enumerate(names) if at % 2}
     methods = sorted({method for rows in found.values() for method in rows})

@@ -50,6 +50,11 @@ def test_a_mixed_table_is_filled_by_itself(eckart_):
     )
     assert code == 0, err
     assert "mixed table" in out
+    assert re.search(
+        r"error [.\d]+ \(factor model alone [.\d]+; mean or commonest level [.\d]+, near rows "
+        r"[.\d]+, linear regression [.\d]+\)",
+        " ".join(out.split()),
+    )
     assert "'name' is left as it is" in err
     filled, whole, gaps = (pd.read_csv(name) for name in ("filled.csv", "whole.csv", "gaps.csv"))
     assert list(filled) == list(whole)

@@ -3,6 +3,8 @@ levels; units."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,6 +12,7 @@ from sklearn.impute import KNNImputer
 
 import eckart
 from eckart import FileError, MixedTable
+from eckart.complete.tables.forests import features_of
 
 
 def bent(n: int = 300, seed: int = 0) -> pd.DataFrame:
@@ -32,7 +35,7 @@ def hidden(
 
 @pytest.fixture(scope="module")
 def curved() -> tuple[pd.DataFrame, pd.DataFrame, np.ndarray, MixedTable]:
-    frame = bent()
+    frame = bent(400)
     gaps, mask = hidden(frame)
     return frame, gaps, mask, MixedTable(random_state=0).fit(gaps)
 
@@ -186,3 +189,60 @@ def test_uncertainty_is_as_large_as_the_errors():
     error, told = (model.impute(gaps) - frame).to_numpy(), model.uncertainty(gaps)
     ratio = np.concatenate([error[mask[:, j], j] / told[name] for j, name in enumerate(frame)])
     assert 0.8 < np.sqrt(np.mean(ratio**2)) < 1.25
+
+
+def test_rare_levels_are_not_called_where_others_say_nothing_of_them(tmp_path):
+    """Of columns of yes and no that say nothing of each other the commonest answer is best."""
+    rng = np.random.default_rng(5)
+    frame = pd.DataFrame(
+        {f"flag {j}": pd.array(rng.random(60) < 0.2, dtype="boolean") for j in range(20)}
+    )
+    frame["size"] = rng.standard_normal(60)
+    gaps, mask = hidden(frame, 0.2, seed=3)
+    model = MixedTable(trees=False, n_components=12, l2=1.0, random_state=0).fit(gaps)
+    errors = np.array([of for name, of in model.fit_.plan["errors"].items()])
+    assert errors[:, 2].mean() < 0.9 * errors[:, 1].mean()
+    filled = model.impute(gaps)
+    wrong = (filled != frame).to_numpy()[:, :20][mask[:, :20]].mean()
+    yes = frame.iloc[:, :20].to_numpy().astype(float)[mask[:, :20]].mean()
+    assert wrong <= 1.3 * yes
+    model.save(tmp_path / "m.safetensors")
+    back = eckart.load(tmp_path / "m.safetensors")
+    pd.testing.assert_frame_equal(back.impute(gaps), filled)
+    name = next(p.name for p in model.parts_ if p.trust < 1)
+    told = model.explain(frame.mask(mask & False), name, row=1)
+    assert np.isclose(told.base + sum(share for _, share in told.shares), told.natural)
+    assert "(mean)" in dict(told.shares)
+
+
+def test_a_column_that_is_a_sum_of_others_is_filled_by_regression(tmp_path):
+    """Prices between a least and a largest, beside other columns: a factor model shrinks its noise
+    slowly, linear regression tells them exactly."""
+    rng = np.random.default_rng(2)
+    z = rng.standard_normal((150, 3))
+    cars = z @ rng.standard_normal((3, 8)) + 0.5 * rng.standard_normal((150, 8))
+    frame = pd.DataFrame(cars, columns=[f"c{j}" for j in range(8)])
+    frame["price"] = (frame["c0"] + frame["c1"]) / 2
+    gaps, mask = hidden(frame, 0.1)
+    model = MixedTable(n_components=3, random_state=0).fit(gaps)
+    _, low_rank, whole = model.fit_.plan["errors"]["price"]
+    assert whole < 0.8 * low_rank
+    filled = model.impute(gaps)
+    off = (filled["price"] - frame["price"])[mask[:, 8]]
+    assert np.sqrt((off**2).mean()) < 0.8 * low_rank * frame["price"].std()
+    model.save(tmp_path / "m.safetensors")
+    pd.testing.assert_frame_equal(eckart.load(tmp_path / "m.safetensors").impute(gaps), filled)
+    told = model.explain(gaps, "price", row=0)
+    assert np.isclose(told.base + sum(share for _, share in told.shares), told.natural)
+    assert "(linear)" in dict(told.shares)
+    assert model.simple_errors(gaps)["price"]["linear"] < 0.9 * low_rank
+
+
+def test_a_forest_looks_at_the_same_scores_whatever_its_column_is_trusted():
+    """Trained before and asked after the shares of a column are known."""
+    model = MixedTable(random_state=0).fit(bent(60))
+    part = model.parts_[1]
+    for other in (replace(part, trust=0.5, plain=np.zeros(1)), replace(part, linear=0.5)):
+        np.testing.assert_array_equal(
+            features_of(model.parts_, other), features_of(model.parts_, part)
+        )

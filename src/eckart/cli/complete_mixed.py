@@ -99,25 +99,45 @@ def _tell_words(head: Any, file: str, shell: Shell) -> None:
             shell.note(f"{word} stands for a gap in {', '.join(found[:3])}{more}")
 
 
-def _tell_errors(errors: dict[str, list[float]], shell: Shell) -> None:
-    """What the other cells of its row say of a cell that was held out: the mean over columns, and
-    each column in detail."""
+SIMPLE = {
+    "mean": "mean or commonest level",
+    "neighbours": "near rows",
+    "linear": "linear regression",
+}
+WORSE = 1.02
+"""Times the error of a simple answer from which on a column is named."""
+
+
+def _tell_errors(model: Any, table: Any, shell: Shell) -> None:
+    """What the other cells of its row say of a cell that was held out, beside simple answers: the
+    mean over columns, and each column in detail."""
+    errors = model.fit_.plan["errors"]
     if not errors:
         return
-    plain, low_rank, whole = (float(np.mean([of[i] for of in errors.values()])) for i in range(3))
+    simple = {name: of for name, of in model.simple_errors(table).items() if name in errors}
+    low_rank, whole = (float(np.mean([errors[name][i] for name in simple])) for i in (1, 2))
+    others = ", ".join(
+        f"{words} {np.mean([of[kind] for of in simple.values()]):.3f}"
+        for kind, words in SIMPLE.items()
+    )
     shell.say(
         "held out",
-        f"error {whole:.3f} (factor model alone {low_rank:.3f}; mean or commonest level "
-        f"{plain:.3f}), the mean over {len(errors)} columns",
+        f"error {whole:.3f} (factor model alone {low_rank:.3f}; {others}), the mean over "
+        f"{len(simple)} columns",
     )
-    for name, of in errors.items():
+    for name, of in simple.items():
+        each = ", ".join(f"{words} {of[kind]:.3f}" for kind, words in SIMPLE.items())
         shell.detail(
-            f"  {name}: {of[2]:.3f} (factor model {of[1]:.3f}; mean or commonest level {of[0]:.3f})"
+            f"  {name}: {errors[name][2]:.3f} (factor model {errors[name][1]:.3f}; {each})"
         )
-    if worse := [name for name, of in errors.items() if of[2] >= of[0]]:
-        more = f" and {len(worse) - 3} more" if len(worse) > 3 else ""
+    for kind, words in SIMPLE.items():
+        if worse := [n for n, of in simple.items() if errors[n][2] > WORSE * of[kind]]:
+            more = f" and {len(worse) - 3} more" if len(worse) > 3 else ""
+            shell.note(f"filled worse than by {words}: {', '.join(worse[:3])}{more}")
+    if nothing := [n for n, of in simple.items() if errors[n][2] >= errors[n][0]]:
+        more = f" and {len(nothing) - 3} more" if len(nothing) > 3 else ""
         shell.note(
-            f"the other columns say nothing of {', '.join(worse[:3])}{more}: filled "
+            f"the other columns say nothing of {', '.join(nothing[:3])}{more}: filled "
             "about as well by the mean or the commonest level"
         )
 
@@ -189,7 +209,7 @@ def complete_mixed(
     if plan["form"] != "usual losses":
         shell.detail(f"  form: {plan['form']}; errors of numbers at cells held out {plan['forms']}")
     shell.say("trees", plan["trees"])
-    _tell_errors(plan["errors"], shell)
+    _tell_errors(model, part, shell)
     if ends := model.at_the_ends(part):
         some = ", ".join(f"{count:,} of {name}" for name, count in list(ends.items())[:3])
         more = f" and of {len(ends) - 3} more columns" if len(ends) > 3 else ""

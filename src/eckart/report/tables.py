@@ -21,6 +21,7 @@ ROWS = 2000
 """Rows by which columns are judged: their errors are known to a few per cent by then."""
 LINES, NAMED = 400, 24
 """Of the map of gaps: as many lines as a screen shows, and columns that are named below it."""
+SIMPLE = "neighbours", "linear"
 STRONGEST = 6
 """Columns that are named for a direction."""
 
@@ -51,10 +52,21 @@ def table_report(model: Any, X: Any, *, name: str = "") -> Report:
             "Levels: the share of wrong ones. One answer for all is the mean, or the "
             "commonest level."
         )
+        simple = model.simple_errors(X)
         page.table(
-            ["column", "loss", "gaps", "error", "factor model alone", "one answer for all"],
+            [
+                "column",
+                "loss",
+                "gaps",
+                "error",
+                "factor model alone",
+                "one answer for all",
+                "near rows",
+                "linear regression",
+            ],
             [
                 [name, model.losses_[name], f"{gaps[name]:,}", of[2], of[1], of[0]]
+                + [simple[name][kind] if name in simple else "" for kind in SIMPLE]
                 for name, of in errors.items()
             ],
         )

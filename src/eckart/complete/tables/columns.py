@@ -105,6 +105,14 @@ class Part:
     """Natural parameters of the loss are s = link [1, expected scores]; empty where expected scores
     are what is wanted (numbers)."""
 
+    linear: float = 0.0
+    """Share of linear regression on all other columns in the expected score of a column of numbers,
+    the rest being the factor model's."""
+    trust: float = 1.0
+    """Share of what the factor model says in the answer; the rest is ``plain``, one answer for all
+    rows: shares of the levels, or the mean."""
+    plain: np.ndarray = field(default_factory=lambda: np.zeros(0))
+
     @property
     def width(self) -> int:
         return self.scores.shape[1]
@@ -174,7 +182,7 @@ class Part:
 
     def probabilities(self, y: np.ndarray) -> np.ndarray:
         """Of each level at expected scores y."""
-        return self.loss.probabilities(self.natural(y))
+        return self._trusted(self.loss.probabilities(self.natural(y)))
 
     def numbers(self, y: np.ndarray) -> np.ndarray:
         """Cells of a column of numbers at expected scores y, inside the range that was seen."""
@@ -183,7 +191,10 @@ class Part:
             if self.linked
             else self.offset + self.scale * y[:, 0]
         )
-        return np.clip(x, self.low, self.high)
+        return self._trusted(np.clip(x, self.low, self.high))
+
+    def _trusted(self, answer: np.ndarray) -> np.ndarray:
+        return answer if self.trust == 1 else self.plain + self.trust * (answer - self.plain)
 
     def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         own = {
@@ -200,12 +211,15 @@ class Part:
                 "low",
                 "high",
                 "cycle",
+                "trust",
+                "linear",
             )
         }
         parameters = {
             n: list(v) if isinstance(v, tuple) else v for n, v in self.loss.parameters().items()
         }
-        return {"scores": self.scores, "link": self.link}, own | {
+        arrays = {"scores": self.scores, "link": self.link, "plain": self.plain[None]}
+        return arrays, own | {
             "loss": self.loss.name,
             "parameters": parameters,
         }
@@ -222,10 +236,16 @@ class Part:
         loss = loss_from({"name": kept["loss"], **kept["parameters"]})
         numbers = {name: float(kept[name]) for name in ("offset", "scale", "low", "high")} | {
             name: float(kept.get(name, usual))
-            for name, usual in (("unit", 1.0), ("zero", 0.0), ("spread", 1.0))
+            for name, usual in (
+                ("unit", 1.0),
+                ("zero", 0.0),
+                ("spread", 1.0),
+                ("trust", 1.0),
+                ("linear", 0.0),
+            )
         }
         words = {name: kept[name] for name in ("name", "kind", "cycle")}
-        scores, link = arrays["scores"], arrays["link"]
+        scores, link, plain = arrays["scores"], arrays["link"], arrays["plain"].ravel()
         apt = (
             all(isinstance(word, str) for word in words.values())
             and words["kind"] in CHOICES
@@ -242,9 +262,20 @@ class Part:
             and link.ndim == 2
             and scores.dtype == np.float64
             and link.dtype == np.float64
+            and plain.dtype == np.float64
+            and 0 <= numbers["trust"] <= 1
+            and 0 <= numbers["linear"] <= 1
         )
         if apt:
-            part = cls(loss=loss, first=kept["first"], scores=scores, link=link, **words, **numbers)  # type: ignore[arg-type]
+            part = cls(
+                loss=loss,
+                first=kept["first"],
+                scores=scores,
+                link=link,
+                plain=plain,
+                **words,
+                **numbers,  # type: ignore[arg-type]
+            )
             rows = len(part.levels) if part.discrete else 0
             widths = scores.shape[1]
             most = max(rows - 1, 1) if loss.name == "multinomial" else 1
@@ -252,6 +283,7 @@ class Part:
                 1 <= widths <= most
                 and len(scores) == rows
                 and link.shape == ((loss.width, widths + 1) if part.linked else (0, 0))
+                and plain.shape == ((rows or 1) if part.trust < 1 else 0,)
             )
         if not apt:
             raise FileError(

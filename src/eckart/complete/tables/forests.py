@@ -14,7 +14,6 @@ model speaks for cells whose neighbours are gaps).
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,15 +22,20 @@ import numpy as np
 from eckart.complete.tables.columns import Part
 from eckart.errors import FileError
 
-TREES, LEAF = 24, 2
-"""Of a forest, and cells in a leaf at the least (a thousandth of the rows where that is more): 30
-trees in place of 50 made errors a quarter of a per cent larger, leaves of 3 a third of a per cent,
-on eight real tables."""
+TREES, MOST_TREES, SCATTER = 16, 64, 0.04
+"""Trees that are grown at first, and of a forest at the most: they are doubled while the scatter of
+their mean is more than this part of the squared error that is left."""
+DRAWN, FEATURES, FEW = 0.8, 0.5, 8
+"""The share of the rows that a tree draws, and of the features that it looks at in a
+split, FEW at the least. Rows that are nearly alike, as those of one country in other years, need trees that have seen
+most of the others."""
 LEAVES = 1000
 """Rows over this is the least leaf: it bounds what a forest weighs, about 24 leaves and nodes of 16
 bytes for each of them."""
 ROWS = 2000
 """Rows that forests are grown from: the cost of a forest stays that of a small table."""
+MOST_CHANCE = 0.1
+"""Share of what answers of few trees differ by that is no chance at the least."""
 MOST_OUTPUTS = 16
 """Levels of a column that has a forest: its leaves hold a number for each."""
 GAIN = 0.01
@@ -41,9 +45,12 @@ DIGIT = 1e-4
 """To which scores and answers are rounded before trees see them: two splits that divide the rows
 alike are compared by their last bits, which differ with the unit of the data and with the
 processor; those of rounded numbers do not."""
-TRIED_COLUMNS, TRIED_ROWS, TRIED_TREES, TRIED_GAIN = 8, 400, 8, 0.005
-"""Before all columns have forests, small ones of a few columns: where their mean gain is less than
-this, the low rank suffices."""
+TRIED_COLUMNS, TRIED_ROWS, TRIED_TREES, TRIED_GAIN = 8, 400, 8, 0.02
+"""Before all columns have forests, small ones of a few columns: where the mean gain, were their
+trees many, is less than this share of the squared error, the low rank suffices. Errors themselves
+would fall by half of it, and forests cost several times as much as all else."""
+FEW_ROWS = 200
+"""Rows below which all columns have forests at once: a trial says little there and costs as much."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +146,11 @@ class Forest:
 def features_of(parts: tuple[Part, ...], part: Part) -> np.ndarray:
     """The scores that the forest of a part looks at: all, but for the cycles of its own date."""
     return np.concatenate(
-        [np.arange(p.at.start, p.at.stop) for p in parts if p.name != part.name or p is part]
+        [
+            np.arange(p.at.start, p.at.stop)
+            for p in parts
+            if p.name != part.name or p.first == part.first
+        ]
     )
 
 
@@ -173,44 +184,115 @@ def grown(
     truth: np.ndarray,
     base: np.ndarray,
     seed: int,
-    trees: int,
     weights: np.ndarray | None = None,
-) -> tuple[Forest | None, float, np.ndarray]:
-    """A forest on rows of features, the share of the squared error that it takes away, and the
-    joined answers, all where trees have not seen the row."""
-    from sklearn.ensemble import ExtraTreesRegressor
+) -> tuple[Forest | None, np.ndarray]:
+    """A forest on rows of features, where it gains, and the joined answers, where trees have not
+    seen the row.
 
-    leaf = max(LEAF, len(x) // LEAVES)
-    model = ExtraTreesRegressor(
-        trees,
-        min_samples_leaf=leaf,
-        max_features=1.0,
-        bootstrap=True,
-        oob_score=True,
-        random_state=seed,
-    )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a row that all trees have drawn has no answer of theirs
-        truth = (truth / DIGIT).round() * DIGIT
-        model.fit(x, truth if truth.shape[1] > 1 else truth[:, 0], sample_weight=weights)
-    apart = model.oob_prediction_.reshape(truth.shape) - base
-    away, w = truth - base, np.ones(len(x)) if weights is None else weights
-    share = float(
-        np.clip(w @ (apart * away).sum(axis=1) / max(w @ (apart**2).sum(axis=1), 1e-300), 0.0, 1.0)
-    )
-    found = base + share * apart
-    before = float(w @ (away**2).sum(axis=1))
-    gain = 1.0 - float(w @ ((truth - found) ** 2).sum(axis=1)) / before if before > 0 else 0.0
-    if gain < GAIN:
-        return None, max(gain, 0.0), base
-    return _packed(model, share), gain, found
+    Trees are added until the scatter of their mean is a small part of the error that is left.
+    """
+    growth, trees = _Growth(x, truth, base, seed, weights), TREES
+    while True:
+        growth.grow(trees - len(growth.trees))
+        share, pull, own, scatter = growth.measured(trees)
+        gain = 2 * share * pull - share**2 * own
+        if gain < GAIN:
+            return None, base
+        if share**2 * scatter / trees < SCATTER * (1 - gain) or 2 * trees > MOST_TREES:
+            return _packed(growth.trees, share), base + share * growth.apart()[0]
+        trees *= 2
 
 
-def _packed(model: Any, share: float) -> Forest:
+def promised_gain(
+    x: np.ndarray, truth: np.ndarray, base: np.ndarray, seed: int, weights: np.ndarray | None
+) -> float:
+    """Share of the squared error that a forest of MOST_TREES would take away, by a few trees, less
+    what chance alone takes in the mean: half of pull's variance over the squared distance, since
+    no share is below 0."""
+    growth = _Growth(x, truth, base, seed, weights)
+    growth.grow(TRIED_TREES)
+    share, pull, own, _ = growth.measured(MOST_TREES)
+    apart, seen, _ = growth.apart()
+    w, away = seen * (1.0 if weights is None else weights), growth.truth - base
+    before = max(float(w @ (away**2).sum(axis=1)), 1e-300)
+    chance = float((w**2) @ (apart * away).sum(axis=1) ** 2) / before**2 / own
+    return 2 * share * pull - share**2 * own - chance / 2
+
+
+class _Growth:
+    """Trees, each on some of the rows, and what they say of the others."""
+
+    def __init__(
+        self,
+        x: np.ndarray,
+        truth: np.ndarray,
+        base: np.ndarray,
+        seed: int,
+        weights: np.ndarray | None,
+    ):
+        self.x, self.base, self.weights = x, base, weights
+        self.truth = (truth / DIGIT).round() * DIGIT
+        self.rng, self.trees = np.random.default_rng(seed), list[Any]()
+        # of the trees that have not seen a row: their answers, squares of these, how many they are
+        self.total, self.squares = np.zeros(truth.shape), np.zeros(len(x))
+        self.count = np.zeros(len(x))
+
+    def grow(self, trees: int) -> None:
+        from sklearn import config_context
+        from sklearn.tree import ExtraTreeRegressor
+
+        x, n = self.x, len(self.x)
+        features, drawn = x.shape[1], max(1, int(DRAWN * n))
+        one = ExtraTreeRegressor(
+            min_samples_leaf=max(1, n // LEAVES),
+            max_features=min(features, max(FEW, int(FEATURES * features))),
+        )
+        with config_context(skip_parameter_validation=True, assume_finite=True):
+            for _ in range(trees):
+                order = self.rng.permutation(n)
+                at, rest = np.sort(order[:drawn]), order[drawn:]
+                one.random_state = int(self.rng.integers(2**31))
+                heavy = None if self.weights is None else self.weights[at]
+                one.fit(x[at], self.truth[at], sample_weight=heavy, check_input=False)
+                answer = one.tree_.predict(x[rest]).reshape(len(rest), -1)
+                self.total[rest] += answer
+                self.squares[rest] += (answer**2).sum(axis=1)
+                self.count[rest] += 1
+                self.trees.append(one.tree_)
+
+    def apart(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """How far their answers are from the factor model's; which rows have any, by two trees at
+        least; and the variance over trees there."""
+        seen = self.count > 1
+        c = np.where(seen, self.count, 2.0)
+        apart = np.where(seen[:, None], self.total / c[:, None] - self.base, 0.0)
+        variance = np.maximum(self.squares - (self.total**2).sum(axis=1) / c, 0.0) / (c - 1)
+        return apart, seen, variance
+
+    def measured(self, trees: int) -> tuple[float, float, float, float]:
+        """The least-squares share of a forest of so many trees; how far it pulls toward the truth,
+        its squared distance from the factor model, and the variance over trees, as parts of the
+        squared error that there is.
+
+        A row is answered by c of T trees here, whose mean is further from the truth than that of
+        all: by the variance over trees times 1/c - 1/T. Without that the share would be that of a
+        smaller forest.
+        """
+        apart, seen, variance = self.apart()
+        w = seen * (np.ones(len(seen)) if self.weights is None else self.weights)
+        away = self.truth - self.base
+        before = max(float(w @ (away**2).sum(axis=1)), 1e-300)
+        size = float(w @ (apart**2).sum(axis=1)) / before
+        chance = w * variance @ (1 / np.where(seen, self.count, 2.0) - 1 / trees) / before
+        own = max(size - float(chance), MOST_CHANCE * size, 1e-300)
+        pull = float(w @ (apart * away).sum(axis=1)) / before
+        return min(max(pull / own, 0.0), 1.0), pull, own, float(w @ variance) / before
+
+
+def _packed(trees: list[Any], share: float) -> Forest:
     """The trees of scikit-learn as arrays."""
     roots, feature, threshold, children, values, nodes, leaves = [], [], [], [], [], 0, 0
-    for one in model.estimators_:
-        t = one.tree_
+    for t in trees:
         leaf = t.children_left < 0
         kids = np.column_stack([t.children_left, t.children_right]).astype(np.int32) + nodes
         kids[leaf] = (leaves + np.cumsum(leaf) - 1)[leaf][:, None]

@@ -8,6 +8,8 @@ a quarter of the error away.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +17,7 @@ import numpy as np
 from eckart.complete.tables.columns import Part, spread_of
 from eckart.complete.tables.factor_em import GaussianFactors
 from eckart.complete.tables.fit_table import PlacedTable, Scores, descend, expected
-from eckart.complete.tables.forests import answers, truths
+from eckart.complete.tables.forests import GAIN, answers, truths
 from eckart.complete.tables.links import CELLS, fit_link
 from eckart.engines.protocol import Tall
 
@@ -23,6 +25,10 @@ PARTS = 4
 """Of the rows, each left out of a fit once."""
 TOL, STEPS = 3e-3, 15
 """Of these fits, which begin where the whole one ended."""
+
+
+SURELY = 2.0
+"""Standard errors of a gain: one wild cell of a column decides the sum of squares, and has one."""
 
 
 Linked = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -78,36 +84,45 @@ def linked(
     return tuple(fit_link(p, *seen[i]) if i in seen else p for i, p in enumerate(table.parts)), seen
 
 
+def refit(g: GaussianFactors, l2: float) -> Callable[[PlacedTable], GaussianFactors]:
+    """How the factor model is fitted to other rows: from g."""
+    return lambda placed: descend(placed, g, l2, TOL, STEPS).g
+
+
 def held_out(
     table: Scores,
     codes: list[np.ndarray],
-    g: GaussianFactors,
-    l2: float,
+    fit: Callable[[PlacedTable], GaussianFactors],
     rows: np.ndarray,
     engine: Any,
+    g: GaussianFactors | None = None,
+    parts_asked: int = PARTS,
 ) -> HeldOutCells:
     """Answers at some rows, by fits of the others of them; of a table with many more rows than
-    these by the fit as it is, to which each means nothing. ``table`` has fitted links."""
+    these by the fit ``g`` as it is, to which each means nothing. ``table`` has fitted links;
+    ``parts_asked``: at so many of the PARTS of these rows alone."""
     few = table.some(rows)
     part_codes = [a[rows] for a in codes]
-    if table.rows >= 2 * len(rows):
+    if g is not None and table.rows >= 2 * len(rows):
         scores = _scores(few, g, engine)
         return HeldOutCells(rows, scores, [answers(p, scores[:, p.at]) for p in table.parts])
     scores = np.empty_like(few.y)
     found: list[Any] = [None] * len(table.parts)
-    for first in range(PARTS):
+    for first in range(parts_asked):
         apart = np.zeros(len(rows), bool)
         apart[first::PARTS] = True  # rows come in a random order
         rest = few.some(~apart)
         placed = PlacedTable.of(rest, engine)
-        climb = descend(placed, g, l2, TOL, STEPS)
-        parts, _ = linked(rest, placed, climb.g, [a[~apart] for a in part_codes], climb.codes)
-        scores[apart] = _scores(Scores(parts, few.y[apart]), climb.g, engine)
+        own = fit(placed)
+        z = placed.moments(own)[1] if table.robust else None
+        parts, _ = linked(rest, placed, own, [a[~apart] for a in part_codes], z)
+        scores[apart] = _scores(Scores(parts, few.y[apart]), own, engine)
         for i, p in enumerate(parts):
             new = answers(p, scores[apart][:, p.at])
             found[i] = np.empty((len(rows), new.shape[1])) if found[i] is None else found[i]
             found[i][apart] = new
-    return HeldOutCells(rows, scores, found)
+    at = np.arange(len(rows)) % PARTS < parts_asked
+    return HeldOutCells(rows[at], scores[at], [a[at] for a in found])
 
 
 def _scores(table: Scores, g: GaussianFactors, engine: Any) -> np.ndarray:
@@ -123,6 +138,25 @@ def error_of(part: Part, a: np.ndarray, answer: np.ndarray, weights: np.ndarray 
     if part.discrete:
         return float(np.average(answer.argmax(axis=1) != a, weights=weights))
     return float(np.sqrt(np.average((answer - truths(part, a))[:, 0] ** 2, weights=weights)))
+
+
+def trusted(
+    part: Part, a: np.ndarray, answer: np.ndarray, weights: np.ndarray
+) -> tuple[Part, np.ndarray]:
+    """The part, and answers at rows, with the least-squares share of the factor model's beside one
+    answer for all, where that surely takes away some of the squared error at seen cells."""
+    seen = ~np.isnan(a)
+    truth = truths(part, a[seen])
+    plain = np.average(truth, axis=0, weights=weights)
+    apart, away = answer[seen] - plain, truth - plain
+    size, pull = (float(weights @ (apart * other).sum(axis=1)) for other in (apart, away))
+    share = min(max(pull / max(size, 1e-300), 0.0), 1.0)
+    left = ((away - apart) ** 2).sum(axis=1)
+    gain = weights * (left - ((away - share * apart) ** 2).sum(axis=1))
+    if gain.sum() <= max(GAIN * float(weights @ left), SURELY * np.sqrt(gain @ gain)):
+        return part, answer
+    number = plain if part.discrete else part.middle + part.spread * plain
+    return replace(part, trust=share, plain=number), plain + share * (answer - plain)
 
 
 def plain_error(part: Part, a: np.ndarray, weights: np.ndarray | None) -> float:

@@ -18,6 +18,8 @@ from eckart.complete.tables.columns import Part
 from eckart.complete.tables.factor_em import Gaps, GaussianFactors
 from eckart.complete.tables.fit_table import PlacedTable, Scores, expected, filled, settled
 from eckart.complete.tables.forests import Forest, answers, features_of, inputs
+from eckart.complete.tables.linear import expected_scores
+from eckart.complete.tables.simple import simple_errors
 from eckart.complete.tables.solve_table import (
     SolvedTable,
     TableSettings,
@@ -37,8 +39,9 @@ from eckart.parameters import check, file_name, number, optional, param, whole
 from eckart.terms import Ordered, loss_named
 from eckart.trace import progress
 
-TREES = "(trees)"
-"""The name of what forests add to the shares of an explanation."""
+TREES, LINEAR, MEAN = "(trees)", "(linear)", "(mean)"
+"""Names of what forests and linear regression add to the shares of an explanation, and what
+trusting the factor model in part takes away."""
 
 
 class CellExplanation(NamedTuple):
@@ -47,8 +50,8 @@ class CellExplanation(NamedTuple):
 
     Shares are in the unit of the column for numbers, in log odds (of ``value`` against the other
     levels) for levels, in logs of the rate (above the least value of the column) for counts; what
-    forests add to the factor model is the share "(trees)" (of grades, which they have no natural
-    parameter of, it is not there)."""
+    forests add to the factor model is the share "(trees)", what linear regression adds "(linear)", what a column that follows it in part
+    alone takes away the share "(mean)" (grades have no natural parameter of either)."""
 
     column: str
     value: Any
@@ -243,7 +246,7 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         """The same table with its gaps filled: numbers by their expectation, levels by the
         likeliest one; types, categories, order and index stay."""
         table, frame = self._scores(rows_to_fill(self, X))
-        return self._filled(frame, table, settled(table, self._gaussian(), self._engine())[1])
+        return self._filled(frame, table, self._expected(table))
 
     def fit_impute(self, X: Any, y: Any = None, *, sample_weight: Any = None) -> Any:
         """Fit a table and fill its gaps: ``fit(X).impute(X)``; without weights of rows X is read
@@ -252,11 +255,7 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
             return self.fit(X, sample_weight=sample_weight).impute(X)
         frame = _read_frame(X)
         found = self._fit(frame)
-        return self._filled(
-            frame,
-            found.table,
-            settled(found.table, self._gaussian(), self._engine(), found.placed)[1],
-        )
+        return self._filled(frame, found.table, self._expected(found.table))
 
     def _filled(self, frame: MixedFrame, table: Scores, scores: np.ndarray) -> Any:
         """The table with its gaps filled by expected scores and forests."""
@@ -300,9 +299,8 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
                 continue
             found = expected(Scores(table.parts, table.y[rows]), g)
             if p.discrete:
-                out[p.name] = 1.0 - self._answered(p, filled(table.y[rows], found.scores)).max(
-                    axis=1
-                )
+                own = self._expected(Scores(table.parts, table.y[rows]))
+                out[p.name] = 1.0 - self._answered(p, filled(table.y[rows], own)).max(axis=1)
                 continue
             w = g.w[p.first]
             deviation = np.sqrt(np.einsum("k,rkl,l->r", w, found.covariance, w) + g.psi[p.first])[
@@ -313,11 +311,22 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
             out[p.name] = size * p.spread if errors or p.linked else deviation * p.scale
         return out
 
+    def simple_errors(self, X: Any) -> dict[str, dict[str, float]]:
+        """Of each column the errors of simple answers at known cells of X, each from the other
+        cells of its row: the "mean" (or the commonest level), the mean of near rows ("neighbours"),
+        and "linear" regression. Units are those of ``fit_.plan["errors"]``: standard deviations of
+        numbers, the share of wrong levels. At most 1,000 rows are looked at."""
+        frame = self._checked_frame(X)
+        table, codes, _ = scores_of(self.parts_, frame.columns)
+        engine = self._engine()
+        with engine.at_work():
+            return simple_errors(table, codes, np.random.default_rng(0), engine)
+
     def at_the_ends(self, X: Any) -> dict[str, int]:
         """Of each column of numbers, how many gaps are filled with the least or largest value that
         answers may have: what was expected lies beyond it."""
         table, frame = self._scores(X)
-        scores = settled(table, self._gaussian(), self._engine())[1]
+        scores = self._expected(table)
         out: dict[str, int] = {}
         for p in self.parts_:
             if not p.cycle and not p.discrete and len(rows := frame.gaps(p.name)):
@@ -394,7 +403,8 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
             g.w[part.at] @ found.covariance[0] @ (g.w / g.psi[:, None]).T
         ) * away  # of each seen score, for each score of the column
         at = found.scores[:, part.at]
-        whole = self._answered(part, filled(y, found.scores))
+        blended = self._expected(one)
+        whole = self._answered(part, filled(y, blended))
         if part.discrete:
             best = int(whole[0].argmax())
             slopes = part.link[:, 1:]
@@ -426,10 +436,22 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         for p in self.parts_:
             if p.name != part.name and one.gaps.seen[0, p.at].any():
                 shares[p.name] = shares.get(p.name, 0.0) + float(by_score[p.at].sum())
-        if part.name in self.forests_ and not isinstance(part.loss, Ordered):
-            low_rank = (part.probabilities(at) if part.discrete else part.numbers(at))[0]
+        if not isinstance(part.loss, Ordered):
             level_at = best if part.discrete and part.loss.width > 1 else 1
-            shares[TREES] = _natural(part, whole[0], level_at) - _natural(part, low_rank, level_at)
+            alone, in_part = (
+                _natural(part, (p.probabilities(at) if p.discrete else p.numbers(at))[0], level_at)
+                for p in (replace(part, trust=1.0), part)
+            )
+            if part.linear:
+                shares[LINEAR] = part.scale * float(blended[0, part.first] - at[0, 0])
+                alone, in_part = (
+                    float(p.numbers(blended[:, part.at])[0])
+                    for p in (replace(part, trust=1.0), part)
+                )
+            if part.trust < 1:
+                shares[MEAN] = in_part - alone
+            if part.name in self.forests_:
+                shares[TREES] = _natural(part, whole[0], level_at) - in_part
         ordered = sorted(shares.items(), key=lambda item: -abs(item[1]))
         return CellExplanation(column, value, base + sum(shares.values()), base, ordered)
 
@@ -482,6 +504,14 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
                 raise InputError(f"column={column!r} was left aside: {aside_column['reason']}")
             raise invalid("column", column, f"one of {', '.join(list(self.losses_)[:12])}")
         return found
+
+    def _expected(self, table: Scores) -> np.ndarray:
+        """Expected scores of rows, by factors and regressions."""
+        tables = self.fit_.factors.tables
+        linear = None
+        if "linear.weights" in tables:
+            linear = GaussianFactors(tables["linear.weights"], *tables["linear.numbers"])
+        return expected_scores(table, self._gaussian(), linear, self._engine())
 
     def _gaussian(self) -> GaussianFactors:
         f = self.fit_.factors
@@ -541,23 +571,31 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         for p in self.parts_:
             if p.name == part.name:
                 y[:, p.at] = np.nan
-        return filled(y, settled(Scores(table.parts, y), self._gaussian(), self._engine())[1])
+        return filled(y, self._expected(Scores(table.parts, y)))
 
     def _store(self, fit: Fit, arrays: dict[str, np.ndarray]) -> None:
         f = fit.factors
         if not isinstance(f, MixedColumns):
             raise FileError(f"factors must be MixedColumns, got kind {type(f).__name__}")
-        none = np.zeros((0, 1)), np.zeros((0, 0))
+        none = np.zeros((0, 1)), np.zeros((0, 0)), np.zeros((0, 0))
         parts = tuple(
             Part.from_state(
                 {
                     name: f.tables.get(f"{name}.{i}", usual)
-                    for name, usual in zip(("scores", "link"), none)
+                    for name, usual in zip(("scores", "link", "plain"), none)
                 },
                 aside_column,
             )
             for i, aside_column in enumerate(f.described)
         )
+        n, wanted = len(f.mean), any(p.linear for p in parts)
+        linear = [f.tables.get(f"linear.{name}", none[0]) for name in ("weights", "numbers")]
+        sizes_there = [a.shape for a in linear]
+        if (
+            sizes_there != ([(n, n), (2, n)] if wanted else [(0, 1)] * 2)
+            or not (linear[1][1:] > 0).all()
+        ):
+            raise FileError("the regressions of a table do not fit its scores")
         known = set(f.columns.tolist())  # type: ignore[union-attr]
         sizes = [p.first for p in parts] == np.cumsum([0] + [p.width for p in parts])[
             :-1

@@ -20,19 +20,19 @@ from eckart.complete.tables.fit_table import (
     descend,
     expected,
     filled,
-    settled,
 )
 from eckart.complete.tables.forests import (
+    FEW_ROWS,
     MOST_OUTPUTS,
     ROWS,
-    TREES,
     TRIED_COLUMNS,
     TRIED_GAIN,
     TRIED_ROWS,
-    TRIED_TREES,
     Forest,
+    answers,
     grown,
     inputs,
+    promised_gain,
     truths,
 )
 from eckart.complete.tables.held_out import (
@@ -43,6 +43,15 @@ from eckart.complete.tables.held_out import (
     linked,
     numbers_error,
     plain_error,
+    refit,
+    trusted,
+)
+from eckart.complete.tables.linear import (
+    MOST_SCORES,
+    expected_scores,
+    left_out_linear,
+    linear_share,
+    regression,
 )
 from eckart.complete.tables.links import link_gradient
 from eckart.decompositions import svd
@@ -82,6 +91,8 @@ FORM_GAIN = 0.01
 """Share of the error of numbers that plain squares must gain: skewed columns are counts and amounts
 until then."""
 FORM_TOL = 3e-3
+FORM_PARTS = 2
+"""Of the rows, out of ``held_out.PARTS``, at which they are compared."""
 WELL_TOLD = 0.1
 """Error of a column at cells held out, in its standard deviations, from which down answers may lie
 beyond what was seen: a line through the others says more there than the last cell that was seen."""
@@ -115,17 +126,18 @@ def solve(
             "X must have 2 rows or more, got 1 sample: one row says nothing of how its columns "
             "go together"
         )
-    form, forms = "usual losses", {}
+    form, forms, before = "usual losses", {}, {}
     parts, reasons, aside = _parts(columns, asked)
     skewed = [p.name for p in parts if p.loss.name == "poisson" and p.name not in asked.losses]
     if skewed and len(columns[0].values) >= LEAST_ROWS:
         plain = asked._replace(losses=asked.losses | dict.fromkeys(skewed, "squared"))
-        forms = _compared(
+        before = _compared(
             columns,
             {"usual losses": asked, "plain squares": plain},
             int(rng.integers(2**31)),
             engine,
         )
+        forms = {name: one.error for name, one in before.items()}
         if forms["plain squares"] < (1 - FORM_GAIN) * forms["usual losses"]:
             form, (parts, reasons, aside) = "plain squares", _parts(columns, plain)
             reasons |= dict.fromkeys(
@@ -133,12 +145,14 @@ def solve(
                 "squared: skewed, but errors of all numbers together are smaller "
                 "without counts and amounts",
             )
-    found = _climbed(columns, parts, asked, rng, engine, watch, memory)
+    best = before.get(form)
+    found = _climbed(columns, parts, asked, rng, engine, watch, memory, best and best.chosen)
     table, codes, chosen, placed, climb, seen = found
-    forests, errors, tried = _grown(table, codes, climb.g, chosen.best.l2, asked.trees, rng, engine)
+    forests, errors, tried, parts, linear = _grown(
+        table, codes, climb.g, chosen.best.l2, asked.trees, rng, engine
+    )
     table = replace(
-        table,
-        parts=tuple(_freed(p, a, errors.get(p.name)) for p, a in zip(table.parts, codes)),
+        table, parts=tuple(_freed(p, a, errors.get(p.name)) for p, a in zip(parts, codes))
     )
     g = _signed(climb.g)
     # axes turned: the moments of complete rows are those of the last step
@@ -159,7 +173,7 @@ def solve(
         "errors": errors,
     }
     fit = Fit(
-        _factors(g, table.parts, aside, [c.name for c in columns], forests),
+        _factors(g, table.parts, aside, [c.name for c in columns], forests, linear),
         certificate,
         climb.trace,
         plan,
@@ -201,7 +215,9 @@ def _climbed(
     engine: Any,
     watch: Watcher = silent,
     memory: Memory = NOTHING,
+    chosen: TableChoice | None = None,
 ) -> _Climbed:
+    """The factor model; ``chosen``: what was chosen on some of the rows."""
     table, codes, _ = scores_of(parts, columns, asked.weights)
     most = max(1, table.y.shape[1] - 1)
     if asked.k is not None and asked.k > most:
@@ -211,35 +227,52 @@ def _climbed(
             f"at most {most}, one less than the scores of the columns",
             "lower it",
         )
-    chosen = choose(table, asked.k, asked.l2, rng, engine)
+    if chosen is None or len(chosen.g.mu) != table.y.shape[1]:
+        chosen = choose(table, asked.k, asked.l2, rng, engine)
     placed = PlacedTable.of(table, engine)
     climb = descend(placed, chosen.g, chosen.best.l2, asked.tol, asked.max_iter, watch, memory)
     parts, seen = linked(table, placed, climb.g, codes, climb.codes)
     return _Climbed(replace(table, parts=parts), codes, chosen, placed, climb, seen)
 
 
+class _Form(NamedTuple):
+    """A way to see the columns, at some of the rows: its error at cells that no fit has seen, and
+    what it chose."""
+
+    error: float
+    chosen: TableChoice
+
+
 def _compared(
     columns: list[Cells], forms: dict[str, TableSettings], seed: int, engine: Any
-) -> dict[str, float]:
-    """Errors of numbers under ways to see the columns, at the same cells, which no fit has seen."""
+) -> dict[str, _Form]:
+    """Errors of numbers under ways to see the columns, at the same cells, which no fit has seen;
+    rank and ridge are chosen under the first."""
     rows = np.random.default_rng(seed).permutation(len(columns[0].values))[:FORM_ROWS]
     some, out = [cells._replace(values=cells.values[rows]) for cells in columns], {}
+    first: TableChoice | None = None
     for name, asked in forms.items():
         asked = asked._replace(weights=None if asked.weights is None else asked.weights[rows])
         parts, _, _ = _parts(some, asked)
         k = None if asked.k is None else min(asked.k, max(1, sum(p.width for p in parts) - 1))
+        l2 = asked.l2
+        if first is not None:
+            k, l2 = first.best.k, first.best.l2
         found = _climbed(
-            some, parts, asked._replace(k=k, tol=FORM_TOL), np.random.default_rng(seed), engine
-        )
-        apart = held_out(
-            found.table,
-            found.codes,
-            found.climb.g,
-            found.chosen.best.l2,
-            np.arange(len(rows)),
+            some,
+            parts,
+            asked._replace(k=k, l2=l2, tol=FORM_TOL),
+            np.random.default_rng(seed),
             engine,
         )
-        out[name] = numbers_error(found.table, found.codes, apart)
+        g, chosen = found.climb.g, found.chosen
+        first = first or chosen
+        every = np.arange(len(rows))
+        again = refit(g, chosen.best.l2)
+        apart = held_out(found.table, found.codes, again, every, engine, None, FORM_PARTS)
+        error = numbers_error(found.table, found.codes, apart)
+        chosen = chosen._replace(table=first.table, budget=first.budget, g=g)
+        out[name] = _Form(error, chosen)
     return out
 
 
@@ -251,80 +284,92 @@ def _grown(
     trees: bool | str,
     rng: np.random.Generator,
     engine: Any,
-) -> tuple[dict[int, Forest], dict[str, list[float]], str]:
+) -> tuple[
+    dict[int, Forest], dict[str, list[float]], str, tuple[Part, ...], GaussianFactors | None
+]:
     """Forests of columns that gain by them; of each column the errors of one answer for all, of the
-    factor model, and of both, at cells held out; and words."""
+    factor model, and of both, at cells held out; words; the parts, with the share of regressions
+    and how far both are trusted; and regressions, where some column has them."""
+    parts = list(table.parts)
     if table.rows < LEAST_ROWS:
-        return {}, {}, f"none: {table.rows} rows"
-    rows, times = (
-        rng.permutation(table.rows)[:ROWS],
-        np.ones(table.rows) if table.weights is None else table.weights,
-    )
-    apart, seed = held_out(table, codes, g, l2, rows, engine), int(rng.integers(2**31))
+        return {}, {}, f"none: {table.rows} rows", table.parts, None
+    times = np.ones(table.rows) if table.weights is None else table.weights
+    rows = rng.permutation(table.rows)[:ROWS]
+    apart = held_out(table, codes, refit(g, l2), rows, engine, g)
+    base, seed = list(apart.answers), int(rng.integers(2**31))
+    linear = None
+    numbers = [i for i, p in enumerate(parts) if not p.linked and not p.cycle and not table.robust]
+    if numbers and 1 < table.y.shape[1] <= MOST_SCORES:
+        other = left_out_linear(table, rows, engine)
+        for i in numbers:
+            at = parts[i].first
+            y, low_rank = table.y[rows, at], apart.scores[:, at]
+            seen = ~np.isnan(y)
+            share = linear_share(y[seen], low_rank[seen], other[seen, at])
+            if share:
+                parts[i] = replace(parts[i], linear=share)
+                low_rank += share * (other[:, at] - low_rank)
+        if any(p.linear for p in parts):
+            linear = regression(PlacedTable.of(table.some(rows), engine))
     at = [
         i
-        for i, (p, a) in enumerate(zip(table.parts, codes))
+        for i, (p, a) in enumerate(zip(parts, codes))
         if not p.cycle and np.count_nonzero(~np.isnan(a[rows])) >= LEAST_ROWS
     ]
-    apt = [
-        i for i in at if not table.parts[i].discrete or len(table.parts[i].levels) <= MOST_OUTPUTS
-    ]
+    apt = [i for i in at if not parts[i].discrete or len(parts[i].levels) <= MOST_OUTPUTS]
 
-    def forest(i: int, most: int, count: int) -> tuple[Forest | None, float, np.ndarray]:
-        part, known = table.parts[i], np.flatnonzero(~np.isnan(codes[i][rows]))[:most]
+    def of_column(i: int, most: int) -> tuple[Any, ...]:
+        part, known = parts[i], np.flatnonzero(~np.isnan(codes[i][rows]))[:most]
         y = table.y[rows[known]].copy()
-        for p in table.parts:
+        for p in parts:
             if p.name == part.name:
                 y[:, p.at] = np.nan
-        scores = filled(y, settled(Scores(table.parts, y), g, engine)[1])
+        scores = filled(y, expected_scores(Scores(tuple(parts), y), g, linear, engine))
         scores[:, part.at] = apart.scores[known][:, part.at]
-        x = inputs(table.parts, part, scores)
-        return grown(
-            x,
+        return (
+            inputs(table.parts, part, scores),
             truths(part, codes[i][rows[known]]),
-            apart.answers[i][known],
+            base[i][known],
             seed + i,
-            count,
-            times[rows[known]],
+            None if table.weights is None else times[rows[known]],
         )
 
     errors = {}
     for i in at:
-        part, a = table.parts[i], codes[i][rows]
-        seen = ~np.isnan(a)
-        both = error_of(part, a[seen], apart.answers[i][seen], times[rows[seen]])
-        errors[part.name] = [plain_error(part, a[seen], times[rows[seen]]), both, both]
+        a = codes[i][rows]
+        known = np.flatnonzero(~np.isnan(a))
+        w = times[rows[known]]
+        alone = error_of(parts[i], a[known], base[i][known], w)
+        if parts[i].linear:
+            base[i] = answers(parts[i], apart.scores[:, parts[i].at])
+        parts[i], base[i] = trusted(parts[i], a, base[i], w)
+        both = error_of(parts[i], a[known], base[i][known], w)
+        errors[parts[i].name] = [plain_error(parts[i], a[known], w), alone, both]
     if trees is False or not apt or table.y.shape[1] < 2:
-        return (
-            {},
-            errors,
-            "none asked for" if trees is False else "none: no column that could have them",
-        )
-    if trees == "auto":
-        some = [
-            apt[j]
-            for j in np.unique(
-                np.linspace(0, len(apt) - 1, min(len(apt), TRIED_COLUMNS)).astype(int)
-            )
-        ]
-        gain = float(np.mean([forest(i, TRIED_ROWS, TRIED_TREES)[1] for i in some]))
+        why = "none asked for" if trees is False else "none: no column that could have them"
+        return {}, errors, why, tuple(parts), linear
+    if trees == "auto" and table.rows >= FEW_ROWS:
+        some = np.unique(np.linspace(0, len(apt) - 1, min(len(apt), TRIED_COLUMNS)).astype(int))
+        gain = np.mean([promised_gain(*of_column(apt[j], TRIED_ROWS)) for j in some])
         if gain < TRIED_GAIN:
-            return (
-                {},
-                errors,
-                f"none: small ones of {len(some)} columns took {gain:.1%} of the "
-                "squared error away, the low rank suffices",
+            why = (
+                f"none: small ones of {len(some)} columns would take {gain:.1%} of the "
+                "squared error away, the low rank suffices"
             )
+            return {}, errors, why, tuple(parts), linear
     forests = {}
     for i in apt:
         known = np.flatnonzero(~np.isnan(codes[i][rows]))
-        made, _, both = forest(i, len(rows), TREES)
+        made, joined = grown(*of_column(i, len(rows)))
         if made is not None:
             forests[i] = made
-            errors[table.parts[i].name][2] = error_of(
-                table.parts[i], codes[i][rows[known]], both, times[rows[known]]
+            errors[parts[i].name][2] = error_of(
+                parts[i], codes[i][rows[known]], joined, times[rows[known]]
             )
-    return forests, errors, f"forests of {TREES} trees for {len(forests)} of {len(at)} columns"
+    words = f"forests for {len(forests)} of {len(at)} columns"
+    if forests:
+        words += f", {sum(len(f.roots) for f in forests.values()):,} trees"
+    return forests, errors, words, tuple(parts), linear
 
 
 def scores_of(
@@ -409,6 +454,7 @@ def _factors(
     aside: dict[str, Any],
     names: list[str],
     forests: dict[int, Forest],
+    linear: GaussianFactors | None,
 ) -> MixedColumns:
     described: list[dict[str, Any]] = []
     tables: dict[str, np.ndarray] = {}
@@ -418,6 +464,8 @@ def _factors(
         tables |= {f"{name}.{i}": array for name, array in arrays.items() if array.size}
     columns = np.empty(len(names), object)
     columns[:] = names
+    if linear is not None:
+        tables |= {"linear.weights": linear.w, "linear.numbers": np.array([linear.mu, linear.psi])}
     trees = {
         f"{name}.{i}": array
         for i, forest in forests.items()

@@ -344,6 +344,10 @@ class NumpyLibrary:
         """Sums of rows that are in one group, of ``groups`` in ascending order."""
         return np.add.reduceat(a, np.searchsorted(group, np.arange(groups)))
 
+    def sums_at(self, numbers: np.ndarray, places: np.ndarray, count: int) -> np.ndarray:
+        """Sums of numbers that have one of ``count`` places, in any order."""
+        return np.bincount(places, numbers, count)
+
     def plus_square(self, total: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """total + A^T A."""
         return total + rows.T @ rows

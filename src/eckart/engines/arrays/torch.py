@@ -298,6 +298,9 @@ class TorchLibrary:
     def solved(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         return torch.linalg.solve_ex(a, b)[0]
 
+    def sums_at(self, numbers: torch.Tensor, places: torch.Tensor, count: int) -> torch.Tensor:
+        return self.zeros(count).index_add(0, places, numbers)
+
     def plus_square(self, total: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
         """In its place."""
         add_square(total, rows)
