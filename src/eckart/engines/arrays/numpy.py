@@ -392,6 +392,12 @@ class NumpyLibrary:
                 break
         return np.concatenate(found)
 
+    def squared_distances(self, rows: np.ndarray, c: np.ndarray) -> np.ndarray:
+        """||x_i - c_z||^2, from the deviations themselves."""
+        from scipy.spatial.distance import cdist
+
+        return cdist(rows, c, "sqeuclidean")
+
     def entry_product(
         self, x: Host, v: np.ndarray, *, ones: bool = False, transposed: bool = False
     ) -> np.ndarray:

@@ -378,6 +378,9 @@ class TorchLibrary:
         there = self.given(rows[rows < len(x.given)], np.int64)
         return fetched(x.given[there]).astype(x.dtype, copy=False)
 
+    def squared_distances(self, rows: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
+        return ((rows[:, None] - c) ** 2).sum(2)
+
     def entry_product(
         self, x: DeviceMatrix, v: torch.Tensor, *, ones: bool = False, transposed: bool = False
     ) -> torch.Tensor:

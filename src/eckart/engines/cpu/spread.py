@@ -29,16 +29,25 @@ ENTRIES = 2**14
 """Stored entries that are worth a lane: some tenths of a millisecond."""
 
 
-def by_rows(arrays: type, name: str, partial: Callable[..., int] | None = None) -> Any:
-    """The array primitive on lanes; ``partial`` numbers are the sums of a lane, by the arguments."""
+def by_rows(
+    arrays: type,
+    name: str,
+    partial: Callable[..., int] | None = None,
+    *,
+    kernel: Any = None,
+    filled: bool = False,
+    unless: Callable[..., bool] | None = None,
+) -> Any:
+    """The array primitive on lanes, ``kernel`` in its place at the blocks of what is not small;
+    ``partial`` numbers are the sums of a lane, by the arguments."""
     body, rule = getattr(arrays, name), RULES[name]
-    declared = inspect.signature(body)
+    declared, of_block = inspect.signature(body), kernel or body
     joins = rule.join if isinstance(rule.join, tuple) else (rule.join,)
 
     @functools.wraps(body)
     def primitive(self: Any, x: Any, *args: Any, **named: Any) -> Any:
         x = place(x)
-        if is_small(x, self.small):
+        if is_small(x, self.small, filled) and not (unless and unless(self, x, *args, **named)):
             return body(self, x, *args, **named)
         given = declared.bind(self, x, *args, **named).arguments
         watch = given.pop("watch", silent)
@@ -50,7 +59,7 @@ def by_rows(arrays: type, name: str, partial: Callable[..., int] | None = None) 
         rows = _Rows(x.shape[0])
 
         def do(_: Any, host: Host, **arguments: Any) -> Any:
-            return body(self, host, **arguments)
+            return of_block(self, host, **arguments)
 
         def step(lane: _Lane, job: Any, scratch: dict[str, Any]) -> None:
             start, many, fetch = job
