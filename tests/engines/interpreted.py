@@ -20,7 +20,6 @@ from scipy import sparse
 
 from eckart.engines.arrays import torch as arrays
 from eckart.engines.cuda import (
-    chain,
     dense,
     nonnegative,
     normal_equations,
@@ -78,15 +77,6 @@ def mixture(kind: str) -> Callable[[Any], Any]:
         return [s.mean, s.scatter, s.bound, s.counts]
 
     return do
-
-
-def gibbs(e: Any) -> Any:
-    """Topics of all tokens after two sweeps: the kernel draws the same ones, since no sum comes
-    near a number that was drawn."""
-    chain.chains.EXACT_TOKENS = 0
-    own = e.topic_chain(counts(e), PHI, np.full(K, 0.2), 0.1, 3)
-    values = [own.sweep(PRIOR, average=True) for _ in range(2)]
-    return [own.counts(), own.mean_counts(), own.state()["topics"], np.array(values)]
 
 
 # no word twice in a window
@@ -196,7 +186,6 @@ CASES: dict[str, Callable[[Any], Any]] = {
     "sampled": lambda e: e.sampled(seen(e), U, V),
     "topic_fold": lambda e: e.topic_fold(counts(e), PHI, PRIOR, np.full(K, 0.2), steps=7, tol=1e-2),
     "topic_sweep": lambda e: e.topic_sweep(counts(e), PHI, PRIOR, np.full(K, 0.2), steps=3),
-    "gibbs": gibbs,
     "kl": kl(counts, KlRule(0.01, 0.02, True, 1e-3), 128),
     "kl of observed entries": kl(seen, KlRule(0.01, 0.0, False, 0.0), 128),
     "kl of long rows": kl(counts, KlRule(0.01, 0.02, True, 1e-3), 2),
@@ -256,7 +245,6 @@ def flat(value: Any) -> list[np.ndarray]:
 def answers(do: Callable[[Any], Any], kernels: bool) -> list[np.ndarray]:
     for module in (
         arrays,
-        chain,
         dense,
         known,
         nonnegative,

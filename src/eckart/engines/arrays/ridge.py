@@ -68,7 +68,7 @@ class ArrayRidge:
         w, y, q = entry_numbers(
             lib, x, rule, mean=mean, offset=offset, weights=weights, own=own, other=other
         )
-        ridge, slack = (lib.given(a) for a in rule.ridges(x.counts))
+        ridge, slack = lib.ridges(x, rule)
         base = None if base is None else lib.given(base)
         rows, k = len(x.counts), v.shape[1]
         prior = None if prior is None else lib.given(prior).reshape(-1, k)
@@ -127,13 +127,13 @@ class ArrayRidge:
         x = lib.placed(x)
         e = lib.entries(x)
         w, _, q = entry_numbers(lib, x, None, mean=mean, offset=offset, weights=weights)
-        mass = lib.row_sums(e, w) + lib.given(rule.ridges(x.counts)[1])
+        mass = lib.row_sums(e, w) + lib.ridges(x, rule)[1]
         found = xp.where(mass > 0, lib.row_sums(e, q) / xp.where(mass > 0, mass, 1.0), 0.0)
         return lib.tall(lib.like(found, e.data))
 
     def ridge_penalty(self, x: Any, rule: RidgeRule, factor: Any, bias: Any) -> float:
         lib = self.lib
-        ridge, slack = (lib.given(a) for a in rule.ridges(lib.placed(x).counts))
+        ridge, slack = lib.ridges(lib.placed(x), rule)
         total = ridge @ (lib.given(factor) ** 2).sum(axis=1)
         if bias is not None:
             total = total + slack @ lib.given(bias).reshape(-1) ** 2
