@@ -31,6 +31,8 @@ SWEEPS, STILL = 200, 1e-6
 in the last one."""
 PAIRS = 2**27
 """Bytes of the products v_a v_b of all columns that are made at once."""
+FEW_ROWS = 2**16
+"""Rows of a factor that are looked at in double precision at a time: there may be millions."""
 ASKED = 4
 """Sweeps between two questions whether a row still moves."""
 
@@ -133,8 +135,11 @@ class ArrayRidge:
 
     def ridge_penalty(self, x: Any, rule: RidgeRule, factor: Any, bias: Any) -> float:
         lib = self.lib
-        ridge, slack = lib.ridges(lib.placed(x), rule)
-        total = ridge @ (lib.given(factor) ** 2).sum(axis=1)
+        (ridge, slack), f = lib.ridges(lib.placed(x), rule), lib.array(factor)
+        total = lib.zeros()
+        for a in range(0, f.shape[0], FEW_ROWS):
+            part = lib.wide(f[a : a + FEW_ROWS])
+            total = total + ridge[a : a + FEW_ROWS] @ (part * part).sum(axis=1)
         if bias is not None:
             total = total + slack @ lib.given(bias).reshape(-1) ** 2
         return 0.5 * float(total)

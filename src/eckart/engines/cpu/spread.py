@@ -51,7 +51,7 @@ def by_rows(
             return body(self, x, *args, **named)
         given = declared.bind(self, x, *args, **named).arguments
         watch = given.pop("watch", silent)
-        size = 0 if partial is None else 8 * partial(**given)
+        size = 0 if partial is None else 8 * partial(**given | {"x": x})
         del given["self"], given["x"]
         own = {key: given.pop(key) for key in rule.rows if given.get(key) is not None}
         work, count = _blocks(x)
@@ -77,14 +77,15 @@ def by_rows(
                 if how == "rows":
                     rows.put(at, start, found)
                 elif how != "none":
-                    lane.add(at, found)
+                    lane.add(at, found, max if how == "max" else added)
             watch("reading rows", start + many, x.shape[0])
 
         run_lanes(work, lanes, step, self.threads)
         raise_first([rows.refused[start] for start in sorted(rows.refused)])
         x.checked = x.checked or all(lane.complete for lane in lanes)
         found: Any = [
-            rows.joined(at) if how == "rows" else _total(lanes, at) for at, how in enumerate(joins)
+            rows.joined(at) if how == "rows" else _total(lanes, at, max if how == "max" else added)
+            for at, how in enumerate(joins)
         ]
         if not isinstance(rule.join, tuple):
             return found[0]
@@ -122,12 +123,13 @@ class _Lane:
         self.sums: dict[int, Any] = {}
         self.complete = True
 
-    def add(self, at: int, found: Any) -> None:
-        self.sums[at] = added(self.sums[at], found) if at in self.sums else alone(found)
+    def add(self, at: int, found: Any, join: Any) -> None:
+        self.sums[at] = join(self.sums[at], found) if at in self.sums else alone(found)
 
 
-def _total(lanes: list[_Lane], at: int) -> Any:
-    return functools.reduce(added, (lane.sums[at] for lane in lanes if at in lane.sums), None)
+def _total(lanes: list[_Lane], at: int, join: Any) -> Any:
+    found = [lane.sums[at] for lane in lanes if at in lane.sums]
+    return functools.reduce(join, found) if found else None
 
 
 class _Rows:

@@ -11,7 +11,8 @@ import numpy as np
 
 from eckart.engines.arrays.gaps import ArrayGaps, rows_by_gaps
 from eckart.engines.cpu.dense import thin
-from eckart.engines.cpu.small import is_small, later, or_arrays
+from eckart.engines.cpu.small import is_small
+from eckart.engines.cpu.spread import by_rows
 from eckart.engines.host import Host, place
 from eckart.engines.protocol import GapCodes, GapStatistics
 from eckart.matrix import Matrix
@@ -30,7 +31,7 @@ class GapPrimitives(ArrayGaps):
     threads: int
     small: float
     _over_rows: Any
-    seen_columns = or_arrays(ArrayGaps)(later("dense.column_moments", "seen_columns"))
+    seen_columns = by_rows(ArrayGaps, "seen_columns", lambda x, **_: 3 * x.shape[1])
 
     def gap_statistics(
         self, x: Matrix | Host, w: np.ndarray, mean: np.ndarray, noise: float

@@ -48,7 +48,6 @@ class DocumentLayout:
     def __init__(self, matrix: Any, threads: int):
         self.matrix, self.threads, self.casts = matrix, threads, dict[Any, LayoutRows]()
         self.by_word: Columns | None = None
-        self.totals: np.ndarray | None = None
         # the dots of a row are taken four at a time
         self.longest = int(np.diff(matrix.indptr).max(initial=1)) + 3
 

@@ -6,14 +6,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.special import digamma, gammaln
 
 from eckart.engines.arrays.topics import ArrayChains, ArrayTopics
 from eckart.engines.cpu.small import or_arrays, or_arrays_on_factor
+from eckart.engines.cpu.spread import by_rows
 from eckart.engines.protocol.topics import (
-    NOISE,
-    NOISE_WORDS,
-    TopicBeliefs,
     TopicStatistics,
     TopicWords,
 )
@@ -40,40 +37,9 @@ class TopicPrimitives(ArrayTopics, ArrayChains):
 
     # Time of arrays over that of kernels, 1,000,000 entries of 20,000 x 5,000, 20 topics, float32,
     # one thread of an AMD EPYC: topic_sweep 1.5, topic_bayes 2.9, topic_scores 4.2; topic_words of
-    # 50,000 x 50 4.0. topic_beliefs (.8) gains by threads alone.
+    # 50,000 x 50 4.0.
     threads: int
-
-    @or_arrays(ArrayTopics)
-    def topic_totals(self, x: Any) -> np.ndarray:
-        at = layout.documents_of(x, self.threads)
-        if at.totals is None:
-            m, parts = at.matrix, at.lanes()
-
-            def one(first: int, last: int) -> np.ndarray:
-                part = slice(m.indptr[first], m.indptr[last])
-                return np.bincount(m.indices[part], m.data[part], m.shape[1])
-
-            at.totals = (
-                np.sum(layout.each(parts, one, self.threads), axis=0)
-                if parts
-                else np.zeros(m.shape[1])
-            )
-        return at.totals
-
-    @or_arrays_on_factor(ArrayTopics, lambda totals, k, *_: k * len(totals), FEW)
-    def topic_start(self, totals: np.ndarray, k: int, seed: int, dtype: Any) -> np.ndarray:
-        n = len(totals)
-        words = np.empty((n, k), dtype)
-
-        def one(first: int) -> np.ndarray:
-            part = words[first : first + NOISE_WORDS]
-            part[:] = np.random.default_rng([seed, first]).gamma(NOISE, 1.0 / NOISE, part.shape)
-            part *= totals[first : first + NOISE_WORDS, None]
-            return part.sum(axis=0, dtype=np.float64)
-
-        firsts = [(first,) for first in range(0, n, NOISE_WORDS)]
-        whole = np.sum(layout.each(firsts, one, self.threads), axis=0)
-        return self.topic_words(words, whole, 0.0, dtype).words
+    topic_totals = by_rows(ArrayTopics, "topic_totals", lambda x, **_: x.shape[1])
 
     @or_arrays_on_factor(ArrayTopics, few=FEW)
     def topic_words(
@@ -95,38 +61,6 @@ class TopicPrimitives(ArrayTopics, ArrayChains):
             self.threads,
         )
         return TopicWords(layout.padded(words, k), float(np.sum(values)))
-
-    @or_arrays_on_factor(ArrayTopics, few=FEW)
-    def topic_beliefs(self, counts: np.ndarray, prior: Any) -> TopicBeliefs:
-        n, k = counts.shape
-        words, shift, b = (
-            np.zeros((n, layout.width(k))),
-            np.empty(n),
-            layout.prior_of(prior, k, np.float64),
-        )
-        # a digamma and a log Gamma cost as much as some dozen products
-        parts = layout.word_ranges(n, 64 * k)
-        totals = np.sum(
-            layout.each(
-                parts, lambda a, z: counts[a:z].sum(axis=0, dtype=np.float64), self.threads
-            ),
-            axis=0,
-        )
-        psi = digamma(totals)
-
-        def one(first: int, last: int) -> np.ndarray:
-            sums = np.zeros(3)
-            word_kernels.expect_words(counts, psi, b, first, last, words, shift, sums)
-            return sums
-
-        logs, cross, rest = np.sum(layout.each(parts, one, self.threads), axis=0)
-        return TopicBeliefs(
-            layout.padded(words, k),
-            shift,
-            float(logs),
-            float(cross),
-            float(rest - gammaln(totals).sum()),
-        )
 
     @or_arrays(ArrayTopics)
     def topic_fold(
