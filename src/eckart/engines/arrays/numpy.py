@@ -77,6 +77,8 @@ class NumpyLibrary:
     over them."""
     least_rows = 64
     """Rows of such a block at the least."""
+    hardly = 0.05
+    """Share of observed entries from which BLAS on zeros is quicker than products of entries."""
     adds_runs = True
     """Whether rows of one run are added up before a product of them all."""
     scores = 2**19

@@ -57,6 +57,9 @@ class TorchLibrary:
     xp: Any = torch
     asks = divergence.ASKED
     adds_runs = False
+    hardly = 0.02
+    """A product in float64 makes some fifty multiply-adds in the time in which a number is
+    fetched."""
     least_rows = 1
     scores = 2**28
     """A gigabyte in float32."""
