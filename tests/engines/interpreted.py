@@ -7,8 +7,6 @@ from __future__ import annotations
 import os
 import sys
 
-from oracle import JUDGE
-
 os.environ["TRITON_INTERPRET"] = "1"
 
 from collections.abc import Callable
@@ -105,27 +103,6 @@ def skip_gram(
     return do
 
 
-def glove(e: Any) -> Any:
-    """Each entry once, in whatever order: with words of their own, none of them matters to another.
-    Against the oracle, whose roots are exact too."""
-    e = e if words.usable(None) else JUDGE
-    alone = sparse.csr_matrix(np.diag(np.arange(1.0, 8.0)).astype(np.float32))
-    table = e.glove_table(
-        e.put(
-            Counts(alone.indptr, alone.indices, alone.data, 7),
-            None,
-            np.linspace(0.2, 1, 7).astype(np.float32),
-        ),
-        5,
-    )
-    start = np.ones((7, 3 * (K + 1)), np.float32)
-    start[:, : K + 1] = np.sin(np.arange(7.0 * (K + 1))).reshape(7, -1)
-    sides = e.take(start), e.take(start[::-1].copy())
-    for _ in range(3):
-        sides = e.glove_step(table, *sides, 0.3, np.arange(table.strata))
-    return [*(np.asarray(e.get(side)) for side in sides), e.glove_loss(table, *sides)]
-
-
 ROWS_WIDE = (rng.standard_normal((50, 520)) * np.exp(rng.standard_normal(520) * 4) + 7).astype(
     np.float32
 )
@@ -193,7 +170,6 @@ CASES: dict[str, Callable[[Any], Any]] = {
     "skip-gram": skip_gram(True, -1),
     "skip-gram with a bias": skip_gram(True, 6, (1, 4)),
     "skip-gram, repeatable": skip_gram(False, -1),
-    "glove": glove,
     "hals_rows": lambda e: e.hals_rows(GRAM, U, np.abs(U), 0.01, sweeps=4),
     "hals_seen": lambda e: e.hals_seen(
         seen(e, np.abs(csr.data) + 0.5), np.abs(V), np.abs(U), l1=0.01, l2=0.02, sweeps=3
