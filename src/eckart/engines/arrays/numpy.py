@@ -58,12 +58,20 @@ class StoredEntries:
         """Positions of the entries in the order of columns, rows ascending in each."""
         return np.argsort(self.indices, kind="stable")
 
+    def matrix(self, numbers: np.ndarray) -> Any:
+        """These numbers at the places of the entries, for products."""
+        made = copy(self._places)
+        made.data = numbers
+        return made
+
     @cached_property
-    def pointers(self) -> tuple[np.ndarray, np.ndarray]:
-        """indptr and indices of one type, which SciPy would make in every product."""
+    def _places(self) -> Any:
+        """One sparse matrix for all numbers: SciPy looks at its indices once, of one type."""
+        from scipy import sparse
+
         kind = np.int32 if len(self.data) < 2**31 else np.int64
-        both = self.indptr, self.indices
-        return tuple(a.astype(kind, copy=False) for a in both)  # type: ignore[return-value]
+        indptr, indices = (a.astype(kind, copy=False) for a in (self.indptr, self.indices))
+        return sparse.csr_array((self.data, indices, indptr), (len(self.counts), self.n))
 
 
 class NumpyLibrary:
@@ -248,19 +256,11 @@ class NumpyLibrary:
 
     def product(self, e: StoredEntries, numbers: np.ndarray, v: np.ndarray) -> np.ndarray:
         """sum_j r_ij v_j of every row, for numbers at the entries."""
-        from scipy import sparse
-
-        indptr, indices = e.pointers
-        shape = len(e.counts), len(v)
-        return sparse.csr_array((self.like(numbers, v), indices, indptr), shape) @ v
+        return e.matrix(self.like(numbers, v)) @ v
 
     def product_t(self, e: StoredEntries, numbers: np.ndarray, y: np.ndarray) -> np.ndarray:
         """sum_i r_ij y_i of every column."""
-        from scipy import sparse
-
-        indptr, indices = e.pointers
-        shape = len(e.counts), e.n
-        return sparse.csr_array((self.like(numbers, y), indices, indptr), shape).T @ y
+        return e.matrix(self.like(numbers, y)).T @ y
 
     def dots(self, e: StoredEntries, u: np.ndarray, v: np.ndarray) -> np.ndarray:
         """u_i.v_j at every entry."""
