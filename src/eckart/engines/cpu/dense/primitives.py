@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from eckart.engines.arrays.dense import ArrayDense, ArrayWhole, eigh_top
+from eckart.engines.cpu.buffers import aligned_empty
 from eckart.engines.cpu.dense import passes, thin
 from eckart.engines.cpu.small import later, or_arrays
 from eckart.engines.cpu.spread import by_rows
@@ -37,7 +38,6 @@ from eckart.trace import Watcher, silent
 
 sparse_rows = lazy("eckart.engines.cpu.entries.sparse")
 tiles = lazy("eckart.engines.cpu.entries.tiles")
-prefetch = lazy("eckart.engines.cpu.registers.windows")
 
 SEGMENT = 16
 """Blocks a lane between two points at which the state of a pass can be kept."""
@@ -265,7 +265,7 @@ class DensePrimitives(ArrayDense, ArrayWhole):
         """V in working precision; for sparse products its rows start on cache lines."""
         if x.kind == "dense" or v.shape[1] == 1:
             return np.ascontiguousarray(v, dtype=x.dtype)
-        out = prefetch.aligned_empty(v.shape, x.dtype)
+        out = aligned_empty(v.shape, x.dtype)
         out[:] = v
         return out
 
@@ -299,7 +299,7 @@ class DensePrimitives(ArrayDense, ArrayWhole):
     def _sum_over_rows(self, m: Counts, shape: tuple[int, int], work: Any) -> np.ndarray:
         count = lanes_for(m.nnz // 2**14, shape[0] * shape[1] * m.dtype.itemsize, ROOM)
         lanes, parts = (
-            [prefetch.aligned_empty(shape, m.dtype) for _ in range(count)],
+            [aligned_empty(shape, m.dtype) for _ in range(count)],
             sparse_rows.balanced(m.indptr, count),
         )
         for total in lanes[len(parts) :]:

@@ -9,15 +9,14 @@ from typing import Any, cast
 import numpy as np
 
 from eckart.engines.arrays.parts import ArrayParts
+from eckart.engines.cpu.buffers import aligned_zeros, padded, real_columns
 from eckart.engines.cpu.parts.ranges import (
     GATHER,
     POOL_GRAIN,
     Ranges,
     entries_of,
-    new_factor,
-    padded,
     parts_of_entries,
-    real_columns,
+    register_width,
     weighted,
 )
 from eckart.engines.cpu.small import FEW, or_arrays, or_arrays_on_factor
@@ -32,7 +31,6 @@ sparse = lazy("eckart.engines.cpu.entries.sparse")
 pool = lazy("eckart.engines.cpu.native.pool")
 products = lazy("eckart.engines.cpu.native.products")
 kernels = lazy("eckart.engines.cpu.parts.kernels")
-prefetch = lazy("eckart.engines.cpu.registers.windows")
 vectors = lazy("eckart.engines.cpu.registers.vectors")
 schedule = lazy("eckart.engines.cpu.ridge.schedule")
 
@@ -156,8 +154,8 @@ class HalsPrimitives(Ranges):
         """hals_pass where zeros are not stored: products by rows, then by columns."""
         (old, out, level), m, k = rows, x.matrix, rows[0].shape[1]
         v, heavy = (
-            prefetch.aligned_zeros(right.shape, old.dtype),
-            prefetch.aligned_zeros(old.shape, old.dtype),
+            aligned_zeros(right.shape, old.dtype),
+            aligned_zeros(old.shape, old.dtype),
         )
         v[:] = right
         parts = parts_of_entries(x, GATHER * k, inner)
@@ -197,7 +195,8 @@ class HalsPrimitives(Ranges):
         shrink: float = 0.0,
     ) -> Descent:
         x, dtype, k = place(x), start.dtype, start.shape[1]
-        h, given, out = padded(other, dtype), np.asarray(start), new_factor(len(start), k, dtype)
+        wide, given = register_width(k, dtype), np.asarray(start)
+        h, out = padded(other, wide, dtype), aligned_zeros((len(given), wide), dtype)
         entries, level, sweep_rows = (
             entries_of(x, dtype),
             np.zeros((len(out), 2)),

@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 
 from eckart.engines.arrays.parts import ArrayParts
+from eckart.engines.cpu.buffers import aligned_zeros, padded, real_columns
 from eckart.engines.cpu.parts.hals import HalsPrimitives
 from eckart.engines.cpu.parts.ranges import (
     GATHER,
     entries_of,
-    new_factor,
-    padded,
     parts_of_entries,
-    real_columns,
+    register_width,
     weighted,
 )
 from eckart.engines.cpu.small import is_small
@@ -62,7 +61,8 @@ class NonnegativePrimitives(HalsPrimitives, ArrayParts):
 
         dtype, k = start.dtype, start.shape[1]
         kind = dtype.type
-        h, given, out = padded(other, dtype), np.asarray(start), new_factor(len(start), k, dtype)
+        wide, given = register_width(k, dtype), np.asarray(start)
+        h, out = padded(other, wide, dtype), aligned_zeros((len(given), wide), dtype)
         level, work = np.zeros((len(out), 2)), 2 * k * (min(steps, 8) + 1)
         own = np.zeros(0, dtype) if x.kind == "observed" else mass.astype(dtype)
         how = kind(rule.l1), kind(rule.l2), steps, rule.fast, kind(rule.tol), rule.valued

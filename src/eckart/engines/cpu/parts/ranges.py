@@ -14,7 +14,6 @@ from eckart.loading import lazy
 from eckart.scheduler import lanes_for, run_lanes
 
 sparse = lazy("eckart.engines.cpu.entries.sparse")
-prefetch = lazy("eckart.engines.cpu.registers.windows")
 vectors = lazy("eckart.engines.cpu.registers.vectors")
 
 GRAIN = 2**22
@@ -78,49 +77,10 @@ class Ranges:
         return lanes_for(blocks, n * k * x.dtype.itemsize, room)
 
 
-class _Wide(np.ndarray):
-    """The first k columns of ``whole``, whose other columns, up to whole registers, are zero: what
-    the kernels of sparse data return and take again without a copy. A view of it has no ``whole``,
-    so nothing can be mistaken for one."""
-
-    whole: np.ndarray | None = None
-
-
-def new_factor(rows: int, k: int, dtype: np.dtype) -> np.ndarray:
-    """Zeros for k columns and those that fill up registers."""
+def register_width(k: int, dtype: np.dtype) -> int:
+    """k rounded up to whole registers."""
     size = vectors.tile_size(dtype)
-    return prefetch.aligned_zeros((rows, -(-max(1, k) // size) * size), dtype)
-
-
-def real_columns(whole: np.ndarray, k: int) -> np.ndarray:
-    """The k real columns of an array of whole registers."""
-    if whole.shape[1] == k:
-        return whole
-    out = whole[:, :k].view(_Wide)
-    out.whole = whole
-    return out
-
-
-def whole_registers(factor: np.ndarray) -> np.ndarray:
-    return (
-        factor.whole
-        if isinstance(factor, _Wide) and factor.whole is not None
-        else np.asarray(factor)
-    )
-
-
-def padded(factor: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """The factor with zero columns up to whole registers; not copied where it has them."""
-    whole, out = whole_registers(factor), None
-    k = factor.shape[1]
-    if (
-        whole.dtype != dtype
-        or not whole.flags.c_contiguous
-        or whole.shape[1] != new_factor(0, k, dtype).shape[1]
-    ):
-        out = new_factor(len(factor), k, dtype)
-        out[:, :k] = factor
-    return whole if out is None else out
+    return -(-max(1, k) // size) * size
 
 
 def weighted(level: np.ndarray, weights: np.ndarray | None) -> tuple[float, float]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eckart.engines.arrays.topics import ArrayChains, ArrayTopics
+from eckart.engines.cpu.buffers import aligned_zeros, real_columns
 from eckart.engines.cpu.small import or_arrays, or_arrays_on_factor
 from eckart.engines.cpu.spread import by_rows
 from eckart.engines.protocol.topics import (
@@ -16,7 +17,6 @@ from eckart.engines.protocol.topics import (
 )
 from eckart.loading import lazy
 
-prefetch = lazy("eckart.engines.cpu.registers.windows")
 chains = lazy("eckart.engines.cpu.topics.gibbs")
 kernels = lazy("eckart.engines.cpu.topics.kernels")
 layout = lazy("eckart.engines.cpu.topics.layout")
@@ -60,7 +60,7 @@ class TopicPrimitives(ArrayTopics, ArrayChains):
             lambda a, z: word_kernels.normal_words(c, b, scale, lift, k, a, z, words),
             self.threads,
         )
-        return TopicWords(layout.padded(words, k), float(np.sum(values)))
+        return TopicWords(real_columns(words, k), float(np.sum(values)))
 
     @or_arrays(ArrayTopics)
     def topic_fold(
@@ -81,7 +81,7 @@ class TopicPrimitives(ArrayTopics, ArrayChains):
             kernels.map_rows(rows, w, a, theta, theta[:0], first, last, steps, tol, buffer)
 
         self._over_documents(at, steps, w, one)
-        return layout.padded(theta, words.shape[1])
+        return real_columns(theta, words.shape[1])
 
     @or_arrays(ArrayTopics)
     def topic_sweep(
@@ -104,7 +104,7 @@ class TopicPrimitives(ArrayTopics, ArrayChains):
             return kernels.map_rows(rows, w, a, before, after, first, last, steps, tol, buffer)
 
         found = self._over_documents(at, steps, w, one)
-        return layout.padded(after, words.shape[1], before), self._words(at, before, words, found)
+        return real_columns(after, words.shape[1], before), self._words(at, before, words, found)
 
     @or_arrays(ArrayTopics)
     def topic_bayes(
@@ -125,8 +125,8 @@ class TopicPrimitives(ArrayTopics, ArrayChains):
             np.asarray(prior, np.float64),
         )
         g = (
-            gamma.wide
-            if layout.is_own(gamma, np.float64)
+            gamma.whole
+            if getattr(gamma, "whole", None) is not None and gamma.dtype == np.float64
             else np.array(np.broadcast_to(gamma, (n, k)), np.float64)
         )
         theta = getattr(gamma, "spare", None)
@@ -142,7 +142,7 @@ class TopicPrimitives(ArrayTopics, ArrayChains):
 
         found = self._over_documents(at, 4 * steps, w, one)
         logs = np.sum([part[3] for part in found], axis=0) if found else np.zeros(k)
-        return layout.padded(g, k, theta), self._words(at, theta, words, found)._replace(logs=logs)
+        return real_columns(g, k, theta), self._words(at, theta, words, found)._replace(logs=logs)
 
     @or_arrays(ArrayTopics)
     def topic_scores(
@@ -171,9 +171,7 @@ class TopicPrimitives(ArrayTopics, ArrayChains):
         """``one`` of ranges of documents, each thread with a buffer for the words of a row."""
         shape = at.longest, words.shape[1]
         parts = at.parts(2 * min(steps, 8) * words.shape[1])
-        return layout.each(
-            parts, one, self.threads, lambda: prefetch.aligned_zeros(shape, words.dtype)
-        )
+        return layout.each(parts, one, self.threads, lambda: aligned_zeros(shape, words.dtype))
 
     def _words(
         self, at: DocumentLayout, theta: np.ndarray, words: np.ndarray, found: list[Any]
@@ -194,5 +192,5 @@ class TopicPrimitives(ArrayTopics, ArrayChains):
         )[:k]
         likelihood, penalty, seen = (float(sum(part[i] for part in found)) for i in range(3))
         return TopicStatistics(
-            layout.padded(counts, k), sizes, likelihood + penalty, likelihood, seen
+            real_columns(counts, k), sizes, likelihood + penalty, likelihood, seen
         )
