@@ -87,11 +87,11 @@ def interrupts() -> Any:
 @case
 def defaults() -> Any:
     """Parameters that nobody gave: a change of one changes what everybody gets."""
-    from eckart.io.models.save import CLASSES
+    from eckart.registry import SAVED
 
     return {
         name: {p: str(v) for p, v in getattr(eckart, name)().get_params(deep=False).items()}
-        for name in CLASSES
+        for name in SAVED
     }
 
 

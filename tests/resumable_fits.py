@@ -26,6 +26,7 @@ from eckart import (
     MiniBatchNMF,
     MixedTable,
     Mixture,
+    RobustPCA,
     SkipGram,
     SoftImpute,
     SpectralFilter,
@@ -114,6 +115,7 @@ FITS = {
     "PCA lanczos, k open": (of(PCA, 0.95, svd_solver="lanczos"), noise),
     "PCA power": (of(PCA, 2, svd_solver="power"), noise),
     "PCA gradient": (of(PCA, 2, svd_solver="gradient", max_iter=100), noise),
+    "RobustPCA": (of(RobustPCA, max_iter=40), holes),
     "LinearAutoencoder": (of(LinearAutoencoder, 2, max_iter=60), noise),
     "LinearAutoencoder adam": (
         of(LinearAutoencoder, 2, optimizer="adam", tied=True, max_iter=60),

@@ -278,7 +278,7 @@ def test_what_does_not_fit_is_named():
     ):
         ALS(2, loss="logistic").fit(x)
     with pytest.raises(
-        InputError, match="loss must be 'squared' with feedback='implicit', got 'logistic'"
+        InputError, match=r"loss must be 'squared' with feedback='implicit', got 'logistic'"
     ):
         ALS(2, loss="logistic", feedback="implicit").fit(np.abs(x))
     with pytest.raises(
@@ -287,10 +287,11 @@ def test_what_does_not_fit_is_named():
     ):
         ALS(2, loss="poisson", normalise="column", biases=False).fit(np.abs(x))
     with pytest.raises(
-        InputError,
-        match="loss must be 'squared', 'absolute', 'huber', 'logistic', 'ordered', 'ordered_probit' or",
+        InputError, match=r"loss must be 'squared', 'absolute', .* or 'quantile', got 'cubic'"
     ):
         ALS(2, loss="cubic").fit(x)
+    with pytest.raises(InputError, match=r"got 'quantile 1\.5'"):
+        ALS(2, loss="quantile 1.5").fit(x)
     with pytest.raises(AttributeError, match="predict_proba"):
         ALS(2).fit(x).predict_proba(0, 0)
     grades = ALS(2, loss="ordered", random_state=0).fit(table("ordered")[0])
@@ -311,6 +312,18 @@ def test_a_row_without_entries_and_one_answer_alone():
     assert np.isfinite(p).all()
     assert 0.5 < p[:, 3].min() <= p[:, 3].max() < 1.0
     np.testing.assert_allclose(model.row_factors_[4], 0)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+def test_a_quantile_is_above_its_share_of_unseen_values(share):
+    rng = np.random.default_rng(0)
+    s = rng.standard_normal((200, 2)) @ rng.standard_normal((2, 100))
+    x, seen = s + rng.exponential(size=s.shape), rng.random(s.shape) < 0.7
+    model = ALS(2, loss=f"quantile {share}", max_iter=200, random_state=0)
+    model.fit(np.where(seen, x, np.nan))
+    below = np.mean(x[~seen] <= model.predict(*np.nonzero(~seen)))
+    assert abs(below - share) < 0.05
+    assert model._loss().level == share
 
 
 def test_a_loss_in_the_plan_is_the_loss():

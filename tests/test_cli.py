@@ -444,23 +444,94 @@ def test_interrupt_ends_with_130_and_leaves_no_file(tmp_path):
             out, {"descr": "<f4", "fortran_order": False, "shape": (rows, 64)}
         )
         out.truncate(out.tell() + rows * 256)
-    command = program("reduce", tmp_path / "big.npy", "-k", 1, "--out", tmp_path / "o.csv")
+    out = ("--out", tmp_path / "o.csv", "--events")
+    command = program("reduce", tmp_path / "big.npy", "-k", 1, *out)
     usual = signal.signal(
         signal.SIGINT, signal.SIG_DFL
     )  # a job in the background of a shell ignores interrupts, and so would its child
     job = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     signal.signal(signal.SIGINT, usual)
     try:
-        time.sleep(4)
+        assert any('"phase": "reading' in line for line in job.stdout)
+        time.sleep(1)
         assert job.poll() is None, job.communicate()
         job.send_signal(signal.SIGINT)
-        _, err = job.communicate(timeout=30)
+        last, err = job.communicate(timeout=30)
     finally:
         job.kill()
     assert job.returncode == 130
+    assert '"code": 130' in last
     assert "Traceback" not in err
     assert err.count("\n") <= 1
     assert os.listdir(tmp_path) == ["big.npy"]
+
+
+def test_help_and_a_wrong_option_load_nothing_heavy():
+    heavy = [
+        "numba",
+        "scipy",
+        "sklearn",
+        "pandas",
+        "pyarrow",
+        "matplotlib",
+        "torch",
+        "dask",
+        "duckdb",
+    ]
+    code = (
+        "import sys\nfrom eckart.cli.main import run\n"
+        "try:\n    run()\nexcept SystemExit:\n    pass\n"
+        f"print('loaded', [m for m in {heavy} if m in sys.modules])"
+    )
+    for words in (
+        ["--help"],
+        ["--nope"],
+        ["complete", "--nope"],
+        ["complet"],
+        ["reduce", "--help"],
+    ):
+        job = subprocess.run(
+            [sys.executable, "-c", code, *words], capture_output=True, text=True, timeout=60
+        )
+        assert "loaded []" in job.stdout, (words, job.stdout[-300:], job.stderr[-300:])
+        if words == ["complet"]:
+            assert "Did you mean" in job.stderr
+            assert "complete" in job.stderr
+
+
+def test_every_command_that_is_listed_is_there():
+    from eckart.cli.main import COMMANDS, command_named
+
+    for name, about in COMMANDS.items():
+        assert command_named(name).help
+        assert about.endswith((".", "?"))
+
+
+def test_events_are_json_lines_and_the_last_one_says_how_it_ended(data, tmp_path):
+    def events(*words):
+        job = subprocess.run(
+            program(*words, "--events"), capture_output=True, text=True, timeout=120
+        )
+        return job, [json.loads(line) for line in job.stdout.splitlines()]
+
+    job, lines = events("reduce", data / "x.csv", "-k", 1)
+    assert {line["event"] for line in lines} >= {"phase", "say", "end"}
+    assert lines[-1]["event"] == "end"
+    assert lines[-1]["code"] == job.returncode == 0
+    assert lines[-1]["answer"]["certificate"]["holds"] is True
+    assert lines[-1]["peak"] > 10**7
+    assert "\\u001b" not in job.stdout
+    job, lines = events("reduce", tmp_path / "nowhere.csv")
+    assert (lines[-1]["code"], job.returncode) == (2, 2)
+    assert "nowhere.csv" in lines[-1]["error"]
+    job = subprocess.run(
+        program("reduce", data / "x.csv", "--stop-with-input"),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert job.returncode == 2
+    assert "--events" in job.stderr
 
 
 def test_nothing_but_errors_goes_to_standard_error(data, tmp_path):

@@ -722,7 +722,7 @@ def test_certify_finds_rows_by_id_not_by_order(done):
     x = observed("r.csv", **NAMES)
     frame = pd.read_csv("r.csv")
     frame[frame["user"] != USERS[0]].to_csv("less.csv", index=False)
-    from eckart.cli.asked_ids import for_model
+    from eckart.cli.id_files import for_model
 
     model = load("m.safetensors")
     less = for_model(observed("less.csv", **NAMES), model.row_ids, model.column_ids)

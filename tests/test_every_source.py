@@ -99,6 +99,7 @@ MODELS = {
     "MixedTable": eckart.MixedTable(1),
     "PCA": eckart.PCA(2),
     "TruncatedSVD": eckart.TruncatedSVD(2),
+    "RobustPCA": eckart.RobustPCA(2, **KEEP),
     "IncrementalPCA": eckart.IncrementalPCA(2),
     "LinearAutoencoder": eckart.LinearAutoencoder(2, **KEEP),
     "GaussianMixture": eckart.GaussianMixture(1, covariance_type="diag", **KEEP),

@@ -96,6 +96,11 @@ FITS = {
         {"n_components": 3, "tol": 1e-300, "max_iter": ENDLESS},
         lambda: gaps(3000, 50),
     ),
+    "RobustPCA": (
+        eckart.RobustPCA,
+        {"tol": 1e-12, "max_iter": ENDLESS},
+        lambda: large(2000, 300),
+    ),
     "LinearAutoencoder": (
         eckart.LinearAutoencoder,
         {"n_components": 9, "max_iter": ENDLESS, "learning_rate": 1e-6, "tol": 0.0},

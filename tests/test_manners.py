@@ -195,6 +195,7 @@ EARLY = {
     "NMF": (of(eckart.NMF, 3, max_iter=1), parts),
     "PCA": (of(eckart.PCA, 2, max_iter=1, tol=1e-12), holes),
     "PLSA": (of(eckart.PLSA, 2, max_iter=1), counts),
+    "RobustPCA": (of(eckart.RobustPCA, max_iter=1), noise),
     "SLIM": (of(eckart.SLIM, l2=1.0, l1=0.01, max_iter=1, tol=1e-12), parts),
     "SVP": (of(eckart.SVP, 2, max_iter=1, tol=1e-12), holes),
     "SVT": (of(eckart.SVT, max_iter=2), holes),

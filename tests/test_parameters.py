@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import eckart
-from eckart.io.models.save import CLASSES
+from eckart.registry import SAVED
 
 RNG = np.random.default_rng(0)
 TABLE = np.abs(RNG.standard_normal((24, 9)))
@@ -55,7 +55,7 @@ all of it."""
 
 
 def cases():
-    for name in CLASSES:
+    for name in SAVED:
         if name in TORCH and importlib.util.find_spec("torch") is None:
             continue
         for parameter in getattr(eckart, name)().get_params():

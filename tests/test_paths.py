@@ -12,11 +12,11 @@ import importlib.util
 import pytest
 
 import eckart
-from eckart.io.models.save import CLASSES
+from eckart.registry import SAVED
 from recorded_paths import ELSEWHERE, NETWORKS, cases, differences, recorded, run, tolerance_of
 
 RECORDED = recorded()
-KINDS = {name: getattr(eckart, name) for name in CLASSES}
+KINDS = {name: getattr(eckart, name) for name in SAVED}
 TORCH = importlib.util.find_spec("torch") is not None
 
 

@@ -41,6 +41,7 @@ from eckart import (
     Mixture,
     NetworkClassifier,
     NetworkRegressor,
+    RobustPCA,
     SkipGram,
     SoftImpute,
     SpectralFilter,
@@ -53,6 +54,7 @@ ESTIMATORS = [
     PCA(n_components=3, svd_solver="randomized", random_state=0),
     PCA(n_components=3, whiten=True, rotation="varimax"),
     LinearAutoencoder(n_components=3, random_state=0),
+    RobustPCA(n_components=3, tol=1e-3),
 ]
 
 

@@ -33,10 +33,11 @@ pytest.importorskip(
 pytest.importorskip("httpx", reason="httpx is not installed")
 from starlette.testclient import TestClient
 
+from eckart.query.requests import VERBS
 from eckart.serve.app import Limits, application
 from eckart.serve.bodies import MANY, written
 from eckart.serve.lists import Lists, _least
-from eckart.serve.schema import VERBS, openapi
+from eckart.serve.openapi import openapi
 
 ARROW = {"content-type": "application/vnd.apache.arrow.stream"}
 TOKEN = "t" * 32
@@ -193,7 +194,7 @@ def test_arrow_streams_both_ways(client, films, files):
             422,
             "row must be one of the 50 row labels, got 'nobody'",
         ),
-        ("films/recommend", {"rows": [1]}, 422, "row must be text, got 1"),
+        ("films/recommend", {"rows": [1]}, 422, "row must be one of the 50 row labels, got '1'"),
         ("films/recommend", {}, 422, "rows .*or X"),
         ("films/recommend", {"rows": ["u1"], "n": 0}, 422, "n must be 1 to 1000, got 0"),
         ("films/recommend", {"rows": ["u1"], "n": True}, 422, "n must be a whole number, got True"),

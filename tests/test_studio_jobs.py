@@ -327,7 +327,8 @@ def test_long_curves_are_thinned(quick):
 def test_a_child_is_another_process_that_imports_nothing_of_the_folder(quick):
     job = quick.start("reduce", "a.csv", {})
     command = quick.command(job)
-    assert command[:4] == [sys.executable, "-P", "-m", "eckart.studio.child"]
+    assert command[:4] == [sys.executable, "-P", "-m", "eckart"]
+    assert command[-2:] == ["--events", "--stop-with-input"]
     assert "--checkpoint" in command
     assert jobs_module.keeps_state("complete", {"method": "ease"}) is False
     assert jobs_module.keeps_state("embed", {"method": "pmi"}) is True

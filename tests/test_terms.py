@@ -21,15 +21,17 @@ COLUMNS = {
     "ordered": np.array([1.0, 2.0, 2.0, 3.0, 5.0, 5.0]),
     "ordered_probit": np.array([1.0, 2.0, 2.0, 3.0, 5.0, 5.0]),
     "poisson": np.array([0.0, 3.0, 1.0, 7.0]),
+    "quantile": np.array([-2.0, 0.5, 3.0, 1.0]),
     "multinomial": np.array(["red", "blue", "green", "blue"]),
 }
-NAMES = sorted(LOSSES)
+NAMES = [*sorted(LOSSES), "quantile 0.8"]
 
 
 def made(name):
     """A loss with its own parameters, and the encoded values of its column."""
-    loss = loss_named(name).fitted_to(COLUMNS[name])
-    return loss, loss.encode(COLUMNS[name])
+    column = COLUMNS[name.split()[0]]
+    loss = loss_named(name).fitted_to(column)
+    return loss, loss.encode(column)
 
 
 def points(loss, a, rng, spread=3.0):
@@ -129,6 +131,9 @@ def test_draws_have_the_mean(name):
     s = points(loss, a[:3], rng, 0.7)
     n = 40000
     draws = loss.draw(np.broadcast_to(s, (n, *s.shape)), rng)
+    if loss.name == "quantile":  # what it predicts is the value that a share lies below
+        np.testing.assert_allclose((draws <= s).mean(axis=0), loss.level, atol=2.5 / np.sqrt(n))
+        return
     if loss.width > 1:
         shares = np.stack([(draws == g).mean(axis=0) for g in range(loss.width)], axis=-1)
         np.testing.assert_allclose(shares, loss.mean(s), atol=0.015)
@@ -140,7 +145,7 @@ def test_draws_have_the_mean(name):
     np.testing.assert_allclose(draws.mean(axis=0), loss.mean(s), atol=5 * wide / np.sqrt(n))
 
 
-@pytest.mark.parametrize("name", [n for n in NAMES if LOSSES[n].discrete])
+@pytest.mark.parametrize("name", [n for n in LOSSES if LOSSES[n].discrete])
 def test_probabilities_are_those_of_the_loss(name):
     loss, a = made(name)
     s = points(loss, a, np.random.default_rng(0))
@@ -163,7 +168,7 @@ def test_only_levels_have_probabilities():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_offset_is_the_best_constant_and_gaps_do_not_count(name):
-    column = COLUMNS[name]
+    column = COLUMNS[name.split()[0]]
     loss = loss_named(name).fitted_to(column)
     place = loss.offset_and_scale(column)
     a = loss.encode(column)

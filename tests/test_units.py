@@ -20,6 +20,7 @@ from eckart import (
     GaussianMixture,
     LinearAutoencoder,
     MixedTable,
+    RobustPCA,
     SoftImpute,
     TimeFactors,
 )
@@ -111,6 +112,11 @@ CASES = {
         lambda: noisy(60, 12, 2, 0.9),
         lambda m, x: m.inverse_transform(m.transform(x)),
     ),
+    "RobustPCA": (
+        lambda: RobustPCA(3),
+        lambda: noisy(60, 12, 2, 0.9),
+        lambda m, x: m.low_rank_,
+    ),
     "LinearAutoencoder": (
         lambda: LinearAutoencoder(2, random_state=0),
         full,
@@ -136,6 +142,7 @@ MEANS = (
     "MixedTable",
     "PCA",
     "PCA with gaps",
+    "RobustPCA",
     "LinearAutoencoder",
     "GaussianMixture",
 )

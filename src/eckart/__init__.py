@@ -6,32 +6,15 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from eckart.registry import MODELS
+
 __version__ = "0.1.0"
 
-_PUBLIC = {
-    "PCA": "eckart.reduce.pca",
-    "Projection": "eckart.reduce.project",
+_PUBLIC = {model.name: model.module for model in MODELS} | {
     "principal_angles": "eckart.reduce.project",
     "subspace_distance": "eckart.reduce.project",
-    "LinearAutoencoder": "eckart.reduce.linear_autoencoder",
-    "Autoencoder": "eckart.reduce.autoencoder",
-    "ConvAutoencoder": "eckart.reduce.autoencoder",
-    "NetworkClassifier": "eckart.nn.classifier",
-    "NetworkRegressor": "eckart.nn.classifier",
     "power_method": "eckart.reduce.power",
     "select_components": "eckart.reduce.select",
-    "ALS": "eckart.complete.factors.als",
-    "BayesianMF": "eckart.complete.bayes.bayesian_mf",
-    "SoftImpute": "eckart.complete.nuclear.soft_impute",
-    "SVT": "eckart.complete.nuclear.svt",
-    "SVP": "eckart.complete.nuclear.svp",
-    "ExactRecovery": "eckart.complete.nuclear.exact",
-    "EASE": "eckart.complete.items.ease",
-    "SLIM": "eckart.complete.items.slim",
-    "SpectralFilter": "eckart.complete.items.spectral_filter",
-    "Blend": "eckart.complete.items.blend",
-    "TimeFactors": "eckart.complete.series.time_factors",
-    "MixedTable": "eckart.complete.tables.mixed_table",
     "recovery": "eckart.complete.nuclear.recovery",
     "recovery_certificate": "eckart.complete.nuclear.recovery",
     "tune": "eckart.complete.tune",
@@ -41,21 +24,12 @@ _PUBLIC = {
     "split": "eckart.complete.split",
     "folds": "eckart.complete.split",
     "EntryKFold": "eckart.complete.split",
-    "GaussianMixture": "eckart.explain.mixtures.gaussian",
-    "Mixture": "eckart.explain.mixtures.mixture",
     "select_mixture": "eckart.explain.mixtures.select",
-    "MiniBatchNMF": "eckart.explain.parts.mini_batch",
-    "NMF": "eckart.explain.parts.nmf",
     "select_rank": "eckart.explain.parts.consensus",
     "Vectors": "eckart.embed.vectors",
     "read_vectors": "eckart.embed.sequences",
     "observed": "eckart.io.tables.triples",
     "corpus": "eckart.io.text.vocabulary",
-    "PLSA": "eckart.explain.topics.plsa",
-    "LDA": "eckart.explain.topics.lda",
-    "LatentDirichletAllocation": "eckart.explain.topics.latent_dirichlet",
-    "IncrementalPCA": "eckart.reduce.incremental",
-    "TruncatedSVD": "eckart.reduce.truncated",
     "document_completion": "eckart.explain.topics.judge",
     "split_tokens": "eckart.explain.topics.judge",
     "coherence": "eckart.explain.topics.judge",
@@ -65,10 +39,7 @@ _PUBLIC = {
     "shards": "eckart.io.text.shards",
     "sequences": "eckart.embed.sequences",
     "cooccurrence": "eckart.embed.cooccurrence",
-    "GloVe": "eckart.embed.glove",
     "write_shards": "eckart.io.text.shards",
-    "SkipGram": "eckart.embed.skipgram",
-    "PMI": "eckart.embed.pmi",
     "LowRank": "eckart.factors",
     "read": "eckart.io.read",
     "view": "eckart.studio.view",
@@ -177,6 +148,7 @@ if TYPE_CHECKING:
     from eckart.reduce.project import Projection as Projection
     from eckart.reduce.project import principal_angles as principal_angles
     from eckart.reduce.project import subspace_distance as subspace_distance
+    from eckart.reduce.robust import RobustPCA as RobustPCA
     from eckart.reduce.select import select_components as select_components
     from eckart.reduce.truncated import TruncatedSVD as TruncatedSVD
     from eckart.serve.search_index import export_vectors as export_vectors

@@ -39,14 +39,15 @@ def features_in(
 ) -> tuple[Any, str]:
     """The table and the name of its column of ids; ``key`` is that name where ``spec`` has none.
     Ids become those of the ``labels``."""
-    from eckart.cli.asked_ids import as_kind, side_table
+    from eckart.cli.id_files import side_table
+    from eckart.query.ids import parse_ids
 
     file, _, id_column = spec.rpartition(":")
     if not file or Path(spec).is_file():
         file, id_column = spec, "" if key is None else str(key)
     table, (id_column,) = side_table(file, [id_column], f"{name} {spec}", source)
     if labels is not None:
-        ids = as_kind(table.column(id_column).to_pylist(), labels)
+        ids = parse_ids(table.column(id_column).to_pylist(), labels)
         table = table.set_column(
             table.column_names.index(id_column), id_column, pa.array(list(ids))
         )

@@ -11,9 +11,9 @@ import numpy as np
 
 from eckart.cli.shell import OTHER_NAMES, Shell
 from eckart.errors import InputError, invalid
-from eckart.io.models.save import class_named
 from eckart.io.tables.write import write_long, write_table
 from eckart.matrix import Matrix, row_parts
+from eckart.registry import class_named
 from eckart.trace import preliminary
 
 

@@ -8,12 +8,13 @@ from typing import Annotated, Any
 import typer
 
 from eckart.cli import options
+from eckart.cli.cluster import ClusterOptions
 from eckart.cli.options import CellOptions, TableOptions, TextOptions, TripleOptions
 from eckart.cli.shell import Shell, echo, verdict
 from eckart.errors import InputError
 
 
-@options.spread
+@options.spread(ClusterOptions)
 def certify(
     model: Annotated[
         Path, typer.Argument(help="A model saved by eckart reduce, complete, explain or embed.")
@@ -73,7 +74,7 @@ def _data(
     shell: Shell,
 ) -> Any:
     """The data in the rows and columns of the model."""
-    from eckart.cli.asked_ids import for_model
+    from eckart.cli.id_files import for_model
     from eckart.cli.reading import fitting, local, reading_of
     from eckart.factors import Embedding, LowRank
 

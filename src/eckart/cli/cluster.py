@@ -5,64 +5,42 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
-from typing import Any
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Annotated, Any
 
+from eckart.cli.options import option
 from eckart.errors import InputError, invalid
 
-OPTIONS = ("--workers", "--cluster")
-OWN = ("serve",)
-"""Commands whose --workers are their own."""
 
+@dataclass
+class ClusterOptions:
+    """On many machines"""
 
-def around(words: list[str]) -> tuple[list[str], Any]:
-    """The words of a command without the two options, and what is to be entered while it runs.
+    workers: Annotated[
+        int | None,
+        option(metavar="N", help="Compute on so many processes of this machine (Dask)."),
+    ] = None
+    cluster: Annotated[
+        str | None, option(metavar="ADDRESS", help="Compute on the Dask cluster at this address.")
+    ] = None
 
-    >>> around(["reduce", "x.npy", "-k", "3"])[0]
-    ['reduce', 'x.npy', '-k', '3']
-    >>> around(["reduce", "x.npy", "--workers", "2"])[0]
-    ['reduce', 'x.npy', '--engine', 'dask']
-    >>> around(["serve", "m.safetensors", "--workers", "2"])[0]
-    ['serve', 'm.safetensors', '--workers', '2']
-    """
-    if words[:1] and words[0] in OWN:
-        return words, nullcontext()
-    rest, cluster_options = _parted(words)
-    if not cluster_options:
-        return words, nullcontext()
-    if len(cluster_options) == 2:
-        raise InputError(
-            "give --workers or --cluster, not both: a cluster of this machine, or a running one"
-        )
-    engine = next((rest[i + 1] for i, word in enumerate(rest[:-1]) if word == "--engine"), None)
-    if engine not in (None, "dask"):
-        raise invalid("--engine", engine, f"dask, or none, beside {next(iter(cluster_options))}")
-    rest = rest if engine else [*rest, "--engine", "dask"]
-    if "--cluster" in cluster_options:
-        return rest, _running(cluster_options["--cluster"])
-    count = cluster_options["--workers"]
-    if not count.isdigit() or int(count) < 1:
-        raise invalid("--workers", count, "a number of processes, 1 or more")
-    return rest, _local(int(count))
-
-
-def _parted(words: list[str]) -> tuple[list[str], dict[str, str]]:
-    rest: list[str] = []
-    cluster_options: dict[str, str] = {}
-    given = iter(words)
-    for word in given:
-        name, equals, value = word.partition("=")
-        if name not in OPTIONS:
-            rest.append(word)
-            continue
-        found = value if equals else next(given, None)
-        if found is None:
+    def enter(self, own: dict[str, Any], groups: dict[str, Any]) -> AbstractContextManager[None]:
+        """The cluster while the command runs, and the engine that uses it."""
+        if self.workers is None and self.cluster is None:
+            return nullcontext()
+        if self.workers is not None and self.cluster is not None:
             raise InputError(
-                f"{name} must be {'a number of processes' if name == OPTIONS[0] else 'an address'}, "
-                "got no value"
+                "give --workers or --cluster, not both: a cluster of this machine, or a running one"
             )
-        cluster_options[name] = found
-    return rest, cluster_options
+        holder = own if "engine" in own else vars(groups["how"])
+        if holder["engine"] not in ("auto", "dask"):
+            name = "--workers" if self.cluster is None else "--cluster"
+            raise invalid("--engine", holder["engine"], f"dask, or none, beside {name}")
+        if self.workers is not None and self.workers < 1:
+            raise invalid("--workers", self.workers, "a number of processes, 1 or more")
+        holder["engine"] = "dask"
+        return _running(str(self.cluster)) if self.workers is None else _local(self.workers)
 
 
 @contextmanager

@@ -7,20 +7,16 @@ from typing import Annotated, Any
 import typer
 
 from eckart.cli import options
+from eckart.cli.cluster import ClusterOptions
 from eckart.cli.options import CellOptions, TripleOptions, option
 from eckart.cli.shell import Shell, echo
 from eckart.errors import InputError, invalid
+from eckart.registry import class_named, methods
 
-METHODS = {
-    "als": "ALS",
-    "ease": "EASE",
-    "slim": "SLIM",
-    "gf-cf": "SpectralFilter",
-    "blend": "Blend",
-}
+METHODS = methods("complete", lists=True)
 
 
-@options.spread
+@options.spread(ClusterOptions)
 def compare(
     file: Annotated[str, typer.Argument(help="The data: triples, one observation a line.")],
     *,
@@ -114,7 +110,6 @@ def compare(
 def _model(name: str, shape: tuple[int, int]) -> Any:
     """The estimator of a method, with its defaults for implicit feedback."""
     from eckart.complete.compare_lists import RANK
-    from eckart.io.models.save import class_named
 
     kind = class_named(METHODS[name])
     return kind(max(1, min(RANK, *shape)), feedback="implicit") if name == "als" else kind()

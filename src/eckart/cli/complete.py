@@ -12,30 +12,20 @@ import typer
 
 from eckart.cli import options
 from eckart.cli.choosing import Chooser, steps_of
+from eckart.cli.cluster import ClusterOptions
 from eckart.cli.complete_options import ITEM_METHODS, FitOptions, WantedCells
+from eckart.cli.database import DatabaseOptions
 from eckart.cli.options import Arithmetic, CellOptions, TableOptions, TripleOptions
 from eckart.cli.shell import OutputTargets, Shell
 from eckart.errors import InputError, invalid
+from eckart.registry import methods
 
-METHODS = {
-    "biases": "ALS",
-    "als": "ALS",
-    "bayes": "BayesianMF",
-    "soft-impute": "SoftImpute",
-    "svp": "SVP",
-    "svt": "SVT",
-    "exact": "ExactRecovery",
-    "ease": "EASE",
-    "slim": "SLIM",
-    "gf-cf": "SpectralFilter",
-    "blend": "Blend",
-    "series": "TimeFactors",
-}
+METHODS = {"biases": "ALS"} | methods("complete")
 BIASES = ("random_state", "n_threads", "verbose", "engine", "checkpoint", "max_iter")
 """Parameters of the model of biases alone."""
 
 
-@options.spread
+@options.spread(ClusterOptions, DatabaseOptions)
 def complete(
     file: Annotated[
         str, typer.Argument(help="The data: triples, or a wide table with empty cells.")
@@ -95,10 +85,10 @@ def complete(
 
         eckart complete patients.csv --out filled.csv
     """
-    from eckart.cli.asked_ids import Titles
     from eckart.cli.building import held_out_share, measured, whole_or
     from eckart.cli.complete_mixed import complete_mixed, why_mixed
     from eckart.cli.completed_cells import check_cells, check_output, write_cells, write_forecast
+    from eckart.cli.id_files import Titles
     from eckart.cli.reading import described, facts, local, reading_of
     from eckart.cli.suspicions import note_amounts, refuse_clicks, refuse_complete, refuse_rank
     from eckart.complete.split import usual_share

@@ -21,19 +21,10 @@ from eckart.cli.attribute_files import ColumnFeatures, RowFeatures, Time
 from eckart.cli.estimate import estimate
 from eckart.cli.options import option
 from eckart.cli.shell import OutputTargets
-from eckart.complete.compare import (
-    BUDGET,
-    CANDIDATES,
-    ENOUGH,
-    ROUNDS,
-    SHARE,
-    SMALL_SHARE,
-    draws_for_comparison,
-    sweeps_of,
-)
 from eckart.errors import InputError
+from eckart.registry import methods
 
-ITEM_METHODS = ("ease", "slim", "gf-cf", "blend")
+ITEM_METHODS = tuple(methods("complete", values=False))
 """Methods whose models hold weights between columns, or blend such models: they rank, they do not
 predict values."""
 
@@ -76,7 +67,7 @@ class FitOptions:
         option(
             help="What the values are, for als and soft-impute: logistic (yes/no as 1 and "
             "0), ordered (grades), poisson (counts), huber or absolute "
-            "(a few wild numbers); squared if not given. Predictions are probabilities, "
+            "(a few wild numbers), 'quantile 0.9' (what nine tenths stay below); squared if not given. Predictions are probabilities, "
             "expected grades, rates."
         ),
     ] = None
@@ -214,6 +205,17 @@ def expected(
     side_information: dict[str, Any],
 ) -> dict[str, Any]:
     """As ``estimate``; ``build(method, **parameters)`` makes an estimator without a checkpoint."""
+    from eckart.complete.compare import (
+        BUDGET,
+        CANDIDATES,
+        ENOUGH,
+        ROUNDS,
+        SHARE,
+        SMALL_SHARE,
+        draws_for_comparison,
+        sweeps_of,
+    )
+
     rank = max(1, min(16, *x.shape)) if k is None else k
     found: list[dict[str, Any]] = []
 

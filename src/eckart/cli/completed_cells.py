@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from eckart.cli.asked_ids import as_kind, pairs_in
+from eckart.cli.id_files import pairs_in
 from eckart.cli.reading import Reading
 from eckart.cli.shell import OutputTargets
 from eckart.errors import FileError, InputError, invalid
 from eckart.io.tables.write import check_target, label_array, write_long, write_table
 from eckart.loading import pa
+from eckart.query.ids import parse_ids
 
 UNASKED_CELLS = 50_000_000
 """Cells of triples that are written without being asked for by --cells."""
@@ -127,7 +128,7 @@ def _cells(model: Any, x: Any, keep: bool, unobserved: bool) -> Iterator[tuple[A
 def _asked(model: Any, source: Reading, pairs: str, unknown: str) -> Iterator[tuple[Any, ...]]:
     """The cells of a file of pairs, in its order."""
     for rows, columns in pairs_in(pairs, source):
-        i, j = as_kind(rows, model.row_ids), as_kind(columns, model.column_ids)
+        i, j = parse_ids(rows, model.row_ids), parse_ids(columns, model.column_ids)
         yield i, j, np.asarray(model.predict(i, j, unknown=unknown))
 
 

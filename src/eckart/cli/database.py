@@ -8,109 +8,71 @@ verb writes reaches the database in one transaction at the end.
 
 from __future__ import annotations
 
-import inspect
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import wraps
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
-from eckart.cli.shell import echo
-from eckart.errors import EckartError, InputError
+from eckart.cli.options import option
+from eckart.errors import InputError
 from eckart.loading import pa
 
-From = Annotated[
-    str | None,
-    typer.Option(
-        "--from",
-        help="A database to read instead of FILE: a DuckDB or SQLite file, or an address "
-        "such as postgresql://host/shop.",
-    ),
-]
-Sql = Annotated[
-    str | None,
-    typer.Option(
-        "--sql",
-        help="With --from: the query whose answer is the data, such as 'select user, item, "
-        "stars from ratings'.",
-    ),
-]
-To = Annotated[
-    str | None,
-    typer.Option(
-        "--to",
-        help="Write the table to a database instead of --out, such as shop.duckdb:recommendations.",
-    ),
-]
-IfExists = Annotated[
-    str,
-    typer.Option(
-        "--if-exists", help="With --to: error, replace or append where the table is there already."
-    ),
-]
 
-VERBS = ("reduce", "complete", "explain", "recommend")
+@dataclass
+class DatabaseOptions:
+    """Databases"""
 
+    supplies = ("file",)
 
-def with_database(verb: Callable[..., None]) -> Callable[..., None]:
-    """The verb with the options of databases, where it reads a file or writes a table; other verbs
-    are left as they are."""
-    if verb.__name__ not in VERBS:
-        return verb
-    signature = inspect.signature(verb, eval_str=True)
-    known = dict(signature.parameters)
-    reads = "file" in known
-    if reads:
-        known["file"] = known["file"].replace(
-            annotation=_optional(known["file"].annotation), default=None
-        )
-    named: dict[str, tuple[Any, Any]] = {"from_": (From, None), "sql": (Sql, None)} if reads else {}
-    named |= {"to": (To, None), "if_exists": (IfExists, "error")}
-    added = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=usual, annotation=kind)
-        for name, (kind, usual) in named.items()
-    ]
+    from_: Annotated[
+        str | None,
+        option(
+            "--from",
+            help="A database to read instead of FILE: a DuckDB or SQLite file, or an address "
+            "such as postgresql://host/shop.",
+        ),
+    ] = None
+    sql: Annotated[
+        str | None,
+        option(
+            "--sql",
+            help="With --from: the query whose answer is the data, such as 'select user, item, "
+            "stars from ratings'.",
+        ),
+    ] = None
+    to: Annotated[
+        str | None,
+        option(
+            "--to",
+            help="Write the table to a database instead of --out, such as "
+            "shop.duckdb:recommendations.",
+        ),
+    ] = None
+    if_exists: Annotated[
+        str,
+        option(
+            "--if-exists",
+            help="With --to: error, replace or append where the table is there already.",
+        ),
+    ] = "error"
 
-    @wraps(verb)
-    def call(
-        *,
-        to: str | None = None,
-        if_exists: str = "error",
-        from_: str | None = None,
-        sql: str | None = None,
-        **given: Any,
-    ) -> None:
-        if reads:
-            _check_source(given.get("file"), from_, sql)
-        if to is None and from_ is None:
-            verb(**given)
-            return
+    @contextmanager
+    def enter(self, own: dict[str, Any], groups: dict[str, Any]) -> Iterator[None]:
+        """Files that stand for the database while the command runs."""
+        shell = groups["shell"]
+        if "file" in own:
+            _check_source(own["file"], self.from_, self.sql)
+        elif self.from_ is not None or self.sql is not None:
+            raise InputError("--from and --sql go with commands that read data, got a saved model")
         with _Places() as places:
-            if to is not None:
-                given["out"] = places.target(to, given.get("out"), if_exists)
-            if from_ is not None:
-                given["file"] = places.source(from_, sql)
-            with places.own_words():
-                verb(**given)
-            places.deliver(given.get("quiet", False))
-
-    call.__signature__ = signature.replace(  # type: ignore[attr-defined]
-        parameters=[p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in known.values()] + added
-    )
-    call.__annotations__ = {name: p.annotation for name, p in call.__signature__.parameters.items()}  # type: ignore[attr-defined]
-    return call
-
-
-def _optional(annotation: Any) -> Any:
-    """An argument that may be left out."""
-    return (
-        Annotated[annotation.__origin__ | None, *annotation.__metadata__]
-        if hasattr(annotation, "__metadata__")
-        else annotation
-    )
+            if self.to is not None:
+                own["out"] = places.target(self.to, own["out"], self.if_exists)
+            if self.from_ is not None:
+                own["file"] = places.source(self.from_, self.sql)
+            shell.names |= places.names
+            yield
+            places.deliver(shell)
 
 
 def _check_source(file: str | None, from_: str | None, sql: str | None) -> None:
@@ -171,26 +133,9 @@ class _Places:
         self.names[spool.name] = Path(shown(from_)).name
         return str(spool)
 
-    @contextmanager
-    def own_words(self) -> Iterator[None]:
-        """What the verb says names the database, not the temporary file."""
-        before = sys.stdout
-        sys.stdout = _Renamed(before, self.renamed)  # type: ignore[assignment]
-        try:
-            yield
-        except EckartError as error:
-            raise type(error)(self.renamed(str(error))) from None
-        finally:
-            sys.stdout = before
-
-    def renamed(self, words: str) -> str:
-        for name, shown_name in self.names.items():
-            words = words.replace(name, shown_name)
-        return words
-
-    def deliver(self, quiet: bool) -> None:
-        """What the verb wrote, into the database."""
-        if self.to is None:
+    def deliver(self, shell: Any) -> None:
+        """What the command wrote, into the database."""
+        if self.to is None or (shell.strict and not shell.holds):
             return
         from eckart.io.sql.databases import shown
         from eckart.io.sql.write import write_sql
@@ -202,18 +147,4 @@ class _Places:
                 f"--to {shown(place)}:{table} came, but this question writes no table; leave it out"
             )
         rows = write_sql(place, table, arrow_batches(spool, arrow_head(spool)[0].names), if_exists)
-        if not quiet:
-            echo(f"{'to':<10} table {table} of {shown(place)} ({rows:,} rows)")
-
-
-class _Renamed:
-    """Standard output in other words."""
-
-    def __init__(self, out: Any, words: Callable[[str], str]):
-        self.out, self.words = out, words
-
-    def write(self, text: Any) -> int:
-        return self.out.write(self.words(text) if isinstance(text, str) else text)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.out, name)
+        shell.say("to", f"table {table} of {shown(place)} ({rows:,} rows)")

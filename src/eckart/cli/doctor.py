@@ -6,7 +6,7 @@ from eckart.cli import options
 from eckart.cli.shell import Shell
 
 
-@options.spread
+@options.spread()
 def doctor(*, shell: Shell) -> None:
     """Say what this installation runs on: versions, threads, BLAS, free memory, compiled kernels,
     and extras that are missing, with the line to install them.

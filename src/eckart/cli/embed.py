@@ -10,14 +10,16 @@ from typing import Annotated, Any
 import typer
 
 from eckart.cli import options
+from eckart.cli.cluster import ClusterOptions
 from eckart.cli.options import Arithmetic, CellOptions, TextOptions, option
 from eckart.cli.shell import OutputTargets, Shell
 from eckart.errors import invalid
+from eckart.registry import methods
 
 LARGE = 1_000_000
 """Words of text from which skip-gram is the usual method: passes over fewer leave the vectors of
 rare words near their start. PMI uses every pair."""
-METHODS = {"skipgram": "SkipGram", "pmi": "PMI", "glove": "GloVe"}
+METHODS = methods("embed")
 WORDS = (
     "min_count",
     "max_words",
@@ -82,7 +84,7 @@ class LearningOptions:
     ] = None
 
 
-@options.spread
+@options.spread(ClusterOptions)
 def embed(
     file: Annotated[
         str,

@@ -14,12 +14,15 @@ import numpy as np
 import typer
 
 from eckart.cli import options
+from eckart.cli.cluster import ClusterOptions
+from eckart.cli.database import DatabaseOptions
 from eckart.cli.options import Arithmetic, CellOptions, TableOptions, TextOptions, option
 from eckart.cli.shell import OutputTargets, Shell
 from eckart.errors import invalid
+from eckart.registry import methods
 from eckart.trace import StopReason, preliminary
 
-METHODS = {"lda": "LDA", "plsa": "PLSA", "nmf": "NMF", "mixture": "GaussianMixture"}
+METHODS = methods("explain")
 DEFAULT, CANDIDATES = 20, (5, 10, 20, 40, 80)
 EMPTY = 5e-4
 """Share of the words or rows below which a topic or a component would be shown as 0.0 %."""
@@ -64,7 +67,7 @@ class WordOptions:
     ] = None
 
 
-@options.spread
+@options.spread(ClusterOptions, DatabaseOptions)
 def explain(
     file: Annotated[
         str,

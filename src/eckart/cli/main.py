@@ -6,27 +6,13 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from importlib import import_module
 from typing import Any
 
 import typer
 
 from eckart import __version__
-from eckart.cli.certify import certify
-from eckart.cli.cluster import around
-from eckart.cli.compare import compare
-from eckart.cli.complete import complete
-from eckart.cli.database import with_database
-from eckart.cli.doctor import doctor
-from eckart.cli.embed import embed
-from eckart.cli.explain import explain
-from eckart.cli.export import export
-from eckart.cli.plan import of_verb, plan
-from eckart.cli.recommend import recommend
-from eckart.cli.reduce import reduce
-from eckart.cli.serve import serve
-from eckart.cli.studio import studio
-from eckart.cli.words import analogy, neighbours
-from eckart.errors import EckartError
+from eckart.cli.shell import outcome_of
 from eckart.loading import delay
 
 ABOUT = (
@@ -35,31 +21,68 @@ ABOUT = (
     "embed words and items as vectors, with evidence."
 )
 
+COMMANDS = {
+    "reduce": "Reduce a table to a few components, and show how good the answer is.",
+    "complete": "Fill in a matrix from the entries that are known.",
+    "compare": "Compare recommenders on the same hidden entries.",
+    "recommend": "The best columns for rows of a saved completion, what is alike, and why.",
+    "explain": "Topics of texts, components of a mixture, parts of a non-negative table.",
+    "embed": "Learn a vector for each word (or item) of a text.",
+    "neighbours": "The words whose vectors point in the most similar direction.",
+    "analogy": "A is to B as C is to which word?",
+    "certify": "Measure the certificate of a saved model again.",
+    "plan": "Estimate time and memory before running a verb.",
+    "doctor": "Say what this installation runs on, and what is missing.",
+    "export": "Write the vectors of a saved model for a search service.",
+    "serve": "Answer questions to saved models over HTTP.",
+    "studio": "Open a page in the browser: data, jobs and models.",
+}
+"""The commands with what each does; each is imported when it is used."""
+MODULES = {"neighbours": "words", "analogy": "words"}
+"""Files that are not called as their command is."""
+PLANNED = ("complete", "explain", "embed")
+"""Verbs that have a plan of their own; that of a reduction is the command ``plan``."""
+
+
+class Commands(typer.core.TyperGroup):
+    """The commands, loaded one by one; ``plan VERB ...`` is the verb with ``--plan``."""
+
+    def __init__(self, **named: Any) -> None:
+        super().__init__(**named)
+        # by name and what each does alone, as lists of commands show them
+        self.commands = {
+            name: typer.core.TyperCommand(name, help=about) for name, about in COMMANDS.items()
+        }
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        # two words: a file of this name
+        if args[0] == "plan" and len(args) > 2 and args[1] in (*PLANNED, "reduce"):
+            plain = args[1] == "reduce"
+            args = ["plan", *args[2:]] if plain else [*args[1:], "--plan"]
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command and command_named(str(name)), rest
+
+
+def command_named(name: str) -> Any:
+    """One of ``COMMANDS``, with all of its options."""
+    verb = getattr(import_module(f"eckart.cli.{MODULES.get(name, name)}"), name)
+    alone = typer.Typer(add_completion=False, rich_markup_mode="markdown")
+    alone.command(name)(verb)
+    return _without_types(typer.main.get_command(alone))
+
+
 app = typer.Typer(
     name="eckart",
+    cls=Commands,
     help=ABOUT,
     no_args_is_help=True,
     add_completion=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
-for verb in (
-    reduce,
-    complete,
-    compare,
-    recommend,
-    explain,
-    embed,
-    neighbours,
-    analogy,
-    certify,
-    plan,
-    doctor,
-    export,
-    serve,
-    studio,
-):
-    app.command()(with_database(verb))
 
 
 def _version(show: bool) -> None:
@@ -109,17 +132,12 @@ kind."""
 def _without_types(command: Any) -> Any:
     """The command with a help that names the values of options by what they are, and says no type
     of arguments and switches."""
-    for part in (command, *getattr(command, "commands", {}).values()):
-        for parameter in part.get_params(typer.Context(part)):
-            if parameter.param_type_name == "argument" or getattr(parameter, "is_flag", False):
-                parameter.display_type_rich = lambda ctx: ""
-            elif parameter.metavar is None:
-                kind = (
-                    parameter.bare_type()
-                    if hasattr(parameter, "bare_type")
-                    else parameter.type.name
-                )
-                parameter.metavar = VALUES.get(kind, "TEXT")
+    for parameter in command.get_params(typer.Context(command)):
+        if parameter.param_type_name == "argument" or getattr(parameter, "is_flag", False):
+            parameter.display_type_rich = lambda ctx: ""
+        elif parameter.metavar is None:
+            kind = parameter.bare_type() if hasattr(parameter, "bare_type") else parameter.type.name
+            parameter.metavar = VALUES.get(kind, "TEXT")
     return command
 
 
@@ -130,31 +148,13 @@ def run() -> None:
         "ignore", message=r"\w+ stopped at "
     )  # the report of a fit says that it ended early, and what to do
     try:
-        words, cluster = around(of_verb(sys.argv[1:]))
-        with cluster:
-            code = _without_types(typer.main.get_command(app))(
-                words or ["--help"], standalone_mode=False
-            )
+        command = _without_types(typer.main.get_command(app))
+        code = command(sys.argv[1:] or ["--help"], standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
-    except EckartError as error:
-        _fail(str(error), 2)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
-    except (OSError, MemoryError) as error:
-        _fail(f"{type(error).__name__}: {error}", 2)
-    except (KeyboardInterrupt, typer.Abort):
-        _fail("interrupted", 130)
-    except Exception as error:
-        if hasattr(error, "format_message"):  # a wrong option or argument
-            _fail(f"{error.format_message()} See: eckart --help", 2)
-        _fail(f"{type(error).__name__}: {error} (a bug in eckart; please report it)", 70)
-
-
-def _fail(words: str, code: int) -> None:
-    from eckart.cli.shell import harmless
-    from eckart.errors import without_secrets
-
-    words = harmless(without_secrets(" ".join(words.split())))
-    print(f"eckart: error: {words}", file=sys.stderr)
-    sys.exit(code)
+    except (Exception, KeyboardInterrupt) as error:
+        code, words_of_error = outcome_of(error)
+        print(f"eckart: error: {words_of_error}", file=sys.stderr)
+        sys.exit(code)

@@ -3,6 +3,7 @@ them as dataclasses that ``spread`` unfolds."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 from collections.abc import Callable
@@ -205,36 +206,54 @@ class TextOptions:
     ] = False
 
 
-def spread(verb: Callable[..., None]) -> Callable[..., None]:
-    """A command for typer: parameters of ``verb`` that are groups become their options, and come
+def spread(*frames: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """A command for typer: parameters of the verb that are groups become their options, and come
     back as a group.
 
     An option that two groups have is one option, given to both. A group with ``around`` runs the
-    verb: that is the shell.
+    verb: that is the shell. ``frames`` are groups that the verb does not see: their ``enter`` is a
+    context around it, which may set its arguments. A frame may give arguments that it supplies
+    itself, so that they may be left out, as ``supplies``.
     """
+    return functools.partial(_command, frames)
+
+
+def _command(frames: tuple[Any, ...], verb: Callable[..., None]) -> Callable[..., None]:
     hints = get_type_hints(verb, include_extras=True)
+    supplied = {name for frame in frames for name in getattr(frame, "supplies", ())}
     shown: dict[str, inspect.Parameter] = {}
     groups: dict[str, Any] = {}
     for name, parameter in inspect.signature(verb).parameters.items():
         if is_dataclass(hints[name]):
             groups[name] = hints[name]
-            for own, annotation, default in _fields(hints[name]):
-                shown.setdefault(own, _parameter(own, annotation, default, _panel(hints[name])))
+        elif name in supplied and parameter.default is inspect.Parameter.empty:
+            kind, *marks = get_args(hints[name])
+            shown[name] = _parameter(name, Annotated[kind | None, *marks], None)
         else:
             shown[name] = _parameter(name, hints[name], parameter.default)
+    for group in (*groups.values(), *frames):
+        for own, annotation, default in _fields(group):
+            shown.setdefault(own, _parameter(own, annotation, default, _panel(group)))
 
     @functools.wraps(verb)
     def command(**given: Any) -> None:
-        made = {
-            name: kind(**{own: given[own] for own, _, _ in _fields(kind)})
-            for name, kind in groups.items()
-        }
+        def made_of(kind: Any) -> Any:
+            return kind(**{own: given[own] for own, _, _ in _fields(kind)})
+
+        made = {name: made_of(kind) for name, kind in groups.items()}
         own = {name: value for name, value in given.items() if name in hints and name not in groups}
+
+        def run() -> None:
+            with contextlib.ExitStack() as stack:
+                for frame in frames:
+                    stack.enter_context(made_of(frame).enter(own, made))
+                verb(**own, **made)
+
         around = next((group.around for group in made.values() if hasattr(group, "around")), None)
         if around is None:
-            verb(**own, **made)
+            run()
         else:
-            around(verb.__name__, lambda: verb(**own, **made), tuple(shown))
+            around(verb.__name__, run, tuple(shown))
 
     required = [p for p in shown.values() if p.default is inspect.Parameter.empty]
     command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]

@@ -8,26 +8,10 @@ import numpy as np
 import typer
 
 from eckart.cli import options
+from eckart.cli.cluster import ClusterOptions
 from eckart.cli.options import CellOptions, Engine, TableOptions, option
 from eckart.cli.shell import Shell, lasting
 from eckart.matrix import Dense, Observed
-
-VERBS = ("reduce", "complete", "explain", "embed")
-
-
-def of_verb(words: list[str]) -> list[str]:
-    """The words of a command, ``plan VERB ...`` as the verb's own plan.
-
-    >>> of_verb(["plan", "complete", "ratings.csv", "-k", "3"])
-    ['complete', 'ratings.csv', '-k', '3', '--plan']
-    >>> of_verb(["plan", "reduce", "x.npy"]), of_verb(["plan", "embed"])
-    (['plan', 'x.npy'], ['plan', 'embed'])
-    """
-    # two words: a file of this name
-    if len(words) < 3 or words[0] != "plan" or words[1] not in VERBS:
-        return words
-    return ["plan", *words[2:]] if words[1] == "reduce" else [*words[1:], "--plan"]
-
 
 FIXED = 0.5
 """Seconds of a fit, at most, that belong to no pass over the data (checks, the certificate, Python
@@ -41,7 +25,7 @@ def _with_gaps(matrix: Any) -> Any:
     return matrix
 
 
-@options.spread
+@options.spread(ClusterOptions)
 def plan(
     file: Annotated[str, typer.Argument(help="The data.")],
     *,

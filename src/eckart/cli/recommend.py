@@ -13,6 +13,8 @@ import numpy as np
 import typer
 
 from eckart.cli import attribute_files, options
+from eckart.cli.cluster import ClusterOptions
+from eckart.cli.database import DatabaseOptions
 from eckart.cli.options import CellOptions, TripleOptions, option
 from eckart.cli.shell import OutputTargets, Shell, echo, harmless
 from eckart.errors import EckartError, FileError, InputError, invalid
@@ -24,7 +26,7 @@ BLOCK_ROWS = 2**14
 take some 30 MB."""
 
 
-@options.spread
+@options.spread(ClusterOptions, DatabaseOptions)
 def recommend(
     model: Annotated[Path, typer.Argument(help="A model saved by eckart complete --model.")],
     *,
@@ -105,9 +107,12 @@ def recommend(
 
         eckart recommend m.safetensors --row-features new_users.csv:user
     """
-    from eckart.cli.asked_ids import as_kind, for_model, ids_in
+    from eckart.cli.id_files import for_model, ids_in
     from eckart.cli.reading import local, reading_of
     from eckart.io.tables.write import check_target
+    from eckart.query.answers import answer
+    from eckart.query.ids import parse_ids
+    from eckart.query.requests import Recommend, Similar
 
     _check(row, column, everyone, rows_file, new, row_features, similar, explain, out)
     if n < 1:
@@ -123,7 +128,9 @@ def recommend(
     names, called = source.names, _titles(titles, fitted, model, shell, source)
     if explain is not None and row:
         found = fitted.explain(
-            as_kind(row, fitted.row_ids)[0], as_kind([explain], fitted.column_ids)[0], MOST_REASONS
+            parse_ids(row, fitted.row_ids)[0],
+            parse_ids([explain], fitted.column_ids)[0],
+            MOST_REASONS,
         )
         found, others = replace(found, shares=found.shares[:n]), found.shares[n:]
         shell.answer["explanation"] = vars(found) | {"others": others_of(others)}
@@ -132,15 +139,13 @@ def recommend(
         return
     head: tuple[str, ...] = (names[0], "rank", names[1], "score")
     if similar:
-        side, labels, name = (
-            ("rows", fitted.row_ids, names[0]) if row else ("columns", fitted.column_ids, names[1])
-        )
+        side, name = ("rows", names[0]) if row else ("columns", names[1])
         head = (name, "rank", f"similar_{name}", "cosine")
         called = None if row else called
-        lists: Any = [fitted.similar(**{side: as_kind(row or column, labels)}, n=n)]
+        lists: Any = [answer(fitted, Similar(**{side: row or column}, n=n))]
     else:
         chosen = None if candidates is None else ids_in(candidates, names[1], fitted.column_ids)
-        ask = {
+        ask: dict[str, Any] = {
             "n": n,
             "exclude_seen": not include_seen,
             "candidates": chosen,
@@ -148,11 +153,8 @@ def recommend(
             "min_support": min_support,
         }
         if new is not None:
-            lists = [
-                fitted.recommend(
-                    X=for_model(source.observed(local(new)), None, fitted.column_ids), **ask
-                )
-            ]
+            entries = for_model(source.observed(local(new)), None, fitted.column_ids)
+            lists = [answer(fitted, Recommend(X=entries, **ask))]
         else:
             listed = (
                 ids_in(rows_file, names[0], fitted.row_ids)
@@ -171,8 +173,8 @@ def _tell_lists(
     """Lists as one table, with titles where ids are ``called`` something; a note says what they are
     ordered by."""
     first = next(lists)
-    head = (*head, *list(first.to_table())[len(head) :])  # whatever else the lists tell
-    tables: Any = (tuple(found.to_table().values()) for found in chain([first], lists))
+    head = (*head, *list(first.columns)[len(head) :])  # whatever else the lists tell
+    tables: Any = (tuple(found.columns.values()) for found in chain([first], lists))
     if called is not None:
         head, tables = (
             (*head[:3], "title", *head[3:]),
@@ -183,8 +185,8 @@ def _tell_lists(
             f"column names must differ, got {', '.join(head)}. Fit with other column names."
         )
     tell(head, tables, out, shell)
-    shell.answer["ordered_by"] = first.by
-    if first.by == "chance" and not shell.json:
+    shell.answer["ordered_by"] = first.ordered_by
+    if first.ordered_by == "chance" and not shell.json:
         typer.echo(
             "ordered by the chance of being taken up and liked; the score is the "
             "expected value (--by prediction orders by it)",
@@ -228,7 +230,7 @@ def _titles(spec: str | None, fitted: Any, model: Path, shell: Shell, source: An
 
     A model may come from a stranger: it names no file anywhere else.
     """
-    from eckart.cli.asked_ids import Titles
+    from eckart.cli.id_files import Titles
 
     if spec is not None:
         return Titles(spec, fitted.column_ids, source)
@@ -253,16 +255,18 @@ def _for_rows(
 ) -> Iterator[Any]:
     """Recommendations for the rows that were named, that stand in a file, or all of them, in
     blocks; an unknown id is refused before the first."""
-    from eckart.cli.asked_ids import as_kind
+    from eckart.query.answers import answer
+    from eckart.query.ids import parse_ids
+    from eckart.query.requests import Recommend
 
     wanted = listed
     if row:
-        wanted = as_kind(row, fitted.row_ids)
+        wanted = parse_ids(row, fitted.row_ids)
     elif listed is None:
         wanted = fitted.row_ids.names(np.arange(fitted.row_ids.size))
     fitted.row_ids.indices_of(wanted)
     return (
-        fitted.recommend(wanted[a : a + BLOCK_ROWS], **options)
+        answer(fitted, Recommend(wanted[a : a + BLOCK_ROWS], **options))
         for a in range(0, len(wanted), BLOCK_ROWS)
     )
 

@@ -9,19 +9,27 @@ from typing import Annotated, Any
 import typer
 
 from eckart.cli import options
+from eckart.cli.cluster import ClusterOptions
+from eckart.cli.database import DatabaseOptions
 from eckart.cli.options import Arithmetic, CellOptions, TableOptions, option
 from eckart.cli.shell import OutputTargets, Shell, lasting
 from eckart.errors import invalid
+from eckart.registry import methods
 
-METHODS = {"pca": "PCA", "autoencoder": "Autoencoder", "conv_autoencoder": "ConvAutoencoder"}
+METHODS = methods("reduce")
+LINEAR = ("pca", "robust")
+"""Methods whose components are directions."""
 
 
-@options.spread
+@options.spread(ClusterOptions, DatabaseOptions)
 def reduce(
     file: Annotated[str, typer.Argument(help="The data: one row for each point.")],
     *,
     method: Annotated[
-        str | None, option(help="pca, autoencoder or conv_autoencoder.  [default: pca]")
+        str | None,
+        option(
+            help="pca, robust (some entries are wrong), autoencoder or conv_autoencoder.  [default: pca]"
+        ),
     ] = None,
     components: Annotated[
         str,
@@ -92,7 +100,7 @@ def reduce(
 
     method, kept = building.kind_and_file(method, model, METHODS, shell)
     method, to = method or "pca", OutputTargets(out, kept, report).check(file)
-    k, shape, pca = _components(components), building.parse_image(image), method == "pca"
+    k, shape, linear = _components(components), building.parse_image(image), method in LINEAR
     model_options = {
         "svd_solver": solver,
         "whiten": whiten or None,
@@ -100,7 +108,7 @@ def reduce(
         "rotation": rotation,
         "scale": scale or None,
         "hidden": _widths(hidden),
-        "epochs" if pca else "max_iter": max_iter,
+        "epochs" if method == "pca" else "max_iter": max_iter,
         "device": device,
         "engine": how.engine_option(),
     }
@@ -113,7 +121,7 @@ def reduce(
         "verbose": shell.bars,
     }
     build = building.builder(method, METHODS, model_options, init="pca", **always)
-    k = k if pca else _code_size(k, components)
+    k = k if linear else _code_size(k, components)
     reading = reading_of(table, cells, shell=shell)
     with shell.phase(f"reading {file}"):
         file = local(file)
@@ -122,7 +130,7 @@ def reduce(
     x, shape = data.matrix, shape or data.image
     building.check_image(shape, x.shape[1])
     refuse_rank(k, x)
-    shape = shape or (None if pca else _square(x.shape[1]))
+    shape = shape or (None if linear else _square(x.shape[1]))
     unfitted = build(n_components=k, image=shape)
     if how.plan:
         from eckart.cli.estimate import tell_plan
@@ -132,7 +140,7 @@ def reduce(
     begin = time.perf_counter()
     with shell.fitting():
         fitted = unfitted.fit(x)
-    if pca and (few := _few_instead_of_none(fitted.fit_.factors, k, shell)):
+    if linear and (few := _few_instead_of_none(fitted.fit_.factors, k, shell)):
         fitted = build(n_components=few, image=shape).fit(x)
     shell.answer["data"] = facts(file, x)
     if scale is None and shape is None:
@@ -147,7 +155,7 @@ def reduce(
         about: dict[str, Any] = {"name": Path(file).name, "labels": marks, "image": shape}
         return (
             reduce_report(fitted, sample, names=data.sample_names(), **about)
-            if pca
+            if linear
             else network_report(fitted, sample, **about)
         )
 

@@ -21,6 +21,7 @@ import numpy as np
 import typer
 
 from eckart import __version__
+from eckart.cli.events import EventWriter
 from eckart.cli.options import option
 from eckart.errors import EckartError, FileError, InputError, without_secrets
 from eckart.trace import StopReason, has_listener, progress
@@ -44,6 +45,7 @@ OTHER_NAMES = {
 }
 """Arguments that have another name in the shell."""
 
+COLOUR = re.compile(r"\x1b\[(?:0|31|32)m")
 CONTROL = re.compile(
     r"\x1b(?!\[(?:0|31|32)m)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]"
 )
@@ -107,6 +109,25 @@ def in_options(line: str, options: Collection[str]) -> str:
     return found.sub(said, line)
 
 
+def outcome_of(error: BaseException) -> tuple[int, str]:
+    """The exit code of an error and the one line that says it.
+
+    >>> outcome_of(InputError("n must be 1 or more, got 0"))
+    (2, 'n must be 1 or more, got 0')
+    """
+    if isinstance(error, EckartError):
+        code, words = 2, str(error)
+    elif isinstance(error, (KeyboardInterrupt, typer.Abort)):
+        code, words = 130, "interrupted"
+    elif isinstance(error, (OSError, MemoryError)):
+        code, words = 2, f"{type(error).__name__}: {error}"
+    elif hasattr(error, "format_message"):  # a wrong option or argument
+        code, words = 2, f"{error.format_message()} See: eckart --help"
+    else:
+        code, words = 70, f"{type(error).__name__}: {error} (a bug in eckart; please report it)"
+    return code, harmless(without_secrets(" ".join(words.split())))
+
+
 @dataclass
 class Shell:
     """What is said; ``answer`` becomes the object that --json prints."""
@@ -133,15 +154,38 @@ class Shell:
             help="Notes are errors, and nothing is written unless the certificate holds.",
         ),
     ] = False
+    events: Annotated[
+        bool,
+        option(
+            "--events",
+            help="For programs: progress, notes and the answer as JSON lines on standard output.",
+        ),
+    ] = False
+    stop_with_input: Annotated[
+        bool,
+        option(
+            "--stop-with-input",
+            help="With --events: a line 'stop', or the end, of standard input asks to stop with "
+            "the best state so far.",
+        ),
+    ] = False
     answer: dict[str, Any] = field(init=False, default_factory=dict)
+    writer: EventWriter | None = field(init=False, default=None)
+    names: dict[str, str] = field(init=False, default_factory=dict)
     notes: list[str] = field(init=False, default_factory=list)
     holds: bool = field(init=False, default=True)
     options: Collection[str] = field(init=False, default=())
     times: dict[str, float] = field(init=False, default_factory=dict)
 
+    def renamed(self, words: str) -> str:
+        """Words in which files that only stand for something else have its name."""
+        for name, shown in self.names.items():
+            words = words.replace(name, shown)
+        return words
+
     @property
     def silent(self) -> bool:
-        return self.quiet or self.json
+        return self.quiet or self.json or self.events
 
     @property
     def bars(self) -> bool:
@@ -149,27 +193,58 @@ class Shell:
         return not self.silent and sys.stderr.isatty()
 
     def around(self, name: str, verb: Callable[[], None], options: Collection[str] = ()) -> None:
-        """Run a command that has these options: the log before it, the object and the exit code
-        after it."""
+        """Run a command that has these options: the log and the events before it, the object and
+        the exit code after it."""
         self.options = options
         self.answer |= {"eckart": __version__, "command": name}
-        with self._logging():
+        with self._logging(), self._reporting():
             LOG.info("eckart %s %s", __version__, " ".join(sys.argv[1:]))
             begin = time.perf_counter()
             try:
                 verb()
-            except EckartError as error:
-                error.args = (in_options(str(error), options),)
-                LOG.error("%s", error)
-                if self.json:
-                    self._print({"error": " ".join(str(error).split()), "exit": 2})
+            except (Exception, KeyboardInterrupt) as error:
+                self._failed(error)
                 raise
             code = 0 if self.holds else NOT_PROVEN
             LOG.info("done in %s, exit code %d", lasting(time.perf_counter() - begin), code)
-            if self.json:
+            if self.writer is not None:
+                self.writer.end(code, self._object({"exit": code}))
+            elif self.json:
                 self._print({"exit": code})
         if code:
             raise typer.Exit(code)
+
+    def _failed(self, error: BaseException) -> None:
+        """Report an error in the words of the shell."""
+        if isinstance(error, EckartError):
+            error.args = (self.renamed(in_options(str(error), self.options)),)
+            LOG.error("%s", error)
+        code, words = outcome_of(error)
+        last = {"error": words, "exit": code}
+        if self.writer is not None:
+            self.writer.end(code, self._object(last), words)
+        elif self.json and isinstance(error, EckartError):
+            self._print(last)
+
+    @contextlib.contextmanager
+    def _reporting(self) -> Iterator[None]:
+        """Events for another program, where it asked for them."""
+        if not self.events:
+            if self.stop_with_input:
+                raise InputError("--stop-with-input needs --events")
+            yield
+            return
+        from eckart.trace import use_listener
+
+        self.json, self.writer = True, EventWriter()
+        self.writer.tell("phase", phase="getting ready", done=0, total=None)
+        if self.stop_with_input:
+            self.writer.start_listening()
+        try:
+            with use_listener(self.writer):
+                yield
+        finally:
+            self.writer.close()
 
     @contextlib.contextmanager
     def _logging(self) -> Iterator[None]:
@@ -202,7 +277,10 @@ class Shell:
 
     def say(self, name: str, words: str) -> None:
         """One line of a summary, with its name in the first column."""
+        words = self.renamed(words)
         LOG.info("%-10s %s", name, words)
+        if self.writer is not None:
+            self.writer.tell("say", name=name, words=COLOUR.sub("", words))
         if not self.silent:
             echo(f"{name:<10} {words}")
 
@@ -216,8 +294,11 @@ class Shell:
         if self.strict:
             raise InputError(f"{words} (an error because of --strict)")
         self.notes.append(words)
+        words = self.renamed(words)
         LOG.warning("%s", words)
-        if not self.json:
+        if self.writer is not None:
+            self.writer.tell("note", text=words)
+        elif not self.json:
             echo(f"eckart: note: {words}", err=True)
 
     @contextlib.contextmanager
@@ -290,6 +371,8 @@ class Shell:
 
     def certified(self, c: Any) -> None:
         """The verdict, in colour where the terminal has it, and in the exit code."""
+        if self.writer is not None:
+            self.writer.fitted = True
         self.say("evidence", verdict(c))
         self.answer["certificate"] = c.to_dict()
         self.holds = bool(c.holds)
@@ -325,9 +408,13 @@ class Shell:
             self.say("report", f"{to.report}")
             written["report"] = str(to.report)
 
-    def _print(self, last: dict[str, Any]) -> None:
+    def _object(self, last: dict[str, Any]) -> dict[str, Any]:
         notes = {"notes": self.notes} if self.notes else {}
-        words = json.dumps(plain(self.answer | notes | last), ensure_ascii=False)
+        found = plain(self.answer | notes | last)
+        return json.loads(self.renamed(json.dumps(found))) if self.names else found
+
+    def _print(self, last: dict[str, Any]) -> None:
+        words = json.dumps(self._object(last), ensure_ascii=False)
         typer.echo(CONTROL.sub(lambda m: f"\\u{ord(m[0]):04x}", words))
 
 

@@ -25,7 +25,7 @@ Format = Annotated[
 ]
 
 
-@options.spread
+@options.spread()
 def neighbours(
     vectors: File,
     words: Annotated[list[str], typer.Argument(help="One or more words or ids.")],
@@ -59,14 +59,13 @@ def neighbours(
     _check(n, out, vectors)
     v = _read(vectors, format, limit, encoding, shell)
     left_out = None if not without else _ids(v, without)
-    found = v.neighbours(_ids(v, words), n, without=left_out, n_threads=threads)
-    table = found.to_table()
+    table = v.neighbours(_ids(v, words), n, without=left_out, n_threads=threads).to_table()
     if len(words) == 1:
         del table["word"]
     _tell({"score": "cosine"}, table, out, shell)
 
 
-@options.spread
+@options.spread()
 def analogy(
     vectors: File,
     a: Annotated[str, typer.Argument(help="A is to")],
@@ -132,10 +131,10 @@ def _read(
 
 def _ids(vectors: Any, words: list[str]) -> Any:
     """Words of the shell as ids of the kind that the vectors have."""
-    from eckart.cli.asked_ids import as_kind
     from eckart.index.labels import Labels
+    from eckart.query.ids import parse_ids
 
-    return as_kind(words, Labels(vectors.words, len(vectors), "word"))
+    return parse_ids(words, Labels(vectors.words, len(vectors), "word"))
 
 
 def _tell(titles: dict[str, str], table: dict[str, Any], out: Path | None, shell: Shell) -> None:

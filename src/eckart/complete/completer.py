@@ -39,15 +39,12 @@ from eckart.io.tables.triples import observed
 from eckart.matrix import Observed, squarable
 from eckart.matrix_blocks import parts_of, some_rows
 from eckart.parameters import check
-from eckart.terms import Loss, loss_from
-
-LEVELLED = ("logistic", "ordered", "ordered_probit")
-"""Losses of yes/no and of grades."""
+from eckart.terms import Loss, loss_from, loss_or_none
 
 
 def of_levels(model: Any) -> bool:
     """Whether the model is of yes/no or of grades: other models have no ``predict_proba``."""
-    if getattr(model, "loss", "squared") in LEVELLED or getattr(
+    if getattr(loss_or_none(getattr(model, "loss", "squared")), "discrete", False) or getattr(
         model, "likelihood", "gaussian"
     ) in (
         "probit",

@@ -14,7 +14,7 @@ import logging
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,14 +24,15 @@ import numpy as np
 
 from eckart import __version__
 from eckart.errors import EckartError
-from eckart.serve.answers import answer, check_limits, listed, quick
+from eckart.query.answers import TooLarge, answer, check_limits, ids_of
+from eckart.query.requests import VERBS, Recommend
 from eckart.serve.bodies import JSON, read_request, to_json, written
 from eckart.serve.guard import AllowedHosts, check_source, header_texts
 from eckart.serve.lists import TOGETHER
 from eckart.serve.meter import Meter
 from eckart.serve.models import ModelRegistry, Served
+from eckart.serve.openapi import openapi
 from eckart.serve.problems import Problem
-from eckart.serve.schema import VERBS, openapi
 from eckart.serve.together import Together
 
 log = logging.getLogger("eckart.serve")
@@ -74,6 +75,13 @@ class Reply:
     @classmethod
     def of(cls, problem: Problem) -> Reply:
         return cls(problem.body(), "application/problem+json", problem.status, problem.headers)
+
+
+def as_problem(error: Problem | EckartError) -> Problem:
+    """An error of eckart as a problem in its words."""
+    if isinstance(error, Problem):
+        return error
+    return Problem(413 if isinstance(error, TooLarge) else 422, " ".join(str(error).split()))
 
 
 class Gone(Exception):
@@ -143,8 +151,8 @@ class Service:
                 )
                 self._admit(scope["path"], headers)
                 model, reply = await self._reply(scope, headers, parts, receive)
-            except Problem as problem:
-                model, reply = self._known(parts), Reply.of(problem)
+            except (Problem, EckartError) as error:
+                model, reply = self._known(parts), Reply.of(as_problem(error))
             except Gone:
                 return
             except Exception:
@@ -243,7 +251,13 @@ class Service:
         asked = (
             read() if small else await asyncio.get_running_loop().run_in_executor(self.parser, read)
         )
-        columns = await self._columns(served, verb, asked)
+        if verb not in served.verbs:
+            raise Problem(
+                422,
+                f"verb must be one of {', '.join(served.verbs)} for model {name!r} "
+                f"({type(served.model).__name__}), got {verb!r}",
+            )
+        columns = await self._columns(served, asked)
         about = {"model": name, "version": served.version, "verb": verb}
         write = partial(written, headers.get(b"accept", b"").decode("latin-1"), about, columns)
         small = sum(map(len, columns.values())) < MANY_VALUES
@@ -254,13 +268,16 @@ class Service:
         )
         return Reply(content, media)
 
-    async def _columns(self, served: Served, verb: str, asked: Any) -> Any:
+    async def _columns(self, served: Served, asked: Any) -> Any:
         try:
-            at = quick(served, verb, asked)
-            check_limits(served, verb, asked, self.limits)
+            at = self._rows_of_lists(served, asked)
+            check_limits(served.model, asked, self.limits)
             if at is not None and len(at) <= TOGETHER:
-                return listed(await self.together.best(served, at, asked.n, asked.exclude_seen))
-            work = partial(answer, served, verb, asked)
+                found = await self.together.best(served, at, asked.n, asked.exclude_seen)
+                return found.to_table()
+            if isinstance(asked, Recommend):
+                asked = replace(asked, by=_by_of(served.model, asked))
+            work: Any = partial(_columns_of, served.model, asked)
             if at is not None:
                 work = partial(_lists, served, at, asked)
             working = asyncio.get_running_loop().run_in_executor(self.threads, work)
@@ -271,8 +288,6 @@ class Service:
                 f"the answer took longer than {self.limits.seconds:g} s; ask for fewer rows",
                 {"retry-after": "1"},
             ) from None
-        except EckartError as error:
-            raise Problem(422, " ".join(str(error).split())) from None
         except np.linalg.LinAlgError:
             raise Problem(
                 422,
@@ -285,6 +300,20 @@ class Service:
                 "values must be numbers of 64 bits and valid text, got one that no model can hold "
                 f"({error})",
             ) from None
+
+    @staticmethod
+    def _rows_of_lists(served: Served, asked: Any) -> np.ndarray | None:
+        """Positions of rows whose lists can be made together with those of other requests; None
+        where the question is another."""
+        if not isinstance(asked, Recommend) or served.lists is None:
+            return None
+        plain = asked.rows is not None and all(
+            value is None for value in (asked.X, asked.candidates, asked.exclude)
+        )
+        if not plain or asked.min_support or _by_of(served.model, asked) != "prediction":
+            return None
+        row_ids = served.lists.row_ids
+        return row_ids.indices_of(ids_of(asked.rows, row_ids))
 
     async def _body(self, headers: dict[bytes, bytes], receive: Any) -> bytes:
         """All of the body: no more than the limit, and no slower."""
@@ -345,9 +374,22 @@ class Service:
         )
 
 
+def _by_of(model: Any, asked: Recommend) -> str:
+    """What "auto" stands for: the order by chance where the model file holds it. It is never
+    learned while someone waits."""
+    if asked.by != "auto":
+        return asked.by
+    demand = getattr(model, "_demand", None)
+    return "chance" if demand is not None and demand.informative else "prediction"
+
+
+def _columns_of(model: Any, asked: Any) -> Any:
+    return answer(model, asked).columns
+
+
 def _lists(served: Served, at: np.ndarray, asked: Any) -> Any:
     assert served.lists is not None
-    return listed(served.lists.best(at, asked.n, asked.exclude_seen))
+    return served.lists.best(at, asked.n, asked.exclude_seen).to_table()
 
 
 def application(

@@ -14,9 +14,9 @@ import numpy as np
 
 from eckart.io.tables.write import label_array
 from eckart.loading import pa, pc
+from eckart.query.requests import VERBS, parse
 from eckart.serve.arrow import read_table
 from eckart.serve.problems import Problem
-from eckart.serve.schema import VERBS, parsed
 
 JSON = "application/json"
 EXAMPLE = 'an object such as {"rows": [42], "n": 10}'
@@ -44,7 +44,7 @@ def read_request(
                 f"parameters must be in the JSON body, got {next(iter(query))[:80]!r} in the address",
             )
         _count(body, limits.rows)
-        return parsed(verb, _object(body))
+        return parse(verb, _object(body))
     if kind != ARROW:
         raise Problem(415, f"content-type must be {JSON} or {ARROW}, got {kind[:80]!r}")
     given = {name: _scalar(text) for name, text in query.items()}
@@ -55,11 +55,11 @@ def read_request(
         raise Problem(422, "a table must have at least one row, got none")
     names = table.column_names
     if set(names) <= {f.name for f in fields(VERBS[verb])} - {"X"}:
-        return parsed(verb, given | {name: _ids(table, name) for name in names})
+        return parse(verb, given | {name: _ids(table, name) for name in names})
     if completes and sorted(names) == ["column", "row", "value"]:
         x = {f"{name}s": _ids(table, name) for name in names}
-        return parsed(verb, given | {"X": x})
-    return parsed(verb, given, table)
+        return parse(verb, given | {"X": x})
+    return parse(verb, given, table)
 
 
 def written(accept: str, about: dict[str, Any], columns: dict[str, Any]) -> tuple[str, bytes]:

@@ -24,12 +24,11 @@ from typing import Any
 import numpy as np
 
 from eckart.errors import EckartError, FileError
-from eckart.factors import Series
 from eckart.io.models.memory_maps import load_mapped
 from eckart.io.models.save import load
+from eckart.query.answers import verbs_of
 from eckart.serve.lists import Lists
 from eckart.serve.problems import Problem
-from eckart.serve.schema import VERBS
 
 log = logging.getLogger("eckart.serve")
 LOOK_EVERY = 0.5
@@ -46,16 +45,6 @@ class Served:
     loaded: float
     lists: Lists | None
     verbs: tuple[str, ...]
-
-    @property
-    def completes(self) -> bool:
-        """Whether the model fills a table of rows and columns that have ids."""
-        return hasattr(self.model, "recommend")
-
-    @property
-    def has_cells(self) -> bool:
-        """Whether the model answers for cells of its own rows and columns alone, as series do."""
-        return isinstance(self.model.fit_.factors, Series)
 
     def card(self) -> dict[str, Any]:
         """What the model is, for people and programs. No data, no path."""
@@ -80,24 +69,6 @@ class Served:
         }
 
 
-def _verbs_of(model: Any) -> tuple[str, ...]:
-    completes, embeds = hasattr(model, "recommend"), hasattr(model, "vectors_")
-    can = {
-        "transform": hasattr(model, "transform"),
-        "predict": hasattr(model, "predict"),
-        "recommend": completes,
-        "similar": completes,
-        "explain": completes,
-        "neighbours": embeds,
-        "analogy": embeds,
-        # a series fills the table of its fit, and no other
-        "impute": (hasattr(model, "impute") or completes)
-        and not isinstance(model.fit_.factors, Series),
-        "certify": True,
-    }
-    return tuple(verb for verb in VERBS if can[verb])
-
-
 def open_model(name: str, path: Path, copies: Path | None = None) -> Served:
     """A model of a file, tried with one question of the kind that it will be asked, so that the
     first caller does not wait for it.
@@ -111,7 +82,7 @@ def open_model(name: str, path: Path, copies: Path | None = None) -> Served:
     lists = Lists.of(model)
     _try(model, lists)
     return Served(
-        name, model, f"{now.st_mtime_ns:x}-{now.st_size:x}", time.time(), lists, _verbs_of(model)
+        name, model, f"{now.st_mtime_ns:x}-{now.st_size:x}", time.time(), lists, verbs_of(model)
     )
 
 

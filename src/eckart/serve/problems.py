@@ -4,7 +4,6 @@ do."""
 from __future__ import annotations
 
 import json
-from typing import Any
 
 TITLES = {
     400: "The body cannot be read",
@@ -40,11 +39,3 @@ class Problem(Exception):
             "detail": self.detail,
         }
         return json.dumps(fields, ensure_ascii=False).encode("utf-8", "replace")
-
-
-def wanted(name: str, came: Any, what: str) -> Problem:
-    """A field that holds something else than it should."""
-    shown = repr(came[:80] if isinstance(came, (str, list)) else came)
-    return Problem(
-        422, f"{name} must be {what}, got {shown if len(shown) < 80 else shown[:77] + '...'}"
-    )

@@ -18,11 +18,10 @@ from typing import Any
 
 from eckart.errors import InputError
 from eckart.loading import pa
-from eckart.serve.answers import answer, check_limits
+from eckart.query.answers import answer, check_limits
+from eckart.query.requests import KINDS, VERBS, parse
 from eckart.serve.app import Limits
 from eckart.serve.models import Served, open_model
-from eckart.serve.problems import Problem
-from eckart.serve.schema import KINDS, VERBS, parsed
 
 UNLIMITED = Limits(rows=2**62, cells=2**62, answer=2**62, letters=2**62)
 """The caller is in the same process: its memory is its own."""
@@ -50,23 +49,17 @@ class Asked:
             else pa.Table.from_pandas(frame, preserve_index=False)
         )
         names = table.column_names
-        try:
-            if set(names) <= known - {"X"}:
-                asked = parsed(
-                    verb, given | {name: table.column(name).to_pylist() for name in names}
-                )
-            elif "recommend" in self.served.verbs and sorted(names) == ["column", "row", "value"]:
-                x = {f"{name}s": table.column(name).to_pylist() for name in names}
-                asked = parsed(verb, given | {"X": x})
-            else:
-                asked = parsed(verb, given, table)
-            check_limits(self.served, verb, asked, UNLIMITED)
-            columns = answer(self.served, verb, asked)
-        except Problem as problem:
-            raise InputError(problem.detail) from None
+        if set(names) <= known - {"X"}:
+            asked = parse(verb, given | {name: table.column(name).to_pylist() for name in names})
+        elif "recommend" in self.served.verbs and sorted(names) == ["column", "row", "value"]:
+            x = {f"{name}s": table.column(name).to_pylist() for name in names}
+            asked = parse(verb, given | {"X": x})
+        else:
+            asked = parse(verb, given, table)
+        check_limits(self.served.model, asked, UNLIMITED)
         import pandas as pd
 
-        return pd.DataFrame(columns)
+        return pd.DataFrame(answer(self.served.model, asked).columns)
 
     def _usual(self) -> str:
         return next(

@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from eckart.cli.asked_ids import Titles, as_kind
+from eckart.cli.id_files import Titles
 from eckart.errors import EckartError
 from eckart.matrix import Observed
+from eckart.query.ids import parse_ids
 from eckart.serve.problems import Problem
 from eckart.studio.hidden_errors import hidden_errors, order_of, ranks_values
 from eckart.studio.library import Library
@@ -37,7 +38,7 @@ def position(opened: Opened, side: str, id: Any) -> int:
     labels = labels_of(opened, side)
     if isinstance(id, bool) or not isinstance(id, (str, int, float)):
         raise Problem(422, f"{side[:-1]} must be an id, got {str(id)[:80]!r}")
-    return int(run_verb(lambda: labels.indices_of(as_kind(np.array([id], object), labels)))[0])
+    return int(run_verb(lambda: labels.indices_of(parse_ids(np.array([id], object), labels)))[0])
 
 
 def titles_of(library: Library, opened: Opened) -> Any:

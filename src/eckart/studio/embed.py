@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from eckart.cli.asked_ids import as_kind
 from eckart.embed.neighbours import nearest
 from eckart.embed.table import unit_rows
+from eckart.query.ids import parse_ids
 from eckart.serve.lists import _least
 from eckart.serve.problems import Problem
 from eckart.studio.library import Library
@@ -32,7 +32,7 @@ def one(opened: Opened, word: Any) -> Any:
     v = opened.vectors
     if isinstance(word, bool) or not isinstance(word, (str, int, float)) or word == "":
         raise Problem(422, f"word must be a word or an id, got {str(word)[:80]!r}")
-    id = as_kind(np.array([word], object), v._labels)[0]
+    id = parse_ids(np.array([word], object), v._labels)[0]
     run_verb(
         lambda: v._find(np.array([id], object) if isinstance(id, str) else np.array([id]), "error")
     )

@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from eckart.errors import FileError
-from eckart.io.models.save import CLASSES, head_of
+from eckart.io.models.save import head_of
 from eckart.io.tables.frames import ARROW_FILES
 from eckart.io.tables.long_tables import TEXT_FILES
 from eckart.io.tables.other_files import IMAGES, OTHER_TABLES
+from eckart.registry import SAVED
 from eckart.serve.problems import Problem
 
 CORNER = ".eckart-studio"
@@ -206,7 +207,7 @@ def model_class(path: Path, changed: int, size: int) -> str | None:
             name = json.loads(head_of(raw, path)).get("class")
     except (FileError, OSError, ValueError):
         return None
-    return name if isinstance(name, str) and name in CLASSES else None
+    return name if isinstance(name, str) and name in SAVED else None
 
 
 def _folder_kind(path: Path) -> str | None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from eckart.io.text.tokens import LISTS
+from eckart.registry import methods
 from eckart.serve.problems import Problem
 from eckart.studio.folder import Folder
 
@@ -29,6 +30,14 @@ OWN = {
     "quiet",
     "verbose",
     "strict",
+    "events",
+    "stop_with_input",
+    "workers",
+    "cluster",
+    "from_",
+    "sql",
+    "to",
+    "if_exists",
     "plan",
     "cache",
     "format",
@@ -40,31 +49,14 @@ OWN = {
 }
 """Parameters that the studio sets itself, or that only make sense where a table is written."""
 CHOICES = {
-    ("reduce", "method"): ["pca", "autoencoder", "conv_autoencoder"],
     ("reduce", "rotation"): ["varimax", "promax"],
     ("reduce", "solver"): ["auto", "eigh", "svd", "power", "randomized", "lanczos", "gradient"],
-    ("complete", "method"): [
-        "auto",
-        "als",
-        "bayes",
-        "biases",
-        "soft-impute",
-        "svp",
-        "svt",
-        "exact",
-        "ease",
-        "slim",
-        "gf-cf",
-        "blend",
-    ],
     ("complete", "feedback"): ["explicit", "implicit"],
     ("complete", "normalise"): ["column", "row", "both", "bias", "global"],
-    ("explain", "method"): ["lda", "plsa", "nmf", "mixture"],
     ("explain", "learning"): ["gibbs", "cvb0", "variational", "online"],
     ("explain", "covariance"): ["full", "tied", "diag", "spherical", "unit", "factor"],
     ("explain", "family"): ["bernoulli", "multinomial"],
     ("explain", "loss"): ["frobenius", "kullback-leibler"],
-    ("embed", "method"): ["skipgram", "pmi", "glove"],
     ("embed", "loss"): ["negative", "softmax"],
     ("embed", "kind"): ["positive", "pmi"],
     ("embed", "solver"): ["stochastic", "exact", "adagrad", "als"],
@@ -133,6 +125,8 @@ def _parameters(verb: Any) -> tuple[dict[str, tuple[Any, Any, Any]], Any]:
 
 def _field(verb: str, name: str, kind: Any, default: Any, mark: Any) -> dict[str, Any]:
     choices = CHOICES.get((verb, name)) or {"duplicates": DUPLICATES, "engine": ENGINES}.get(name)
+    if name == "method":
+        choices = [*({"complete": ["auto", "biases"]}.get(verb, [])), *methods(verb)]
     words = (mark.help or "").partition("[default:")
     default_words = words[2].strip(" ]") or (
         None if default is None or default is False or default == "" else str(default)

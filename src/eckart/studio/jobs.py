@@ -19,15 +19,14 @@ import sys
 import threading
 import time
 from dataclasses import asdict, dataclass, field
-from importlib import import_module
 from pathlib import Path
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
 from eckart.cli.complete_options import ITEM_METHODS
 from eckart.errors import FileError
-from eckart.io.models.save import class_named
 from eckart.io.models.whole_files import atomic_write
+from eckart.registry import class_named, methods
 from eckart.serve.problems import Problem
 from eckart.studio.folder import Folder
 from eckart.studio.forms import shell_line, words_of
@@ -272,7 +271,7 @@ class Jobs:
     # children
 
     def command(self, job: Job) -> list[str]:
-        more = ["--json", "--log", f"{self._file_of(job, 'log')}", "--model", job.model]
+        more = ["--log", f"{self._file_of(job, 'log')}", "--model", job.model]
         more += ["--report", job.report] if job.report else []
         more += (
             ["--checkpoint", f"{self._file_of(job, 'checkpoint')}"]
@@ -366,7 +365,7 @@ class Jobs:
             state, error = (
                 "failed",
                 (
-                    lines[-1]
+                    lines[-1].removeprefix("eckart: error: ")
                     if lines
                     else "the process ended without a word; was it killed for memory?"
                 ),
@@ -376,10 +375,7 @@ class Jobs:
         elif last["code"] == INTERRUPTED:
             state, error = "stopped", None
         else:
-            state, error = (
-                "failed",
-                answer.get("error") or last.get("error") or f"exit code {last['code']}",
-            )
+            state, error = "failed", last.get("error") or f"exit code {last['code']}"
         self._end(job, state, error)
 
     def _end(self, job: Job, state: str, error: str | None = None) -> None:
@@ -415,7 +411,7 @@ class Jobs:
 def child_of(words: list[str]) -> list[str]:
     """A command of the shell as a child. -P: what lies in the folder of the data is never
     imported."""
-    return [sys.executable, "-P", "-m", "eckart.studio.child", *words]
+    return [sys.executable, "-P", "-m", "eckart", *words, "--events", "--stop-with-input"]
 
 
 def child_environment() -> dict[str, str]:
@@ -425,11 +421,11 @@ def child_environment() -> dict[str, str]:
 
 def keeps_state(verb: str, options: dict[str, Any]) -> bool:
     """Whether the method has a checkpoint."""
-    methods = import_module(f"eckart.cli.{verb}").METHODS
+    known = methods(verb)
     method = options.get("method") or {"embed": "skipgram"}.get(verb, "auto")
-    if verb in ("reduce", "explain") or method not in methods:
+    if verb in ("reduce", "explain") or method not in known:
         return True  # given where the method knows it; all that "auto" compares do
-    return "checkpoint" in inspect.signature(class_named(methods[method])).parameters
+    return "checkpoint" in inspect.signature(class_named(known[method])).parameters
 
 
 def reports(verb: str, options: Any) -> bool:

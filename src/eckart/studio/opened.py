@@ -25,8 +25,8 @@ from eckart.factors import (
     Series,
     Topics,
 )
-from eckart.io.models.save import CLASSES
 from eckart.matrix import Dense, Observed
+from eckart.registry import BY_NAME
 from eckart.serve.lists import Lists
 from eckart.serve.problems import Problem
 from eckart.studio.tables import Sheet
@@ -178,8 +178,7 @@ class Opened:
 
 def verb_of(name: str) -> str:
     """The verb that makes models of a class."""
-    module = CLASSES[name].split(".")[1]
-    return "reduce" if module == "nn" else module
+    return BY_NAME[name].verb
 
 
 def run_verb(do: Callable[..., Any], *given: Any) -> Any:

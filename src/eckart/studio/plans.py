@@ -30,9 +30,7 @@ def plan(words: list[str], root: Path, gone: threading.Event) -> dict[str, Any]:
         )
     answer = last.get("answer") or {}
     if last.get("code") != 0:
-        raise Problem(
-            422, answer.get("error") or last.get("error") or "the command ended without a plan"
-        )
+        raise Problem(422, last.get("error") or "the command ended without a plan")
     found = answer.get("plan") or {}
     all_rows = found.get("measured_rows") == found.get("rows")
     part = "all" if all_rows else f"{found.get('measured_rows', 0):,} of {found.get('rows', 0):,}"
@@ -50,7 +48,7 @@ def plan(words: list[str], root: Path, gone: threading.Event) -> dict[str, Any]:
 def measured(words: list[str], root: Path, gone: threading.Event) -> dict[str, Any] | None:
     """The last event of a child that measures a plan; it is ended when nobody waits for it any
     more, or after ``PLAN_SECONDS`` (None)."""
-    command = child_of([*words, "--plan", "--json"])
+    command = child_of([*words, "--plan"])
     with subprocess.Popen(
         command,
         cwd=root,

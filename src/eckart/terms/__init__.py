@@ -14,6 +14,7 @@ from eckart.terms.multinomial import Multinomial
 from eckart.terms.ordered import Ordered, OrderedLogit, OrderedProbit
 from eckart.terms.penalties import Lasso, Nonnegative, Nuclear, Penalty, Ridge, Rows
 from eckart.terms.poisson import Poisson
+from eckart.terms.quantile import Quantile
 from eckart.terms.squared import Squared
 
 LOSSES: dict[str, type[Loss]] = {
@@ -26,6 +27,7 @@ LOSSES: dict[str, type[Loss]] = {
         OrderedLogit,
         OrderedProbit,
         Poisson,
+        Quantile,
         Multinomial,
     )
 }
@@ -50,11 +52,13 @@ __all__ = [
     "Penalty",
     "Placement",
     "Poisson",
+    "Quantile",
     "Ridge",
     "Rows",
     "Squared",
     "loss_from",
     "loss_named",
+    "loss_or_none",
 ]
 
 
@@ -66,11 +70,22 @@ def loss_named(name: str) -> Loss:
     >>> grades.levels, [round(t, 2) for t in grades.thresholds], float(grades.mean(np.array(0.0)).round(3))
     ((1, 2, 3), [-1.1, 1.1], 2.0)
     """
-    if name not in LOSSES:
+    loss = loss_or_none(name)
+    if loss is None:
         raise invalid(
             "loss", name, "one of " + ", ".join(f"{n!r} ({LOSSES[n].summary})" for n in LOSSES)
         )
-    return LOSSES[name]()
+    return loss
+
+
+def loss_or_none(name: Any) -> Loss | None:
+    """The loss of a name, or of a name and the number that it takes; None where there is none."""
+    word, _, number = name.partition(" ") if isinstance(name, str) else ("", "", "")
+    try:
+        loss = LOSSES[word](**({"level": float(number)} if number else {}))
+        return loss if loss.check() else None
+    except (KeyError, TypeError, ValueError):
+        return None
 
 
 def loss_from(state: Any) -> Loss:

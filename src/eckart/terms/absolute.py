@@ -24,6 +24,7 @@ class Absolute(Loss):
 
     name: ClassVar[str] = "absolute"
     summary: ClassVar[str] = "numbers with a few wild ones: the median"
+    location: ClassVar[bool] = True
 
     def value(self, a: np.ndarray, s: np.ndarray) -> np.ndarray:
         r = np.abs(a - s)
@@ -50,11 +51,10 @@ class Absolute(Loss):
 
     def fitted_to(self, values: np.ndarray, weights: np.ndarray | None = None) -> Self:
         a, w = known(values, weights)
-        return (
-            replace(self, corner=CORNER * robust_deviation(self.encode(a), w))
-            if len(a) and not self.corner
-            else self
-        )
+        return self.of_deviation(robust_deviation(self.encode(a), w)) if len(a) else self
+
+    def of_deviation(self, deviation: float) -> Self:
+        return self if self.corner else replace(self, corner=CORNER * deviation)
 
     def check(self) -> bool:
         return isinstance(self.corner, (int, float)) and 0 <= self.corner < np.inf

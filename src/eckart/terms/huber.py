@@ -25,6 +25,7 @@ class Huber(Loss):
 
     name: ClassVar[str] = "huber"
     summary: ClassVar[str] = "numbers, most with errors of about the same size, a few wild ones"
+    location: ClassVar[bool] = True
     bound: ClassVar[float | None] = 1.0
 
     @property
@@ -60,9 +61,10 @@ class Huber(Loss):
 
     def fitted_to(self, values: np.ndarray, weights: np.ndarray | None = None) -> Self:
         a, w = known(values, weights)
-        if self.delta is not None or not len(a):
-            return self
-        return replace(self, delta=NORMAL_SHARE * robust_deviation(self.encode(a), w))
+        return self.of_deviation(robust_deviation(self.encode(a), w)) if len(a) else self
+
+    def of_deviation(self, deviation: float) -> Self:
+        return self if self.delta is not None else replace(self, delta=NORMAL_SHARE * deviation)
 
     def check(self) -> bool:
         return self.delta is None or (isinstance(self.delta, float) and 0 < self.delta < np.inf)

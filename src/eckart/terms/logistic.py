@@ -36,6 +36,9 @@ class Logistic(Loss):
 
     name: ClassVar[str] = "logistic"
     summary: ClassVar[str] = "yes and no, as 1 and 0 or True and False"
+    # Near the best held-out likelihood on MovieLens-100K, Jester and bfi. Yes and no say less than
+    # grades do: with the power 1/2 all of Jester was behind squared error, with 3/4 it is ahead.
+    ridge: ClassVar[tuple[float, float] | None] = (0.2, 0.75)
     bound: ClassVar[float | None] = 0.25
     discrete: ClassVar[bool] = True
 

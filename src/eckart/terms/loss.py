@@ -41,6 +41,12 @@ class Loss(ABC):
     for t from s to the minimum of l(a, .)."""
     discrete: ClassVar[bool] = False
     """Whether values are levels with probabilities."""
+    location: ClassVar[bool] = False
+    """Whether the natural parameter is in the unit of the data, so that what is taken out of the
+    data is taken out of it."""
+    ridge: ClassVar[tuple[float, float] | None] = None
+    """Ridge of a factorization and its power of counts (three tenths of it for biases) where the
+    natural parameter has no unit."""
 
     @property
     def width(self) -> int:
@@ -102,6 +108,10 @@ class Loss(ABC):
     def fitted_to(self, values: np.ndarray, weights: np.ndarray | None = None) -> Self:
         """The loss with its own parameters (levels, thresholds, widths) set by a column of values;
         NaN are left out."""
+        return self
+
+    def of_deviation(self, deviation: float) -> Self:
+        """The same of data of which only the standard deviation is known."""
         return self
 
     def parameters(self) -> dict[str, Any]:

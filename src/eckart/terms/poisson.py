@@ -26,6 +26,8 @@ class Poisson(Loss):
 
     name: ClassVar[str] = "poisson"
     summary: ClassVar[str] = "counts: 0, 1, 2, ..."
+    # near the best held-out likelihood on simulated counts
+    ridge: ClassVar[tuple[float, float] | None] = (1.0, 0.5)
     everywhere: ClassVar[bool] = False
 
     def value(self, a: np.ndarray, s: np.ndarray) -> np.ndarray:

@@ -16,6 +16,7 @@ class Squared(Loss):
 
     name: ClassVar[str] = "squared"
     summary: ClassVar[str] = "numbers with errors of about the same size"
+    location: ClassVar[bool] = True
     bound: ClassVar[float | None] = 1.0
 
     def value(self, a: np.ndarray, s: np.ndarray) -> np.ndarray:

@@ -46,7 +46,7 @@ from eckart.complete.bayes.chain import Draw, draw_rows
 from eckart.complete.bayes.features import VAGUE, Iterative, Link, Spectral, ridge_draw
 from eckart.complete.factors.alternate import AlternatingState, sweep
 from eckart.complete.factors.alternate import start as begin
-from eckart.complete.factors.majorise import RIDGES, graded, touched
+from eckart.complete.factors.majorise import graded, touched
 from eckart.engines.protocol import Placed, RidgeRule, Tall
 from eckart.errors import InputError, invalid
 from eckart.matrix import Observed
@@ -218,7 +218,7 @@ def begin_near_mode(chain: Any, x: Placed) -> None:
     in tight steps for long."""
     e, own = chain.engine, chain.likelihood
     loss, mean, k = own.loss, own.mean, chain.rows.last.shape[1] - 1
-    ridge, power = RIDGES[loss.name]
+    ridge, power = loss.ridge
     problem = RidgeProblem.of(e, x, RidgeRule(ridge, power, bias=True, bias_l2=0.3 * ridge))
     rng, ends = np.random.default_rng(chain.seed), []
     for _ in range(FIRST_STARTS):

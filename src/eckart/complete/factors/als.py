@@ -26,10 +26,9 @@ from eckart.complete.factors.choices import Choices
 from eckart.complete.factors.hidden_lists import popularity
 from eckart.complete.factors.hidden_share import ChosenRidge
 from eckart.complete.factors.majorise import (
-    FACTORIZED,
-    LOCATIONS,
     centre,
     encoded,
+    factorized,
     loss_for,
     touched,
 )
@@ -46,7 +45,7 @@ from eckart.io.models.checkpoint import resuming
 from eckart.matrix import Observed
 from eckart.matrix_blocks import facts_of
 from eckart.parameters import file_name, flag, number, one_of, optional, param, whole
-from eckart.terms import Loss
+from eckart.terms import Loss, loss_named
 from eckart.trace import progress
 
 
@@ -68,7 +67,8 @@ class ALS(Choices, MappedModel):
         >= 0 of an interaction; absent is a weak no).
     loss : "squared", or what the values are: "logistic" (yes and no as 1 and 0), "ordered" or
         "ordered_probit" (grades, whose thresholds are learned), "poisson" (counts), "huber" or
-        "absolute" (numbers, a few of them wild). Predictions are on the scale of the data:
+        "absolute" (numbers, a few of them wild), "quantile 0.9" (the value that nine tenths stay
+        below; any other share alike). Predictions are on the scale of the data:
         probabilities, grades, rates. Explicit feedback only; see ``eckart.terms``.
     l2 : the ridge; None chooses it on hidden entries: for ratings in units of the noise that biases
         leave, and codes are zero where they say no more than biases do (``factors.hidden_share``;
@@ -136,9 +136,7 @@ class ALS(Choices, MappedModel):
     n_components: int | None = param(None, optional(whole(1)))
     _: KW_ONLY
     feedback: Literal["explicit", "implicit"] = param("explicit")
-    loss: Literal[
-        "squared", "absolute", "huber", "logistic", "ordered", "ordered_probit", "poisson"
-    ] = param("squared", one_of(*FACTORIZED))
+    loss: str = param("squared", factorized())
     l2: float | None = param(None, optional(number(0)))
     # beyond it the power of a count leaves the range
     l2_power: float | None = param(None, optional(number(0, 10)))
@@ -313,7 +311,7 @@ class ALS(Choices, MappedModel):
         rates = self.loss == "poisson"
         clip = (
             self.clip
-            if self.feedback == "explicit" and (rates or self.loss in LOCATIONS)
+            if self.feedback == "explicit" and (rates or loss_named(self.loss).location)
             else False
         )
         if (low_high := limits(clip, whole, rates)) is not None:
@@ -362,7 +360,7 @@ class ALS(Choices, MappedModel):
         rank = self._rank(problem.x.shape)
         unit = (
             1.0
-            if (loss is not None and loss.name not in LOCATIONS) or self.feedback == "implicit"
+            if (loss is not None and not loss.location) or self.feedback == "implicit"
             else spread
         )
         point, right = start(near, rank, mean, engine, rng, unit)

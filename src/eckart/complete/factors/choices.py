@@ -11,7 +11,7 @@ from eckart.complete.factors.alternate import LogScaling, log_scaling
 from eckart.complete.factors.hidden_lists import choose as choose_for_lists
 from eckart.complete.factors.hidden_lists import unobserved_weight
 from eckart.complete.factors.hidden_share import ChosenRidge, RidgeChoice, Wanted, choose
-from eckart.complete.factors.majorise import LOCATIONS, RIDGES, encoded, loss_for
+from eckart.complete.factors.majorise import encoded, loss_for
 from eckart.complete.folding import learned_columns, refuse_negative
 from eckart.complete.normalise import Normaliser
 from eckart.complete.plain_answers import Ridges
@@ -23,6 +23,7 @@ from eckart.factors import LowRank
 from eckart.fit import require_room
 from eckart.matrix import Observed
 from eckart.matrix_blocks import parts_of
+from eckart.terms import loss_named
 
 POWER = 0.5
 """Of counts in a ridge that is chosen: the norm of noise, over it, then hardly depends on how much
@@ -87,7 +88,7 @@ class Choices:
                 "",
                 {},
             )
-        power = RIDGES.get(self.loss, (0.0, POWER))[1] if power is None else float(power)
+        power = (loss_named(self.loss).ridge or (0.0, POWER))[1] if power is None else float(power)
         if bias_power is None:
             bias_power = power if equal_powers or bias is not None else 0.0
         loss = None if self.loss == "squared" else loss_for(self.loss, x, weights)
@@ -173,7 +174,7 @@ class Choices:
             self.biases
             or self.feedback == "implicit"
             or self.nonnegative
-            or self.loss not in LOCATIONS
+            or not loss_named(self.loss).location
         )
         return None if plain else "column"
 
@@ -196,7 +197,7 @@ class Choices:
                 "'squared' with feedback='implicit'",
                 "use feedback='explicit' for what was observed",
             )
-        if self.loss not in LOCATIONS and self._normalise_by() is not None:
+        if not loss_named(self.loss).location and self._normalise_by() is not None:
             raise invalid(
                 "normalise",
                 self.normalise,

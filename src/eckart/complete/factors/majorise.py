@@ -29,31 +29,25 @@ from eckart.engines.protocol import Engine, RowSolution
 from eckart.errors import InputError
 from eckart.matrix import Observed
 from eckart.matrix_blocks import facts_of, of_each_part, parts_of, with_values
-from eckart.terms import LOSSES, Loss, Ordered, loss_named
-from eckart.terms.absolute import CORNER
-from eckart.terms.huber import NORMAL_SHARE
+from eckart.parameters import Rule
+from eckart.terms import LOSSES, Loss, Ordered, loss_named, loss_or_none
 from eckart.terms.loss import LossError
 from eckart.terms.multinomial import levels_of
 from eckart.trace import Trace
 
-FACTORIZED = tuple(name for name in LOSSES if name != "multinomial")
-"""Losses with one natural parameter for each entry."""
-LOCATIONS = ("squared", "absolute", "huber")
-"""Losses whose natural parameter is in the unit of the data: what is taken out of the data is taken
-out of it."""
-RIDGES = {
-    "logistic": (0.2, 0.75),
-    "ordered": (0.9, 0.5),
-    "ordered_probit": (1.5, 0.5),
-    "poisson": (1.0, 0.5),
-}
-"""Ridges and their powers (three tenths of them for biases) of natural parameters that have no
-unit: near the best held-out likelihood on yes/no answers and grades of MovieLens-100K, Jester and
-the bfi survey, and on simulated counts. A probit is 0.6 of a logit, so its ridge is larger. Yes and
-no, which say less than grades do, want a ridge that grows faster with the length of a column: with
-the power 1/2 all of Jester was behind squared error, with 3/4 it is ahead."""
 FOLD_STEPS, FOLD_TOL = 100, 1e-7
 """Steps of a new row, and the relative fall of its objective at which they end."""
+
+
+def factorized() -> Rule:
+    """The names of losses with one natural parameter for each entry.
+
+    >>> factorized().fits("quantile 0.9"), factorized().fits("quantile 2")
+    (True, False)
+    """
+    names = [name for name in LOSSES if name != "multinomial"]
+    words = ", ".join(map(repr, names[:-1])) + f" or {names[-1]!r}"
+    return Rule(words, lambda name: getattr(loss_or_none(name), "name", None) in names)
 
 
 def loss_for(name: str, x: Observed, weights: np.ndarray | None) -> Loss:
@@ -68,13 +62,7 @@ def loss_for(name: str, x: Observed, weights: np.ndarray | None) -> Loss:
     facts = facts_of(x)
     if isinstance(loss, Ordered):
         return graded(loss, x)
-    if name in ("huber", "absolute"):
-        width = {"huber": "delta", "absolute": "corner"}[name]
-        return replace(
-            loss,
-            **{width: (NORMAL_SHARE if name == "huber" else CORNER) * (facts.deviation or 1.0)},
-        )
-    return loss
+    return loss.of_deviation(facts.deviation or 1.0)
 
 
 def graded(loss: Ordered, x: Observed) -> Ordered:
@@ -140,11 +128,7 @@ def centre(x: Observed, loss: Loss, weights: np.ndarray | None) -> float:
             return float(loss.best_constant(*levels_of_parts(x)))
         facts = facts_of(x)
         mean = facts.total / facts.entries
-        return (
-            mean
-            if loss.name in LOCATIONS
-            else float(loss.best_constant(np.array([mean]), np.ones(1)))
-        )
+        return mean if loss.location else float(loss.best_constant(np.array([mean]), np.ones(1)))
     return float(
         loss.best_constant(
             x.data.astype(np.float64), np.ones(x.nnz) if weights is None else weights

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from eckart.certify.certificate import Certificate
 from eckart.certify.nuclear import gap_certificate, svp_certificate
 from eckart.certify.nuclear_losses import loss_gap_certificate
-from eckart.complete.factors.majorise import FACTORIZED, encoded, loss_for
+from eckart.complete.factors.majorise import encoded, factorized, loss_for
 from eckart.complete.folding import on_a_scale
 from eckart.complete.normalise import KINDS
 from eckart.complete.nuclear.operators import Solution
@@ -180,9 +180,7 @@ class SoftImpute(SpectralCompleter):
 
     n_components: int | None = param(None, optional(whole(1)))
     _: KW_ONLY
-    loss: Literal[
-        "squared", "absolute", "huber", "logistic", "ordered", "ordered_probit", "poisson"
-    ] = param("squared", one_of(*FACTORIZED))
+    loss: str = param("squared", factorized())
     tau: float | None = param(None, optional(number(0, above=True)))
     path: bool | int = param(
         False,

@@ -32,7 +32,7 @@ import numpy as np
 from eckart.certify.certificate import Certificate
 from eckart.certify.nuclear_losses import lower_bound
 from eckart.complete.completer import Completer
-from eckart.complete.factors.majorise import LOCATIONS, centre
+from eckart.complete.factors.majorise import centre
 from eckart.complete.normalise import KINDS, Normaliser, normalise
 from eckart.complete.nuclear.operators import Operator, Solution, low_rank_svd, partial_svd, shrink
 from eckart.complete.plain_answers import Ridges
@@ -425,5 +425,5 @@ def taken_out(loss: Loss, normalise: str | None) -> str | None:
     """What is fixed before a fit: biases where the natural parameter has no unit and nothing was
     asked for."""
     if normalise == "auto":
-        return None if loss.name in LOCATIONS else "bias"
+        return None if loss.location else "bias"
     return normalise

@@ -28,7 +28,6 @@ import json
 import math
 import os
 import struct
-import sys
 from dataclasses import is_dataclass
 from decimal import Decimal
 from importlib import import_module
@@ -55,6 +54,7 @@ from eckart.factors import (
 from eckart.io.models.header_checks import NEEDED, check_extras, check_header
 from eckart.io.models.whole_files import atomic_write, named
 from eckart.parameters import check
+from eckart.registry import SAVED, class_named
 from eckart.rng import generator
 from eckart.scheduler import resolve_threads
 from eckart.trace import Trace
@@ -67,14 +67,6 @@ MAX_HEADER = 64 * 2**20
 """Bytes of a header that is read: far more than those of models, and a foreign file cannot ask for
 more memory."""
 SEAL = len(', "checksum": "') + 64 + len('"}')
-SAVED = """
-    PCA LatentDirichletAllocation IncrementalPCA TruncatedSVD LinearAutoencoder ALS BayesianMF SVP SVT SoftImpute ExactRecovery EASE SLIM
-    SpectralFilter Blend TimeFactors MixedTable GaussianMixture Mixture PLSA LDA MiniBatchNMF NMF GloVe SkipGram PMI Autoencoder ConvAutoencoder
-    NetworkClassifier NetworkRegressor
-"""
-"""Every estimator that can be saved, listed once."""
-CLASSES: dict[str, str] = {name: sys.modules["eckart"]._PUBLIC[name] for name in SAVED.split()}
-"""Their modules."""
 KINDS: dict[str, Any] = {
     kind.__name__: kind
     for kind in (Basis, Embedding, ItemWeights, LowRank, MixedColumns, Network, Series, Topics)
@@ -132,11 +124,6 @@ def model_of(arrays: dict[str, np.ndarray], text: str, path: Any) -> Any:
         raise FileError(f"{path} is not a complete model: {type(error).__name__} {error}") from None
 
 
-def class_named(name: str) -> Any:
-    """One of ``CLASSES``."""
-    return getattr(import_module(CLASSES[name]), name)
-
-
 def _read_header(path: Path) -> tuple[bytes, str]:
     """The bytes of the file and the text of its eckart header."""
     if not os.path.isfile(path):
@@ -190,11 +177,11 @@ def head_of(raw: Any, path: Path) -> str:
 def pack(model: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Arrays and JSON header of a fitted model."""
     if (
-        type(model).__name__ not in CLASSES
-        or type(model).__module__ != CLASSES[type(model).__name__]
+        type(model).__name__ not in SAVED
+        or type(model).__module__ != SAVED[type(model).__name__].module
     ):
         raise InputTypeError(
-            f"model must be one of {', '.join(CLASSES)}: no other class can be loaded, got a "
+            f"model must be one of {', '.join(SAVED)}: no other class can be loaded, got a "
             f"{type(model).__name__}"
         )
     fit = model.fit_
@@ -225,8 +212,8 @@ def pack(model: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
 def unpack(arrays: dict[str, np.ndarray], header: dict[str, Any]) -> Any:
     """The model described by a verified header."""
     name = header["class"]
-    if not isinstance(name, str) or name not in CLASSES:
-        raise FileError(f"class must be one of {', '.join(CLASSES)}, got {name!r}")
+    if not isinstance(name, str) or name not in SAVED:
+        raise FileError(f"class must be one of {', '.join(SAVED)}, got {name!r}")
     model = class_named(name)(**header["params"])
     if is_dataclass(model):
         check(model)

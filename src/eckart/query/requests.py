@@ -1,12 +1,14 @@
-"""What may be asked, as data: for each verb its fields, each with its kind. Requests are checked
-against it and the OpenAPI file is made of it."""
+"""What may be asked of a model, said once: for each question a type with its fields, and for each
+field its kind. Python, the shell, the service and the studio ask by them; requests from outside are
+checked against them, and the OpenAPI file is made of them.
+"""
 
 from __future__ import annotations
 
 from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
-from eckart.serve.problems import Problem, wanted
+from eckart.errors import InputError, invalid
 
 # an id that is not known is compared with all that are, which takes time that grows with its length
 ID: dict[str, Any] = {
@@ -132,7 +134,7 @@ class Explain:
 
 
 @dataclass(frozen=True)
-class NeighboursRequest:
+class Neighbours:
     """Words (or items) of the largest cosine."""
 
     words: Any
@@ -170,34 +172,33 @@ VERBS: dict[str, Any] = {
     "recommend": Recommend,
     "similar": Similar,
     "explain": Explain,
-    "neighbours": NeighboursRequest,
+    "neighbours": Neighbours,
     "analogy": Analogy,
     "impute": Impute,
     "certify": Certify,
 }
 
 
-def parsed(verb: str, given: dict[str, Any], table: Any = None) -> Any:
+def parse(verb: str, given: dict[str, Any], table: Any = None) -> Any:
     """A checked request; a field that is unknown, missing or of another kind is refused by its
     name. ``table`` is X, where it came as an Arrow table."""
     kind = VERBS[verb]
     known = {f.name: f for f in fields(kind)}
     for name in given:
         if name not in known:
-            raise Problem(
-                422, f"field must be one of {', '.join(known)} for {verb}, got {name[:80]!r}"
+            raise InputError(
+                f"field must be one of {', '.join(known)} for {verb}, got {name[:80]!r}"
             )
     values = {name: value for name, value in given.items() if value is not None}
     if table is not None and ("X" not in known or "X" in values):
-        raise Problem(
-            422,
+        raise InputError(
             f"a table must have columns {', '.join(n for n in known if n != 'X')} for {verb}, "
             f"got {', '.join(table.column_names[:5])[:80]}",
         )
     held = values if table is None else values | {"X": table}
     for name, field in known.items():
         if name not in held and field.default is MISSING:
-            raise Problem(422, f"{name} must be given for {verb}: {kind.__doc__}")
+            raise InputError(f"{name} must be given for {verb}: {kind.__doc__}")
     for name, value in values.items():
         _check(name, value, KINDS[name])
     return kind(**held)
@@ -208,22 +209,22 @@ def _check(name: str, value: Any, kind: dict[str, Any]) -> None:
     if "oneOf" in kind:
         found = [k for k in kind["oneOf"] if _is(value, k["type"])]
         if not found:
-            raise wanted(name, value, " or ".join(_words(k["type"]) for k in kind["oneOf"]))
+            raise _unfit(name, value, " or ".join(_words(k["type"]) for k in kind["oneOf"]))
         _check(name, value, found[0])
         return
     if not _is(value, kind["type"]):
-        raise wanted(name, value, _words(kind["type"]))
+        raise _unfit(name, value, _words(kind["type"]))
     if "enum" in kind and value not in kind["enum"]:
-        raise wanted(name, value, " or ".join(kind["enum"]))
+        raise _unfit(name, value, " or ".join(kind["enum"]))
     if isinstance(value, int) and not kind.get("minimum", value) <= value <= kind.get(
         "maximum", value
     ):
-        raise wanted(name, value, f"{kind['minimum']} to {kind['maximum']}")
+        raise _unfit(name, value, f"{kind['minimum']} to {kind['maximum']}")
     if isinstance(value, str) and len(value) > kind.get("maxLength", len(value)):
-        raise wanted(name, value, f"text of at most {kind['maxLength']:,} characters")
+        raise _unfit(name, value, f"text of at most {kind['maxLength']:,} characters")
     if isinstance(value, list):
         if len(value) < kind.get("minItems", 0):
-            raise wanted(name, value, "at least one")
+            raise _unfit(name, value, "at least one")
         inner = kind["items"]
         if inner["type"] == "array" or not _all_are(value, inner):
             for i, v in enumerate(value):
@@ -231,16 +232,15 @@ def _check(name: str, value: Any, kind: dict[str, Any]) -> None:
     if isinstance(value, dict):
         for part in kind["required"]:
             if part not in value:
-                raise Problem(422, f"{name}.{part} must be given: {', '.join(kind['required'])}")
+                raise InputError(f"{name}.{part} must be given: {', '.join(kind['required'])}")
         for part, inner in value.items():
             if part not in kind["properties"]:
-                raise Problem(
-                    422, f"{name} must have {', '.join(kind['required'])}, got {name}.{part[:80]}"
+                raise InputError(
+                    f"{name} must have {', '.join(kind['required'])}, got {name}.{part[:80]}"
                 )
             _check(f"{name}.{part}", inner, kind["properties"][part])
         if len({len(v) for v in value.values()}) > 1:
-            raise Problem(
-                422,
+            raise InputError(
                 f"{name} must have as many of each, got "
                 f"{', '.join((f'{len(v)} {k}' for k, v in value.items()))}",
             )
@@ -282,6 +282,11 @@ def _is(value: Any, types: Any) -> bool:
     return any(isinstance(value, TYPES[t]) for t in names)
 
 
+def _unfit(name: str, value: Any, rule: str) -> InputError:
+    """A field that holds something else than it should; no more of it is written than a line."""
+    return invalid(name, value[:80] if isinstance(value, (str, list)) else value, rule)
+
+
 def _words(types: Any) -> str:
     said = {
         "string": "text",
@@ -295,124 +300,6 @@ def _words(types: Any) -> str:
     return " or ".join(said[t] for t in _names(types))
 
 
-def openapi(version: str, models: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The OpenAPI description of the service, of these models."""
-    refused = _problems(400, 401, 404, 405, 406, 408, 413, 415, 422, 429, 503)
-    arrow = {
-        "application/vnd.apache.arrow.stream": {"schema": {"type": "string", "format": "binary"}}
-    }
-    table = {
-        "type": "object",
-        "required": ["model", "version", "verb", "answer"],
-        "additionalProperties": False,
-        "properties": {
-            "model": {"type": "string"},
-            "version": {"type": "string"},
-            "verb": {"type": "string", "enum": list(VERBS)},
-            "answer": {
-                "type": "object",
-                "additionalProperties": {
-                    "type": "array",
-                    "items": {"type": ["string", "number", "boolean", "null"]},
-                },
-            },
-        },
-    }
-    name = {
-        "name": "name",
-        "in": "path",
-        "required": True,
-        "schema": {"type": "string"} | ({"enum": list(models)} if models else {}),
-    }
-    paths: dict[str, Any] = {}
-    for verb, kind in VERBS.items():
-        asked = fields(kind)
-        body = {
-            "type": "object",
-            "additionalProperties": False,
-            "required": [f.name for f in asked if f.default is MISSING],
-            "properties": {f.name: _described(f.name, f.default) for f in asked},
-        }
-        paths[f"/v1/models/{{name}}/{verb}"] = {
-            "post": {
-                "summary": kind.__doc__,
-                "operationId": verb,
-                "parameters": [name],
-                "requestBody": {
-                    "required": True,
-                    "content": {"application/json": {"schema": body}} | arrow,
-                },
-                "responses": {
-                    "200": {
-                        "description": "Columns of one length.",
-                        "content": {"application/json": {"schema": table}} | arrow,
-                    }
-                }
-                | refused,
-            }
-        }
-    text, thing = {"type": "string"}, {"type": "object"}
-    card = {"type": "object", "required": ["name", "version", "class", "verbs", "certificate"]}
-    cards = {
-        "type": "object",
-        "required": ["models"],
-        "properties": {"models": {"type": "array", "items": card}},
-    }
-    for place, what, media, schema in (
-        ("/v1/models", "Model cards.", "application/json", cards),
-        ("/v1/models/{name}", "The card of a model.", "application/json", card),
-        ("/health", "The process runs.", "application/json", thing),
-        ("/ready", "All models are loaded.", "application/json", thing),
-        ("/metrics", "For Prometheus.", "text/plain", text),
-        ("/openapi.json", "This description.", "application/json", thing),
-        ("/docs", "This description, for people.", "text/html", text),
-    ):
-        answers = {
-            "200": {"description": what, "content": {media: {"schema": schema}}}
-        } | _problems(401, 404, 405, 429, 503)
-        paths[place] = {
-            "get": {"summary": what, "responses": answers}
-            | ({"parameters": [name]} if "{" in place else {})
-        }
-    about = {
-        "title": "eckart",
-        "version": version,
-        "description": "Questions to saved models. Arrow streams carry X, or columns of ids; other "
-        "fields stand in the query.",
-    }
-    security = {"securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}}
-    return {
-        "openapi": "3.1.0",
-        "info": about,
-        "paths": paths,
-        "components": security,
-        "security": [{}, {"token": []}],
-    }
-
-
-def _described(name: str, default: Any) -> dict[str, Any]:
-    """A field of a request; null stands for a field that is not given."""
-    if default is MISSING:
-        return KINDS[name]
-    return {"anyOf": [KINDS[name], {"type": "null"}]} | (
-        {} if default is None else {"default": default}
-    )
-
-
-def _problems(*statuses: int) -> dict[str, Any]:
-    """Refusals, all of one shape."""
-    shape = {
-        "type": "object",
-        "required": ["type", "title", "status", "detail"],
-        "properties": {
-            "type": {"type": "string"},
-            "title": {"type": "string"},
-            "status": {"type": "integer"},
-            "detail": {"type": "string"},
-        },
-    }
-    problem = {
-        "description": "A problem: what is wrong, what is right, what to do.",
-        "content": {"application/problem+json": {"schema": shape}},
-    }
-    return {str(status): problem for status in statuses}
+def verb_of(request: Any) -> str:
+    """The name of a question."""
+    return next(verb for verb, kind in VERBS.items() if kind is type(request))

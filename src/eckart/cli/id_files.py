@@ -1,5 +1,5 @@
-"""Ids out of a shell or a file as the kind that a model has: integers, text, dates; and the titles
-that stand for them."""
+"""Ids in files: lists and pairs of them, titles that stand for them, and entries in the ids of a
+model."""
 
 from __future__ import annotations
 
@@ -23,76 +23,14 @@ from eckart.io.tables.frames import ARROW_FILES, arrow_batches, arrow_head
 from eckart.io.tables.long_tables import TEXT_FILES, Long
 from eckart.loading import pa
 from eckart.matrix import Observed
-
-
-def as_kind(ids: Any, labels: Labels) -> np.ndarray:
-    """Ids out of a shell or a text file as the kind of the labels: integers, text, dates; what
-    cannot be one of them is refused by name."""
-    ids = np.asarray(ids)
-    if labels.kind == "text":
-        return _objects(ids, str)
-    if labels.kind == "ids":
-        return _objects(ids, lambda x: _likely(x, labels))
-    texts = ids.dtype.kind in "OU" and any(isinstance(x, str) for x in ids.tolist())
-    if not texts:
-        return ids
-    wanted, convert = ("a date", _date) if labels.kind == "dates" else ("an integer", _integer)
-    if labels.kind == "positions":
-        wanted = f"a position of 0 to {labels.size - 1}"
-    try:
-        return np.array([convert(x) for x in ids.tolist()])
-    except (ValueError, OverflowError):
-        bad = next(x for x in ids.tolist() if not _converts(x, convert))
-        advice = (
-            "The model has no labels there."
-            if labels.kind == "positions"
-            else f"The labels are {labels.kind}."
-        )
-        raise InputError(f"{labels.axis} must be {wanted}, got {bad!r}. {advice}") from None
-
-
-def _objects(ids: np.ndarray, convert: Any) -> np.ndarray:
-    out = np.empty(len(ids), object)
-    out[:] = [convert(x) for x in ids.tolist()]
-    return out
-
-
-def _likely(text: Any, labels: Labels) -> Any:
-    """Among labels of mixed kinds, the one that is written like the text."""
-    for convert in (lambda x: x, int, float):
-        try:
-            found = convert(text)
-            if not labels.unknown(np.array([found], object))[0]:
-                return found
-        except (ValueError, TypeError, InputError):
-            continue
-    return text
-
-
-def _integer(x: Any) -> int:
-    return int(x.strip()) if isinstance(x, str) else int(x)
-
-
-def _date(x: Any) -> np.datetime64:
-    moment = np.datetime64(x.strip() if isinstance(x, str) else x)
-    if np.isnat(moment):
-        raise ValueError(x)
-    return moment
-
-
-def _converts(x: Any, convert: Any) -> bool:
-    try:
-        convert(x)
-    except (ValueError, OverflowError):
-        return False
-    return True
+from eckart.query.ids import parse_ids
 
 
 def for_model(x: Observed, row_ids: Labels | None, column_ids: Labels) -> Observed:
     """Entries out of a file with the labels of a model, whatever kind the file wrote them in; with
     ``row_ids`` in its rows and their order too."""
     if x.columns is not None and column_ids.labels is not None:
-        x = replace(x, columns=as_kind(x.columns, column_ids))
+        x = replace(x, columns=parse_ids(x.columns, column_ids))
     if row_ids is None:
         return x
     if x.rows is None or row_ids.labels is None:
@@ -101,7 +39,7 @@ def for_model(x: Observed, row_ids: Labels | None, column_ids: Labels) -> Observ
                 f"the data must have {row_ids.size} rows as in the model, got {x.shape[0]}"
             )
         return x
-    at = row_ids.indices_of(as_kind(x.rows, row_ids))
+    at = row_ids.indices_of(parse_ids(x.rows, row_ids))
     if len(at) == row_ids.size and bool((at == np.arange(len(at))).all()):
         return replace(x, rows=row_ids.labels)
     i = np.repeat(at, x.row_counts())
@@ -160,7 +98,7 @@ def ids_in(file: str, name: str, labels: Labels) -> np.ndarray:
         ids = np.array(_first_cells(path, name), object)
     if not len(ids):
         raise FileError(f"{file} must have at least one row, one id a line, got none")
-    return as_kind(ids, labels)
+    return parse_ids(ids, labels)
 
 
 def _first_cells(path: Path, name: str) -> list[str]:
@@ -186,7 +124,7 @@ class Titles:
             raise invalid("--titles", spec, "FILE:ID:TITLE, such as movies.csv:movieId:title")
         table, picked = side_table(file, names, f"--titles {spec}", source)
         ids, texts = (table.column(name).to_pylist() for name in picked)
-        self.of = {_key(i): str(t) for i, t in zip(as_kind(ids, labels), texts) if t is not None}
+        self.of = {_key(i): str(t) for i, t in zip(parse_ids(ids, labels), texts) if t is not None}
 
     def __call__(self, ids: np.ndarray) -> np.ndarray:
         """The title of each id; the id itself where the table has none."""
