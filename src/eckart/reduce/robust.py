@@ -61,7 +61,7 @@ ROW_STEPS, ROW_TOL = 500, 1e-7
 """Iterations for the codes of new rows, and the relative change at which they end."""
 
 
-class Split(NamedTuple):
+class SplitPoint(NamedTuple):
     """L = U diag(s) V^T, the multiplier Y, and what was measured."""
 
     u: np.ndarray
@@ -153,7 +153,7 @@ def solve(
     max_iter: int,
     watch: Watcher,
     memory: Memory,
-) -> tuple[Split, Trace]:
+) -> tuple[SplitPoint, Trace]:
     """Alternating directions until the relative gap is at most ``tol``; ``x`` holds zeros where
     ``mask`` is 0."""
     kept = memory.last()
@@ -162,12 +162,12 @@ def solve(
     total = float(np.abs(x).sum())
     low, sparse, y = np.zeros_like(x), np.zeros_like(x), np.zeros_like(x)
     mu = x.size / (4 * total) if total else 1.0
-    best: Split | None = None
+    best: SplitPoint | None = None
     begin, start = 0, None
     if kept is not None:
         begin, mu, start = kept["step"], kept["mu"], kept["start"]
         sparse, y = kept["sparse"], kept["y"]
-        best = Split(*kept["best"]) if kept["best"] is not None else None
+        best = SplitPoint(*kept["best"]) if kept["best"] is not None else None
     step = begin
     try:
         for step in range(begin, max_iter):
@@ -201,7 +201,7 @@ def solve(
                     objective, bound = measure(x, mask, lam, low, s, y)
                 gap = (objective - bound) / objective if objective > 0 else 0.0
                 if best is None or objective - bound < best.objective - best.bound:
-                    best = Split(u, s, vt, y, objective, bound)
+                    best = SplitPoint(u, s, vt, y, objective, bound)
                 trace.add(gap)
                 watch("steps", step + 1, max_iter)
                 if gap <= tol:
@@ -217,12 +217,12 @@ def solve(
     except KeyboardInterrupt:
         trace.reason = StopReason.INTERRUPTED
     if best is None:
-        best = Split(*shrink_values(low, 0.0), y, 0.0, 0.0)
+        best = SplitPoint(*shrink_values(low, 0.0), y, 0.0, 0.0)
     objective, bound = measure(x, mask, lam, (best.u * best.s) @ best.vt, best.s, best.y)
     return best._replace(objective=objective, bound=bound), trace
 
 
-def certify(found: Split, tol: float, facts: dict[str, float]) -> Certificate:
+def certify(found: SplitPoint, tol: float, facts: dict[str, float]) -> Certificate:
     """Evidence that no other split has a lower objective."""
     gap = (found.objective - found.bound) / found.objective if found.objective > 0 else 0.0
     vt = found.vt
@@ -334,7 +334,7 @@ class RobustPCA(
 
     def _fit_of(
         self,
-        found: Split,
+        found: SplitPoint,
         trace: Trace,
         rest: np.ndarray,
         mask: np.ndarray | None,
