@@ -130,7 +130,7 @@ soak: $(STAMP)
 	$(BIN)/python tests/soak.py --seconds $(SECONDS)
 
 docs: $(DOCS_STAMP)
-	rm -rf docs/generated docs/gallery/plot_*  # pages of names and scripts that have moved
+	rm -rf docs/generated docs/gallery/plot_* docs/learn  # pages of names and scripts that have moved
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 	@echo "documentation: docs/_build/html/index.html"
 
@@ -149,4 +149,4 @@ bench: $(RIVALS_STAMP)
 	$(BIN)/python benchmarks/serve.py
 
 clean:
-	rm -rf $(VENV) docs/_build docs/gallery docs/generated out
+	rm -rf $(VENV) docs/_build docs/gallery docs/learn docs/generated out

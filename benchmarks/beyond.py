@@ -6,6 +6,9 @@ beside the speed of the disk.
     python benchmarks/beyond.py als --entries 1e9 --folder /scratch --sweeps 2
     python benchmarks/beyond.py pca | nmf | lda --folder /scratch            a file eight times as
     large as the memory it may use
+    python benchmarks/beyond.py shell --entries 1e8 --memory 2GB --folder /scratch
+                                                                             ``eckart complete`` of a
+    CSV file of ratings in a memory cgroup of its own, to the end (Linux, as root)
 
 The entries: users x items in the ratio 10 : 1, 200 a user, users of very different length (Pareto),
 items by popularity (share ~ 1 / (rank + 50)), each pair once, in no order. They are made piece by
@@ -18,6 +21,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import threading
 import time
 from concurrent.futures import ProcessPoolExecutor
@@ -217,6 +221,76 @@ def als(folder: Path, entries: int, k: int, sweeps: int, memory: str) -> dict[st
     }
 
 
+def ratings_file(entries: int, folder: Path) -> Path:
+    """A CSV file of user, item and rating (1 to 5 in halves): biases and four factors of the names,
+    with noise."""
+    import pyarrow as pa
+    import pyarrow.csv as pc
+    import pyarrow.parquet as pq
+
+    path = folder / f"ratings-{entries}.csv"
+    if path.exists():
+        return path
+    users, items, k = entries // MEAN, entries // (10 * MEAN), 4
+    rng = np.random.default_rng(entries)
+    u, v = rng.standard_normal((users, k)), 0.25 * rng.standard_normal((items, k))
+    a, b = 3.5 + 0.4 * rng.standard_normal(users), 0.5 * rng.standard_normal(items)
+    part = path.with_suffix(".part")
+    with open(part, "wb") as file:
+        file.write(b"user,item,rating\n")
+        for piece in sorted(entries_folder(entries, folder).glob("*.parquet")):
+            table = pq.read_table(piece, columns=["user", "item"])
+            i, j = table["user"].to_numpy(), table["item"].to_numpy()
+            value = (
+                a[i] + b[j] + np.einsum("nk,nk->n", u[i], v[j]) + 0.6 * rng.standard_normal(len(i))
+            )
+            value = np.clip(np.round(2.0 * value) / 2.0, 0.5, 5.0)
+            table = table.append_column("rating", pa.array(value.astype(np.float32)))
+            pc.write_csv(table, file, pc.WriteOptions(include_header=False))
+    part.rename(path)
+    return path
+
+
+def shell(folder: Path, entries: int, memory: str, flags: list[str]) -> dict[str, Any]:
+    """``eckart complete FILE`` with no choice made, in a memory cgroup (version 1) of its own."""
+    import subprocess
+    import sys
+
+    from eckart.io.tables.memory import memory_of
+
+    path, limit = ratings_file(entries, folder), int(memory_of(memory))
+    group = Path("/sys/fs/cgroup/memory") / f"eckart-{os.getpid()}"
+    group.mkdir()
+    (group / "memory.limit_in_bytes").write_text(str(limit))
+    scratch, out = folder / "tmp", folder / f"out-{entries}"
+    scratch.mkdir(exist_ok=True)
+    how = ["--rows", "user", "--columns", "item", "--values", "rating"]
+    wanted = ["--model", f"{out}.safetensors", "--report", f"{out}.html"]
+    command = [sys.executable, "-m", "eckart", "complete", str(path), *how, *wanted, *flags]
+    start, peak = time.perf_counter(), 0
+    run = subprocess.Popen(
+        command,
+        env={**os.environ, "TMPDIR": str(scratch)},
+        preexec_fn=lambda: (group / "cgroup.procs").write_text(str(os.getpid())),
+    )
+    while run.poll() is None:
+        time.sleep(0.5)
+        told = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+        peak = max(peak, int(told["rss"]))
+    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+    killed = (group / "memory.oom_control").read_text().split()
+    group.rmdir()
+    return {
+        "command": " ".join(command[1:]),
+        "limit GB": limit / 1e9,
+        "exit code": run.returncode,
+        "killed for memory": int(killed[-1]) > 0,
+        "seconds": round(time.perf_counter() - start),
+        "processor seconds": round(spent.ru_utime + spent.ru_stime),
+        "peak GB without pages of files": round(peak / 1e9, 3),
+    }
+
+
 def rows_file(folder: Path, gigabytes: float, gaps: bool, n: int = 500) -> Path:
     """A .npy file of float32 rows >= 0 of rank 8 with noise; with ``gaps`` one entry in twenty is
     NaN."""
@@ -293,19 +367,21 @@ def main() -> None:
     told = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    told.add_argument("what", choices=["als", "pca", "nmf", "lda", "disk"])
+    told.add_argument("what", choices=["als", "pca", "nmf", "lda", "shell", "disk"])
     told.add_argument("--entries", type=float, default=1e7)
     told.add_argument("--folder", type=Path, required=True)
     told.add_argument("--gigabytes", type=float, default=1.0)
     told.add_argument("--k", type=int, default=64)
     told.add_argument("--sweeps", type=int, default=3)
     told.add_argument("--memory", default="500MB")
-    ask = told.parse_args()
+    ask, flags = told.parse_known_args()
     ask.folder.mkdir(parents=True, exist_ok=True)
     if ask.what == "als":
         shown("ALS", als(ask.folder, int(ask.entries), ask.k, ask.sweeps, ask.memory))
     if ask.what in ("pca", "nmf", "lda"):
         shown(ask.what, beyond(ask.what, ask.folder, ask.gigabytes, ask.sweeps))
+    if ask.what == "shell":
+        shown("shell", shell(ask.folder, int(ask.entries), ask.memory, flags))
     if ask.what == "disk":
         shown("disk", disk_speed(ask.folder))
 

@@ -194,11 +194,13 @@ def by_default(name: str, quick: bool) -> dict[str, Any]:
     cut = len(x) // 5
     spread = x[cut:].std(0)
     scaled = (x - x[cut:].mean(0)) / np.where(spread > 0, spread, 1)
+    # PyTorch loads a second's worth of its own for the first optimiser of a process
+    NetworkClassifier(random_state=0, n_threads=1, max_iter=1).fit(x[cut:], y[cut:])
     begin = time.process_time()
     model = NetworkClassifier(random_state=0, n_threads=1).fit(x[cut:], y[cut:])
     found = {
         "accuracy": round(float(model.score(x[:cut], y[:cut])), 4),
-        "seconds": round(time.process_time() - begin, 1),
+        "seconds": round(time.process_time() - begin, 2),
     }
     torch.manual_seed(0)
     torch.set_num_threads(1)
@@ -220,12 +222,13 @@ def by_default(name: str, quick: bool) -> dict[str, Any]:
     right = net(torch.as_tensor(scaled[:cut])).argmax(1).numpy() == y[:cut]
     found |= {
         "plain loop": round(float(right.mean()), 4),
-        "its seconds": round(time.process_time() - begin, 1),
+        "its seconds": round(time.process_time() - begin, 2),
     }
     begin = time.process_time()
     rival = MLPClassifier(random_state=0).fit(scaled[cut:], y[cut:])
     score = round(float(rival.score(scaled[:cut], y[:cut])), 4)
     return found | {
+        "ratio of seconds": round(found["seconds"] / found["its seconds"], 2),
         "scikit-learn": score,
         "scikit-learn seconds": round(time.process_time() - begin, 1),
         "epochs": model.n_iter_,

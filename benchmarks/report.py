@@ -143,6 +143,16 @@ def core_rows() -> Iterator[tuple[Any, ...]]:
             yield (row["title"], f"{one:.3g}", f"{many:.3g}", f"{one / many:.1f}", where["date"])
 
 
+def network_rows() -> Iterator[tuple[Any, ...]]:
+    """The default network for classes, a plain loop of equal layers, scikit-learn's."""
+    tasks = (row for r in records("networks") for row in r["rows"])
+    latest = {row["contender"]: row for row in tasks if "plain loop" in row}
+    for name, row in latest.items():
+        pairs = [("accuracy", "seconds"), ("plain loop", "its seconds")]
+        pairs += [("scikit-learn", "scikit-learn seconds")]
+        yield (name, *(f"{row[a]:.4f} in {row[b]:.1f} s" for a, b in pairs), row["epochs"])
+
+
 TABLES = {
     "speed": ("work|eckart, s|fastest rival, s|ratio|quality, ours / theirs|measured", speed_rows),
     "defaults": ("default|against|choosing: wins, ties, losses|judging", default_rows),
@@ -151,6 +161,7 @@ TABLES = {
         "|median s",
         imputation_rows,
     ),
+    "networks": ("set|eckart|plain loop|scikit-learn|epochs", network_rows),
     "cores": ("work|1 thread, s|16 threads, s|gain|measured", core_rows),
 }
 

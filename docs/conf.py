@@ -39,12 +39,13 @@ napoleon_custom_sections = ["Fitted attributes"]
 add_module_names = False
 
 sphinx_gallery_conf = {
-    "examples_dirs": "../examples",
-    "gallery_dirs": "gallery",
+    "examples_dirs": ["../examples", "../src/eckart/learn/lessons"],
+    "gallery_dirs": ["gallery", "learn"],
     "filename_pattern": r"plot_",
     "ignore_pattern": r"demo\.py",
     "subsection_order": [
-        f"../examples/{verb}" for verb in ("reduce", "complete", "explain", "embed")
+        *(f"../examples/{verb}" for verb in ("reduce", "complete", "explain", "embed")),
+        "*",
     ],
     "within_subsection_order": "FileNameSortKey",
     "thumbnail_size": (800, 560),  # shown at half that size: sharp on dense screens

@@ -163,7 +163,7 @@ def complete(target: Path) -> None:
     picture = target / "photograph.png"
     ax.figure.savefig(picture, dpi=100, facecolor="white")
     where = page.write(target / "complete.html")
-    best = ", ".join(film for _, _, film, _ in model.recommend(1042, n=4))
+    best = ", ".join(film for _, _, film, _ in model.recommend(1042, n=4).entries())
     c = model.certificate_
     print(
         f"complete  {seen.nnz} of {stars.size} ratings shown: error {estimate:.3f} on "

@@ -5,8 +5,8 @@ eckart in place of those of the same name. What scikit-learn promises in public 
 left is in REASONS, each with why; a test listed there that passes, or one that fails without being
 listed, ends the run with an error, so that the table stays true.
 
-The words of errors and warnings are eckart's own: ``match=`` of ``pytest.raises`` and
-``pytest.warns`` is dropped, the class must be right.
+The words of errors and warnings are compared too: for a flaw that scikit-learn names, eckart's
+sentence has scikit-learn's words in it.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ CLASSES = {
         "TruncatedSVD",
         "NMF",
         "MiniBatchNMF",
+        "non_negative_factorization",
         "LatentDirichletAllocation",
     ),
     "sklearn.mixture": ("GaussianMixture",),
@@ -38,7 +39,7 @@ CLASSES = {
 SPARSE = "eckart takes sparse data here; the test wants a refusal", r"DID NOT RAISE"
 OPEN = "eckart can do this; the test wants a refusal", r"DID NOT RAISE"
 START = (
-    "wants the entries that scikit-learn's solver reaches from its own random start",
+    "compares entries of two solvers, or of two losses, far from the end",
     r"Not equal to tolerance|assert_allclose",
 )
 
@@ -71,7 +72,12 @@ REASONS = {
         "sets the count of rows by hand; eckart keeps it with the statistic and refuses",
         r"n_samples_seen_ .* cannot be set",
     ),
-    r"test_non_negative_factorization_consistency": START,
+    r"test_nmf_multiplicative_update_sparse": START,
+    r"test_nmf_decreasing\[mu\]": (
+        "the penalty of squares is counted twice in the test's objective, and eckart's steps lower "
+        "the objective that is documented",
+        r"assert .*[\d.]+.* > ",
+    ),
     r"test_nmf_minibatchnmf_equivalence": START,
     r"test_minibatch_nmf_partial_fit": START,
     r"test_nmf_regularization\[NMF-solver1\]": (
@@ -91,6 +97,10 @@ REASONS = {
         "eckart starts nearer to the end: the perplexity stands still after two steps, "
         "and the fit stops",
         r"assert 3 == 2",
+    ),
+    r"test_check_weights": (
+        "the test wants least and largest weight in each other's place in the sentence",
+        r"Regex pattern did not match",
     ),
     r"test_regularisation": (
         "variances are kept above a floor by default, so collapsed data are no error; "
@@ -156,43 +166,29 @@ class Dropin:
             terminalreporter.write_line(line)
 
 
-def without_words(check: Any) -> Any:
-    """``pytest.raises`` or ``pytest.warns`` without ``match=``."""
-
-    def call(*args: Any, match: Any = None, **named: Any) -> Any:
-        return check(*args, **named)
-
-    return call
-
-
 def main() -> int:
     import pytest
 
     plugin = Dropin()
-    raises, warns = pytest.raises, pytest.warns
-    pytest.raises, pytest.warns = without_words(raises), without_words(warns)  # type: ignore[assignment]
     asked = [m for m in MODULES if not sys.argv[1:] or any(word in m for word in sys.argv[1:])]
-    try:
-        flags = [
-            "-q",
-            "--tb=short",
-            "-p",
-            "no:cacheprovider",
-            "-W",
-            "ignore",
-            "-c",
-            "/dev/null",
-            "--no-header",
-            "--disable-warnings",
-            "--show-capture=no",
-            "-rN",
-        ]
-        for module in asked:
-            ended = pytest.main([*flags, "--pyargs", f"sklearn.{module}"], plugins=[plugin])
-            if ended not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
-                return int(ended)
-    finally:
-        pytest.raises, pytest.warns = raises, warns  # type: ignore[assignment]
+    flags = [
+        "-q",
+        "--tb=short",
+        "-p",
+        "no:cacheprovider",
+        "-W",
+        "ignore",
+        "-c",
+        "/dev/null",
+        "--no-header",
+        "--disable-warnings",
+        "--show-capture=no",
+        "-rN",
+    ]
+    for module in asked:
+        ended = pytest.main([*flags, "--pyargs", f"sklearn.{module}"], plugins=[plugin])
+        if ended not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+            return int(ended)
     return 1 if plugin.wrong else 0
 
 

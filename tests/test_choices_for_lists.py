@@ -79,6 +79,17 @@ def test_where_everybody_buys_everything_lists_are_no_worse_than_popularity():
     assert ndcg(ALS(16, feedback="implicit", random_state=0), parts) > 0.97 * popular(parts)
 
 
+@pytest.mark.parametrize("seed", [0, 1])
+def test_popularity_decides_where_codes_are_no_better(seed):
+    """Everybody buys the same: codes alone were up to 2.7 standard errors behind popularity."""
+    parts = split(purchases(500, 60, 20, 0.0, seed), 0.2, random_state=seed)
+    model = ALS(16, feedback="implicit", random_state=0)
+    assert ndcg(model, parts) == pytest.approx(popular(parts), rel=0.005)
+    assert any("popularity decides" in note for note in model.certificate_.notes)
+    told = ALS(16, feedback="implicit", random_state=0).fit(purchases(500, 60, 12, 2.0, seed))
+    assert not any("popularity decides" in note for note in told.certificate_.notes)
+
+
 def test_where_codes_say_nothing_popularity_does(tmp_path):
     """Five entries a row and no tastes: codes alone were two standard errors behind popularity."""
     x = purchases(600, 800, 4, 0.0)

@@ -320,7 +320,7 @@ def test_save_and_load_give_the_same_bits(rng, tmp_path, kinds, options):
     assert back.fit_.trace.to_dict() == model.fit_.trace.to_dict()
     back.save(tmp_path / "again.safetensors")
     assert (tmp_path / "again.safetensors").read_bytes() == path.read_bytes()
-    assert list(back.recommend(n=4)) == list(model.recommend(n=4))
+    assert list(back.recommend(n=4).entries()) == list(model.recommend(n=4).entries())
 
 
 @pytest.fixture(scope="module")

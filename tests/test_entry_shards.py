@@ -59,6 +59,34 @@ def test_shards_hold_the_same_matrix(files, small, name):
         )
 
 
+def test_a_model_of_shards_is_saved_without_holding_their_entries(tmp_path):
+    """The entries stand in the model file: all in memory at once, they ended a fit that had not
+    needed them so."""
+    rng = np.random.default_rng(0)
+    table = {
+        "user": np.repeat(np.arange(3000), 100),
+        "item": (rng.permutation(400)[:100] + 7 * np.arange(3000)[:, None]).ravel() % 400,
+        "rating": rng.integers(1, 6, 300_000) / 2 + 1 / 3,
+    }
+    pd.DataFrame(table).to_parquet(tmp_path / "r.parquet", row_group_size=20_000)
+    fit = lambda **more: (  # noqa: E731
+        eckart.ALS(2, l2=0.1, max_iter=2, tol=0.0).fit(tmp_path / "r.parquet", **HOW, **more)
+    )
+    model = fit(memory="1MB")
+    assert isinstance(model.observed_, ObservedParts)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        model.save(tmp_path / "m.safetensors")
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert most < 300_000 * 12, "less than one copy of positions and values"
+    back, whole = eckart.load(tmp_path / "m.safetensors").observed_, fit().observed_
+    for field in ("indptr", "indices", "data"):
+        np.testing.assert_array_equal(getattr(back, field), getattr(whole, field))
+
+
 @pytest.mark.parametrize("feedback", [pytest.param("explicit", marks=pytest.mark.slow), "implicit"])
 def test_als_has_the_same_answer_and_says_where_it_worked(files, small, feedback):
     make = lambda: eckart.ALS(4, feedback=feedback, random_state=0, max_iter=20)  # noqa: E731
@@ -67,8 +95,8 @@ def test_als_has_the_same_answer_and_says_where_it_worked(files, small, feedback
     assert "shards of the disk" in parts.fit_.plan["engine_reason"]
     np.testing.assert_allclose(parts.objective_, whole.objective_, rtol=1e-5)
     assert parts.certificate_.holds == whole.certificate_.holds
-    assert [line[2] for line in parts.recommend("u5", n=3)] == [
-        line[2] for line in whole.recommend("u5", n=3)
+    assert [line[2] for line in parts.recommend("u5", n=3).entries()] == [
+        line[2] for line in whole.recommend("u5", n=3).entries()
     ]
     (ids, block), (_, wanted) = (next(iter(m.complete(["u5", "u7"]))) for m in (parts, whole))
     assert ids.tolist() == ["u5", "u7"]

@@ -557,13 +557,13 @@ def test_ctrl_c_keeps_the_best_state(rng, monkeypatch):
         ({"n_components": 2, "weights_init": [0.2, 0.2]}, "weights_init"),
         (
             {"n_components": 2, "means_init": [[0.0]]},
-            r"means_init must have shape \(2, 2\), got \(1, 1\)",
+            r"shape of \(2, 2\), but got \(1, 1\): set means_init",
         ),
         (
             {"n_components": 2, "means_init": [["a"]]},
             r"means_init must be an array of numbers of shape \(2, 2\), got something else \(could not",
         ),
-        ({"n_components": 1, "precisions_init": -np.ones((1, 2, 2))}, "positive definite"),
+        ({"n_components": 1, "precisions_init": -np.ones((1, 2, 2))}, "positive-definite"),
         (
             {"covariance_type": "diag", "precisions_init": -np.ones((1, 2))},
             r"precisions_init must hold numbers > 0, got -1\.0",

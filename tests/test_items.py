@@ -180,7 +180,7 @@ def test_lists_are_the_largest_scores_of_what_was_not_seen(model):
     hidden = np.where(seen, -np.inf, scores)
     np.testing.assert_allclose(lists.scores, -np.sort(-hidden, axis=1)[:, :5])
     some = model.recommend("u3", n=20, candidates=["c1", "c12", "c17"], exclude_seen=False)
-    assert {c for _, _, c, _ in some} == {"c1", "c12", "c17"}
+    assert {c for _, _, c, _ in some.entries()} == {"c1", "c12", "c17"}
     assert model.recommend("u3", n=3, exclude=["c0"], min_support=1).by == "prediction"
 
 
@@ -235,7 +235,7 @@ def test_files_and_pickles_give_the_same_answers(model, tmp_path):
     model.fit(x).save(tmp_path / "m.safetensors")
     for back in (eckart.load(tmp_path / "m.safetensors"), pickle.loads(pickle.dumps(model))):
         assert back.get_params() == model.get_params()
-        assert list(back.recommend(n=3)) == list(model.recommend(n=3))
+        assert list(back.recommend(n=3).entries()) == list(model.recommend(n=3).entries())
         assert back.certificate_ == model.certificate_
         assert back.certify(x).holds
     if isinstance(model, SpectralFilter):

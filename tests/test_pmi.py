@@ -47,8 +47,7 @@ def test_the_matrix_is_that_of_the_definition(n, seed, smoothing, shift, positiv
     assert (m.data != 0).all()
 
 
-def test_threads_change_nothing(monkeypatch, text):
-    monkeypatch.setattr("eckart.engines.cpu.words.counting.ENTRIES", 50)
+def test_threads_change_nothing(text):
     counts = cooccurrence(text)
     one = pmi_matrix(counts, n_threads=1)
     for threads in (2, 3, 5, 16):

@@ -443,7 +443,9 @@ def test_completers_save_load_and_pickle_to_the_same_bits(model, ratings, tmp_pa
         assert numbers(back) == numbers(model)
         np.testing.assert_array_equal(back.transform(ratings[:5]), model.transform(ratings[:5]))
         np.testing.assert_array_equal(back.predict([0, 3], [1, 2]), model.predict([0, 3], [1, 2]))
-        assert list(back.recommend([3, 4], n=3)) == list(model.recommend([3, 4], n=3))
+        assert list(back.recommend([3, 4], n=3).entries()) == list(
+            model.recommend([3, 4], n=3).entries()
+        )
         assert back.certificate_ == model.certificate_
 
 

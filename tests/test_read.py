@@ -362,12 +362,13 @@ def test_numbers_that_are_written_for_people(file, text, column, how):
         ('a,b\n"1,234",2\n56,3\n', "thousands apart: say decimal='.', or save"),
         ("a;b\n1,234;2\n5,678;3\n", "thousands apart: say decimal='.', or decimal=','"),
         # a number of four digits without the mark
-        ('a,b\n"1,234",2.5\n4567,3\n', "first text is '1,234'"),
-        ('a,b\n"0,234",2.5\n4,3\n', "first text is '0,234'"),  # no thousand begins with 0
+        ('a,b\n"1,234",2.5\n4567,3\n', "The first text is '1,234'"),
+        ('a,b\n"0,234",2.5\n4,3\n', "The first text is '0,234'"),  # no thousand begins with 0
         # nor does 1.500 tell which mark is which
         ('a,b\n"1,234",1.500\n4,3.000\n', "thousands apart"),
-        ("a,b\n12 %,2\n7.5,3\n", "first text is '12 %'"),
-        ('a,b\n"$1,234",2.5\n4,3\n', "first text is"),
+        ("a,b\nthe quick brown fox jumps,2\nx y,3\n", "eckart explain FILE --text COLUMN"),
+        ("a,b\n12 %,2\n7.5,3\n", "The first text is '12 %'"),
+        ('a,b\n"$1,234",2.5\n4,3\n', "The first text is"),
         (
             'a,b\n"1,234.5",2\n' + "7,3\n" * 2500 + "x,3\n",
             "column 'a' of",

@@ -81,7 +81,9 @@ def test_candidates_and_exclusions_are_ids(rng, options):
             want, scores = by_sorting(values, hidden, min(5, allowed.sum()))
             np.testing.assert_array_equal(got.positions, want)
             np.testing.assert_allclose(got.scores, scores)
-            assert [c for _, _, c, _ in got] == [f"r{j:02d}" for j in want.ravel() if j >= 0]
+            assert [c for _, _, c, _ in got.entries()] == [
+                f"r{j:02d}" for j in want.ravel() if j >= 0
+            ]
     with pytest.raises(InputError, match="at least one column must be left to recommend, got none"):
         model.recommend(candidates="r01", exclude="r01")
     with pytest.raises(InputError, match="nothing"):
@@ -140,10 +142,26 @@ def test_rows_that_have_seen_everything_or_nothing(rng):
     assert (r.positions[0] == -1).all()
     assert np.isneginf(r.scores[0]).all()
     assert (r.positions[1] >= 0).all()
-    assert [row for row, *_ in r] == [3, 3, 3]
+    assert [row for row, *_ in r.entries()] == [3, 3, 3]
     table = r.to_table()
     assert table["rank"].tolist() == [1, 2, 3]
     assert table["row"].tolist() == [3, 3, 3]
+
+
+def test_lists_unpack_as_ids_and_scores(rng):
+    a = rng.uniform(1, 5, (6, 9))
+    a[0, 2:], a[1, 3:] = np.nan, np.nan
+    model = ALS(2, random_state=0).fit(a)
+    ids, scores = model.recommend(0, n=5)
+    found = model.recommend([0, 1], n=5)
+    np.testing.assert_array_equal(ids, found.columns[0])
+    np.testing.assert_array_equal(scores, found.scores[0])
+    ids, scores = found
+    assert ids.shape == scores.shape == (2, 5)
+    ids, scores = model.recommend(1, n=8)
+    assert len(ids) == len(scores) == 6, "what is missing at the end of one list is left out"
+    ids, cosines = model.similar(columns=3, n=4)
+    assert ids.shape == cosines.shape == (4,)
 
 
 @pytest.mark.parametrize("kind", ["text", "int", "date"])

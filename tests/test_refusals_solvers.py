@@ -207,11 +207,11 @@ REFUSALS = {
     ),
     "a negative start": (
         lambda: NMF(1, init="custom").fit(parts(), W=-np.ones((60, 1)), H=np.ones((1, 20))),
-        "W must hold finite numbers >= 0, got a negative or infinite number",
+        r"Negative values in data passed to NMF \(input W\)",
     ),
     "an infinite start": (
         lambda: NMF(1, init="custom").fit(parts(), W=np.ones((60, 1)), H=np.full((1, 20), np.inf)),
-        "H must hold finite numbers >= 0, got a negative or infinite number",
+        "H must hold finite numbers >= 0, got NaN or infinity",
     ),
     "no count of words": (
         lambda: eckart.sequences([["a"]], min_count=0),
@@ -430,7 +430,7 @@ REFUSALS = {
     ),
     "means of a start": (
         lambda: GaussianMixture(2, means_init=np.zeros((3, 3))).fit(groups()),
-        r"means_init must have shape \(2, 3\), got \(3, 3\)",
+        r"shape of \(2, 3\), but got \(3, 3\): set means_init",
     ),
     "NaN in a start": (
         lambda: GaussianMixture(2, means_init=np.full((2, 3), np.nan)).fit(groups()),
@@ -458,7 +458,7 @@ REFUSALS = {
     ),
     "precision not positive": (
         lambda: GaussianMixture(2, precisions_init=np.array([np.eye(3), -np.eye(3)])).fit(groups()),
-        "component 1 is not symmetric and positive definite; give",
+        "symmetric, positive-definite: precisions_init of component 1 is not; give",
     ),
     "precisions not square": (
         lambda: given(precisions_=np.ones((2, 2, 3))),
@@ -470,7 +470,7 @@ REFUSALS = {
     ),
     "covariances not symmetric": (
         lambda: given(covariances_=np.array([[[1.0, 0.5], [0.0, 1.0]]] * 2)),
-        "not symmetric and positive definite",
+        "covariance' should be symmetric, positive-definite",
     ),
     "covariances below zero": (
         lambda: given(
@@ -540,7 +540,7 @@ REFUSALS = {
     "gaps, mini": (lambda: MiniBatchNMF(2).fit(holes()), "complete rows for MiniBatchNMF"),
     "start, mini": (
         lambda: MiniBatchNMF(9, init="nndsvd").fit(parts(30, 8)),
-        "the smaller side of X",
+        "init = 'nndsvd' can only be used when",
     ),
     "stream of parts": (
         lambda: loaded(NMF(2, random_state=0).partial_fit(parts())).partial_fit(parts()),
@@ -552,7 +552,7 @@ REFUSALS = {
     ),
     "shape of a start": (
         lambda: NMF(2, init="custom").fit_transform(parts(), W=np.ones((3, 2)), H=np.ones((2, 20))),
-        r"W must have shape \(60, 2\) with init='custom', got \(3, 2\)",
+        r"W must have shape \(60, 2\), got \(3, 2\)",
     ),
     "gaps, parts": (lambda: NMF(2).partial_fit(holes()), "complete rows for partial_fit"),
     "als with gaps": (

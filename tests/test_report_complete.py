@@ -98,7 +98,7 @@ def test_report_is_self_contained_and_complete(ratings, model, held, tmp_path):
     )
     for check in model.certificate_.checks:
         assert check.name in page.text
-    best = next(iter(model.recommend("user 0", 1)))
+    best = next(iter(model.recommend("user 0", 1).entries()))
     assert len(re.findall(r"film \d+ \(", page.text)) > 10
     most = int(np.argmax(ratings.row_counts()))
     assert f"{ratings.rows[most]} {ratings.row_counts()[most]}" in page.text

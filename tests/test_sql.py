@@ -315,7 +315,7 @@ def test_the_shell_reads_and_writes_databases(shop, monkeypatch):
             "select usr, item, score from recs where rank = 1 order by usr"
         ).fetchall()
     best = eckart.load("m.safetensors").recommend(n=1)
-    assert found == sorted((u, c, pytest.approx(s)) for u, _, c, s in best)
+    assert found == sorted((u, c, pytest.approx(s)) for u, _, c, s in best.entries())
     CliRunner().invoke(
         app,
         [
@@ -465,7 +465,7 @@ def test_an_address_of_sqlite_is_its_file(tmp_path):
     assert QueryAnswer(address, "select b from copied").table(10**6).to_pydict() == {"b": ["x"]}
 
 
-@pytest.mark.parametrize("source", ["table.csv", "t*.csv", "shop.duckdb"])
+@pytest.mark.parametrize("source", ["table.csv", "t*.csv", "shop.duckdb", "duckdb:///shop.duckdb"])
 @pytest.mark.parametrize(
     "statement",
     [
@@ -507,6 +507,8 @@ def test_queries_of_duckdb_reach_no_other_file(tmp_path, monkeypatch, source, st
         "s3://bucket/x?access_key=s3cr3t&region=eu",
         "postgresql://ann:s%33cr3t@db/shop",
         "postgresql://:s3cr3t@db/shop",
+        "ann:s3cr3t@db/shop",
+        "ann:s3cr@t@db:5432/shop",
         "host=db user=ann password='s3cr3t'",
         "postgresql://ann:s3c r3t@db/shop",
         "mssql+pyodbc:///?odbc_connect=Driver=x;Uid=ann;Pwd={s3c;r3t}",
@@ -549,6 +551,7 @@ def test_no_message_shows_a_password(address):
         "gs://bucket/x?token=s3cr3t",
         "clickhouse://ann:p@s3cr3t@127.0.0.1:1/d",
         "postgresql:/ann:s3cr3t@127.0.0.1/shop",
+        "ann:s3cr3t@db.example/shop",
         "host=127.0.0.1 password=s3cr3t",
     ],
 )

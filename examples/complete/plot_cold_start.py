@@ -86,7 +86,7 @@ print("certificate holds:", with_attributes.certificate_.holds)
 today = pd.DataFrame({"person": ["zoe"], "town": ["harbour"], "age": [24]})
 for person, rank, dish, value in with_attributes.recommend(
     row_features=today, n=3, by="prediction"
-):
+).entries():
     print(f"{person} {rank}. {dish} {value:.2f} ({menu.kitchen[int(dish[1:])]})")
 print(with_attributes.explain("zoe", "d00", row_features=today))
 

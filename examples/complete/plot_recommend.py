@@ -65,7 +65,7 @@ model = ALS(6, random_state=0).fit(table, rows="person", columns="dish", values=
 # ---------------------
 # Dishes she has rated are left out. ``candidates=`` and ``exclude=`` narrow the list further.
 
-for person, rank, dish, value in model.recommend(["nora", "omar"], n=4):
+for person, rank, dish, value in model.recommend(["nora", "omar"], n=4).entries():
     print(f"{person:<5} {rank}. {dish:<10} {value:.2f}")
 
 # %%
@@ -99,7 +99,10 @@ ax.spines[["top", "right"]].set_visible(False)
 
 for dish in ("pasta 1", "taco 1"):
     near = model.similar(columns=dish, n=4)
-    print(f"like {dish}: " + ", ".join(f"{name} ({value:.2f})" for _, _, name, value in near))
+    print(
+        f"like {dish}: "
+        + ", ".join(f"{name} ({value:.2f})" for _, _, name, value in near.entries())
+    )
 
 fig, ax = plt.subplots(figsize=(6.6, 4.8), layout="constrained")
 plots.factor_map(model, ax=ax)
@@ -118,9 +121,9 @@ new = entries_of(
     columns=1,
     values=2,
 )
-print("pia:", ", ".join(dish for _, _, dish, _ in model.recommend(X=new, n=4)))
+print("pia:", ", ".join(dish for _, _, dish, _ in model.recommend(X=new, n=4).entries()))
 print("a stranger:", model.predict("quentin", "taco 2", unknown="mean").round(2).tolist())
-hits = [dish.split()[0] for _, _, dish, _ in model.recommend("nora", n=8)]
+hits = [dish.split()[0] for _, _, dish, _ in model.recommend("nora", n=8).entries()]
 print(
     f"{sum(h in ('curry', 'noodle') for h in hits)} of 8 recommendations for nora are "
     "curries or noodles"

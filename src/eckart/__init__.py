@@ -25,6 +25,7 @@ _PUBLIC = {model.name: model.module for model in MODELS} | {
     "folds": "eckart.complete.split",
     "EntryKFold": "eckart.complete.split",
     "select_mixture": "eckart.explain.mixtures.select",
+    "non_negative_factorization": "eckart.explain.parts.nmf",
     "select_rank": "eckart.explain.parts.consensus",
     "Vectors": "eckart.embed.vectors",
     "read_vectors": "eckart.embed.sequences",
@@ -116,6 +117,9 @@ if TYPE_CHECKING:
     from eckart.explain.parts.consensus import select_rank as select_rank
     from eckart.explain.parts.mini_batch import MiniBatchNMF as MiniBatchNMF
     from eckart.explain.parts.nmf import NMF as NMF
+    from eckart.explain.parts.nmf import (
+        non_negative_factorization as non_negative_factorization,
+    )
     from eckart.explain.topics.judge import align_topics as align_topics
     from eckart.explain.topics.judge import coherence as coherence
     from eckart.explain.topics.judge import document_completion as document_completion

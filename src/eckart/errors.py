@@ -10,6 +10,8 @@ LONGEST = 500
 SECRET = re.compile(r"(?<=[\w+.-][\w+.-]:/)(/?[^/@\s:]*):(?:\S*|[^@\n]*)@")
 """User and password of an address (also where a path has made one / of its two): the password ends
 at the last @ of the word, since people write one inside of it, and may hold spaces."""
+BARE_SECRET = re.compile(r"(?<![\w+./:@-])([\w.%+-]+):(?![/\\*])\S+@(?=[\w\[])")
+"""The same where somebody left the scheme of the address away."""
 SECRET_FIELD = re.compile(
     r"(?i)\b((?:\w*(?:pass|pwd|token|secret|key|credential|signature|bearer|jwt)\w*|sig|sas|auth)"
     r"\s*(?:=|%3D)\s*)('[^']*'|\{[^}]*\}|(?:(?!%3B)[^&;\s'\"])+)"
@@ -17,7 +19,7 @@ SECRET_FIELD = re.compile(
 """What follows password=, token=, sig= (of shared links) and their like, in the query of an address,
 in one that is quoted inside of it (%3D is =, %3B is ;) and in messages of drivers."""
 
-SPEAKS_OF_ADDRESS = re.compile(r"(?i):/|\bpassword\s*=").search
+SPEAKS_OF_ADDRESS = re.compile(r"(?i):/|\bpassword\s*=|\w:\S+@\w").search
 
 
 def without_secrets(text: str) -> str:
@@ -25,8 +27,11 @@ def without_secrets(text: str) -> str:
 
     >>> without_secrets("mysql://ann:secret@db/shop?token=secret does not exist")
     'mysql://ann:***@db/shop?token=*** does not exist'
+    >>> without_secrets("ann:secret@db/shop does not exist")
+    'ann:***@db/shop does not exist'
     """
-    return SECRET_FIELD.sub(r"\1***", SECRET.sub(r"\1:***@", text))
+    text = BARE_SECRET.sub(r"\1:***@", SECRET.sub(r"\1:***@", text))
+    return SECRET_FIELD.sub(r"\1***", text)
 
 
 class EckartError(Exception):
@@ -54,10 +59,10 @@ class InputError(EckartError, ValueError):
     """An argument or a value in the data cannot be used; the message names it and says what to do.
 
     >>> from eckart import PCA
-    >>> PCA(n_components=9).fit([[1.0, 2.0], [3.0, 4.0]])
+    >>> PCA(n_components=9).fit([[1.0, 2.0], [3.0, 4.0]])  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    eckart.errors.InputError: n_components must be 0 to 2 for data of 2 rows and 2 columns, got 9. Lower it.
+    eckart.errors.InputError: n_components must be 0 to 2 for data of 2 rows and 2 columns, got 9. Lower it....
     """
 
     code = "input"

@@ -244,18 +244,20 @@ class Estimator(BaseEstimator):
             )
         return self.fit_
 
+    _early = "Maximum number of iterations {} reached. Increase it to improve convergence."
+    """The warning of scikit-learn's class of the same name, or of most of them."""
+
     def _say_if_early(self, fit: Any) -> None:
         """Warn, as scikit-learn does, where the iteration limit came before the stopping rule was
         met."""
         tol = getattr(self, "tol", None)
         if fit.trace.reason is not StopReason.MAX_ITER or not hasattr(self, "tol") or tol == 0:
             return  # without a tolerance the number of steps is what was asked for
-        limit = getattr(self, "max_iter", None)
-        at = f"max_iter={limit}" if limit is not None else f"{len(fit.trace)} iterations"
+        limit = getattr(self, "max_iter", None) or len(fit.trace)
         rule = "its stopping rule was met" if tol is None else f"tol={tol:g} was met"
         warnings.warn(
-            f"{type(self).__name__} stopped at {at}, the maximum number of iterations, "
-            f"before {rule}; raise max_iter for a better fit, or raise tol, "
+            f"{self._early.format(limit)} "
+            f"{type(self).__name__} stopped at max_iter before {rule}; raise max_iter or tol, "
             "and see certificate_ for how far it came",
             ConvergenceWarning,
             stacklevel=3,

@@ -9,10 +9,12 @@ them all.
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter, methodcaller
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -217,8 +219,23 @@ class _Parted:
 
     @cached_property
     def _whole(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        return _one_below_another(
-            [self.parts.load(p) for p in range(len(self.parts.lengths))], self.n_columns
+        """All entries: those of parts that stand in files as a map of one temporary file, so that
+        who reads them one after another holds few."""
+        parts, sizes = self.parts, getattr(self.parts, "entries", None)
+        loaded = (parts.load(p) for p in range(len(parts.lengths)))
+        if sizes is None or not hasattr(parts, "folder"):
+            return _one_below_another(list(loaded), self.n_columns)
+        kinds = index_dtype(self.n_columns), np.dtype(parts.dtype)
+        indices, data = (_mapped(int(sum(sizes)), kind, parts.folder) for kind in kinds)
+        counts, end = [], 0
+        for part in loaded:
+            at = slice(end, end := end + part.nnz)
+            indices[at], data[at] = part.indices, part.data
+            counts.append(part.row_counts())
+        return (
+            np.concatenate([[0], np.cumsum(np.concatenate(counts), dtype=np.int64)]),
+            indices,
+            data,
         )
 
     @cached_property
@@ -253,6 +270,12 @@ class _Parted:
     def nnz(self) -> int:
         known = getattr(self.parts, "entries", None)
         return self.facts.entries if known is None else int(sum(known))
+
+
+def _mapped(count: int, dtype: np.dtype, folder: Path) -> np.ndarray:
+    """An array in a file of this folder that goes with the array."""
+    with tempfile.TemporaryFile(dir=folder) as file:
+        return np.memmap(file, dtype, shape=count) if count else np.empty(0, dtype)
 
 
 def _one_below_another(

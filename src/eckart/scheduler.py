@@ -17,7 +17,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any, cast
 
 from eckart.errors import invalid
@@ -81,22 +81,23 @@ def give_back() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-@contextmanager
-def single_threaded_blas() -> Iterator[None]:
+class single_threaded_blas:
     """BLAS uses one thread inside; the user's setting comes back when the last caller leaves."""
-    global _depth, _controller, _limiter
-    with _lock:
-        if _depth == 0:
-            if _controller is None:
-                import scipy.linalg  # noqa: F401  (its BLAS must be loaded to be limited)
-                from threadpoolctl import ThreadpoolController
 
-                _controller = ThreadpoolController()
-            _limiter = _controller.limit(limits=1, user_api="blas")
-        _depth += 1
-    try:
-        yield
-    finally:
+    def __enter__(self) -> None:
+        global _depth, _controller, _limiter
+        with _lock:
+            if _depth == 0:
+                if _controller is None:
+                    import scipy.linalg  # noqa: F401  (its BLAS must be loaded to be limited)
+                    from threadpoolctl import ThreadpoolController
+
+                    _controller = ThreadpoolController()
+                _limiter = _controller.limit(limits=1, user_api="blas")
+            _depth += 1
+
+    def __exit__(self, *_: Any) -> None:
+        global _depth
         with _lock:
             _depth -= 1
             if _depth == 0:

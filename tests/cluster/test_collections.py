@@ -115,8 +115,8 @@ def test_als_of_a_frame(ratings, feedback):
     np.testing.assert_allclose(
         model.predict(["u3"] * 2, [101, 102]), local.predict(["u3"] * 2, [101, 102]), atol=1e-4
     )
-    assert [line[2] for line in model.recommend("u3", n=3)] == [
-        line[2] for line in local.recommend("u3", n=3)
+    assert [line[2] for line in model.recommend("u3", n=3).entries()] == [
+        line[2] for line in local.recommend("u3", n=3).entries()
     ]
 
 
@@ -153,8 +153,8 @@ def test_attributes_by_id_beside_a_frame(ratings):
         local.predict(["new", "u3"], [101, 102]),
         rtol=1e-6,
     )
-    assert [line[2] for line in model.recommend("u3", n=3)] == [
-        line[2] for line in local.recommend("u3", n=3)
+    assert [line[2] for line in model.recommend("u3", n=3).entries()] == [
+        line[2] for line in local.recommend("u3", n=3).entries()
     ]
 
 

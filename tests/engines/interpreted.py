@@ -7,8 +7,6 @@ from __future__ import annotations
 import os
 import sys
 
-from oracle import JUDGE
-
 os.environ["TRITON_INTERPRET"] = "1"
 
 from collections.abc import Callable
@@ -20,7 +18,6 @@ from scipy import sparse
 
 from eckart.engines.arrays import torch as arrays
 from eckart.engines.cuda import (
-    chain,
     dense,
     nonnegative,
     normal_equations,
@@ -80,15 +77,6 @@ def mixture(kind: str) -> Callable[[Any], Any]:
     return do
 
 
-def gibbs(e: Any) -> Any:
-    """Topics of all tokens after two sweeps: the kernel draws the same ones, since no sum comes
-    near a number that was drawn."""
-    chain.chains.EXACT_TOKENS = 0
-    own = e.topic_chain(counts(e), PHI, np.full(K, 0.2), 0.1, 3)
-    values = [own.sweep(PRIOR, average=True) for _ in range(2)]
-    return [own.counts(), own.mean_counts(), own.state()["topics"], np.array(values)]
-
-
 # no word twice in a window
 IDS = np.concatenate([rng.permutation(60), rng.permutation(60)[:30]]).astype(np.int32)
 TEXT = Pieces.of(
@@ -113,27 +101,6 @@ def skip_gram(
         return [e.get(x)[:60, :7], e.get(y)[:60, :7], np.array(told)]
 
     return do
-
-
-def glove(e: Any) -> Any:
-    """Each entry once, in whatever order: with words of their own, none of them matters to another.
-    Against the oracle, whose roots are exact too."""
-    e = e if words.usable(None) else JUDGE
-    alone = sparse.csr_matrix(np.diag(np.arange(1.0, 8.0)).astype(np.float32))
-    table = e.glove_table(
-        e.put(
-            Counts(alone.indptr, alone.indices, alone.data, 7),
-            None,
-            np.linspace(0.2, 1, 7).astype(np.float32),
-        ),
-        5,
-    )
-    start = np.ones((7, 3 * (K + 1)), np.float32)
-    start[:, : K + 1] = np.sin(np.arange(7.0 * (K + 1))).reshape(7, -1)
-    sides = e.take(start), e.take(start[::-1].copy())
-    for _ in range(3):
-        sides = e.glove_step(table, *sides, 0.3, np.arange(table.strata))
-    return [*(np.asarray(e.get(side)) for side in sides), e.glove_loss(table, *sides)]
 
 
 ROWS_WIDE = (rng.standard_normal((50, 520)) * np.exp(rng.standard_normal(520) * 4) + 7).astype(
@@ -196,7 +163,6 @@ CASES: dict[str, Callable[[Any], Any]] = {
     "sampled": lambda e: e.sampled(seen(e), U, V),
     "topic_fold": lambda e: e.topic_fold(counts(e), PHI, PRIOR, np.full(K, 0.2), steps=7, tol=1e-2),
     "topic_sweep": lambda e: e.topic_sweep(counts(e), PHI, PRIOR, np.full(K, 0.2), steps=3),
-    "gibbs": gibbs,
     "kl": kl(counts, KlRule(0.01, 0.02, True, 1e-3), 128),
     "kl of observed entries": kl(seen, KlRule(0.01, 0.0, False, 0.0), 128),
     "kl of long rows": kl(counts, KlRule(0.01, 0.02, True, 1e-3), 2),
@@ -204,7 +170,6 @@ CASES: dict[str, Callable[[Any], Any]] = {
     "skip-gram": skip_gram(True, -1),
     "skip-gram with a bias": skip_gram(True, 6, (1, 4)),
     "skip-gram, repeatable": skip_gram(False, -1),
-    "glove": glove,
     "hals_rows": lambda e: e.hals_rows(GRAM, U, np.abs(U), 0.01, sweeps=4),
     "hals_seen": lambda e: e.hals_seen(
         seen(e, np.abs(csr.data) + 0.5), np.abs(V), np.abs(U), l1=0.01, l2=0.02, sweeps=3
@@ -256,7 +221,6 @@ def flat(value: Any) -> list[np.ndarray]:
 def answers(do: Callable[[Any], Any], kernels: bool) -> list[np.ndarray]:
     for module in (
         arrays,
-        chain,
         dense,
         known,
         nonnegative,

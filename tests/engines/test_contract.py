@@ -207,13 +207,15 @@ def test_is_below(engine):
 
 @pytest.mark.parametrize("k", [0, 1, 4, 9])
 @weighted
-@pytest.mark.parametrize("few", [0.0, 1.0], ids=["masks", "rows"])
-def test_gaps_by_masks_and_by_rows(engine, few, k, weighted, monkeypatch):
-    """Where many and where few entries are seen."""
-    monkeypatch.setattr("eckart.engines.cpu.dense.gaps.FEW", few)
+@pytest.mark.parametrize("few", [False, True], ids=["masks", "entries"])
+def test_gaps_by_masks_and_by_entries(engine, few, k, weighted):
+    """Where many and where hardly any entries are seen."""
     rng = np.random.default_rng(8)
     x = rng.standard_normal((300, 9)) + 3
     x[rng.random(x.shape) < 0.4] = np.nan
+    if few:
+        x[:, 1:8] = np.nan
+        x[20:] = np.nan
     x[5] = np.nan  # nothing observed
     seen = Observed.from_nan(x)
     w, mean = rng.standard_normal((9, k)), rng.standard_normal(9)
@@ -225,6 +227,9 @@ def test_gaps_by_masks_and_by_rows(engine, few, k, weighted, monkeypatch):
         engine.gap_codes(seen, w, mean, 0.7), PLAIN.gap_codes(seen, w, mean, 0.7)
     ):
         assert_close(engine.get(got), right, np.float64, 10)
+    u = np.linalg.qr(w)[0]
+    got, right = (e.gap_expect(seen, u, np.full(k, 2.0), mean, 0.7) for e in (engine, PLAIN))
+    assert_close(engine.get(got), right, np.float64, 10)
 
 
 @weighted

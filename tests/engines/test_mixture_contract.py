@@ -377,22 +377,3 @@ def test_families_of_sparse_rows_and_of_rows_with_gaps(engine, family, kind):
     )
     np.testing.assert_allclose(a.loglik, b.loglik)
     np.testing.assert_allclose(a.shares, b.shares, atol=1e-12)
-
-
-@pytest.mark.parametrize("gaps", [False, True])
-def test_sums_cut_by_components_are_the_same(engine, gaps, monkeypatch):
-    """Where sums of all components are too large for many lanes, each lane has some components."""
-    from eckart.engines.cpu.mixtures import primitives
-
-    x, theta = make("full", WIDE + 3, 3)
-    w = np.random.default_rng(0).random(ROWS)
-    if gaps:
-        x[3, 7] = x[9, 1:] = np.nan
-    want = engine.gaussian_statistics(engine.put(Dense(x), w), theta)
-    monkeypatch.setattr(primitives, "_lanes", lambda layout, blocks: 2)
-    called, real = [], primitives.MixturePrimitives._sums_by_component
-    monkeypatch.setattr(
-        primitives.MixturePrimitives, "_sums_by_component", lambda *a: called.append(1) or real(*a)
-    )
-    assert_same(engine.gaussian_statistics(engine.put(Dense(x), w), theta), want)
-    assert called or engine.name != "cpu" or engine.small

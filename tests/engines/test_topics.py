@@ -7,7 +7,7 @@ import itertools
 
 import numpy as np
 import pytest
-from registry import ENGINES, cpu
+from registry import cpu
 from scipy import sparse
 
 from eckart.engines import engine_named
@@ -358,76 +358,3 @@ def test_the_value_of_a_sweep_is_the_log_likelihood_of_tokens_given_the_others()
         for w in (0, 1, 1, 1, 2):
             value += np.log((counts[w] - 1 + 0.5) / (4 + 1.5))
         assert chain.sweep(np.array([0.7])) == pytest.approx(value, rel=1e-5)
-
-
-def sampled_side_by_side(engine, seed=1, sweeps=0):
-    """A chain over 400 documents of 60 tokens each, some words in no document and a document
-    without words, after some sweeps; and the tokens."""
-    rng = np.random.default_rng(0)
-    phi = rng.dirichlet(np.full(60, 0.1), 3)
-    a = np.vstack([rng.multinomial(60, t @ phi) for t in rng.dirichlet(np.full(3, 0.2), 400)])
-    a[7] = 0
-    chain = engine.topic_chain(
-        Counts.from_scipy(sparse.csr_array(a.astype(float))),
-        np.full((60, 3), 1 / 60),
-        np.full(3, 1 / 3),
-        0.1,
-        seed,
-    )
-    return chain, [chain.sweep(np.full(3, 0.2), average=i >= 150) for i in range(sweeps)], a.sum()
-
-
-@pytest.fixture
-def on_device(monkeypatch):
-    """The engine in PyTorch, which samples any corpus side by side."""
-    pytest.importorskip("torch", reason="the engine needs PyTorch")
-    import eckart.engines.cpu.topics.gibbs as module
-
-    monkeypatch.setattr(module, "EXACT_TOKENS", 0)
-    return ENGINES["torch"].engine
-
-
-@pytest.mark.parametrize("name", ["torch"])
-def test_a_chain_on_a_device_draws_as_the_cpu_does(on_device, name):
-    """The same random numbers, exactly; so nearly all tokens are where the CPU's are, and the
-    values agree."""
-    from eckart.engines.cpu.topics.gibbs import uniform
-
-    chain, values, tokens = sampled_side_by_side(on_device, sweeps=1)
-    theirs, wanted, _ = sampled_side_by_side(cpu(1, 0), sweeps=1)
-    draws = chain._draws().cpu().numpy()
-    with np.errstate(over="ignore"):
-        np.testing.assert_array_equal(
-            draws[:1000], [uniform.py_func(theirs._stream(), i) for i in range(1000)]
-        )
-    assert chain.tokens == tokens
-    # rounding decides a token in thousands
-    assert np.mean(chain.topics.cpu().numpy() == theirs.topics) > 0.999
-    np.testing.assert_allclose(values, wanted, rtol=1e-4)
-
-
-@pytest.mark.parametrize("name", ["torch"])
-def test_a_chain_on_a_device_ends_where_the_exact_chain_does(on_device, name, monkeypatch):
-    import eckart.engines.cpu.topics.gibbs as module
-
-    chain, values, tokens = sampled_side_by_side(on_device, sweeps=250)
-    monkeypatch.setattr(module, "EXACT_TOKENS", 10**9)
-    exact, wanted, _ = sampled_side_by_side(cpu(1, 0), sweeps=250)
-    assert np.mean(values[150:]) / tokens == pytest.approx(np.mean(wanted[150:]) / tokens, abs=2e-2)
-    p, q = (c.mean_counts() / c.mean_counts().sum(axis=0) for c in (chain, exact))
-    assert (np.sqrt(p).T @ np.sqrt(q)).max(axis=1).min() > 0.99
-
-
-@pytest.mark.parametrize("name", ["torch"])
-def test_a_chain_on_a_device_goes_on_from_its_state(on_device, name):
-    """The same bits, from the start and from what a killed run left."""
-    ends = []
-    for stop in (0, 2, 4):
-        chain, _, _ = sampled_side_by_side(on_device, sweeps=stop)
-        after = sampled_side_by_side(on_device, seed=9)[0]
-        after.set_prior(7.0)
-        after.restore(chain.state())
-        values = [after.sweep(np.full(3, 0.2), average=True) for _ in range(4 - stop)]
-        ends.append((after.counts().tobytes(), after.topics.cpu().numpy().tobytes(), values[-1:]))
-    assert ends[0][:2] == ends[1][:2] == ends[2][:2]
-    assert ends[0][2] == ends[1][2]

@@ -607,7 +607,7 @@ def test_2_11_recommending_for_one_row_and_for_all(rng):
         assert [c for c, p in zip(every.columns[i], every.positions[i]) if p >= 0] == columns[
             order
         ].tolist()
-        assert [c for _, _, c, _ in model.recommend(row, n=4)] == columns[order].tolist()
+        assert [c for _, _, c, _ in model.recommend(row, n=4).entries()] == columns[order].tolist()
     only = model.recommend(105, n=3, candidates=columns[:6], exclude=["m2"], exclude_seen=False)
     assert set(only.columns[0]) <= set(columns[:6]) - {"m2"}
     alike = model.similar(columns="m3", n=2).positions[0]

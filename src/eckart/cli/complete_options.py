@@ -191,9 +191,9 @@ class WantedCells:
 
 FEW, MORE = 2, 12
 """Sweeps before the first state of the two fits from which the time of a sweep follows."""
-SWEPT, USUAL = 5, 20
-"""Sweeps of ``ALS`` that are timed, and those that a fit takes about: it stops by itself, and
-starts of tuning are warm."""
+FIRST, SWEPT, USUAL = 1, 5, 20
+"""Sweeps of the two fits of ``ALS`` that are timed, and those that a fit takes about: it stops by
+itself, and starts of tuning are warm."""
 
 
 def expected(
@@ -235,7 +235,10 @@ def expected(
     answer = fixed + sweep * sweeps_of(build("bayes", n_components=rank))
     first = 0.0
     if method == "auto":
-        als = seconds(build("als", n_components=rank, max_iter=SWEPT)) * USUAL / SWEPT
+        once, swept = (
+            seconds(build("als", n_components=rank, max_iter=sweeps)) for sweeps in (FIRST, SWEPT)
+        )
+        als = once + max(0.0, swept - once) / (SWEPT - FIRST) * (USUAL - FIRST)
         biases = seconds(build("biases"))
         draws = fixed + sweep * sweeps_of(draws_for_comparison(build, rank))
         first = biases + als

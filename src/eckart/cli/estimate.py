@@ -4,7 +4,9 @@ many, until the time can be read off.
 With t(s) the time for s rows, T(N) = t(s) + (t(s) - t(s / 2)) (N - s) / (s / 2): what does not grow
 with the rows is counted once. The first fit of a process takes longer than the next of the same
 size: packages and compiled kernels are loaded. A run has to wait for that too, so it is part of the
-answer. Kernels that had to be compiled are there for the run itself and are counted apart. No constant
+answer. Fits are compared by their processor seconds, which other programs on the machine hardly
+change, and then said as what a clock would show at the same pace (of work that other processes do:
+by the clock). Kernels that had to be compiled are there for the run itself and are counted apart. No constant
 of any machine is needed.
 """
 
@@ -13,11 +15,13 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
 from eckart.cli.shell import Shell, lasting
 from eckart.clusters.client import Traffic, blocks_of, counted
@@ -63,19 +67,19 @@ def estimate(x: Any, work: Callable[[Any], Any]) -> dict[str, Any]:
             "the number of rows of this file is not known before it is read; there is "
             "no plan for it"
         )
-    rows, times, sent = min(FIRST_ROWS, total), {}, {}
+    rows, times, sent = min(FIRST_ROWS, total), dict[int, np.ndarray](), {}
     begin, known = time.perf_counter(), set(sys.modules)
     from numba.core.event import TimingListener, install_listener
 
-    imported, spent = time.perf_counter() - begin, TimingListener()
+    imported, compiled = time.perf_counter() - begin, TimingListener()
     begin = time.perf_counter()
     with (
-        install_listener("numba:compile", spent),
+        install_listener("numba:compile", compiled),
         contextlib.suppress(InputError),
     ):  # too few rows for some methods: try more
         work(part_of(x, rows))
     first = time.perf_counter() - begin
-    compiling = spent.duration if spent.done else 0.0
+    compiling = compiled.duration if compiled.done else 0.0
     later = 0.0  # what fits of more rows load, which have other ways
     while True:
         with contextlib.suppress(InputError), counted(total / rows) as traffic:
@@ -83,7 +87,7 @@ def estimate(x: Any, work: Callable[[Any], Any]) -> dict[str, Any]:
             times[rows], extra = _timed(x, rows, work, traffic)
             sent[rows] = traffic
             later += extra if set(sys.modules) - before else 0.0
-        long = times.get(rows, 0.0)
+        long = float(times[rows][0]) if rows in times else 0.0
         if rows >= total or (
             len(times) > 1
             and (long > LONG_SECONDS or (long > SHORT_SECONDS and rows >= PART * total))
@@ -92,14 +96,17 @@ def estimate(x: Any, work: Callable[[Any], Any]) -> dict[str, Any]:
         rows = min(2 * rows, total)
     if not times:
         work(x)  # raises what every part raised
-    loading = max(0.0, first - compiling - next(iter(times.values()))) + later
+    loading = max(0.0, first - compiling - float(next(iter(times.values()))[0])) + later
     loading += imported if _has_kernels(set(sys.modules) - known) else 0.0
     (a, b) = (list(times)[-2:] * 2)[-2:] if len(times) > 1 else (0, list(times)[-1])
 
     def at_all(low: float, high: float) -> float:
         return high + max(0.0, high - low) / max(1, b - a) * (total - b)
 
-    seconds = loading + at_all(times.get(a, 0.0), times[b])
+    wall, own = np.sum(list(times.values()), axis=0)
+    elsewhere = sent[b].passes or own < 0.1 * wall
+    spent = {n: float(t[0] if elsewhere else t[1] * wall / own) for n, t in times.items()}
+    seconds = loading + at_all(spent.get(a, 0.0), spent[b])
     found = {
         "seconds": seconds,
         "compiling": compiling,
@@ -159,23 +166,28 @@ def _stored(x: Any) -> float:
     return float(rows * columns * size if isinstance(x, Dense) else x.nnz * (size + 4) + 8 * rows)
 
 
-def _timed(x: Any, rows: int, work: Callable[[Any], Any], traffic: Traffic) -> tuple[float, float]:
-    """Seconds of a fit of so many rows, and by how many more its first run took, where it was short
-    and run again."""
-    part, seconds = part_of(x, rows), list[float]()
-    while not seconds or (len(seconds) < 2 and seconds[0] <= AGAIN_SECONDS):
+def _timed(
+    x: Any, rows: int, work: Callable[[Any], Any], traffic: Traffic
+) -> tuple[np.ndarray, float]:
+    """Seconds by the clock and of the processors of a fit of so many rows, and by how many more its
+    first run took, where it was short and run again."""
+    part, seconds = part_of(x, rows), list[np.ndarray]()
+    while not seconds or (len(seconds) < 2 and seconds[0][0] <= AGAIN_SECONDS):
         vars(traffic).update(vars(Traffic(traffic.times)))  # of one fit, however often it is timed
-        begin = time.perf_counter()
+        begin = np.array([time.perf_counter(), time.process_time()])
         work(part)
-        seconds.append(time.perf_counter() - begin)
-    return min(seconds), seconds[0] - min(seconds)
+        seconds.append(np.array([time.perf_counter(), time.process_time()]) - begin)
+    least = np.min(seconds, axis=0)
+    return least, float(seconds[0][0] - least[0])
 
 
 def tell_plan(
     shell: Shell, x: Any, work: Callable[[Any], Any], by: Callable[..., dict[str, Any]] = estimate
 ) -> dict[str, Any]:
     """The estimate, printed; ``by`` is another way to it."""
-    with shell.phase("measuring a part of the work"):
+    # a part of the sweeps stops early, of course
+    with shell.phase("measuring a part of the work"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
         found = by(x, work)
     part = (
         "all"

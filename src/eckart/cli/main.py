@@ -35,6 +35,7 @@ COMMANDS = {
     "doctor": "Say what this installation runs on, and what is missing.",
     "export": "Write the vectors of a saved model for a search service.",
     "serve": "Answer questions to saved models over HTTP.",
+    "learn": "The lessons of the course, and notebooks of them.",
     "studio": "Open a page in the browser: data, jobs and models.",
 }
 """The commands with what each does; each is imported when it is used."""

@@ -115,7 +115,10 @@ class Completer(NewRows, Recommender, TransformerMixin, KeptEntries, ABC):
         self._take(fit, x)
         if explicit and "hidden entries" not in fit.plan and parts_of(x) is None:
             expected = self._ridges_of(x), self._claimed(x)
-            if errors := own_errors(fit.factors, x, *expected, loss=fit.plan.get("loss")):
+            # two threads of BLAS wait longer for each other than a small system takes
+            with self._engine().at_work():
+                errors = own_errors(fit.factors, x, *expected, loss=fit.plan.get("loss"))
+            if errors:
                 fit.plan["own entries"] = errors
         self._say_if_early(fit)
 

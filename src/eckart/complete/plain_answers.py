@@ -33,7 +33,7 @@ SYSTEMS, FEWEST_SYSTEMS = 300, 30
 """Rows, and columns, by which free numbers are counted: their mean is known to a few per cent; and
 by how many where each takes long."""
 WORK = 3e9
-"""Multiplications that counting may take for each side, less than a second: a fit of rank 300 is
+"""Multiplications that counting may take for each side, a quarter of a second: a fit of rank 300 is
 not followed by a minute of it, in which nothing can be interrupted."""
 TOO_FREE = 0.75
 """Free numbers for each entry from which the estimate says nothing: a nuclear norm of small price

@@ -9,7 +9,7 @@ one. Seen columns are left out unless asked for.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -20,7 +20,7 @@ from eckart.complete.lists_by_parts import OnParts, best_by_parts
 from eckart.complete.score import SharesOfEntries
 from eckart.errors import InputError, invalid
 from eckart.factors import LowRank
-from eckart.index.labels import Labels, one_or_many, tidy
+from eckart.index.labels import Labels, is_one, one_or_many, tidy
 from eckart.matrix import Observed
 from eckart.matrix_blocks import parts_of, some_rows
 from eckart.notebook import table
@@ -38,8 +38,14 @@ class Recommendations:
     "prediction"; "cosine" or "weight" for what is alike).
 
     >>> r = Recommendations(np.array(["ann"]), np.array([["tea", "rye"]]), np.array([[4.5, 4.0]]), np.array([[3, 1]]))
-    >>> list(r)
+    >>> list(r.entries())
     [('ann', 1, 'tea', 4.5), ('ann', 2, 'rye', 4.0)]
+
+    They unpack as ids and scores, rows x n, or of n where one id was asked for:
+
+    >>> ids, scores = r
+    >>> ids.shape, scores.tolist()
+    ((1, 2), [[4.5, 4.0]])
     """
 
     rows: np.ndarray
@@ -48,15 +54,25 @@ class Recommendations:
     positions: np.ndarray
     support: np.ndarray | None = None
     by: str = "prediction"
+    one: bool = False
 
     @classmethod
     def of(
-        cls, ids: Labels, at: np.ndarray, best: np.ndarray, scores: np.ndarray, by: str
+        cls, ids: Labels, asked: Any, best: np.ndarray, scores: np.ndarray, by: str
     ) -> Recommendations:
-        """What is alike, by positions on one side of the matrix."""
-        return cls(ids.names(at), _names(ids, best), scores, best, by=by)
+        """What is alike to the ids that were asked for, by positions on one side of the matrix."""
+        rows = ids.names(ids.indices_of(one_or_many(asked)))
+        return cls(rows, _names(ids, best), scores, best, by=by, one=is_one(asked))
 
-    def __iter__(self) -> Iterator[tuple[Any, int, Any, float]]:
+    def __iter__(self) -> Iterator[np.ndarray]:
+        """Ids and scores; of one row, where one id was asked for, without what is missing at the
+        end."""
+        if not self.one:
+            return iter((self.columns, self.scores))
+        found = self.positions[0] >= 0
+        return iter((self.columns[0][found], self.scores[0][found]))
+
+    def entries(self) -> Iterator[tuple[Any, int, Any, float]]:
         """(row, rank, column, score), the gaps left out."""
         for i, row in enumerate(self.rows):
             for t in range(self.columns.shape[1]):
@@ -68,7 +84,7 @@ class Recommendations:
 
     def _repr_html_(self) -> str:
         """The lists of the first rows."""
-        lines = list(islice(self, MOST_SHOWN))
+        lines = list(islice(self.entries(), MOST_SHOWN))
         more = int((self.positions >= 0).sum()) - len(lines)
         return table(
             ("row", "rank", "column", "score"),
@@ -212,7 +228,8 @@ class Recommender(OnParts, SharesOfEntries):
                 "by": by,
                 "min_support": min_support,
             }
-            return self._with_popular(tidy(one_or_many(rows)), new, int(n), how)
+            found = self._with_popular(tidy(one_or_many(rows)), new, int(n), how)
+            return replace(found, one=is_one(rows))
         if by not in ("auto", "chance", "prediction"):
             raise invalid("by", by, "'auto', 'chance' or 'prediction'")
         if (
@@ -263,7 +280,13 @@ class Recommender(OnParts, SharesOfEntries):
         best, scores = self._reported_scores(f, at, best, scores, by)
         often = np.where(best >= 0, support[best], 0)
         return Recommendations(
-            ids.names(at), _names(self.column_ids, best), scores, best, often, by
+            ids.names(at),
+            _names(self.column_ids, best),
+            scores,
+            best,
+            often,
+            by,
+            rows is not None and is_one(rows),
         )
 
     def _open_columns(
@@ -415,12 +438,13 @@ class Recommender(OnParts, SharesOfEntries):
         _check_number(n)
         f: LowRank = self._lowrank()
         ids, factor = (self.row_ids, f.left) if columns is None else (self.column_ids, f.right)
-        at = ids.indices_of(one_or_many(rows if columns is None else columns))
+        asked = rows if columns is None else columns
+        at = ids.indices_of(one_or_many(asked))
         size = np.linalg.norm(factor, axis=1, keepdims=True)
         unit = np.divide(factor, size, out=np.zeros_like(factor), where=size > 0)
         own = np.arange(len(at) + 1), at, np.arange(len(at))
         best, scores = self._engine().top_columns(unit[at], unit, int(n), None, own)
-        return Recommendations.of(ids, at, best, scores, by="cosine")
+        return Recommendations.of(ids, asked, best, scores, by="cosine")
 
     def explain(self: Any, row: Any, column: Any, n: int = 10) -> Explanation:
         """The observed entries of the row that contributed most to the value predicted at (row,

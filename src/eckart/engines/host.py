@@ -52,7 +52,7 @@ class Host:
         self.__dict__.update(state)
         self.matrix = _in_line(self.matrix)
 
-    @property
+    @cached_property
     def kind(self) -> str:
         return kind_of(self.matrix)
 

@@ -94,10 +94,15 @@ def _native(array: np.ndarray, types: set[type]) -> np.ndarray:
 
 def one_or_many(ids: Any) -> Any:
     """One id as a list of one; a list or tuple is several, whatever they are."""
+    return [ids] if is_one(ids) else ids
+
+
+def is_one(ids: Any) -> bool:
+    """Whether this is one id; a list or tuple is several, whatever they are."""
     several = isinstance(ids, (list, tuple)) or (
         not isinstance(ids, (str, bytes)) and np.ndim(ids) > 0
     )
-    return ids if several else [ids]
+    return not several
 
 
 def first_null(array: np.ndarray) -> int | None:

@@ -194,10 +194,10 @@ class RowsPart:
         return len(self.at)
 
     def index(self, at: np.ndarray) -> Index:
-        return self.rows.index(at)
+        return self.at[self.rows.index(at)]
 
     def take(self, at: Index) -> RowBatch:
-        return self.rows.take(self.at[at])
+        return self.rows.take(at)
 
 
 class NetworkRows:
@@ -275,6 +275,8 @@ class NetworkRows:
     def _move(self, tensor: torch.Tensor) -> torch.Tensor:
         """A batch on the device. From the CPU it leaves through pinned memory, so that the copy
         waits for nothing."""
-        if self.place.cuda and not tensor.is_cuda:
+        if not self.place.cuda:
+            return tensor
+        if not tensor.is_cuda:
             tensor = tensor.pin_memory()
         return tensor.to(self.place.device, non_blocking=True)

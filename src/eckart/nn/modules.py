@@ -51,9 +51,15 @@ class Dropout(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if not self.training or not self.p:
             return x
-        return x * torch.empty_like(x).bernoulli_(1 - self.p, generator=self.draws.generator).div_(
-            1 - self.p
-        )
+        kept = torch.empty_like(x, memory_format=torch.contiguous_format, requires_grad=False)
+        if x.is_cuda:
+            kept.bernoulli_(1 - self.p, generator=self.draws.generator)
+        else:  # 16 bits an entry: a quarter of the time of a number of 53 bits
+            words = torch.empty(-(-x.numel() // 4), dtype=torch.int64)
+            words.random_(-(2**63), None, generator=self.draws.generator)
+            bits = words.view(torch.int16)[: x.numel()].view(x.shape)
+            torch.ge(bits, round(2**16 * self.p) - 2**15, out=kept)
+        return x * kept.mul_(1 / (1 - self.p))
 
 
 class Transposed(nn.Module):

@@ -4,7 +4,7 @@ decided here; ``nn.steps`` records steps there."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -38,20 +38,21 @@ class DevicePlace:
     def cuda(self) -> bool:
         return self.device.type == "cuda"
 
-    @contextmanager
-    def products(self) -> Iterator[None]:
+    def products(self) -> AbstractContextManager[Any]:
         """Matrix products in bfloat16 where precision is mixed; sums and weights stay in
         float32."""
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.mixed and not self.fine):
-            yield
+        mixed = self.mixed and not self.fine
+        return torch.autocast(self.device.type, torch.bfloat16) if mixed else nullcontext()
 
-    @contextmanager
-    def rounding(self) -> Iterator[None]:
+    def rounding(self) -> AbstractContextManager[None]:
         """At a ``fine`` place the factors of products in float32 are rounded to 11 bits (TF32), not
         to 8 (bfloat16); forwards and backwards."""
+        return self._fine_rounding() if self.fine else nullcontext()
+
+    @contextmanager
+    def _fine_rounding(self) -> Iterator[None]:
         before = torch.get_float32_matmul_precision()
-        if self.fine:
-            torch.set_float32_matmul_precision("high")
+        torch.set_float32_matmul_precision("high")
         try:
             yield
         finally:

@@ -34,6 +34,7 @@ from typing import Any
 
 import torch
 from torch.nn import functional as F
+from torch.optim.adam import adam
 
 from eckart.errors import invalid
 from eckart.nn.batches import RowBatch
@@ -78,6 +79,38 @@ class NesterovSgd(torch.optim.Optimizer):
             group["t"] = t
 
 
+class QuickAdam(torch.optim.Adam):
+    """Adam on a CPU without what PyTorch does in Python around each step, which takes three times
+    as long as a step of a small network."""
+
+    @torch.no_grad()
+    def quick_step(self) -> None:
+        """A step; the first one, and one where a weight has no gradient, in PyTorch's way."""
+        groups = self.param_groups
+        if not self.state or any(p.grad is None for group in groups for p in group["params"]):
+            self.step()
+            return
+        for group in groups:
+            weights, (beta1, beta2) = group["params"], group["betas"]
+            states = [self.state[p] for p in weights]
+            adam(
+                weights,
+                [p.grad for p in weights],
+                [state["exp_avg"] for state in states],
+                [state["exp_avg_sq"] for state in states],
+                [],
+                [state["step"] for state in states],
+                fused=True,
+                amsgrad=False,
+                beta1=beta1,
+                beta2=beta2,
+                lr=group["lr"],
+                weight_decay=group["weight_decay"],
+                eps=group["eps"],
+                maximize=False,
+            )
+
+
 def optimizer_of(
     name: str, net: torch.nn.Module, lr: float, weight_decay: float = 0.0
 ) -> torch.optim.Optimizer:
@@ -95,6 +128,8 @@ def optimizer_of(
         {"params": [p for p in params if p.ndim <= 1], "weight_decay": 0.0},
     ]
     groups = [g for g in groups if g["params"]]
+    if not weight_decay:  # one group is half the work of two
+        groups = [{"params": params, "weight_decay": 0.0}]
     if name == "nesterov":
         return NesterovSgd(groups, lr)
     if name == "adagrad":
@@ -103,7 +138,7 @@ def optimizer_of(
         if all(p.is_cuda for p in params):
             rate = torch.tensor(lr, device=params[0].device)
             return torch.optim.Adam(groups, rate, eps=1e-8, fused=True, capturable=True)
-        return torch.optim.Adam(groups, lr, eps=1e-8, fused=True)
+        return QuickAdam(groups, lr, eps=1e-8, fused=True)
     return torch.optim.SGD(groups, lr, momentum=0.9 if name == "heavy_ball" else 0.0, fused=True)
 
 

@@ -8,6 +8,7 @@ and the optimiser keeps its state there; everything else goes step by step.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -35,16 +36,29 @@ class GraphRoom:
 
 
 def gradient(
-    net: Any, loss: Any, rows: Source, at: Index, place: DevicePlace, room: GraphRoom
+    net: Any,
+    loss: Any,
+    rows: Source,
+    at: Index,
+    place: DevicePlace,
+    room: GraphRoom,
+    weights: list[Any] | None = None,
 ) -> torch.Tensor:
-    """Loss of the rows at these positions, and its gradient in the weights; in as many parts as the
-    memory of the device asks for."""
+    """Loss of the rows at these positions, and its gradient in the ``weights`` (all of the
+    network's); in as many parts as the memory of the device asks for."""
+    weights = list(net.parameters()) if weights is None else weights
     while True:
         share: Any = None
         try:
-            net.zero_grad(set_to_none=True)
-            value = torch.zeros((), device=place.device)
+            for weight in weights:
+                weight.grad = None
             with place.rounding():
+                if room.parts == 1:
+                    with place.products():
+                        share = loss(net, rows.take(at))
+                    share.backward()
+                    return share.detach()
+                value = torch.zeros((), device=place.device)
                 for part in pieces(at, min(room.parts, len(at))):
                     with place.products():
                         share = loss(net, rows.take(part)) * (len(part) / len(at))
@@ -92,6 +106,7 @@ class TrainingSteps:
     ):
         self.net, self.loss, self.rows, self.optimizer = net, loss, rows, optimizer
         self.clip, self.place, self.room = clip, place, room
+        self.weights = list(net.parameters())
         self.total = torch.zeros((), device=place.device, dtype=torch.float64)
 
     def begin(self) -> None:
@@ -101,20 +116,22 @@ class TrainingSteps:
         """From here on products with finer rounding."""
         self.place = replace(self.place, fine=True)
 
-    def step(self, at: Index, rate: float) -> torch.Tensor:
-        """The loss before the step. On a CPU a loss that is not finite leaves the weights as they
-        were."""
+    def step(self, at: Index, rate: float) -> Any:
+        """The loss before the step: on a CPU a number, and one that is not finite leaves the
+        weights as they were."""
         set_rate(self.optimizer, rate)
         return self._step(at)
 
-    def _step(self, at: Index) -> torch.Tensor:
-        value = gradient(self.net, self.loss, self.rows, at, self.place, self.room)
-        if not self.place.cuda and not torch.isfinite(value):
+    def _step(self, at: Index) -> Any:
+        value: Any = gradient(
+            self.net, self.loss, self.rows, at, self.place, self.room, self.weights
+        )
+        if not self.place.cuda and not math.isfinite(value := value.item()):
             return value
         if self.clip is not None:
             torch.nn.utils.clip_grad_norm_(self.net.parameters(), self.clip)
-        self.optimizer.step()
-        self.total += value.double() * len(at)
+        getattr(self.optimizer, "quick_step", self.optimizer.step)()
+        self.total += value.double() * len(at) if self.place.cuda else value * len(at)
         return value
 
 

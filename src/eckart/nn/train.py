@@ -159,7 +159,7 @@ def _epoch(
     steps.begin()
     for i, at in enumerate(batches):
         value = steps.step(at, recipe.learning_rate * factor(epoch * len(batches) + i))
-        if not steps.place.cuda and not torch.isfinite(value):
+        if not steps.place.cuda and not math.isfinite(value):
             return float(value)
     return float(steps.total) / len(order)
 

@@ -99,7 +99,8 @@ class IncrementalPCA(PCA):
                 "n_components",
                 self.n_components,
                 f"at most {rows}, the rows of the first batch",
-                "begin with more rows",
+                f"n_components={self.n_components} must be less or equal to the batch number of "
+                f"samples {rows} for the first partial_fit call",
             )
         super().partial_fit(matrix, sample_weight=sample_weight)
         return self

@@ -56,13 +56,19 @@ def validate_components(k: Any, rows: int | None, n: int) -> None:
     if isinstance(k, (int, np.integer)):
         most = n if rows is None else min(rows, n)
         if not 0 <= k <= most:
-            raise invalid(
-                "n_components",
-                int(k),
-                f"0 to {most} for data of {rows if rows is not None else 'unknown'} "
-                f"rows and {n} columns",
-                "lower it" if k > most else "",
+            where = f"0 to {most} for data of {rows if rows is not None else 'unknown'} rows"
+            error = invalid(
+                "n_components", int(k), f"{where} and {n} columns", "lower it" if k > most else ""
             )
+            # what scikit-learn says of the same flaw, for programs that look for it
+            same = (
+                f"n_components={k} invalid for n_features={n}, need more rows than columns for "
+                "IncrementalPCA processing"
+                if rows is None
+                else f"n_components={k} must be between 0 and min(n_samples, n_features)={most} with "
+                "svd_solver='full'"
+            )
+            raise InputError(f"{error} ({same}.)", code=error.code)
     elif not 0 < k < 1:
         raise invalid("n_components", float(k), "a share between 0 and 1, or an int")
 
@@ -71,7 +77,13 @@ def choose(x: Matrix, k: Any, solver: str) -> Plan:
     """The plan for data x: the named solver, or the cheapest that fits."""
     if isinstance(x, Observed):
         return em_plan(x, k, solver)
-    solver = ALIASES.get(solver, solver)
+    name, solver = solver, ALIASES.get(solver, solver)
+    if isinstance(k, str) and k == "mle" and solver in ("lanczos", "randomized"):
+        raise InputError(
+            f"n_components='mle' cannot be a string with svd_solver={name!r}: it needs all "
+            "eigenvalues; use svd_solver='eigh' or 'svd'",
+            code="invalid.n_components",
+        )
     if solver not in (*SOLVERS, "auto"):
         raise invalid("svd_solver", solver, f"'auto', {', '.join(map(repr, (*SOLVERS, *ALIASES)))}")
     estimates = costs(x, k)

@@ -250,8 +250,6 @@ def _answered(k: Any, values: np.ndarray, c: Covariance, wanted: int) -> int | N
     if isinstance(k, (float, np.floating)):
         reached = values.sum() > float(k) * c.total
         return rank.by_share(values, c.total, float(k)) if reached else None
-    if k == "mle":
-        raise InputError("n_components='mle' needs all eigenvalues; use svd_solver='eigh' or 'svd'")
     found = rank.gavish_donoho(values, c.weight, c.n, c.total)
     return found if found < wanted else None
 

@@ -216,7 +216,7 @@ class ALS(Choices, MappedModel):
             if weights is not None and met:
                 raise InputError(f"weights need {wanted}, got {choice}")
         has_features = side_information.rows is not None or side_information.columns is not None
-        ridge, reason, hidden = self._chosen(
+        ridge, reason, hidden, note = self._chosen(
             x, weights, flat=not has_features, equal_powers=has_features
         )
         loss = None if self.loss == "squared" else loss_for(self.loss, x, weights)
@@ -289,6 +289,8 @@ class ALS(Choices, MappedModel):
                 if ridge.popularity and maps is None:
                     bias = ridge.popularity * popularity(x)
                     factors = replace(factors, column_bias=cast(bias, factors.left))
+                    notes = (*certificate.notes, note) if note else certificate.notes
+                    certificate = replace(certificate, notes=notes)
         memory.end(trace)
         steps = problem.cg_steps
         plan: dict[str, Any] = plan_of(engine) | {

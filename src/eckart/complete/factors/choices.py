@@ -111,11 +111,12 @@ class Choices:
     def _chosen_for_lists(self: Any, x: Observed) -> RidgeChoice:
         """Of implicit feedback: a0 by the fill, the ridge and what popularity adds by hidden
         entries."""
-        power, l2, given, lean, why = (
+        power, l2, given, lean, why, note = (
             1.0 if self.l2_power is None else float(self.l2_power),
             self.l2,
             self.unobserved_weight,
             None,
+            "",
             "",
         )
         unobserved = float(unobserved_weight(x, float(self.alpha)) if given is None else given)
@@ -126,7 +127,7 @@ class Choices:
                 engine = engine_named("cpu", self.n_threads)
             rule = self._rule(ChosenRidge(0.0, power, 0.0, power, unobserved))
             with engine.at_work():
-                l2, unobserved, lean, why = choose_for_lists(
+                l2, unobserved, lean, why, note = choose_for_lists(
                     x,
                     rule,
                     None if given is None else unobserved,
@@ -135,7 +136,7 @@ class Choices:
                     engine,
                 )
         return RidgeChoice(
-            ChosenRidge(float(l2), power, float(l2), power, unobserved, lean or None), why, {}
+            ChosenRidge(float(l2), power, float(l2), power, unobserved, lean or None), why, {}, note
         )
 
     def _log_scaling(self: Any, x: Observed) -> LogScaling | None:

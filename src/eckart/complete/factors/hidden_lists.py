@@ -19,7 +19,8 @@ every hidden entry, not only of those among the first.
 
 Where rows have few entries, codes say less than how common a column is, and no ridge makes them say
 just that. So a score is u.v + b log(1 + rows of the column), b of several by the same measure, and
-0 where none is better by a standard error.
+0 where none is better by a standard error. Where nothing is better than popularity alone by a
+standard error, b is so large that popularity decides.
 """
 
 from __future__ import annotations
@@ -55,10 +56,11 @@ SAMPLE, ROWS, ASKED = 300_000, 20_000, 4000
 """Entries and rows from which rows are drawn, and rows whose lists are looked at."""
 BLOCK = 2**21
 """Scores that are held at a time."""
-LEANS = (0.0, 0.25, 1.0, 4.0, 64.0)
-"""Spreads of the scores that a spread of popularity adds: the last is popularity alone."""
+LEANS = (0.0, 0.25, 1.0, 4.0, 4096.0)
+"""Spreads of the scores that a spread of popularity adds: the last is popularity alone, codes
+decide between columns that are equally common."""
 LOOKED_AT = 256
-"""Rows by whose scores their spread is told."""
+"""Rows by whose scores their spread is measured."""
 
 
 def unobserved_weight(x: Observed, alpha: float, heavier: float = HEAVIER) -> float:
@@ -81,13 +83,17 @@ def unit(x: Observed, rule: RidgeRule, unobserved: float) -> float:
 
 
 class ForLists(NamedTuple):
-    """What was chosen: the ridge, the unobserved weight, what popularity adds to a score, and
-    why."""
+    """What was chosen: the ridge, the unobserved weight, what popularity adds to a score, and why;
+    a note where popularity decides."""
 
     l2: float
     unobserved: float
     popularity: float
     reason: str
+    note: str = ""
+
+
+ALONE = "popularity decides the lists: on hidden entries codes were no better by a standard error"
 
 
 def popularity(x: Observed) -> np.ndarray:
@@ -114,6 +120,7 @@ def choose(
         if x.nnz >= FEWEST
         else []
     )
+    alone = False
     t, c, lean, why = 1.0, HEAVIER, 0.0, "what chance gives: there are too few entries to hide some"
 
     def weight(x: Observed, c: float) -> float:
@@ -130,26 +137,32 @@ def choose(
             tried_words += (
                 f" and {weights} weights of what was not observed ({c:.3g} times the observed)"
             )
-        lean = _lean([r.leaning(t, weight(r.train, c)) for r in rounds])
-        tried_words += f"; popularity adds {lean:.3g} log(1 + rows)" if lean else ""
+        lean, alone = _lean([r.leaning(t, weight(r.train, c)) for r in rounds])
+        if lean:
+            tried_words += f"; popularity adds {lean:.3g} log(1 + rows)"
         fewer = ", of a sample of rows" if x.nnz < whole.nnz else ""
         why = (
             f"{t:.3g} times what chance gives, the best places of "
             f"{sum(len(r.rows) for r in rounds):,} hidden entries under {tried_words}{fewer}"
         )
     a0 = weight(whole, c)
-    return ForLists(float(t * unit(whole, rule, a0)), a0, lean, why)
+    return ForLists(float(t * unit(whole, rule, a0)), a0, lean, why, ALONE if alone else "")
 
 
-def _lean(found: list[tuple[float, np.ndarray]]) -> float:
-    """What popularity adds: the share with the best places, where these are better than without it
-    by a standard error; ``found``: of each round the scores' spread over that of popularity, and
-    places by share."""
+def _lean(found: list[tuple[float, np.ndarray]]) -> tuple[float, bool]:
+    """What popularity adds, and whether it decides alone: the share with the best places, where these are better than without it,
+    and than those of popularity alone, by a standard error; ``found``: of each round the scores'
+    spread over that of popularity, and places by share."""
     places = np.concatenate([each for _, each in found], axis=1)
-    best = int(places.mean(axis=1).argmax())
-    gain = places[best] - places[0]
-    sure = gain.mean() > gain.std(ddof=1) / np.sqrt(len(gain))
-    return float(LEANS[best] * np.mean([unit for unit, _ in found])) if sure else 0.0
+
+    def better(one: int, other: int) -> bool:
+        gain = places[one] - places[other]
+        return bool(gain.mean() > gain.std(ddof=1) / np.sqrt(len(gain)))
+
+    best, alone = int(places.mean(axis=1).argmax()), len(LEANS) - 1
+    best = best if better(best, 0) else 0
+    best = best if better(best, alone) else alone
+    return float(LEANS[best] * np.mean([unit for unit, _ in found])), best == alone
 
 
 def hide(x: Observed, seed: int) -> tuple[Observed, Observed] | None:

@@ -90,12 +90,13 @@ class ChosenRidge(NamedTuple):
 
 
 class RidgeChoice(NamedTuple):
-    """A ridge, why it was taken, and (empty where nothing was hidden) mean losses on hidden
-    entries: of the model, of biases alone, of the mean; how many."""
+    """A ridge, why it was taken, (empty where nothing was hidden) mean losses on hidden entries: of
+    the model, of biases alone, of the mean; how many; and a note for the certificate."""
 
     ridge: ChosenRidge
     reason: str
     held_out: dict[str, float]
+    note: str = ""
 
 
 class Wanted(NamedTuple):

@@ -315,7 +315,7 @@ class Blend(RowScorer):
         best, values = self._folded(single)[0].best(
             np.arange(len(at)), int(n), np.arange(ids.size), single
         )
-        return Recommendations.of(ids, at, best, values, by="prediction")
+        return Recommendations.of(ids, columns, best, values, by="prediction")
 
     def explain(self, row: Any, column: Any, n: int = 10) -> Explanation:
         """The score of (row, column) as a sum over the entries of the row; ``parts`` says what each

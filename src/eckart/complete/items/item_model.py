@@ -143,7 +143,7 @@ class ItemModel(RowScorer):
             best, values = replace(scores, entries=single).best(
                 np.arange(len(at)), int(n), np.arange(scores.n), own
             )
-            return Recommendations.of(ids, at, best, values, by="weight")
+            return Recommendations.of(ids, columns, best, values, by="weight")
         return rows_alike(scores.entries, self.row_ids, rows, n, scores.engine)
 
     def explain(self, row: Any, column: Any, n: int = 10) -> Explanation:
@@ -204,7 +204,7 @@ def rows_alike(x: Observed, ids: Any, rows: Any, n: int, engine: Any) -> Recomme
         None,
         own,
     )
-    return Recommendations.of(ids, at, best, values, by="cosine")
+    return Recommendations.of(ids, rows, best, values, by="cosine")
 
 
 def require_square(name: str, n: int, other: str) -> np.dtype:

@@ -165,6 +165,12 @@ class ArrayDense:
         lib = self.lib
         x = lib.placed(x)
         basis, at = lib.given(u), lib.given(mean)
+        if x.kind == "counts":  # U is orthonormal
+            e = lib.entries(x)
+            a = lib.wide(e.data)
+            codes = lib.product(e, a, basis) - at @ basis
+            square = lib.row_sums(e, a * (a - 2 * at[e.indices])) + at @ at
+            return lib.tall(lib.xp.clip(square - (codes * codes).sum(axis=1), 0.0, None))
         out = [lib.zeros(0)]
         for _, block in _all_rows(lib, x):
             c = lib.wide(block) - at

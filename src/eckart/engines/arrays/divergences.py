@@ -68,8 +68,8 @@ class ArrayDivergences:
             heavy = u[at] if lib.row_weights(x) is None else u[at] * lib.like(w, u)[:, None]
             up = up + ratio.T @ heavy
             if valued:
-                logs = xp.log(lib.wide(xp.where(a > 0, ratio, 1.0))) - 1
-                value = value + w @ (lib.wide(a) * logs).sum(axis=1)
+                logs = xp.log(xp.clip(ratio, 1e-30, None)) - 1
+                value = value + w @ lib.wide((a * logs).sum(axis=1))
         return KlSums(lib.tall(up), lib.promise(value)[0])
 
     def kl_step(
@@ -179,12 +179,12 @@ def _kl_steps(
     floor = cells.each(xp.clip(1e-30 * total, TINY, None))
 
     def sums(u: Any, first: bool) -> tuple[Any, Any, Any]:
-        s = xp.maximum(cells.at(u), floor)
-        up = cells.pull(heavy / s)
+        ratio = cells.a / xp.maximum(cells.at(u), floor)
+        up = cells.pull(ratio if cells.v is None else cells.v * ratio)
         if not (first and rule.valued):
             return up, down, None
-        logs = xp.log(lib.wide(xp.where(cells.a > 0, cells.a / s, 1.0))) - 1
-        value = cells.sums(lib.wide(heavy) * logs) + lib.wide(u * down).sum(axis=1)
+        logs = xp.log(xp.clip(ratio, 1e-30, None)) - 1
+        value = lib.wide(cells.sums(heavy * logs)) + lib.wide(u * down).sum(axis=1)
         return up, down, value
 
     mass = down + rule.l1

@@ -38,7 +38,7 @@ class ArrayEntries(ArrayRidge):
         w, y, q = entry_numbers(lib, x, rule, mean=mean, weights=weights, bias=own, offset=other)
         s = lib.dots(e, u, v)
         r = q - w * s
-        ridge, slack = (lib.given(a) for a in rule.ridges(x.counts))
+        ridge, slack = lib.ridges(x, rule)
         sums = dict.fromkeys(EvidenceSums._fields, lib.zeros())
         if rule.alpha:
             whole, z = spread + w, spread * s - r

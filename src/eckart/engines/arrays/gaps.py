@@ -4,7 +4,7 @@
     M_i^-1,      S_i = diag(which entries of row i are seen)
 
 With S the 0/1 mask of some rows and P the n x k(k+1)/2 matrix of products w_jr w_js, all M_i are
-one product S P, and the sums over the rows that see a column one product S^T E, E being the packed
+one product S P (of entries alone, where hardly one is seen), and the sums over the rows that see a column one product S^T E, E being the packed
 second moments of the codes: twice N n k^2 multiply-adds, nearly all of the work. Rows with the same
 gaps stand together and share M, its inverse and a row of S.
 
@@ -105,10 +105,12 @@ class ArrayGaps:
         x, basis = lib.placed(x), lib.given(np.asarray(u, np.float64))
         model = GapModel.of(lib, np.asarray(u, np.float64) * gain, mean, noise)
 
+        back = model.w.T @ basis
+
         def do(part: tuple[int, int]) -> tuple[Any, ...]:
             block = gap_block(lib, x, *part)
-            expected = (1 - block.mask) * (model.posterior(block)[0] @ model.w.T)
-            return ((block.values - block.mask * model.mean + expected) @ basis,)
+            z = model.posterior(block)[0]
+            return (block.pulled(block.rest(model, z), basis) + z @ back,)
 
         (found,) = self._joined(gap_parts(lib, x, model.w.shape[1]), do)
         return lib.tall(lib.array(found, x.dtype))
@@ -133,10 +135,17 @@ class ArrayGaps:
         return do((0, rows))
 
 
+def hardly_seen(lib: Any, x: Any) -> bool:
+    """Whether so few entries are there that products of them cost less than those of masks."""
+    rows, n = x.shape
+    return not rows or x.nnz < lib.hardly * rows * n
+
+
 def gap_parts(lib: Any, x: Any, k: int) -> list[tuple[int, int]]:
     """Ranges of rows whose masks, values, matrices and moments have room."""
     rows, n = x.shape
-    step = int(np.clip(lib.chunk // (8 * (4 * n + 5 * k * k + 1)), lib.least_rows, MOST_ROWS))
+    each = 5 * k * k + 1 + (0 if hardly_seen(lib, x) else 4 * n)
+    step = int(np.clip(lib.chunk // (8 * each), lib.least_rows, MOST_ROWS))
     return [(a, min(a + step, rows)) for a in range(0, max(rows, 1), step)]
 
 
@@ -151,9 +160,83 @@ class GapBlock:
     weights: Any
     runs: tuple[Any, Any] | None
 
+    @property
+    def seen(self) -> Any:
+        return self.mask.sum(axis=1)
 
-def gap_block(lib: Any, x: Any, first: int, last: int, together: bool = False) -> GapBlock:
+    def over_columns(self, p: Any) -> Any:
+        """sum of p_j over the columns that a row (of each run, one) sees."""
+        return (self.mask if self.runs is None else self.mask[self.runs[0]]) @ p
+
+    def rest(self, model: Any, z: Any = None) -> Any:
+        """x - mean, less W z, at what is seen."""
+        centered = self.values - self.mask * model.mean
+        return centered if z is None else centered - self.mask * (z @ model.w.T)
+
+    def pulled(self, r: Any, v: Any) -> Any:
+        """sum_j r_ij v_j of every row."""
+        return r @ v
+
+    def squares(self, r: Any) -> Any:
+        return (r * r).sum(axis=1)
+
+    def over_rows(self, y: Any, moments: Any) -> tuple[Any, Any, Any]:
+        """For every column: sums of ``moments`` (of runs, where there are some) and of y over the
+        rows that see it, and of y times the values."""
+        mask = self.mask
+        some = mask[self.runs[0]] if self.runs and len(moments) < len(mask) else mask
+        return some.T @ moments, mask.T @ y, self.values.T @ y
+
+    def column_squares(self, om: Any) -> Any:
+        return (om * self.values * self.values).sum(axis=0)
+
+
+@dataclass(frozen=True)
+class StoredRows:
+    """The same by entries alone, where hardly one is seen."""
+
+    lib: Any
+    e: Any
+    weights: Any
+    runs = None
+
+    @property
+    def seen(self) -> Any:
+        return self.lib.wide(self.e.counts)
+
+    def over_columns(self, p: Any) -> Any:
+        return self.lib.product(self.e, self._ones, p)
+
+    @property
+    def _ones(self) -> Any:
+        return self.lib.xp.ones_like(self.lib.wide(self.e.data))
+
+    def rest(self, model: Any, z: Any = None) -> Any:
+        centered = self.lib.wide(self.e.data) - model.mean[self.e.indices]
+        return centered if z is None else centered - self.lib.dots(self.e, z, model.w)
+
+    def pulled(self, r: Any, v: Any) -> Any:
+        return self.lib.product(self.e, r, v)
+
+    def squares(self, r: Any) -> Any:
+        return self.lib.row_sums(self.e, r * r)
+
+    def over_rows(self, y: Any, moments: Any) -> tuple[Any, Any, Any]:
+        e, lib = self.e, self.lib
+        numbers = (self._ones, moments), (self._ones, y), (lib.wide(e.data), y)
+        return tuple(lib.product_t(e, r, v) for r, v in numbers)  # type: ignore[return-value]
+
+    def column_squares(self, om: Any) -> Any:
+        wide = self.lib.wide(self.e.data)
+        return self.lib.product_t(self.e, wide * wide, om)[:, 0]
+
+
+def gap_block(lib: Any, x: Any, first: int, last: int, together: bool = False) -> Any:
     """Rows first..last; ``together``: with their runs, which are found once."""
+    w = lib.row_weights(x)
+    w = None if w is None else w[first:last]
+    if hardly_seen(lib, x):
+        return StoredRows(lib, lib.rows_of(lib.entries(x), first, last), w)
     rows, columns, data = lib.stored_rows(x, first, last)
     mask = lib.zeros(last - first, x.shape[1])
     values = lib.zeros(last - first, x.shape[1])
@@ -164,8 +247,7 @@ def gap_block(lib: Any, x: Any, first: int, last: int, together: bool = False) -
         if ("runs", first, last) not in x.kept:
             x.kept["runs", first, last] = _runs(lib, mask)
         runs = x.kept["runs", first, last]
-    w = lib.row_weights(x)
-    return GapBlock(mask, values, None if w is None else w[first:last], runs)
+    return GapBlock(mask, values, w, runs)
 
 
 def _runs(lib: Any, mask: Any) -> tuple[Any, Any]:
@@ -193,20 +275,19 @@ class GapModel:
         at = lib.given(np.asarray(mean, np.float64))
         return cls(lib, there, at, noise, pairs, there[:, a] * there[:, b])
 
-    def posterior(self, block: GapBlock) -> tuple[Any, ...]:
+    def posterior(self, block: Any) -> tuple[Any, ...]:
         """E[z], log-likelihood and misfit of each row, and M^-1 of each run of rows."""
-        lib, mask, k = self.lib, block.mask, self.w.shape[1]
-        first, run = block.runs or (slice(None), slice(None))
-        kinds, (a, b) = mask[first], self.pairs
-        m = lib.zeros(kinds.shape[0], k, k)
-        m[:, a, b] = m[:, b, a] = kinds @ self.products
+        lib, k = self.lib, self.w.shape[1]
+        run, (a, b) = block.runs[1] if block.runs else slice(None), self.pairs
+        packed = block.over_columns(self.products)
+        m = lib.zeros(packed.shape[0], k, k)
+        m[:, a, b] = m[:, b, a] = packed
         inverse, logdet = lib.inverses(m + self.noise * lib.eye(k))
-        centered = block.values - mask * self.mean
-        z = (inverse[run] @ (centered @ self.w)[:, :, None])[:, :, 0]
+        pull = block.pulled(block.rest(self), self.w)
+        z = (inverse[run] @ pull[:, :, None])[:, :, 0]
         # |x|^2 - b^T M^-1 b = |x - W z|^2 + noise |z|^2, the least over all z: an error of z counts
         # squared, and nothing cancels where the noise is small
-        rest = centered - mask * (z @ self.w.T)
-        misfit, seen = (rest * rest).sum(axis=1), mask.sum(axis=1)
+        misfit, seen = block.squares(block.rest(self, z)), block.seen
         loglik = -0.5 * (
             seen * np.log(2 * np.pi)
             + logdet[run]
@@ -216,30 +297,31 @@ class GapModel:
         )
         return z, loglik, misfit, inverse
 
-    def sums(self, block: GapBlock) -> tuple[Any, ...]:
+    def sums(self, block: Any) -> tuple[Any, ...]:
         """Over these rows, for every column: packed moments of the codes; codes, count, and the
         same times the values side by side; squares. The packed moments of (z, 1) and the
         log-likelihood of all of them."""
         xp, (a, b) = self.lib.xp, self.pairs
         z, loglik, _, inverse = self.posterior(block)
-        om = xp.ones_like(z[:, :1] if z.shape[1] else block.mask[:, :1])
+        om = self.lib.zeros(z.shape[0], 1) + 1.0
         om = om if block.weights is None else om * block.weights[:, None]
         codes = xp.concat([om * z, om], axis=1)
-        moments, mask, heavy = codes[:, a] * z[:, b], block.mask, om
+        moments, heavy = codes[:, a] * z[:, b], om
         inverse = inverse[:, a, b]
         if block.runs is not None:
             first, run = block.runs
             if self.lib.adds_runs:
-                mask, count = mask[first], first.shape[0]
-                moments, heavy = (self.lib.sums_by(each, run, count) for each in (moments, om))
+                moments, heavy = (
+                    self.lib.sums_by(each, run, first.shape[0]) for each in (moments, om)
+                )
             else:
                 inverse = inverse[run]
         moments = moments + self.noise * heavy * inverse
-        ends = xp.concat([block.mask.T @ codes, block.values.T @ codes], axis=1)
-        square = (om * block.values * block.values).sum(axis=0)
+        packed, *ends = block.over_rows(codes, moments)
         # the last row of a lower triangle is its end
         second = xp.concat([moments.sum(axis=0), codes.sum(axis=0)])
-        return mask.T @ moments, ends, square, second, (om[:, 0] * loglik).sum()
+        squares = block.column_squares(om)
+        return packed, xp.concat(ends, axis=1), squares, second, (om[:, 0] * loglik).sum()
 
 
 def by_gaps(

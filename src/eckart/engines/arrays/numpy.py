@@ -58,12 +58,20 @@ class StoredEntries:
         """Positions of the entries in the order of columns, rows ascending in each."""
         return np.argsort(self.indices, kind="stable")
 
+    def matrix(self, numbers: np.ndarray) -> Any:
+        """These numbers at the places of the entries, for products."""
+        made = copy(self._places)
+        made.data = numbers
+        return made
+
     @cached_property
-    def pointers(self) -> tuple[np.ndarray, np.ndarray]:
-        """indptr and indices of one type, which SciPy would make in every product."""
+    def _places(self) -> Any:
+        """One sparse matrix for all numbers: SciPy looks at its indices once, of one type."""
+        from scipy import sparse
+
         kind = np.int32 if len(self.data) < 2**31 else np.int64
-        both = self.indptr, self.indices
-        return tuple(a.astype(kind, copy=False) for a in both)  # type: ignore[return-value]
+        indptr, indices = (a.astype(kind, copy=False) for a in (self.indptr, self.indices))
+        return sparse.csr_array((self.data, indices, indptr), (len(self.counts), self.n))
 
 
 class NumpyLibrary:
@@ -77,6 +85,8 @@ class NumpyLibrary:
     over them."""
     least_rows = 64
     """Rows of such a block at the least."""
+    hardly = 0.05
+    """Share of observed entries from which BLAS on zeros is quicker than products of entries."""
     adds_runs = True
     """Whether rows of one run are added up before a product of them all."""
     scores = 2**19
@@ -246,19 +256,11 @@ class NumpyLibrary:
 
     def product(self, e: StoredEntries, numbers: np.ndarray, v: np.ndarray) -> np.ndarray:
         """sum_j r_ij v_j of every row, for numbers at the entries."""
-        from scipy import sparse
-
-        indptr, indices = e.pointers
-        shape = len(e.counts), len(v)
-        return sparse.csr_array((self.like(numbers, v), indices, indptr), shape) @ v
+        return e.matrix(self.like(numbers, v)) @ v
 
     def product_t(self, e: StoredEntries, numbers: np.ndarray, y: np.ndarray) -> np.ndarray:
         """sum_i r_ij y_i of every column."""
-        from scipy import sparse
-
-        indptr, indices = e.pointers
-        shape = len(e.counts), e.n
-        return sparse.csr_array((self.like(numbers, y), indices, indptr), shape).T @ y
+        return e.matrix(self.like(numbers, y)).T @ y
 
     def dots(self, e: StoredEntries, u: np.ndarray, v: np.ndarray) -> np.ndarray:
         """u_i.v_j at every entry."""
@@ -395,6 +397,12 @@ class NumpyLibrary:
             if b == len(rows):
                 break
         return np.concatenate(found)
+
+    def squared_distances(self, rows: np.ndarray, c: np.ndarray) -> np.ndarray:
+        """||x_i - c_z||^2, from the deviations themselves."""
+        from scipy.spatial.distance import cdist
+
+        return cdist(rows, c, "sqeuclidean")
 
     def entry_product(
         self, x: Host, v: np.ndarray, *, ones: bool = False, transposed: bool = False

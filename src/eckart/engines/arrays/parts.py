@@ -220,13 +220,16 @@ class ArrayParts(ArrayDivergences):
         return Descent(*self._descended(start, x, [(new, value, kkt)]))
 
     def square_error(self, x: Any, left: Any, right: Any) -> float:
+        """Of counts by their entries, and what is expected of all cells."""
         lib = self.lib
         x, u, h = lib.placed(x), lib.given(left), lib.given(right)
         total = lib.zeros()
-        for at, w, cells in cells_of(lib, x, h, zeros=True):
-            rest = cells.a - cells.at(u[at])
-            rest = rest * rest
+        for at, w, cells in cells_of(lib, x, h):
+            s = cells.at(u[at])
+            rest = cells.a * (cells.a - 2 * s) if x.kind == "counts" else (cells.a - s) ** 2
             total = total + w @ cells.sums(rest if cells.v is None else rest * cells.v)
+            if x.kind == "counts":
+                total = total + ((u.T @ (u * w[:, None])) * (h.T @ h)).sum()
         return float(total)
 
 

@@ -31,6 +31,8 @@ SWEEPS, STILL = 200, 1e-6
 in the last one."""
 PAIRS = 2**27
 """Bytes of the products v_a v_b of all columns that are made at once."""
+FEW_ROWS = 2**16
+"""Rows of a factor that are looked at in double precision at a time: there may be millions."""
 ASKED = 4
 """Sweeps between two questions whether a row still moves."""
 
@@ -68,7 +70,7 @@ class ArrayRidge:
         w, y, q = entry_numbers(
             lib, x, rule, mean=mean, offset=offset, weights=weights, own=own, other=other
         )
-        ridge, slack = (lib.given(a) for a in rule.ridges(x.counts))
+        ridge, slack = lib.ridges(x, rule)
         base = None if base is None else lib.given(base)
         rows, k = len(x.counts), v.shape[1]
         prior = None if prior is None else lib.given(prior).reshape(-1, k)
@@ -127,14 +129,17 @@ class ArrayRidge:
         x = lib.placed(x)
         e = lib.entries(x)
         w, _, q = entry_numbers(lib, x, None, mean=mean, offset=offset, weights=weights)
-        mass = lib.row_sums(e, w) + lib.given(rule.ridges(x.counts)[1])
+        mass = lib.row_sums(e, w) + lib.ridges(x, rule)[1]
         found = xp.where(mass > 0, lib.row_sums(e, q) / xp.where(mass > 0, mass, 1.0), 0.0)
         return lib.tall(lib.like(found, e.data))
 
     def ridge_penalty(self, x: Any, rule: RidgeRule, factor: Any, bias: Any) -> float:
         lib = self.lib
-        ridge, slack = (lib.given(a) for a in rule.ridges(lib.placed(x).counts))
-        total = ridge @ (lib.given(factor) ** 2).sum(axis=1)
+        (ridge, slack), f = lib.ridges(lib.placed(x), rule), lib.array(factor)
+        total = lib.zeros()
+        for a in range(0, f.shape[0], FEW_ROWS):
+            part = lib.wide(f[a : a + FEW_ROWS])
+            total = total + ridge[a : a + FEW_ROWS] @ (part * part).sum(axis=1)
         if bias is not None:
             total = total + slack @ lib.given(bias).reshape(-1) ** 2
         return 0.5 * float(total)

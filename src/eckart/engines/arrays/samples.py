@@ -168,18 +168,20 @@ class ArraySamples:
         return self.lib.picked(self.lib.placed(x), rows)
 
     def gap_patterns(self, x: Any) -> list[tuple[np.ndarray, np.ndarray]]:
-        observed = ~np.isnan(self.rows_at(x))
-        packed = np.packbits(observed, axis=1)
+        lib, n = self.lib, x.shape[1]
+        blocks = lib.row_blocks(lib.placed(x), n)
+        packed = np.concatenate([np.packbits(~np.isnan(lib.fetch(b)), axis=1) for _, b in blocks])
         _, first, which = np.unique(packed, axis=0, return_index=True, return_inverse=True)
         order = np.argsort(which.ravel(), kind="stable")
         ends = np.cumsum(np.bincount(which.ravel()))
-        return [(rows, observed[at]) for rows, at in zip(np.split(order, ends[:-1]), first)]
+        observed = np.unpackbits(packed[first], axis=1, count=n).astype(bool)
+        return list(zip(np.split(order, ends[:-1]), observed))
 
     def distances(self, x: Any, centres: np.ndarray) -> Any:
         """From the deviations themselves: a row that is a centre is at no distance from it."""
         c = self.lib.there(centres)
         parts = self._complete(x, 8 * c.shape[0] * c.shape[1])
-        found = [((rows[:, None] - c) ** 2).sum(axis=2) for rows, _ in parts]
+        found = [self.lib.squared_distances(rows, c) for rows, _ in parts]
         return self.lib.tall(self.lib.xp.concat(found))
 
     def nearest(self, x: Any, centres: np.ndarray) -> Any:

@@ -15,7 +15,6 @@ from eckart.engines.cpu.dense.primitives import DensePrimitives
 from eckart.engines.cpu.entries.primitives import EntryPrimitives
 from eckart.engines.cpu.items.primitives import ItemPrimitives
 from eckart.engines.cpu.mixtures.primitives import MixturePrimitives
-from eckart.engines.cpu.parts.divergences import DivergencePrimitives
 from eckart.engines.cpu.parts.primitives import NonnegativePrimitives
 from eckart.engines.cpu.ridge.primitives import RidgePrimitives
 from eckart.engines.cpu.series.primitives import SeriesPrimitives
@@ -41,7 +40,6 @@ class CpuEngine(
     TopicPrimitives,
     MixturePrimitives,
     NonnegativePrimitives,
-    DivergencePrimitives,
     WordPrimitives,
     ItemPrimitives,
     SeriesPrimitives,

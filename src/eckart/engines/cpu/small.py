@@ -12,6 +12,7 @@ file is loaded when one of them is first called.
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
@@ -95,8 +96,10 @@ def later(module: str, name: str) -> Any:
     """The function of this name as a method of the engine, given its threads; a matrix that was not
     placed yet is."""
 
+    whole = f"eckart.engines.cpu.{module}"
+
     def primitive(self: Any, *args: Any, **named: Any) -> Any:
-        do = getattr(import_module(f"eckart.engines.cpu.{module}"), name)
+        do = getattr(sys.modules.get(whole) or import_module(whole), name)
         if args and isinstance(args[0], (Dense, Observed, Counts)):
             args = place(args[0]), *args[1:]
         return do(*args, threads=self.threads, **named)

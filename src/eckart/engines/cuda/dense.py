@@ -8,8 +8,7 @@ Arrays of NumPy are answered by one of NumPy, and are the CPU engine's work: the
 and back would cost more than their products.
 
 Rows with gaps under a Gaussian of low rank on a device (``arrays.gaps``). The CPU engine takes
-over where the noise is so small that rounding hides it and M has no Cholesky factor, and where
-hardly an entry is seen: masks are zeros almost everywhere then.
+over where the noise is so small that rounding hides it and M has no Cholesky factor.
 """
 
 from __future__ import annotations
@@ -296,11 +295,6 @@ def _by_triangles(a: torch.Tensor, q: torch.Tensor | None) -> torch.Tensor | Non
     return a.contiguous() if bool(left[0] > APART) and bool(left[1] > 0.5) else None
 
 
-FEW = 0.02
-"""Share of seen entries below which masks do not pay: a product in float64 makes some fifty
-multiply-adds in the time in which a number is fetched."""
-
-
 class DeviceGaps(ArrayGaps):
     """Statistics, codes and expected entries of rows that are seen in part."""
 
@@ -321,15 +315,15 @@ class DeviceGaps(ArrayGaps):
         self, x: Any, w: np.ndarray, mean: np.ndarray, noise: float
     ) -> GapStatistics:
         x = self.held(x)
-        found = None if _hardly_seen(x) else super().gap_statistics(x, w, mean, noise)
-        if found is None or not np.isfinite(found.loglik):
+        found = super().gap_statistics(x, w, mean, noise)
+        if not np.isfinite(found.loglik):
             return self.on_cpu("gap_statistics", x, w, mean, noise)
         return found
 
     def gap_codes(self, x: Any, w: np.ndarray, mean: np.ndarray, noise: float) -> GapCodes:
         x = self.held(x)
-        found = None if _hardly_seen(x) else super().gap_codes(x, w, mean, noise)
-        if found is None or not bool(torch.isfinite(found.loglik.tensor.sum())):
+        found = super().gap_codes(x, w, mean, noise)
+        if not bool(torch.isfinite(found.loglik.tensor.sum())):
             return self.on_cpu("gap_codes", x, w, mean, noise)
         return found
 
@@ -337,12 +331,7 @@ class DeviceGaps(ArrayGaps):
         self, x: Any, u: np.ndarray, gain: np.ndarray, mean: np.ndarray, noise: float
     ) -> Any:
         x = self.held(x)
-        found = None if _hardly_seen(x) else super().gap_expect(x, u, gain, mean, noise)
-        if found is None or not bool(torch.isfinite(found.tensor.sum())):
+        found = super().gap_expect(x, u, gain, mean, noise)
+        if not bool(torch.isfinite(found.tensor.sum())):
             return self.on_cpu("gap_expect", x, u, gain, mean, noise)
         return found
-
-
-def _hardly_seen(x: Any) -> bool:
-    rows, n = x.shape
-    return not rows or x.nnz < FEW * rows * n

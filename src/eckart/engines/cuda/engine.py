@@ -21,7 +21,6 @@ from eckart.engines.arrays.parts import ArrayParts
 from eckart.engines.arrays.torch import TorchLibrary
 from eckart.engines.cpu.engine import CpuEngine
 from eckart.engines.cuda.arrays import DeviceArray, Promised, Twins, on_host, rounding, torch_dtype
-from eckart.engines.cuda.chain import DeviceChains
 from eckart.engines.cuda.dense import DeviceDense, DeviceGaps, DeviceThin
 from eckart.engines.cuda.entries import DeviceEntries
 from eckart.engines.cuda.formulas import DeviceLosses
@@ -45,7 +44,6 @@ class TorchEngine(
     ArrayMixtures,
     ArrayParts,
     DeviceTopics,
-    DeviceChains,
     DeviceWords,
 ):
     """PyTorch on ``device``; ``n_threads`` is for what runs on the CPU engine."""

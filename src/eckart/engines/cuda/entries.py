@@ -159,31 +159,11 @@ class DeviceEntries:
         x.kept["residuals"] = (point, (rule, mean), found)
         return found
 
-    def offset_times(
-        self,
-        x: Any,
-        v: Any,
-        mean: float,
-        own: Any,
-        other: Any,
-        row_scale: Any = None,
-        column_scale: Any = None,
-    ) -> DeviceArray:
-        x = self.held(x)
-        facts = self.known(x, x.dtype, None, mean, bias=own, offset=other)
-        y = facts.entries.data - mean
-        if facts.bias is not None:
-            y = y - facts.bias[facts.entries.row_of]
-        if facts.offset is not None:
-            y = y - facts.offset[facts.entries.indices]
-        if column_scale is not None:
-            y = y * self.tensor(column_scale, x.dtype).reshape(-1)[facts.entries.indices]
-        out = entry_product(facts.entries, y, self.tensor(v, x.dtype))
-        return DeviceArray(
-            out if row_scale is None else out * self.tensor(row_scale, x.dtype).reshape(-1, 1)
-        )
-
     top_columns = ArrayEntries.top_columns
+    offset_times = ArrayEntries.offset_times
+    misfit_rows = ArrayEntries.misfit_rows
+    bias_rows = ArrayEntries.bias_rows
+    ridge_penalty = ArrayEntries.ridge_penalty
 
 
 def _implicit_sums(

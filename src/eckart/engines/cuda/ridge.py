@@ -30,7 +30,6 @@ import torch
 from eckart.engines.arrays.ridge import ArrayRidge
 from eckart.engines.cuda.arrays import DeviceArray, all_fetched, squares
 from eckart.engines.cuda.dense import entry_product
-from eckart.engines.cuda.entries import at_entries
 from eckart.engines.cuda.halves import Paired
 from eckart.engines.cuda.held import Chunk, DeviceMatrix, padded_rows
 from eckart.engines.cuda.kernels import usable
@@ -47,7 +46,7 @@ from eckart.engines.cuda.normal_equations import (
     solved,
     widened,
 )
-from eckart.engines.cuda.triangles import Known, Triangle, row_sums
+from eckart.engines.cuda.triangles import Known, Triangle
 from eckart.engines.protocol import RidgeRule, RowSolution
 
 EVEN = 8
@@ -265,37 +264,6 @@ class DeviceRidge:
                 DeviceArray(left), None if bias is None else DeviceArray(bias), float(total)
             )
         )
-
-    def bias_rows(
-        self, x: Any, rule: RidgeRule, offset: Any, weights: Any = None, *, mean: float = 0.0
-    ) -> DeviceArray:
-        x = self.held(x)
-        facts = self.known(x, x.dtype, None, mean, weights, offset=offset)
-        w, _, q = facts.flat()
-        ridge = x.kept_ridges(rule)[1]
-        weight = (facts.entries.counts if w is None else row_sums(facts.entries, w)) + ridge
-        found = torch.where(
-            weight > 0, row_sums(facts.entries, q) / torch.where(weight > 0, weight, 1.0), 0.0
-        )
-        return DeviceArray(found.to(facts.entries.data.dtype))
-
-    def ridge_penalty(self, x: Any, rule: RidgeRule, factor: Any, bias: Any) -> float:
-        x = self.held(x)
-        ridge, bias_ridge = x.kept_ridges(rule)
-        total = ridge @ (self.tensor(factor, np.float64) ** 2).sum(1)
-        if bias is not None:
-            total = total + bias_ridge @ self.tensor(bias, np.float64).reshape(-1) ** 2
-        return 0.5 * float(total)
-
-    def misfit_rows(
-        self, x: Any, left: Any, right: Any, *, offset: Any = None, other: Any = None
-    ) -> DeviceArray:
-        x = self.held(x)
-        u, v = self.tensor(left, right.dtype), self.tensor(right)
-        facts = self.known(x, right.dtype, offset=offset, other=other)
-        w, y, _ = facts.flat()
-        d = (y - at_entries(facts.entries, u, v)).double()
-        return DeviceArray(row_sums(facts.entries, d * d if w is None else d * d * w)[:, None])
 
 
 def _solution(left: torch.Tensor, bias: torch.Tensor | None, value: torch.Tensor) -> RowSolution:

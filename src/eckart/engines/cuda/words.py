@@ -1,5 +1,5 @@
-"""Pairs of words on a device: skip-gram by programs that share the tables, GloVe by blocks without
-a common word. Repeatable skip-gram steps, and machines without Triton, are the CPU engine's."""
+"""Pairs of words on a device: skip-gram by programs that share the tables. Repeatable steps, and
+machines without Triton, are the CPU engine's."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ import numpy as np
 import torch
 
 from eckart.engines.cuda.arrays import DeviceArray
-from eckart.engines.cuda.entries import at_pairs
 from eckart.engines.cuda.kernels import usable
-from eckart.engines.cuda.kernels.words import glove_steps, keep_words, walk
-from eckart.engines.protocol.words import LISTEN, GloveTable, PairEvidence, Pieces, WindowRule
+from eckart.engines.cuda.kernels.words import keep_words, walk
+from eckart.engines.protocol.words import LISTEN, PairEvidence, Pieces, WindowRule
 
 APART = 64
 """Words of the vocabulary for each program that walks over the text. Programs change rows by what
@@ -21,11 +20,6 @@ score as those of threads do: on six word lists within 0.3 to 1.3 standard devia
 (ten of each), and higher in the mean."""
 PROGRAMS = 4096
 """Programs at the most: more do not run at the same time."""
-STRATA = 256
-"""Classes of words at the most: so many blocks of a round keep every multiprocessor busy, and a
-round still has many entries in each."""
-CLASS = 16
-"""Words of a class at the least."""
 
 
 class DeviceCorpus(NamedTuple):
@@ -39,7 +33,7 @@ class DeviceCorpus(NamedTuple):
 
 
 class DeviceWords:
-    """window_table, pair_step and the steps of GloVe."""
+    """window_table and pair_step."""
 
     device: torch.device
     tensor: Any
@@ -114,42 +108,3 @@ class DeviceWords:
             placed = DeviceCorpus(*whole)
             self._walked = kept = (pieces, placed)
         return kept[1]
-
-    def glove_table(self, x: Any, seed: int) -> GloveTable:
-        """Entries by more blocks than the CPU engine has, each in a random order."""
-        x = self.held(x)
-        if not self._by_kernels():
-            return self.on_cpu("glove_table", x, seed)
-        e = x.entries
-        strata = int(np.clip(x.shape[0] // CLASS, 1, STRATA))
-        rows = e.row_of
-        block = (rows % strata) * strata + e.indices % strata
-        draw = torch.Generator(self.device).manual_seed(seed)
-        mixed = torch.randperm(len(rows), generator=draw, device=self.device)
-        order = mixed[torch.argsort(block[mixed], stable=True)]
-        counts = torch.bincount(block, minlength=strata * strata)
-        ends = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
-        weights = torch.ones_like(e.data) if e.weights is None else e.weights
-        words = [a[order].to(torch.int32) for a in (rows, e.indices)]
-        table: Any = [*words, *(a[order].float() for a in (e.data, weights)), ends, strata]
-        return GloveTable(*table)
-
-    def glove_step(
-        self, table: GloveTable, own: Any, other: Any, rate: float, order: np.ndarray
-    ) -> tuple[Any, Any]:
-        if not isinstance(table.rows, torch.Tensor):
-            return self.on_cpu("glove_step", table, own, other, rate, order)
-        both = [self.tensor(a, np.float32).clone() for a in (own, other)]
-        rounds = np.array([table.round(int(turn)) for turn in order])
-        for blocks in self.tensor(rounds):
-            glove_steps(table, blocks, *both, rate)
-        return DeviceArray(both[0]), DeviceArray(both[1])
-
-    def glove_loss(self, table: GloveTable, own: Any, other: Any) -> float:
-        if not isinstance(table.rows, torch.Tensor):
-            return self.on_cpu("glove_loss", table, own, other)
-        a, b = self.tensor(own, np.float32), self.tensor(other, np.float32)
-        k = a.shape[1] // 3 - 1
-        d = at_pairs(table.rows, table.columns, a[:, :k], b[:, :k]).double()
-        d += a[:, k][table.rows] + b[:, k][table.columns] - table.targets
-        return float((table.weights.double() * d * d).sum())

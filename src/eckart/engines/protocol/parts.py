@@ -358,7 +358,7 @@ class DivergencesFamily(Protocol):
 def no_zeros(row: int, column: int, beta: float) -> InputError:
     """The error for a zero whose divergence from any s > 0 is infinite."""
     return InputError(
-        f"X must hold numbers > 0 with beta_loss={beta:g}, got 0 at row {row}, column "
-        f"{column}: the divergence of a zero is infinite for beta_loss <= 0. Add a small "
-        "number to X, or use beta_loss='kullback-leibler'."
+        "When beta_loss <= 0 and X contains zeros, the solver may diverge. X must hold numbers > 0 "
+        f"with beta_loss={beta:g}, got 0 at row {row}, column {column}, whose divergence is "
+        "infinite. Add a small number to X, or use beta_loss='kullback-leibler'."
     )

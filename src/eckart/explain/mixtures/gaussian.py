@@ -135,6 +135,11 @@ class GaussianMixture(SettableMixture):
     _stream: dict[str, Any] = field(init=False)
     _parts: dict[str, Any] = field(init=False)
 
+    _early = (
+        "Best performing initialization did not converge. Try different init parameters, or "
+        "increase max_iter, tol, or check for degenerate data."
+    )
+
     @in_kind
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> GaussianMixture:
         """Fit to rows of X: array, frame, file or list of row blocks; NaN marks a missing entry.

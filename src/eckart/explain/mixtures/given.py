@@ -21,25 +21,26 @@ def given_start(
     model: Any, k: int, n: int, kind: str
 ) -> tuple[np.ndarray | None, np.ndarray | None, np.ndarray | None]:
     """Weights, means and covariances that the user gave."""
-    weights = _array("weights_init", model.weights_init, (k,))
+    weights = _array("weights_init", "weights", model.weights_init, (k,))
     if weights is not None:
         if (weights < 0).any() or abs(weights.sum() - 1) > 1e-6:
             raise InputError(
-                f"weights_init must be {k} numbers >= 0 that add up to one, got {weights.tolist()}"
+                "The parameter 'weights' should be normalized, but got sum(weights) = "
+                f"{weights.sum():.5f}: weights_init must be {k} numbers >= 0 that add up to one"
             )
         weights = weights / weights.sum()
-    means = _array("means_init", model.means_init, (k, n))
+    means = _array("means_init", "means", model.means_init, (k, n))
     if model.precisions_init is not None and kind in ("unit", "factor"):
         raise invalid("precisions_init", "an array", f"None with covariance_type={kind!r}")
     shape = {"full": (k, n, n), "tied": (n, n), "diag": (k, n), "spherical": (k,)}.get(kind, ())
-    precisions = _array("precisions_init", model.precisions_init, shape)
+    precisions = _array("precisions_init", f"{kind} precision", model.precisions_init, shape)
     spread = None if kind != "unit" else np.empty(0)
     if precisions is not None:
         spread = _inverse(precisions, kind)
     return weights, means, spread
 
 
-def _array(name: str, value: Any, shape: tuple[int, ...]) -> np.ndarray | None:
+def _array(name: str, part: str, value: Any, shape: tuple[int, ...]) -> np.ndarray | None:
     if value is None:
         return None
     try:
@@ -49,16 +50,24 @@ def _array(name: str, value: Any, shape: tuple[int, ...]) -> np.ndarray | None:
             f"{name} must be an array of numbers of shape {shape}, got something else ({error})"
         ) from None
     if out.shape != shape:
-        raise InputError(f"{name} must have shape {shape}, got {out.shape}")
+        raise InputError(
+            f"The parameter {part!r} should have the shape of {shape}, but got {out.shape}: set "
+            f"{name} so",
+            code=f"invalid.{name}",
+        )
     if not np.isfinite(out).all():
         raise InputError(f"{name} must hold finite numbers, got NaN or infinity")
     return out
 
 
 def _inverse(precisions: np.ndarray, kind: str, name: str = "precisions_init") -> np.ndarray:
+    part = "covariance" if name == "covariances_" else "precision"
     if kind in ("diag", "spherical"):
         if (precisions <= 0).any():
-            raise InputError(f"{name} must hold numbers > 0, got {precisions.min()}")
+            raise InputError(
+                f"'{kind} {part}' should be positive: {name} must hold numbers > 0, got "
+                f"{precisions.min()}"
+            )
         return 1.0 / precisions
     stack = precisions if kind == "full" else precisions[None]
     if stack.ndim != 3 or stack.shape[1] != stack.shape[2]:
@@ -66,7 +75,8 @@ def _inverse(precisions: np.ndarray, kind: str, name: str = "precisions_init") -
     for z, p in enumerate(stack):
         if not np.allclose(p, p.T) or eigvalsh(p)[0] <= 0:
             raise InputError(
-                f"{name} of component {z} is not symmetric and positive definite"
+                f"'{kind} {part}' should be symmetric, positive-definite: {name} of component "
+                f"{z} is not"
                 + ("; give the inverse of a covariance" if name != "covariances_" else "")
             )
     inverse = np.linalg.inv(stack)

@@ -134,7 +134,8 @@ class MixtureVerbs(DensityMixin, Estimator, ABC):
         """Rows drawn from the mixture, and the component of each; ordered by component."""
         f = self._fitted("sample").factors
         if not whole(1).fits(n_samples):
-            raise invalid("n_samples", n_samples, whole(1).wanted)
+            error = invalid("n_samples", n_samples, whole(1).wanted)
+            raise InputError(f"Invalid value for 'n_samples': {error}", code=error.code)
         require_room("n_samples", n_samples, float(n_samples) * (f.n + 1))
         rng = generator(self.random_state)
         labels = np.repeat(np.arange(f.k), rng.multinomial(n_samples, f.weights / f.weights.sum()))

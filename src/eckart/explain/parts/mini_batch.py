@@ -20,17 +20,17 @@ import numpy as np
 from eckart.certify.certificate import Certificate
 from eckart.certify.nonnegative import certify_parts
 from eckart.engines.protocol import Placed
-from eckart.errors import InputError, invalid
-from eckart.explain.parts.nmf import NMF
+from eckart.errors import InputError
+from eckart.explain.parts.nmf import NMF, nonnegative_start
 from eckart.explain.parts.nmf_streams import rows_of
 from eckart.explain.parts.online import Stream, known
 from eckart.explain.parts.options import NmfOptions, options_of
 from eckart.explain.parts.sides import sides_of
 from eckart.explain.parts.solve import encode, plan_of
+from eckart.explain.parts.start import too_many
 from eckart.factors import LowRank
 from eckart.fit import Fit, fitted, on_data, sample_weights
 from eckart.io.models.checkpoint import Memory, kept_trace, resumed_trace, resuming
-from eckart.io.tables.missing import numeric
 from eckart.matrix import Matrix, Observed, row_parts, row_slice
 from eckart.matrix_blocks import stacked
 from eckart.parameters import check, flag, number, optional, param, whole
@@ -119,12 +119,7 @@ class MiniBatchNMF(NMF):
             options = options_of(self, x, None if rows is None else float(rows.sum()), H)
             least = min(x.shape[0] or 0, x.shape[1])
             if str(self.init).startswith("nndsvd") and options.k > least:
-                raise invalid(
-                    "init",
-                    self.init,
-                    f"None or 'random' where n_components={options.k} is above {least}, "
-                    "the smaller side of X",
-                )
+                raise too_many(str(self.init), options.k, x.shape[0] or 0, x.shape[1])
             given = self._given(W, H, x, options)
             start = None if given is None else np.concatenate([part.ravel() for part in given])
             with (
@@ -194,12 +189,8 @@ class MiniBatchNMF(NMF):
         if self.init != "custom" or start is None:
             return super()._begin(x, options, rng)
         options = options_of(self, x, start=start)
-        found, wanted = numeric(np.asarray(start)), (options.k, x.shape[1])
-        if found.shape != wanted or not (np.isfinite(found) & (found >= 0)).all():
-            raise InputError(
-                f"H must be {wanted} finite numbers >= 0 with init='custom', got shape {found.shape}"
-            )
-        return Stream.begin(np.array(found.T, x.dtype, order="C"), options.loss)
+        found = nonnegative_start("H", start, (options.k, x.shape[1]))
+        return Stream.begin(found.T.astype(x.dtype, order="C"), options.loss)
 
     def _first(
         self,

@@ -10,6 +10,7 @@ analysis. The loop is in ``loop``, the half sweeps in ``sides``, the start in ``
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -34,6 +35,7 @@ from eckart.io.tables.missing import numeric
 from eckart.matrix import Dense, Matrix, Observed, row_parts, squarable
 from eckart.parameters import (
     Rule,
+    check,
     either,
     file_name,
     flag,
@@ -198,8 +200,11 @@ class NMF(StreamedParts, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Esti
 
     def transform(self, X: Any) -> np.ndarray:
         """W for new rows, H fixed: min over W >= 0, row by row."""
-        matrix, engine = self._new_rows(X), self._engine()
-        right = self.fit_.factors.right
+        return self._codes(self._new_rows(X), self.fit_.factors.right)
+
+    def _codes(self, matrix: Matrix, right: np.ndarray) -> np.ndarray:
+        """W for rows, given H^T."""
+        engine = self._engine()
 
         def do(x: Placed) -> np.ndarray:
             engine.totals(x)
@@ -336,25 +341,85 @@ class NMF(StreamedParts, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Esti
                 raise InputError(
                     f"init='custom' came without {name}; pass W and H to fit or fit_transform"
                 )
-        shapes = {"W": (W, (matrix.shape[0], options.k)), "H": (H, (options.k, matrix.shape[1]))}
-        for name, (value, shape) in shapes.items():
-            if np.shape(value) != shape:
-                raise InputError(
-                    f"{name} must have shape {shape} with init='custom', got {np.shape(value)}"
-                )
-            if not (np.isfinite(value).all() and (np.asarray(value) >= 0).all()):
-                raise InputError(
-                    f"{name} must hold finite numbers >= 0, got a negative or infinite number"
-                )
-        return np.array(W, matrix.dtype, order="C"), np.array(
-            np.transpose(H), matrix.dtype, order="C"
-        )
+        left = nonnegative_start("W", W, (matrix.shape[0] or 0, options.k))
+        right = nonnegative_start("H", H, (options.k, matrix.shape[1]))
+        return left.astype(matrix.dtype, order="C"), right.T.astype(matrix.dtype, order="C")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.positive_only = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def non_negative_factorization(
+    X: Any,
+    W: Any = None,
+    H: Any = None,
+    n_components: Any = "auto",
+    *,
+    update_H: bool = True,
+    **how: Any,
+) -> tuple[np.ndarray, np.ndarray, int]:
+    """``NMF`` as a function: W, H and the number of sweeps, in the order of scikit-learn's function.
+
+    Parameters
+    ----------
+    X : the data, as for ``NMF.fit``.
+    W, H : where the fit starts from, with ``init="custom"``.
+    n_components : k, as in ``NMF``.
+    update_H : False keeps H as it is given and finds W alone, as ``NMF.transform``.
+    **how : the other parameters of ``NMF``.
+
+    Returns
+    -------
+    W, H, n_iter : codes, components, sweeps over the data (1 where H is kept).
+
+    Examples
+    --------
+    >>> W, H, sweeps = non_negative_factorization([[1.0, 2.0], [2.0, 4.0]], n_components=1, tol=1e-6)
+    >>> (W @ H).round(3).tolist()
+    [[1.0, 2.0], [2.0, 4.0]]
+    """
+    model = NMF(n_components, **how)
+    if not update_H:
+        if W is not None:
+            _warn_ignored("When update_H=False, the provided initial W is not used.")
+        check(model)
+        matrix = model._read_rows(X, None)[0]
+        right = nonnegative_start("H", H, (np.shape(H)[0] if np.ndim(H) else 1, matrix.shape[1]))
+        return model._codes(matrix, right.T.astype(matrix.dtype, order="C")), right, 1
+    if model.init != "custom" and (W is not None or H is not None):
+        _warn_ignored("When init!='custom', provided W or H are ignored.")
+    left = model.fit_transform(X, W=W, H=H)
+    return left, model.components_, model.n_iter_
+
+
+def nonnegative_start(name: str, value: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """W or H as it was given, refused unless it is a finite array >= 0 of this shape, not all
+    zero."""
+    if np.shape(value) != shape:
+        which = "first" if np.ndim(value) == 2 and len(value) != shape[0] else "second"
+        raise InputError(
+            f"Array with wrong {which} dimension passed to NMF (input {name}): {name} must have "
+            f"shape {shape}, got {np.shape(value)}",
+            code=f"invalid.{name.lower()}",
+        )
+    array = numeric(np.asarray(value))
+    said = ""
+    if not np.isfinite(array).all():
+        said = f"{name} must hold finite numbers >= 0, got NaN or infinity"
+    elif (array < 0).any():
+        said = f"Negative values in data passed to NMF (input {name}): give numbers >= 0"
+    elif array.size and not array.any():
+        said = f"Array passed to NMF (input {name}) is full of zeros: no step leaves zero"
+    if said:
+        raise InputError(said, code=f"invalid.{name.lower()}")
+    return array
+
+
+def _warn_ignored(sentence: str) -> None:
+    warnings.warn(sentence, RuntimeWarning, stacklevel=3)
 
 
 def _all_weights(rows: np.ndarray | None, entries: np.ndarray | None) -> np.ndarray | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from eckart.errors import invalid
+from eckart.errors import InputError, invalid, written
 from eckart.explain.parts.sides import Penalties
 from eckart.fit import require_room
 from eckart.parameters import check, number
@@ -70,7 +70,12 @@ def options_of(model: Any, x: Any, weight: float | None = None, start: Any = Non
     solver = SOLVERS[loss][0] if text and model.solver == "auto" else model.solver
     if not text or solver not in SOLVERS[loss]:
         names = ", ".join(repr(name) for name in ("auto", *SOLVERS[loss]))
-        raise invalid("solver", model.solver, f"one of {names} with beta_loss={model.beta_loss!r}")
+        error = invalid("solver", model.solver, f"one of {names}")
+        raise InputError(
+            f"Invalid beta_loss parameter: solver {written(model.solver)} does not handle "
+            f"beta_loss = {model.beta_loss!r}. {error}",
+            code=error.code,
+        )
     alpha_h = model.alpha_W if model.alpha_H == "same" else model.alpha_H
     rows = float(x.shape[0] or 0) if weight is None else weight
     r, w, h = float(model.l1_ratio), n * float(model.alpha_W), rows * float(alpha_h)

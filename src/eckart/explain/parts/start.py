@@ -57,10 +57,7 @@ def begin(sides: FactorSides, k: int, init: str | None, rng: np.random.Generator
     if init is None:
         init = "random" if few or x.kind == "observed" else "nndsvda"
     if few and init != "random":
-        raise InputError(
-            f"n_components must be at most {min(totals.rows, n)} with init={init!r} for data of "
-            f"{totals.rows} rows and {n} columns, got {k}. Use init='random'."
-        )
+        raise too_many(init, k, totals.rows, n)
     size = float(np.sqrt(totals.total / totals.cells / k)) if totals.cells else 0.0
     if init == "random":
         return _random(sides, k, size, rng)
@@ -76,6 +73,15 @@ def begin(sides: FactorSides, k: int, init: str | None, rng: np.random.Generator
         seeds = int(rng.integers(2**31)), int(rng.integers(2**31))
         left, right = (engine.sprinkled(f, fill, seed) for f, seed in zip((left, right), seeds))
     return Start(left, right, None if x.kind == "observed" else (images, basis))
+
+
+def too_many(init: str, k: int, rows: int, columns: int) -> InputError:
+    """The error for a start by singular vectors of which there are fewer than components."""
+    return InputError(
+        f"init = {init!r} can only be used when n_components <= min(n_samples, n_features), got "
+        f"n_components={k} for {rows} rows and {columns} columns. Use init='random'.",
+        code="invalid.init",
+    )
 
 
 def _random(sides: FactorSides, k: int, size: float, rng: np.random.Generator) -> Start:

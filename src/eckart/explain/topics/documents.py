@@ -87,7 +87,7 @@ def _refuse_bad(x: Counts) -> None:
         return
     if facts.entries and not (facts.least >= 0 and np.isfinite(facts.total)):
         row, word, value = _first(x, ~(np.isfinite(x.data) & (x.data >= 0)))
-        kind = "Negative values in data" if value < 0 else "Input X contains NaN or infinity"
+        kind = "Negative values in data passed" if value < 0 else "Input X contains NaN or infinity"
         raise InputError(f"{kind}: X must hold counts >= 0, got {value} at row {row}, word {word}")
     if facts.entries and facts.most > LARGEST_COUNT:
         row, word, value = _first(x, x.data > LARGEST_COUNT)

@@ -28,6 +28,8 @@ import json
 import math
 import os
 import struct
+import tempfile
+from collections.abc import Iterator
 from dataclasses import is_dataclass
 from decimal import Decimal
 from importlib import import_module
@@ -66,6 +68,8 @@ versions read, too."""
 MAX_HEADER = 64 * 2**20
 """Bytes of a header that is read: far more than those of models, and a foreign file cannot ask for
 more memory."""
+ALIGNED = ["U64", "I64", "F64", "F32", "U32", "I32", "F16", "U16", "I16", "I8", "U8", "BOOL"]
+"""Types of arrays in the order in which a file holds them: what takes most bytes first."""
 SEAL = len(', "checksum": "') + 64 + len('"}')
 KINDS: dict[str, Any] = {
     kind.__name__: kind
@@ -75,11 +79,40 @@ KINDS: dict[str, Any] = {
 
 def save(model: Any, path: Any) -> None:
     """Write a fitted model; an existing file is replaced only when the new one is complete."""
-    from safetensors.numpy import save as to_bytes
-
     arrays, header = pack(model)
-    data = to_bytes(arrays, metadata={"eckart": seal(arrays, json.dumps(header, allow_nan=False))})
-    atomic_write(path, data)
+    text = seal(arrays, json.dumps(header, allow_nan=False))
+    atomic_write(path, pieces_of(arrays, {"eckart": text}))
+
+
+def pieces_of(arrays: dict[str, np.ndarray], metadata: dict[str, str]) -> Iterator[Any]:
+    """The bytes of a safetensors file, array by array: one that is a map of a file need not be
+    held."""
+    kinds = {
+        name: "BOOL" if a.dtype == bool else f"{a.dtype.kind.upper()}{8 * a.itemsize}"
+        for name, a in arrays.items()
+    }
+    order = sorted(arrays, key=lambda name: (ALIGNED.index(kinds[name]), name))
+    described: dict[str, Any] = {"__metadata__": metadata}
+    end = 0
+    for name in order:
+        a = arrays[name]
+        described[name] = {
+            "dtype": kinds[name],
+            "shape": list(a.shape),
+            "data_offsets": [end, end := end + a.nbytes],
+        }
+    header = json.dumps(described, ensure_ascii=False, separators=(",", ":")).encode()
+    header += b" " * (-len(header) % 8)
+    yield struct.pack("<Q", len(header)) + header
+    for name in order:
+        yield from byte_blocks(arrays[name])
+
+
+def byte_blocks(a: np.ndarray) -> Iterator[memoryview]:
+    """The bytes of an array, some at a time."""
+    flat = np.ascontiguousarray(a).reshape(-1).view(np.uint8)
+    for start in range(0, len(flat), BLOCK):
+        yield flat[start : start + BLOCK].data
 
 
 def seal(arrays: dict[str, np.ndarray], text: str) -> str:
@@ -205,7 +238,9 @@ def pack(model: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         "trace": _plain(fit.trace.to_dict()),
         "plan": _plain(fit.plan),
     }
-    arrays, short = shorten({name: np.ascontiguousarray(a) for name, a in (arrays | more).items()})
+    arrays, short = shorten(
+        {name: np.asanyarray(a, order="C") for name, a in (arrays | more).items()}
+    )
     return arrays, header | ({"version": VERSION, "short": short} if short else {})
 
 
@@ -255,7 +290,8 @@ def _checksum(arrays: dict[str, np.ndarray], text: str) -> str:
     for name in sorted(arrays):
         a = arrays[name]
         digest.update(f"{name} {a.dtype} {a.shape}".encode())
-        digest.update(np.ascontiguousarray(a).tobytes())
+        for block in byte_blocks(a):
+            digest.update(block)
     return digest.hexdigest()
 
 
@@ -387,6 +423,8 @@ def _unpacked(saved: Any) -> Any:
         ) from None
 
 
+BLOCK = 2**20
+"""Bytes, or numbers, that are looked at at a time."""
 LARGE = 2**20
 """Bytes from which an array is looked at."""
 EXPONENT = ".exponent"
@@ -408,7 +446,7 @@ def shorten(arrays: dict[str, np.ndarray]) -> tuple[dict[str, np.ndarray], dict[
         if (short := _bytes(a)) is not None:
             found[name], found[name + EXPONENT] = short
         elif a.dtype == np.float64 and _single(a[:1]) and _single(a):
-            found[name] = a.astype(np.float32)
+            found[name] = as_single(a)
         else:
             continue
         precisions[name] = str(a.dtype)
@@ -431,6 +469,17 @@ def lengthen(arrays: dict[str, np.ndarray], precisions: Any) -> dict[str, np.nda
     return found
 
 
+def as_single(a: np.ndarray) -> np.ndarray:
+    """In single precision; a map of a file stays one."""
+    if not isinstance(a, np.memmap):
+        return a.astype(np.float32)
+    with tempfile.TemporaryFile() as file:
+        short = np.memmap(file, np.float32, shape=a.shape)
+    for start in range(0, len(a), BLOCK):
+        short[start : start + BLOCK] = a[start : start + BLOCK]
+    return short
+
+
 def _bytes(a: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
     if a.ndim != 2 or a.shape[1] < 8 or not _whole(a[:1]) or not _whole(a):
         return None
@@ -445,5 +494,6 @@ def _whole(a: np.ndarray) -> bool:
 
 
 def _single(a: np.ndarray) -> bool:
+    blocks = (a.reshape(-1)[i : i + BLOCK] for i in range(0, a.size, BLOCK))
     with np.errstate(all="ignore"):  # what is beyond single precision is not the same
-        return np.array_equal(a, a.astype(np.float32))
+        return all(np.array_equal(block, block.astype(np.float32)) for block in blocks)

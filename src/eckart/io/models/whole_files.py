@@ -8,7 +8,7 @@ import platform
 import re
 import secrets
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -17,11 +17,14 @@ from eckart.errors import FileError, InputTypeError, written
 from eckart.parameters import is_file_name
 
 
-def atomic_write(path: Any, data: bytes) -> None:
-    """Write bytes to a temporary file beside ``path`` and rename it."""
+def atomic_write(path: Any, data: bytes | Iterable[Any]) -> None:
+    """Write bytes, or pieces of bytes one after another, to a temporary file beside ``path`` and
+    rename it."""
     target = check_place(named(path))
     with replacing(target) as name, open(name, "wb") as out:
-        out.write(data)
+        pieces: Iterable[Any] = [data] if isinstance(data, bytes) else data
+        for piece in pieces:
+            out.write(piece)
         out.flush()
         os.fsync(out.fileno())
 

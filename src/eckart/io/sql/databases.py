@@ -24,6 +24,7 @@ from typing import Any
 from urllib.parse import unquote, unquote_plus
 
 from eckart.errors import (
+    BARE_SECRET,
     SECRET,
     SECRET_FIELD,
     EckartError,
@@ -76,14 +77,15 @@ def is_connection(source: Any) -> bool:
 
 
 def file_of(source: Any) -> Any:
-    """The path in an address of SQLite, which SQLAlchemy would open for writing; any other source as
-    it is.
+    """The path in an address of SQLite or DuckDB, which SQLAlchemy would open for writing and with
+    all other files in reach; any other source as it is.
 
-    >>> file_of("sqlite:///data/shop.sqlite"), file_of("mysql://db/shop")
-    ('data/shop.sqlite', 'mysql://db/shop')
+    >>> [file_of(each) for each in ("sqlite:///data/shop.sqlite", "duckdb:///s.duckdb", "mysql://db/s")]
+    ['data/shop.sqlite', 's.duckdb', 'mysql://db/s']
     """
-    found = re.match(r"(?i)sqlite(\+pysqlite)?:///([^?]+)", source) if is_address(source) else None
-    return source if found is None else found[2]
+    local = r"(?i)(?:sqlite(?:\+pysqlite)?|duckdb(?:\+\w+)?):///?([^?]*)"
+    found = re.match(local, source) if is_address(source) else None
+    return source if found is None else found[1] or ":memory:"
 
 
 def shown(address: str) -> str:
@@ -102,7 +104,7 @@ def _secrets_of(address: str) -> set[str]:
     them."""
     found = {
         match[0].removeprefix(match[1])[1:-1]
-        for pattern in (SECRET, WHOLE)
+        for pattern in (SECRET, BARE_SECRET, WHOLE)
         for match in pattern.finditer(address)
     }
     # a driver may end it at its first @, and take what follows for the host

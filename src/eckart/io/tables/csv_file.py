@@ -33,6 +33,8 @@ RANGE_BYTES = 4 * 2**20
 """How much of a long file a thread parses at a time: some 20 ms, and little memory for 16 of
 them."""
 
+PROSE = 5
+"""Words from which a text is prose."""
 LOOKED_AT = 2000
 """Cells of a column of text that tell whether they are numbers written for people."""
 
@@ -268,7 +270,12 @@ class CsvLayout:
             for batch in reader:
                 for cell in batch.column(at).to_pylist():
                     if cell is not None and not is_number(str(cell).strip(), decimal):
-                        return f"; the first text is {str(cell)[:40]!r} at line {self.line(row)}"
+                        text = str(cell).strip()
+                        prose = " Texts are explained by eckart explain FILE --text COLUMN."
+                        return (
+                            f" The first text is {text[:40]!r} at line {self.line(row)}."
+                            f"{prose * (len(text.split()) >= PROSE)}"
+                        )
                     row += 1
         return ""
 
@@ -387,7 +394,7 @@ def read_csv(
         do = (
             ""
             if unsure is None
-            else f"; column {unsure!r} may have decimals there, or thousands apart: say "
+            else f" Column {unsure!r} may have decimals there, or thousands apart: say "
             f"decimal='.', {other}"
         )
         raise InputError(f"{error}{layout.first_text(schema, names)}{do}") from None

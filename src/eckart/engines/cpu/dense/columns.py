@@ -7,18 +7,6 @@ from numba import njit
 from eckart.compiling import OUTSIDE
 
 
-@njit(**OUTSIDE, fastmath={"contract", "nsz"})
-def column_sums(block, first, weights, shift, total, square):
-    """total_j += w_i (x_ij - shift_j), square_j += w_i (x_ij - shift_j)^2 in float64, of as many
-    columns from ``first`` on as ``shift`` has."""
-    for i in range(block.shape[0]):
-        w = weights[i]
-        for j in range(len(shift)):
-            d = block[i, first + j] - shift[j]
-            total[j] += w * d
-            square[j] += w * d * d
-
-
 @njit(**OUTSIDE, fastmath={"contract", "reassoc", "nsz"})
 def probed_sums(block, probe, total, probed):
     """total += sum_i x_i and probed += sum_i x_i (x_i^T probe) in float64: one way through memory,

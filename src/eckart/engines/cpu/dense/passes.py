@@ -10,7 +10,7 @@ import numpy as np
 
 from eckart.engines.cpu.dense.thin import tree_sum
 from eckart.engines.host import Host
-from eckart.engines.protocol import ColumnMoments, Moments, refuse_bad
+from eckart.engines.protocol import Moments, refuse_bad
 from eckart.engines.row_blocks import Job, scratch_array
 from eckart.loading import lazy
 from eckart.matrix import Dense
@@ -96,11 +96,9 @@ def means_stand_out(x: Host, blocks: int) -> bool:
     )
     if len(array) < FIRST_ROWS or blocks < FEW or x.weights is not None:
         return False
-    shift, (total, square) = array[0].astype(np.float64), np.zeros((2, array.shape[1]))
-    column_kernels.column_sums(array[:FIRST_ROWS], 0, np.ones(FIRST_ROWS), shift, total, square)
+    some = array[:FIRST_ROWS]
     with np.errstate(over="ignore", invalid="ignore"):
-        total /= FIRST_ROWS
-        mean, spread = shift + total, np.maximum(square / FIRST_ROWS - total * total, 0.0)
+        mean, spread = some.mean(axis=0, dtype=np.float64), some.var(axis=0, dtype=np.float64)
         return bool(np.isfinite(spread).all() and not _raw_is_fine(mean, spread, blocks))
 
 
@@ -268,53 +266,10 @@ def times_step(lane: ProductLane, job: Job, scratch: dict[str, Any]) -> None:
     )
 
 
-def misfit_step(lane: ProductLane, job: Job, scratch: dict[str, Any]) -> None:
-    """total[block] = squared length of what U leaves of each centered row."""
-    start, rows, fetch = job
-    block = _centered(fetch(scratch), lane, scratch)
-    rest = block - (block @ lane.v) @ lane.v.T
-    lane.total[start : start + rows] = np.einsum("ij,ij->i", rest, rest, dtype=np.float64)
-
-
 def times_t_step(lane: ProductLane, job: Job, scratch: dict[str, Any]) -> None:
     """total += Bc^T Y[block]."""
     start, rows, fetch = job
     lane.add(_centered(fetch(scratch), lane, scratch), lane.v[start : start + rows], scratch)
-
-
-@dataclass
-class ColumnLane:
-    """Column statistics of the blocks dealt to one lane."""
-
-    found: ColumnMoments
-    weights: np.ndarray | None
-
-
-def column_step(lane: ColumnLane, job: Job, scratch: dict[str, Any]) -> None:
-    """Mean and squared deviation of each column of one block in float64, merged pairwise."""
-    start, rows, fetch = job
-    block = fetch(scratch)
-    w = (
-        np.ones(rows)
-        if lane.weights is None
-        else np.asarray(lane.weights[start : start + rows], np.float64)
-    )
-    weight = float(w.sum())
-    # two arrays, so that the squares do not stay as long as the mean does
-    mean, square = np.empty(block.shape[1]), np.empty(block.shape[1])
-    for first in range(0, block.shape[1], SLAB):
-        part = slice(first, first + SLAB)
-        shift = block[0, part].astype(np.float64)
-        total, squares = np.zeros((2, len(shift)))
-        column_kernels.column_sums(block, first, w, shift, total, squares)
-        if not np.isfinite(total).all():
-            refuse_bad(block, start)
-        mean[part] = shift
-        if weight > 0:
-            mean[part] += total / weight
-            squares = np.maximum(squares - total * total / weight, 0.0)
-        square[part] = squares if weight > 0 else 0.0
-    lane.found = lane.found.merge(ColumnMoments(rows, weight, mean, square))
 
 
 def _centered(block: np.ndarray, lane: ProductLane, scratch: dict[str, Any]) -> np.ndarray:

@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 
 from eckart.engines.arrays.dense import ArrayDense, ArrayWhole, eigh_top
+from eckart.engines.cpu.buffers import aligned_empty
 from eckart.engines.cpu.dense import passes, thin
 from eckart.engines.cpu.small import later, or_arrays
+from eckart.engines.cpu.spread import by_rows
 from eckart.engines.host import Host, place
 from eckart.engines.protocol import Keeper, Moments
 from eckart.engines.row_blocks import (
@@ -36,7 +38,6 @@ from eckart.trace import Watcher, silent
 
 sparse_rows = lazy("eckart.engines.cpu.entries.sparse")
 tiles = lazy("eckart.engines.cpu.entries.tiles")
-prefetch = lazy("eckart.engines.cpu.registers.windows")
 
 SEGMENT = 16
 """Blocks a lane between two points at which the state of a pass can be kept."""
@@ -215,29 +216,6 @@ class DensePrimitives(ArrayDense, ArrayWhole):
 
         return self._sum_over_rows(m, v.shape, work)
 
-    @or_arrays(ArrayDense)
-    def misfit(self, x: Matrix | Host, u: np.ndarray, mean: np.ndarray) -> np.ndarray:
-        x = place(x)
-        if x.kind == "counts":
-            m = x.matrix
-            codes = self.times(x, u, mean).astype(np.float64)
-            inside = np.einsum("ij,ij->i", codes, codes)
-            square = replace(
-                m,
-                data=m.data * (m.data - 2 * mean[m.indices].astype(x.dtype)),
-                rows=None,
-                columns=None,
-            )
-            outside = self.times(Host(square, checked=True), np.ones((x.shape[1], 1)), None)[:, 0]
-            return np.maximum(outside + float(mean @ mean) - inside, 0.0)
-        if x.shape[0] is None:
-            return np.concatenate(
-                [self.misfit(Host(Dense(f({})), checked=True), u, mean) for _, _, f in jobs(x)]
-            )
-        lane = passes.ProductLane(np.empty(x.shape[0]), self._thin(x, u), _cast(mean, x.dtype))
-        self._pass(x, passes.misfit_step, lambda _: lane)
-        return lane.total
-
     def row_gram(self, x: Matrix | Host, mean: np.ndarray | None) -> np.ndarray:
         x = place(x)
         rows, n = x.shape
@@ -256,7 +234,9 @@ class DensePrimitives(ArrayDense, ArrayWhole):
         run_lanes(range(0, n, width), lanes, step, self.threads)
         return thin.tree_sum(lanes, self.threads).copy()
 
-    column_moments = or_arrays(ArrayDense)(later("dense.column_moments", "column_moments"))
+    misfit = by_rows(ArrayDense, "misfit")
+    column_moments = by_rows(ArrayDense, "column_moments", lambda x, **_: 2 * x.shape[1])
+    largest = by_rows(ArrayWhole, "largest")
     orth = later("dense.linear", "orth")
     covariance = later("dense.linear", "covariance")
     is_below = later("dense.linear", "is_below")
@@ -280,24 +260,12 @@ class DensePrimitives(ArrayDense, ArrayWhole):
         x.checked = True
         return out
 
-    def largest(self, x: Matrix | Host) -> float:
-        x = place(x)
-        if x.kind != "dense":
-            return float(np.abs(x.matrix.data).max(initial=0.0))
-        lanes = [np.zeros(1) for _ in range(64)]
-
-        def step(found: np.ndarray, job: Job, scratch: dict) -> None:
-            found[0] = max(found[0], float(np.abs(job[2](scratch)).max(initial=0)))
-
-        run_lanes(jobs(x), lanes, step, self.threads)
-        return float(np.max(lanes))
-
     @staticmethod
     def _thin(x: Host, v: np.ndarray) -> np.ndarray:
         """V in working precision; for sparse products its rows start on cache lines."""
         if x.kind == "dense" or v.shape[1] == 1:
             return np.ascontiguousarray(v, dtype=x.dtype)
-        out = prefetch.aligned_empty(v.shape, x.dtype)
+        out = aligned_empty(v.shape, x.dtype)
         out[:] = v
         return out
 
@@ -331,7 +299,7 @@ class DensePrimitives(ArrayDense, ArrayWhole):
     def _sum_over_rows(self, m: Counts, shape: tuple[int, int], work: Any) -> np.ndarray:
         count = lanes_for(m.nnz // 2**14, shape[0] * shape[1] * m.dtype.itemsize, ROOM)
         lanes, parts = (
-            [prefetch.aligned_empty(shape, m.dtype) for _ in range(count)],
+            [aligned_empty(shape, m.dtype) for _ in range(count)],
             sparse_rows.balanced(m.indptr, count),
         )
         for total in lanes[len(parts) :]:

@@ -21,6 +21,9 @@ READ = 2**19
 """Bytes in a range of rows: few columns take longer to read than to multiply."""
 LINE = 64
 """Bytes of a cache line."""
+SHORT = 2**12
+"""Rows up to which ranges are worked on by threads of Python: a second of compiling for a fit of a
+tenth of that."""
 FEW_THREADS = 4
 """Threads above which the thread pool adds up arrays: with fewer, threads of Python lose less than it
 takes to load what is compiled."""
@@ -81,19 +84,31 @@ def thin(
     is given; where ``plus`` is, Out starts from ``scale plus`` and beta is one. All matrices have
     contiguous rows and Out's type. ``left`` may be Out itself. A single range needs no thread, and
     nothing that is compiled."""
-    if len(cuts) > 2:
+    if len(cuts) > 2 and len(out) > SHORT:
         return native_products.products(
             cuts, out, (left, s, alpha), (beta, plus, scale), other, threads
         )
-    with single_threaded_blas():
+    found: list[Any] = [None] * max(1, len(cuts) - 1)
+
+    def step(_: Any, i: int, scratch: dict) -> None:
+        at = slice(*cuts[i : i + 2])
+        own = out[at]
         if plus is not None:
-            np.multiply(plus, out.dtype.type(scale), out=out)
+            np.multiply(plus[at], out.dtype.type(scale), out=own)
         if left is not None and s is not None:
             if plus is None and beta == 0.0:
-                np.matmul(left, s, out=out)  # which sees where both are one
+                np.matmul(left[at], s, out=own)  # which sees where both are one
             else:
-                out += alpha * (left @ s)
-        return None if other is None else (other.T @ out).astype(np.float64)
+                own += alpha * (left[at] @ s)
+        if other is not None:
+            found[i] = (other[at].T @ own).astype(np.float64)
+
+    if len(found) > 1:
+        run_lanes(range(len(found)), found, step, threads)
+    else:
+        with single_threaded_blas():
+            step(None, 0, {})
+    return None if other is None else sum(found[1:], found[0])
 
 
 def inner(

@@ -110,30 +110,6 @@ def misfit_range(indptr, indices, known, left, right, first, last, out):
 
 
 @njit(**OUTSIDE, fastmath=FAST)
-def offset_times_range(indptr, indices, known, row_scale, column_scale, v, first, last, out):
-    """out[i] = row_scale_i sum_j y column_scale_j v_j for rows first..last, whose w, y and q are
-    ``known``; weights do not count."""
-    k, away = v.shape[1], indptr[first]
-    line = 64 // v.itemsize
-    end = indices.shape[0] - 1
-    scaled = column_scale.shape[0] > 0
-    for i in range(first, last):
-        for c in range(k):
-            out[i, c] = 0
-        for p in range(indptr[i], indptr[i + 1]):
-            j = indices[p]
-            soon = indices[min(p + AHEAD, end)]
-            for c in range(0, k, line):
-                prefetch(v, soon, c)
-            y = known[1, p - away] * column_scale[j] if scaled else known[1, p - away]
-            for c in range(k):
-                out[i, c] += y * v[j, c]
-        if row_scale.shape[0] > 0:
-            for c in range(k):
-                out[i, c] *= row_scale[i]
-
-
-@njit(**OUTSIDE, fastmath=FAST)
 def slopes(left, pull, bias, row_sum, penalties, first, last, sums):
     """Squared norms of the gradient by the codes of rows first..last, and of its two parts, into
     sums[7:10]; the same by their biases, where there are any, and sum_i (sum_j R_ij)^2 / m_i
@@ -247,45 +223,15 @@ def evidence_rows(
     return Evidence(pull, row_sum, EvidenceSums(*map(float, sums.sum(axis=0))))
 
 
-def _over_rows(kernel: Any, x: Host, e: Any, before: tuple, after: tuple, threads: int) -> None:
-    cuts = cuts_of(e.indptr, ranges(x.nnz))
-    known = known_room(x, e.data.dtype, threads)
-    codes = (
-        looking(e, ALL, known),
-        address_of(kernel, (e.indptr, e.indices, known[0], *before, 0, 0, *after)),
-    )
-    run_parts(rows_part, len(cuts) - 1, (cuts, codes, e, known, before, after), threads)
-
-
 def misfit_rows(
     x: Host, left: np.ndarray, right: np.ndarray, *, threads: int, **given: Any
 ) -> np.ndarray:
     """sum_j w (y - s)^2 of every row, as one column."""
     dtype = np.dtype(right.dtype)
     e, out = entries_of(x, dtype, **given), np.empty((len(left), 1))
-    u, v = padded(left, dtype, None, threads), padded(right, dtype, None, threads)
-    _over_rows(misfit_range, x, e, (u, v), (out,), threads)
-    return out
-
-
-def offset_times(
-    x: Host,
-    v: np.ndarray,
-    mean: float,
-    own: Any,
-    other: Any,
-    row_scale: Any = None,
-    column_scale: Any = None,
-    *,
-    threads: int,
-) -> np.ndarray:
-    """D (A - mean - b 1^T - 1 c^T) C V on the stored entries."""
-    dtype = np.dtype(x.dtype)
-    e, v = entries_of(x, dtype, mean=mean, bias=own, offset=other), np.ascontiguousarray(v, dtype)
-    scales = [
-        np.empty(0, dtype) if s is None else np.ascontiguousarray(s, dtype).ravel()
-        for s in (row_scale, column_scale)
-    ]
-    out = np.empty((len(e.indptr) - 1, v.shape[1]), dtype)
-    _over_rows(offset_times_range, x, e, (*scales, v), (out,), threads)
+    before = padded(left, dtype, None, threads), padded(right, dtype, None, threads)
+    cuts, known = cuts_of(e.indptr, ranges(x.nnz)), known_room(x, dtype, threads)
+    given = (e.indptr, e.indices, known[0], *before, 0, 0, out)
+    codes = looking(e, ALL, known), address_of(misfit_range, given)
+    run_parts(rows_part, len(cuts) - 1, (cuts, codes, e, known, before, (out,)), threads)
     return out

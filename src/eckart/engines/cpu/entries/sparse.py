@@ -109,30 +109,6 @@ def times_t_rows(indptr, indices, data, y, first, last, total):
 
 
 @njit(**OUTSIDE)
-def column_sums_rows(indptr, indices, data, weights, first, last, total, square):
-    """total_j += w_i a_ij and square_j += w_i a_ij^2 in float64."""
-    weighted = weights.shape[0] > 0
-    for i in range(first, last):
-        w = weights[i] if weighted else 1.0
-        for p in range(indptr[i], indptr[i + 1]):
-            a = np.float64(data[p])
-            total[indices[p]] += w * a
-            square[indices[p]] += w * a * a
-
-
-@njit(**OUTSIDE)
-def seen_sums_rows(indptr, indices, data, shift, first, last, count, total, square):
-    """count_j += 1, total_j += a_ij - shift_j and square_j += (a_ij - shift_j)^2 over stored
-    entries, in float64."""
-    for p in range(indptr[first], indptr[last]):
-        j = indices[p]
-        a = data[p] - shift[j]
-        count[j] += 1.0
-        total[j] += a
-        square[j] += a * a
-
-
-@njit(**OUTSIDE)
 def scatter_rows(indptr, indices, data, first, last, out):
     """out = rows first..last as a dense block."""
     for i in range(first, last):

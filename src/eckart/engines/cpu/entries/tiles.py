@@ -19,8 +19,8 @@ import numpy as np
 from numba import njit
 
 from eckart.compiling import OUTSIDE
+from eckart.engines.cpu.buffers import aligned_empty
 from eckart.engines.cpu.dense.thin import tree_sum
-from eckart.engines.cpu.registers.windows import aligned_empty
 from eckart.engines.row_blocks import even_rows
 from eckart.matrix import Counts
 from eckart.scheduler import lanes_for, run_lanes

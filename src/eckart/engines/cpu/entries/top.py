@@ -21,10 +21,10 @@ import numpy as np
 from numba import njit
 
 from eckart.compiling import OUTSIDE
+from eckart.engines.cpu.buffers import aligned_empty, real_columns
 from eckart.engines.cpu.dense.thin import parts_of
 from eckart.engines.cpu.entries.entry import FAST
 from eckart.engines.cpu.registers.vectors import tile_size
-from eckart.engines.cpu.registers.windows import aligned_empty, padded_view
 from eckart.scheduler import run_lanes
 
 ROWS, COLUMNS, GROUP = 256, 2048, 16
@@ -209,4 +209,4 @@ def pair_rows(
         pair_range(one, two, first, second, *part, design, offset)
 
     run_lanes(parts, [None] * len(parts), step, threads)
-    return padded_view(design, d), offset
+    return real_columns(design, d), offset

@@ -83,23 +83,6 @@ def _fill(
         _dense_products(*x, rows, first, last, weights, out)
 
 
-def row_products(
-    x: SparseRows, rows: np.ndarray, weights: Any, columns: int, threads: int
-) -> np.ndarray:
-    """X[rows] W."""
-    rows = np.asarray(rows, np.int64)
-    out = np.empty(
-        (len(rows), columns), (weights.data if isinstance(weights, SparseRows) else weights).dtype
-    )
-
-    def step(_: None, first: int, scratch: dict) -> None:
-        last = min(first + ROWS, len(rows))
-        _fill(x, rows, first, last, weights, out[first:last])
-
-    run_lanes(range(0, len(rows), ROWS), [None] * 64, step, threads)
-    return out
-
-
 def best_products(
     x: SparseRows,
     rows: np.ndarray,

@@ -13,13 +13,10 @@ class ItemPrimitives(ArrayItems):
     """The family ``items`` on ``threads`` threads."""
 
     # Time of arrays over that of kernels, 200,000 entries of 20,000 x 1,000, float32, one thread of
-    # an AMD EPYC: column_gram 4.3; of 2,000 rows row_products 1.7, best_products 2.0.
+    # an AMD EPYC: column_gram 4.3; best_products of 2,000 rows 2.0.
     column_gram = or_arrays(ArrayItems)(later("items.gram", "column_gram"))
     nonnegative_columns = or_arrays_on_factor(ArrayItems, few=COLUMNS)(
         later("items.slim", "nonnegative_columns")
-    )
-    row_products = or_arrays_on_factor(ArrayItems, lambda x, rows, w, n: len(rows) * n)(
-        later("items.gram", "row_products")
     )
     best_products = or_arrays_on_factor(ArrayItems, lambda x, rows, w, n, *_, **__: len(rows) * n)(
         later("items.gram", "best_products")

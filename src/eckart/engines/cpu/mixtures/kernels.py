@@ -375,3 +375,19 @@ def _over_chunks(kind):
 
 
 OVER_CHUNKS = {kind: _over_chunks(kind) for kind in (DIAGONAL, TIED, FULL)}
+
+
+@njit(**OUTSIDE)
+def group_rows(x, products, half, weights, counts, sums):
+    """Adds each row, with its weight, to the group of the centre with the least |c|^2 / 2 - x c;
+    ``products`` holds x c, ``half`` the other term."""
+    for i in range(len(x)):
+        best, least = 0, half[0] - products[i, 0]
+        for c in range(1, len(half)):
+            far = half[c] - products[i, c]
+            if far < least:
+                best, least = c, far
+        w = weights[i] if len(weights) else 1.0
+        counts[best] += w
+        for j in range(x.shape[1]):
+            sums[best, j] += w * x[i, j]

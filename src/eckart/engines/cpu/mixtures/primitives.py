@@ -3,36 +3,28 @@ means, merged in a fixed order."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
-from functools import reduce
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from eckart.engines.arrays.mixtures import ArrayMixtures
 from eckart.engines.cpu.mixtures.layout import NO_ROWS, NONE, WIDE, MixtureSums, ParameterLayout
-from eckart.engines.cpu.mixtures.samples import (
-    FamilyPrimitives,
-    SamplePrimitives,
-    block_of,
-    collect,
-    normalised,
-)
 from eckart.engines.cpu.small import or_arrays
+from eckart.engines.cpu.spread import by_rows
 from eckart.engines.host import Host, place
 from eckart.engines.protocol import GapsFound, refuse_bad
 from eckart.engines.protocol.mixtures import (
     DIAGONAL,
-    FactorStatistics,
     Gaussians,
     GaussianStatistics,
+    GroupSums,
     Posteriors,
     raw_to_statistics,
 )
 from eckart.engines.row_blocks import THIN, Job, block_count, block_rows, jobs, watched_jobs
 from eckart.loading import lazy
-from eckart.matrix import Dense
 from eckart.scheduler import MOST_LANES, lanes_for, run_lanes
 from eckart.trace import Watcher, silent
 
@@ -48,9 +40,6 @@ handing out many short ones kept threads waiting for Python's lock (in a profile
 LEAST = 2**20
 """The same at the least, some tenths of a millisecond: much more than handing the block to a thread
 costs."""
-PANEL = 16
-"""Blocks whose shares are held at a time, where sums are cut by components: as many threads can
-work on them."""
 SOME = 256
 """Rows in a block at the least: a chunk of the kernels, and enough for BLAS."""
 
@@ -64,34 +53,71 @@ def _many_inverses(engine: Any, x: Host, theta: Gaussians, *_: Any, **__: Any) -
     return x.shape[0] * theta.n * theta.k > engine.small  # type: ignore[operator]
 
 
-class MixturePrimitives(FamilyPrimitives, SamplePrimitives, ArrayMixtures):
-    """Statistics and posteriors of Gaussians on ``threads`` threads, beside those of families and
-    samples; numba is loaded when first needed."""
+def _loadings(theta: Gaussians, **_: Any) -> int:
+    return 2 * theta.loadings.size  # type: ignore[union-attr]
+
+
+def _parameters(parameters: Any, **_: Any) -> int:
+    """The statistics of a family are about as large as its parameters."""
+    some = parameters.values() if isinstance(parameters, dict) else ()
+    return sum(np.size(a) for a in some)
+
+
+def _group_block(engine: Any, x: Host, centres: np.ndarray) -> GroupSums:
+    """Each row to the group of its nearest centre: 3 times as fast as by a product with ones."""
+    from eckart.engines.cpu.mixtures.kernels import group_rows
+
+    c = np.ascontiguousarray(centres, np.float64)
+    sums, half = GroupSums(np.zeros(len(c)), np.zeros(c.shape)), 0.5 * np.einsum("ij,ij->i", c, c)
+    for rows, at in engine._complete(x, 16 * x.shape[1]):
+        group_rows(rows, rows @ c.T, half, NONE if x.weights is None else x.weights[at], *sums)
+    return sums
+
+
+class MixturePrimitives(ArrayMixtures):
+    """Mixtures on ``threads`` threads: kernels for Gaussians, array primitives for families, samples
+    and covariances of low rank. numba is loaded when first needed."""
+
+    # Time of arrays over that of kernels, complete rows, float64, one thread of an AMD EPYC:
+    # gaussian_statistics of 50,000 x 20, k = 8: diag 5, full 5, tied 10; 8,000 x 256: full 14. Low
+    # rank by arrays: 78 ms where pattern after pattern took 4,296 (20,000 x 50 rows, a tenth missing
+    # at random, 5 factors, k = 3)
+    threads: int
+    check_family = by_rows(ArrayMixtures, "check_family", filled=True)
+    family_statistics = by_rows(ArrayMixtures, "family_statistics", _parameters, filled=True)
+    family_posteriors = by_rows(ArrayMixtures, "family_posteriors", filled=True)
+    distances = by_rows(ArrayMixtures, "distances", filled=True)
+    nearest = by_rows(ArrayMixtures, "nearest", filled=True)
+    group_sums = by_rows(
+        ArrayMixtures,
+        "group_sums",
+        lambda centres, **_: centres.size,
+        kernel=_group_block,
+        filled=True,
+    )
+    _low_rank_statistics = by_rows(ArrayMixtures, "gaussian_statistics", _loadings)
+    _array_posteriors = by_rows(ArrayMixtures, "gaussian_posteriors")
 
     @or_arrays(ArrayMixtures, filled=True, unless=_many_inverses)
     def gaussian_statistics(self, x: Any, theta: Gaussians, watch: Watcher = silent) -> Any:
         if theta.kind == "factor":
-            return self._factor_statistics(x, theta, watch)
+            return self._low_rank_statistics(x, theta, watch)
         layout = ParameterLayout(theta)
-        if layout.wide and theta.kind == "full" and theta.k > _lanes(layout, MOST_LANES):
-            total = self._sums_by_component(x, layout, watch)
-        else:
-            total = self._by_pool(x, layout, watch) or self._sums(
-                x,
-                layout,
-                watch,
-                lambda block, start, w, t, scratch: _add(layout, block, w, t, scratch),
-            )
+        total = self._by_pool(x, layout, watch) or self._sums(
+            x, layout, watch, lambda block, start, w, t, scratch: _add(layout, block, w, t, scratch)
+        )
         return raw_to_statistics(theta, total.unpadded(layout))
 
     @or_arrays(ArrayMixtures, filled=True)
     def share_statistics(self, x: Any, shares: np.ndarray, kind: str) -> GaussianStatistics:
         x = place(x)
-        sums = self.sums_by_share(x, shares)
-        if not np.isfinite(sums.sums).all():
+        q = np.asarray(shares, np.float64)
+        q = q if x.weights is None else q * x.weights[:, None]
+        counts = q.sum(axis=0)
+        sums = self.times_t(x, q, None).T.astype(np.float64)  # type: ignore[attr-defined]
+        if not np.isfinite(sums).all():
             self.check_family(x, None)  # says where
-        counts = sums.counts
-        means = sums.sums / np.where(counts > 0, counts, 1.0)[:, None]
+        means = sums / np.where(counts > 0, counts, 1.0)[:, None]
         # sums about the means alone are asked of the layout, so any variances do
         spread = {"full": np.empty((len(counts), 0, 0)), "tied": NO_ROWS}.get(
             kind, np.ones_like(means)
@@ -109,9 +135,7 @@ class MixturePrimitives(FamilyPrimitives, SamplePrimitives, ArrayMixtures):
 
         total = self._sums(x, layout, silent, add)
         found = raw_to_statistics(layout.theta, total.unpadded(layout))
-        return GaussianStatistics(
-            kind, found.weight, 0.0, found.counts, found.seen, found.mean, found.scatter
-        )
+        return replace(found, kind=kind, bound=0.0)
 
     @or_arrays(ArrayMixtures, filled=True, unless=_many_inverses)
     def gaussian_posteriors(
@@ -119,28 +143,18 @@ class MixturePrimitives(FamilyPrimitives, SamplePrimitives, ArrayMixtures):
     ) -> Posteriors:
         x = place(x)
         if fill or theta.kind == "factor":
-            return collect(
-                x, self._filled(theta, shares, fill), _block_bytes(x, theta), self.threads
-            )
+            return self._array_posteriors(x, theta, shares=shares, fill=fill)
         layout, complete = ParameterLayout(theta), x.checked and x.kind != "observed"
+        found: dict[int, Any] = {}
 
-        def work(block: np.ndarray, start: int, scratch: dict) -> tuple[np.ndarray, ...]:
-            loglik, q = normalised(_log_probs(block, start, theta, layout, scratch, complete))
-            return (loglik, q) if shares else (loglik,)
+        def step(_: Any, job: Job, scratch: dict[str, Any]) -> None:
+            logs = _log_probs(block_of(job[2], scratch), job[0], theta, layout, scratch, complete)
+            loglik, q = normalised(logs)
+            found[job[0]] = (loglik, q) if shares else (loglik,)
 
-        return collect(x, work, _block_bytes(x, theta), self.threads)
-
-    def _filled(self, theta: Gaussians, shares: bool, fill: bool) -> Callable[..., Any]:
-        """Blocks of rows by arrays: 4.5 to 41 ms where pattern after pattern took 26 to 303 (whole
-        covariances, 5,000 x 20 rows with a tenth missing in 20 patterns or at random, k = 3; one
-        thread of an AMD EPYC)."""
-
-        def work(block: np.ndarray, start: int, scratch: dict) -> tuple[np.ndarray, ...]:
-            placed = Host(Dense(block), checked=rows_with_gaps(block, start) is None)
-            found = ArrayMixtures.gaussian_posteriors(self, placed, theta, shares=shares, fill=fill)
-            return tuple(a for a in found if a is not None)
-
-        return work
+        run_lanes(_cut(x, theta, silent)[0], list(range(MOST_LANES)), step, self.threads)
+        parts = [found[start] for start in sorted(found)]
+        return Posteriors(*map(np.concatenate, zip(*parts)))
 
     def _by_pool(self, x: Host, layout: ParameterLayout, watch: Watcher) -> MixtureSums | None:
         """The sums in compiled code alone, to the same bits, where the rows allow it."""
@@ -188,69 +202,6 @@ class MixturePrimitives(FamilyPrimitives, SamplePrimitives, ArrayMixtures):
         if x.kind == "dense" and not found:
             x.checked = True  # later passes need not look again
         return MixtureSums.total(lanes)
-
-    def _sums_by_component(self, x: Host, layout: ParameterLayout, watch: Watcher) -> MixtureSums:
-        """The same where sums of all components are too large to repeat: shares by blocks of rows,
-        some blocks at a time, then sums by components."""
-        theta = layout.theta
-        work = iter(_cut(x, theta, watch)[0])
-        (total,), gaps, parts = MixtureSums.lanes(layout, 1), list[MixtureSums](), list[list[Any]]()
-
-        def share(part: list[Any], job: Job, scratch: dict[str, Any]) -> None:
-            start, rows, fetch = job
-            block = np.array(fetch(scratch), np.float64)
-            w = np.ones(rows) if x.weights is None else x.weights[start : start + rows]
-            missing = rows_with_gaps(block, start)
-            whole = slice(None) if missing is None else ~missing
-            loglik, q = normalised(
-                _complete_log_probs(np.ascontiguousarray(block[whole]), layout, scratch)
-            )
-            bound = float(np.where(w[whole] > 0, w[whole] * loglik, 0.0).sum())
-            part += [block[whole], q * w[whole, None], float(w.sum()), bound]
-            part += [] if missing is None else [block[missing], w[missing]]
-
-        def add(z: int, _: int, scratch: dict[str, Any]) -> None:
-            for block, q, *_rest in parts:
-                total.counts[z] += q[:, z].sum()
-                wide_rows.add_component(block, q[:, z], z, theta, total)
-
-        while panel := list(itertools.islice(work, PANEL)):
-            parts[:] = [[] for _ in panel]
-            run_lanes(panel, parts, share, self.threads)
-            run_lanes(range(theta.k), list(range(theta.k)), add, self.threads)
-            total.weight += sum([part[2] for part in parts])
-            total.bound += sum([part[3] for part in parts])
-            if rest := [part[4:] for part in parts if len(part) > 4]:
-                gaps = gaps or MixtureSums.lanes(layout, _lanes(layout, PANEL))
-                run_lanes(
-                    rest,
-                    gaps,
-                    lambda lane, part, _: _add_gaps(layout, part[0], part[1], lane),
-                    self.threads,
-                )
-        return total.add(MixtureSums.total(gaps)) if gaps else total
-
-    def _factor_statistics(self, x: Host, theta: Gaussians, watch: Watcher) -> FactorStatistics:
-        """Blocks of rows by arrays: as fast as BLAS alone on complete rows, 78 ms where pattern after
-        pattern took 4,296 (20,000 x 50 rows with a tenth missing at random, 5 factors, k = 3; one
-        thread of an AMD EPYC)."""
-        assert theta.loadings is not None
-        work, count = _cut(x, theta, watch)
-        lanes: list[list[FactorStatistics]] = [
-            [] for _ in range(lanes_for(count, 16 * theta.loadings.size))
-        ]
-
-        def step(lane: list[FactorStatistics], job: Job, scratch: dict[str, Any]) -> None:
-            start, rows, fetch = job
-            block = block_of(fetch, scratch)
-            complete = rows_with_gaps(block, start) is None
-            w = None if x.weights is None else x.weights[start : start + rows]
-            placed = Host(Dense(block), w, checked=complete)
-            found = ArrayMixtures.gaussian_statistics(self, placed, theta)
-            lane[:] = [lane[0].merge(found) if lane else found]
-
-        run_lanes(work, lanes, step, self.threads)
-        return reduce(FactorStatistics.merge, (lane[0] for lane in lanes if lane))
 
 
 def _add(
@@ -415,3 +366,16 @@ def _blocks(x: Host, theta: Gaussians) -> int:
     return block_count(
         x.shape[0], max(1, _block_bytes(x, theta) // (theta.n * x.dtype.itemsize)), MOST_LANES
     )
+
+
+def normalised(logp: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """log sum_z exp and shares of each row."""
+    top = logp.max(axis=1, keepdims=True)
+    q = np.exp(logp - top)
+    total = q.sum(axis=1, keepdims=True)
+    q /= total
+    return (top + np.log(total))[:, 0], q
+
+
+def block_of(fetch: Callable[[dict], np.ndarray], scratch: dict) -> np.ndarray:
+    return np.ascontiguousarray(fetch(scratch), np.float64)

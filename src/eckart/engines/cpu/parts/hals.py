@@ -9,16 +9,14 @@ from typing import Any, cast
 import numpy as np
 
 from eckart.engines.arrays.parts import ArrayParts
-from eckart.engines.cpu.parts.factors import FactorPrimitives
+from eckart.engines.cpu.buffers import aligned_zeros, padded, real_columns
 from eckart.engines.cpu.parts.ranges import (
     GATHER,
     POOL_GRAIN,
-    CrossLane,
+    Ranges,
     entries_of,
-    new_factor,
-    padded,
     parts_of_entries,
-    real_columns,
+    register_width,
     weighted,
 )
 from eckart.engines.cpu.small import FEW, or_arrays, or_arrays_on_factor
@@ -32,14 +30,12 @@ from eckart.scheduler import run_lanes
 sparse = lazy("eckart.engines.cpu.entries.sparse")
 pool = lazy("eckart.engines.cpu.native.pool")
 products = lazy("eckart.engines.cpu.native.products")
-factor_kernels = lazy("eckart.engines.cpu.parts.kernels")
 kernels = lazy("eckart.engines.cpu.parts.kernels")
-prefetch = lazy("eckart.engines.cpu.registers.windows")
 vectors = lazy("eckart.engines.cpu.registers.vectors")
 schedule = lazy("eckart.engines.cpu.ridge.schedule")
 
 
-class HalsPrimitives(FactorPrimitives):
+class HalsPrimitives(Ranges):
     """Steps of the squared error."""
 
     @or_arrays_on_factor(ArrayParts, lambda gram, pull, factor, *_, **__: factor.size, FEW // 2)
@@ -66,7 +62,7 @@ class HalsPrimitives(FactorPrimitives):
         cuts = self._cuts(len(u), gram.size * (min(sweeps, 8) + 1), POOL_GRAIN)
         code = pool.address_of(kernels.hals_range, (g, p[:1], low, u[:1], out[:1], *how, level[:1]))
         pool.run_parts(
-            factor_kernels.descent_part,
+            kernels.descent_part,
             len(cuts) - 1,
             (cuts, code, g, p, low, u, out, how, level),
             self.threads,
@@ -129,7 +125,7 @@ class HalsPrimitives(FactorPrimitives):
             )
             rows = block_rows(n, x.dtype.itemsize, size)
             pool.run_parts(
-                factor_kernels.lane_part,
+                kernels.lane_part,
                 count,
                 (code, rows, values, v, weights, rule, (old, out), how, own, sums),
                 self.threads,
@@ -154,41 +150,12 @@ class HalsPrimitives(FactorPrimitives):
         )
         return Pass(out, CrossSums(float(level[0]), float(level[1]), pulled, squares.sum(axis=0)))
 
-    def _swept_pass(
-        self, x: Host, right: np.ndarray, left: np.ndarray, sweep: Any, inner: int
-    ) -> Pass:
-        """``sweep(X V, left, out, level)`` of every block of rows, and the sums that the columns
-        need; ``inner`` multiply-adds a row."""
-        old, n, k, weights = np.ascontiguousarray(left), x.shape[1], left.shape[1], x.weights
-        out, level = np.empty_like(old), np.empty((len(old), 2))
-        if x.kind == "counts":
-            return self._stored_pass(x, right, (old, out, level), sweep, inner)
-        v = np.ascontiguousarray(right, old.dtype)
-
-        def step(lane: CrossLane, job: Job, scratch: dict[str, Any]) -> None:
-            start, rows, fetch = job
-            block, part = fetch(scratch), slice(start, start + rows)
-            pull = np.matmul(block, v, out=scratch_array(scratch, "pull", (rows, k), old.dtype))
-            sweep(pull, old[part], out[part], level[part])
-            lane.take(block, out[part], None if weights is None else weights[part], scratch)
-
-        work = 2 * n * k + inner
-        lanes = CrossLane.several(self._cross_lanes(x, k, work), n, k, x.dtype)
-        run_lanes(jobs(x.matrix, self._block(x, work, len(old))), lanes, step, self.threads)
-        square = self.factor_sums(out, x).square
-        return Pass(
-            out,
-            CrossSums(
-                *weighted(level, weights), self._tree([lane.total for lane in lanes]).copy(), square
-            ),
-        )
-
     def _stored_pass(self, x: Host, right: np.ndarray, rows: Any, sweep: Any, inner: int) -> Pass:
         """hals_pass where zeros are not stored: products by rows, then by columns."""
         (old, out, level), m, k = rows, x.matrix, rows[0].shape[1]
         v, heavy = (
-            prefetch.aligned_zeros(right.shape, old.dtype),
-            prefetch.aligned_zeros(old.shape, old.dtype),
+            aligned_zeros(right.shape, old.dtype),
+            aligned_zeros(old.shape, old.dtype),
         )
         v[:] = right
         parts = parts_of_entries(x, GATHER * k, inner)
@@ -228,7 +195,8 @@ class HalsPrimitives(FactorPrimitives):
         shrink: float = 0.0,
     ) -> Descent:
         x, dtype, k = place(x), start.dtype, start.shape[1]
-        h, given, out = padded(other, dtype), np.asarray(start), new_factor(len(start), k, dtype)
+        wide, given = register_width(k, dtype), np.asarray(start)
+        h, out = padded(other, wide, dtype), aligned_zeros((len(given), wide), dtype)
         entries, level, sweep_rows = (
             entries_of(x, dtype),
             np.zeros((len(out), 2)),

@@ -6,7 +6,6 @@ descent, u_c <- max(0, u_c - (G u - p)_c / G_cc). Rows are
                  coordinate of 4B rows moves at once.
 ``seen_range``   the same where every row has its own G_i = sum_j w_ij h_j h_j^T over its observed
 entries, assembled in cache (``ridge.assemble``).
-``error_range``  squared errors at the stored entries; ``stored_rows``  dense rows as entries > 0.
 
 Sweeps return, for every row, the objective and the squared violation of the optimality conditions
 at the row they were given, before the sweep: sum_c G_cc min(u_c, g_c / G_cc)^2, g the gradient, in
@@ -28,8 +27,7 @@ the row it was given, before the steps: m sum_c min(u_c d_c / m, 1 - r_c)^2, d_c
 
 Factors are padded with zero columns to whole registers (``ranges.padded``); zeros stay zero.
 
-Arithmetic on tall non-negative factors for the threads of the thread pool: each kernel does one range
-of rows, or one lane of blocks.
+Kernels of the thread pool do one range of rows, or one lane of blocks.
 """
 
 from __future__ import annotations
@@ -42,7 +40,6 @@ from numba.extending import intrinsic
 from eckart.compiling import OUTSIDE
 from eckart.engines.cpu.entries.entry import FAST
 from eckart.engines.cpu.native.pool import call_kernel
-from eckart.engines.cpu.native.products import gemm
 from eckart.engines.cpu.parts.ranges import LEAST
 from eckart.engines.cpu.registers.vectors import written
 from eckart.engines.cpu.registers.windows import prefetch
@@ -257,39 +254,6 @@ def seen_range(entries, other, start, w, k, rule, size, first, last, chunk, gram
             w[i, c] = u[c]
 
 
-@njit(**OUTSIDE, fastmath=FAST)
-def error_range(entries, left, right, rows, absent, first, last):
-    """sum v (a - s)^2, s = u.h, over the stored entries of rows first..last, rows weighted (none:
-    all 1); with ``absent`` less s^2, which is then counted for all columns elsewhere."""
-    indptr, indices, data, weights = entries
-    k, weighted, total = left.shape[1], weights.shape[0] > 0, 0.0
-    zero = left.dtype.type(0)
-    for i in range(first, last):
-        own = rows[i] if rows.shape[0] > 0 else 1.0
-        for p in range(indptr[i], indptr[i + 1]):
-            s, j = zero, indices[p]
-            for c in range(k):
-                s += left[i, c] * right[j, c]
-            rest = np.float64(data[p]) - s
-            rest = rest * rest - np.float64(s) * s if absent else rest * rest
-            total += own * (rest * weights[p] if weighted else rest)
-    return total
-
-
-@njit(**OUTSIDE)
-def stored_rows(block, indptr, indices, data):
-    """The entries > 0 of a dense block as compressed rows; the arrays have room for all."""
-    at = 0
-    indptr[0] = 0
-    for i in range(block.shape[0]):
-        for j in range(block.shape[1]):
-            if block[i, j] > 0:
-                indices[at] = j
-                data[at] = block[i, j]
-                at += 1
-        indptr[i + 1] = at
-
-
 ROOM = 64
 """Entries of a row whose products stand in the cache at a time."""
 
@@ -470,53 +434,6 @@ def kl_range(entries, other, mass, start, w, k, rule, first, last, level):
                 break
         for c in range(k):
             w[i, c] = u[0, c]
-
-
-AT_ONCE = 256
-"""Rows whose weighted copy is multiplied at once: it stays in the second-level cache."""
-
-
-@njit(**OUTSIDE)
-def sums_part(part, who, cuts, f, weights, function, ones, squares, mass, ends):
-    """F^T D F, the sums of D F, and the least and the largest entries of F over a range of rows;
-    weights of length 0 are all one. ``ones`` holds alpha and beta of the product ``function``."""
-    k, first, last = f.shape[1], cuts[part], cuts[part + 1]
-    heavy = np.empty((AT_ONCE, k), f.dtype)
-    size, step = f.itemsize, f.strides[0]
-    for a in range(first, last, AT_ONCE):
-        rows = min(AT_ONCE, last - a)
-        for r in range(rows):
-            by = weights[a + r] if weights.shape[0] > 0 else 1.0
-            for c in range(k):
-                value = f[a + r, c]
-                ends[part, 0, c] = min(ends[part, 0, c], value)
-                ends[part, 1, c] = max(ends[part, 1, c], value)
-                heavy[r, c] = value * f.dtype.type(by)
-                mass[part, c] += heavy[r, c]
-        where = f.ctypes.data + a * step
-        gemm(
-            function,
-            True,
-            k,
-            k,
-            rows,
-            ones,
-            heavy.ctypes.data,
-            k,
-            where,
-            step // size,
-            squares[part].ctypes.data,
-            k,
-        )
-
-
-@njit(**OUTSIDE)
-def leap_part(part, who, cuts, new, old, stride, out):
-    """out = max(new + stride (new - old), 0) over a range of rows."""
-    zero = new.dtype.type(0)
-    for i in range(cuts[part], cuts[part + 1]):
-        for c in range(new.shape[1]):
-            out[i, c] = max((new[i, c] - old[i, c]) * stride + new[i, c], zero)
 
 
 @njit(**OUTSIDE)

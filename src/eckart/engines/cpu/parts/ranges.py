@@ -3,19 +3,17 @@ factorization want them."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from eckart.engines.host import Host
-from eckart.engines.row_blocks import THIN, partial_sums, scratch_array
+from eckart.engines.row_blocks import THIN
 from eckart.loading import lazy
 from eckart.scheduler import lanes_for, run_lanes
 
 sparse = lazy("eckart.engines.cpu.entries.sparse")
-prefetch = lazy("eckart.engines.cpu.registers.windows")
 vectors = lazy("eckart.engines.cpu.registers.vectors")
 
 GRAIN = 2**22
@@ -47,18 +45,7 @@ class Ranges:
     """Work cut into ranges of rows for ``threads`` threads."""
 
     threads: int
-
-    def _each(self, rows: int, work: int, do: Callable[[int, int], Any]) -> list[Any]:
-        """``do(first, last)`` over ranges of rows with so many multiply-adds each; the answers in
-        order."""
-        parts = list(itertools.pairwise(self._cuts(rows, work).tolist()))
-        answers: list[Any] = [None] * len(parts)
-
-        def step(_: Any, at: int, scratch: dict[str, Any]) -> None:
-            answers[at] = do(*parts[at])
-
-        run_lanes(range(len(parts)), [None] * max(1, len(parts)), step, self.threads)
-        return answers
+    small: float
 
     def _cuts(self, rows: int, work: int, grain: int = GRAIN) -> np.ndarray:
         """Where ranges of rows with so many multiply-adds each begin and end: whole tiles of every
@@ -71,15 +58,6 @@ class Ranges:
         run_lanes(
             parts, [None] * max(1, len(parts)), lambda _, part, scratch: do(*part), self.threads
         )
-
-    def _mapped(
-        self, factor: np.ndarray, rows: Callable[[int, int, np.ndarray], None]
-    ) -> np.ndarray:
-        """A new array of the same shape, filled by ranges of rows."""
-        out = np.empty(factor.shape, factor.dtype)
-        # bound by memory, not by sums
-        self._each(len(factor), 32 * factor.shape[1], lambda a, b: rows(a, b, out[a:b]))
-        return out
 
     def _block(self, x: Host, work: int, rows: int | None = None) -> int:
         """Bytes of a block whose rows take ``work`` multiply-adds each: two grains, but few enough
@@ -98,83 +76,11 @@ class Ranges:
         room = max(2**26, (rows or 0) * n * x.dtype.itemsize // 8)
         return lanes_for(blocks, n * k * x.dtype.itemsize, room)
 
-    def _tree(self, parts: list[np.ndarray]) -> np.ndarray:
-        """The sum of partial sums, pairwise in a fixed order, by ranges of rows; the first of them
-        is overwritten."""
 
-        def add(a: int, b: int) -> None:
-            step = 1
-            while step < len(parts):
-                for i in range(0, len(parts) - step, 2 * step):
-                    parts[i][a:b] += parts[i + step][a:b]
-                step *= 2
-
-        # bound by memory, not by sums
-        self._each(len(parts[0]), len(parts) * parts[0].shape[1] * 8, add)
-        return parts[0]
-
-
-class CrossLane:
-    """A^T D W of the rows of one lane, and their values."""
-
-    def __init__(self, total: np.ndarray):
-        self.total, self.value = total, 0.0
-
-    @classmethod
-    def several(cls, count: int, n: int, k: int, dtype: Any) -> list[CrossLane]:
-        return [cls(total) for total in partial_sums(count, (n, k), dtype)]
-
-    def take(
-        self, block: np.ndarray, w: np.ndarray, weights: np.ndarray | None, scratch: dict[str, Any]
-    ) -> None:
-        heavy = w if weights is None else w * weights[:, None].astype(w.dtype)
-        out = scratch_array(scratch, "cross", self.total.shape, self.total.dtype)
-        self.total += np.matmul(block.T, heavy, out=out)
-
-
-class _Wide(np.ndarray):
-    """The first k columns of ``whole``, whose other columns, up to whole registers, are zero: what
-    the kernels of sparse data return and take again without a copy. A view of it has no ``whole``,
-    so nothing can be mistaken for one."""
-
-    whole: np.ndarray | None = None
-
-
-def new_factor(rows: int, k: int, dtype: np.dtype) -> np.ndarray:
-    """Zeros for k columns and those that fill up registers."""
+def register_width(k: int, dtype: np.dtype) -> int:
+    """k rounded up to whole registers."""
     size = vectors.tile_size(dtype)
-    return prefetch.aligned_zeros((rows, -(-max(1, k) // size) * size), dtype)
-
-
-def real_columns(whole: np.ndarray, k: int) -> np.ndarray:
-    """The k real columns of an array of whole registers."""
-    if whole.shape[1] == k:
-        return whole
-    out = whole[:, :k].view(_Wide)
-    out.whole = whole
-    return out
-
-
-def whole_registers(factor: np.ndarray) -> np.ndarray:
-    return (
-        factor.whole
-        if isinstance(factor, _Wide) and factor.whole is not None
-        else np.asarray(factor)
-    )
-
-
-def padded(factor: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """The factor with zero columns up to whole registers; not copied where it has them."""
-    whole, out = whole_registers(factor), None
-    k = factor.shape[1]
-    if (
-        whole.dtype != dtype
-        or not whole.flags.c_contiguous
-        or whole.shape[1] != new_factor(0, k, dtype).shape[1]
-    ):
-        out = new_factor(len(factor), k, dtype)
-        out[:, :k] = factor
-    return whole if out is None else out
+    return -(-max(1, k) // size) * size
 
 
 def weighted(level: np.ndarray, weights: np.ndarray | None) -> tuple[float, float]:
@@ -197,7 +103,3 @@ def parts_of_entries(x: Host, work: int, row: int = 0) -> list[tuple[int, int]]:
     return sparse.balanced(
         x.matrix.indptr, int(np.clip((x.nnz * work + rows * row) // GRAIN, 1, PARTS))
     )
-
-
-def lanes_of(start: Any, count: int) -> list[list[Any]]:
-    return [[start] for _ in range(count)]

@@ -8,12 +8,9 @@ from typing import Any
 import numpy as np
 
 from eckart.engines.arrays.evidence import ArrayEntries
-from eckart.engines.cpu.dense.thin import parts_of
 from eckart.engines.cpu.small import later, or_arrays
-from eckart.engines.host import Host, place
-from eckart.engines.protocol import PrecisionDraws, RidgeRule
-from eckart.rng import streams
-from eckart.scheduler import run_lanes
+from eckart.engines.host import Host
+from eckart.engines.protocol import RidgeRule
 
 PRODUCTS = 96
 """Products of two factors at stored entries that go with each number of a small matrix: 10,000
@@ -40,46 +37,3 @@ class RidgePrimitives(ArrayEntries):
 
     ridge_rows = or_arrays(ArrayEntries, unless=_for_kernels)(later("ridge.schedule", "ridge_rows"))
     bias_rows = or_arrays(ArrayEntries)(later("ridge.schedule", "bias_rows"))
-
-    @or_arrays(ArrayEntries)
-    def ridge_penalty(
-        self, x: Any, rule: RidgeRule, factor: np.ndarray, bias: np.ndarray | None
-    ) -> float:
-        from eckart.engines.cpu.ridge.schedule import ridges
-
-        ridge, bias_ridge = ridges(place(x), rule)
-        parts = parts_of(*factor.shape)
-        sums = [np.zeros(1) for _ in parts]
-
-        def step(total: np.ndarray, part: tuple[int, int], scratch: dict) -> None:
-            rows = slice(*part)
-            total += ridge[rows] @ np.einsum(
-                "ij,ij->i", factor[rows], factor[rows], dtype=np.float64
-            )
-            if bias is not None:
-                total += bias_ridge[rows] @ np.square(bias[rows], dtype=np.float64)
-
-        run_lanes(parts, sums, step, self.threads)
-        return 0.5 * float(np.sum(sums))
-
-    def precision_rows(
-        self,
-        seed: tuple[int, ...],
-        misfit: np.ndarray,
-        counts: np.ndarray,
-        shape: float,
-        scale: float,
-        floor: float,
-    ) -> PrecisionDraws:
-        out, items = np.empty_like(misfit), list(streams(seed, len(misfit)))
-        sums = [np.zeros(3) for _ in items]
-
-        def step(total: np.ndarray, item: tuple[slice, np.random.Generator], scratch: dict) -> None:
-            rows, rng = item
-            p = rng.gamma(0.5 * (shape + counts[rows])) / (0.5 * (shape / scale + misfit[rows]))
-            np.clip(p, floor, 1.0 / floor, out=out[rows])
-            logs = np.log(out[rows])
-            total += out[rows].sum(), logs.sum(), np.vdot(counts[rows], logs)
-
-        run_lanes(items, sums, step, self.threads)
-        return PrecisionDraws(out, *map(float, np.sum(sums, axis=0)))

@@ -10,6 +10,8 @@ from numba import njit
 
 from eckart.compiling import OUTSIDE
 from eckart.decompositions import eigh
+from eckart.engines.cpu import buffers
+from eckart.engines.cpu.buffers import aligned_zeros
 from eckart.engines.cpu.dense.thin import by_rows, thin
 from eckart.engines.cpu.dense.thin import cuts_of as thin_cuts
 from eckart.engines.cpu.entries.entry import (
@@ -22,7 +24,6 @@ from eckart.engines.cpu.entries.entry import (
 from eckart.engines.cpu.entries.sparse import cuts_of
 from eckart.engines.cpu.native.pool import address_of, call_kernel, run_parts
 from eckart.engines.cpu.registers.vectors import tile_size
-from eckart.engines.cpu.registers.windows import aligned_zeros, padded_already
 from eckart.engines.cpu.ridge.kernels import (
     Form,
     RidgePenalties,
@@ -67,24 +68,17 @@ def padded(
     lines; itself where it is so already."""
     size, k = tile_size(dtype), factor.shape[1]
     width = -(-max(1, k) // size) * size
-    if turn is None and k == width and factor.dtype == dtype and factor.flags.c_contiguous:
-        return factor
-    if turn is None and (whole := padded_already(factor, width, dtype)) is not None:
-        return whole
+    if turn is None:
+        return buffers.padded(factor, width, dtype)
     out = aligned_zeros((len(factor), width), dtype)
     return _turned(factor, turn, out, threads)
 
 
-def _turned(
-    factor: np.ndarray, turn: np.ndarray | None, out: np.ndarray, threads: int
-) -> np.ndarray:
+def _turned(factor: np.ndarray, turn: np.ndarray, out: np.ndarray, threads: int) -> np.ndarray:
     """``out`` with factor times ``turn`` in its first columns, by ranges of rows."""
     k, dtype = factor.shape[1], out.dtype
     own, here = by_rows(factor, dtype), out[:, :k]
-    if turn is None:
-        thin(thin_cuts(len(own), k), here, plus=own, threads=threads)
-    else:
-        thin(thin_cuts(len(own), k * k), here, left=own, s=by_rows(turn, dtype), threads=threads)
+    thin(thin_cuts(len(own), k * k), here, left=own, s=by_rows(turn, dtype), threads=threads)
     return out
 
 
@@ -132,7 +126,10 @@ def ridge_rows(
         np.zeros(rows),
     )
     if start is not None:
-        _turned(start, turn, out.left, threads)
+        if turn is None:
+            out.left[:, :k] = start
+        else:
+            _turned(start, turn, out.left, threads)
     e = entries_of(x, dtype, rule, **given)
     matrix = aligned_zeros((width, width), dtype)
     if spread is not None:

@@ -30,13 +30,13 @@ import numpy as np
 from numba import njit
 
 from eckart.compiling import INSIDE, OUTSIDE
+from eckart.engines.cpu.buffers import aligned_zeros, real_columns
 from eckart.engines.cpu.entries.sparse import balanced
-from eckart.engines.cpu.registers.windows import aligned_zeros, prefetch
+from eckart.engines.cpu.registers.windows import prefetch
 from eckart.engines.cpu.topics.layout import (
     WORK,
     DocumentLayout,
     each,
-    padded,
     prior_of,
     row_of,
     tall_of,
@@ -377,14 +377,14 @@ class TopicChain:
         """n_wz now, words x k."""
         out = aligned_zeros(self.table.shape, SINGLE)
         self._each(self.even, lambda a, b: add_words(self.table, self.prior, a, b, out))
-        return padded(out, self.k)
+        return real_columns(out, self.k)
 
     def mean_counts(self) -> np.ndarray:
         """The mean of n_wz over the sweeps that were averaged; those of now where there were
         none."""
         if not self.averaged:
             return self.counts()
-        return padded(self.mean / SINGLE.type(self.averaged), self.k)
+        return real_columns(self.mean / SINGLE.type(self.averaged), self.k)
 
     def draw(self, documents: int, words: int) -> TopicDraw:
         """n_dz and n_wz now of at most so many documents and words, evenly spaced, and n_z."""

@@ -3,7 +3,6 @@
 ``count_entries``, ``place_entries``  the entries of documents sorted by word
 ``gather_words``   n_wz = phi_wz sum_d theta_dz c_dw / s_dw with s = theta . phi
 ``normal_words``   phi = (n + b) / sum over words, and sum b log phi
-``expect_words``   exp(E log beta) under q(beta) = Dir(lambda), and the parts of its bound
 
 Sweeps over the counts of documents for topic models, as serial numba kernels over a range of
 rows.
@@ -156,28 +155,6 @@ def digamma(x):
         1 / 12 - f * (1 / 120 - f * (1 / 252 - f * (1 / 240 - f * (1 / 132 - f * 691 / 32760))))
     )
     return y + math.log(x) - 0.5 / x - tail
-
-
-@njit(**OUTSIDE)
-def expect_words(counts, totals, prior, first, last, words, shift, sums):
-    """words = exp(E log beta - shift) with the largest of each word at 1; ``sums`` collects E log
-    beta, prior . E log beta, and log Gamma(lambda) - lambda . E log beta, over the range.
-    ``totals`` is psi of the sums over words."""
-    k, many = len(totals), prior.shape[0] > 1
-    logs = np.empty(k)
-    for j in range(first, last):
-        b = prior[j if many else 0]
-        most = -np.inf
-        for c in range(k):
-            n = float(counts[j, c])
-            logs[c] = digamma(n) - totals[c]
-            most = max(most, logs[c])
-            sums[0] += logs[c]
-            sums[1] += b[c] * logs[c]
-            sums[2] += math.lgamma(n) - n * logs[c]
-        shift[j] = most
-        for c in range(k):
-            words[j, c] = math.exp(logs[c] - most)
 
 
 @njit(**INSIDE, fastmath=FAST)

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from eckart.engines.cpu.buffers import aligned_zeros, padded
 from eckart.engines.cpu.entries.sparse import balanced
-from eckart.engines.cpu.registers.windows import aligned_zeros
 from eckart.engines.cpu.topics.kernels import count_entries, place_entries
 from eckart.engines.host import Host, place
 from eckart.scheduler import lanes_for, run_lanes
@@ -48,7 +48,6 @@ class DocumentLayout:
     def __init__(self, matrix: Any, threads: int):
         self.matrix, self.threads, self.casts = matrix, threads, dict[Any, LayoutRows]()
         self.by_word: Columns | None = None
-        self.totals: np.ndarray | None = None
         # the dots of a row are taken four at a time
         self.longest = int(np.diff(matrix.indptr).max(initial=1)) + 3
 
@@ -123,34 +122,9 @@ def documents_of(x: Any, threads: int) -> DocumentLayout:
     return found
 
 
-class Padded(np.ndarray):
-    """The first k columns of ``wide``, whose rows start on cache lines and are padded with zeros to
-    whole vectors. What is computed from it is an ordinary array. ``spare`` is a second buffer of a
-    tall array, which the next pass writes to."""
-
-    wide: np.ndarray | None = None
-    spare: np.ndarray | None = None
-
-
-def padded(wide: np.ndarray, k: int, spare: np.ndarray | None = None) -> Padded:
-    """The view of k columns that remembers its padding."""
-    out = wide[:, :k].view(Padded)
-    out.wide, out.spare = wide, spare
-    return out
-
-
-def is_own(a: Any, dtype: Any) -> bool:
-    """Whether an array was made by this engine and may be written to."""
-    return isinstance(a, Padded) and a.wide is not None and a.dtype == dtype
-
-
 def wide_of(a: np.ndarray, dtype: Any) -> np.ndarray:
     """The padded form: what the array remembers, or a copy."""
-    if is_own(a, dtype):
-        return a.wide  # type: ignore[attr-defined]
-    out = aligned_zeros((len(a), width(a.shape[1])), np.dtype(dtype))
-    out[:, : a.shape[1]] = a
-    return out
+    return padded(a, width(a.shape[1]), np.dtype(dtype), own=True)
 
 
 def tall_of(start: np.ndarray, rows: int, dtype: Any) -> np.ndarray:

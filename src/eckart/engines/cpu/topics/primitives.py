@@ -6,20 +6,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.special import digamma, gammaln
 
 from eckart.engines.arrays.topics import ArrayChains, ArrayTopics
+from eckart.engines.cpu.buffers import aligned_zeros, real_columns
 from eckart.engines.cpu.small import or_arrays, or_arrays_on_factor
+from eckart.engines.cpu.spread import by_rows
 from eckart.engines.protocol.topics import (
-    NOISE,
-    NOISE_WORDS,
-    TopicBeliefs,
     TopicStatistics,
     TopicWords,
 )
 from eckart.loading import lazy
 
-prefetch = lazy("eckart.engines.cpu.registers.windows")
 chains = lazy("eckart.engines.cpu.topics.gibbs")
 kernels = lazy("eckart.engines.cpu.topics.kernels")
 layout = lazy("eckart.engines.cpu.topics.layout")
@@ -40,40 +37,9 @@ class TopicPrimitives(ArrayTopics, ArrayChains):
 
     # Time of arrays over that of kernels, 1,000,000 entries of 20,000 x 5,000, 20 topics, float32,
     # one thread of an AMD EPYC: topic_sweep 1.5, topic_bayes 2.9, topic_scores 4.2; topic_words of
-    # 50,000 x 50 4.0. topic_beliefs (.8) gains by threads alone.
+    # 50,000 x 50 4.0.
     threads: int
-
-    @or_arrays(ArrayTopics)
-    def topic_totals(self, x: Any) -> np.ndarray:
-        at = layout.documents_of(x, self.threads)
-        if at.totals is None:
-            m, parts = at.matrix, at.lanes()
-
-            def one(first: int, last: int) -> np.ndarray:
-                part = slice(m.indptr[first], m.indptr[last])
-                return np.bincount(m.indices[part], m.data[part], m.shape[1])
-
-            at.totals = (
-                np.sum(layout.each(parts, one, self.threads), axis=0)
-                if parts
-                else np.zeros(m.shape[1])
-            )
-        return at.totals
-
-    @or_arrays_on_factor(ArrayTopics, lambda totals, k, *_: k * len(totals), FEW)
-    def topic_start(self, totals: np.ndarray, k: int, seed: int, dtype: Any) -> np.ndarray:
-        n = len(totals)
-        words = np.empty((n, k), dtype)
-
-        def one(first: int) -> np.ndarray:
-            part = words[first : first + NOISE_WORDS]
-            part[:] = np.random.default_rng([seed, first]).gamma(NOISE, 1.0 / NOISE, part.shape)
-            part *= totals[first : first + NOISE_WORDS, None]
-            return part.sum(axis=0, dtype=np.float64)
-
-        firsts = [(first,) for first in range(0, n, NOISE_WORDS)]
-        whole = np.sum(layout.each(firsts, one, self.threads), axis=0)
-        return self.topic_words(words, whole, 0.0, dtype).words
+    topic_totals = by_rows(ArrayTopics, "topic_totals", lambda x, **_: x.shape[1])
 
     @or_arrays_on_factor(ArrayTopics, few=FEW)
     def topic_words(
@@ -94,39 +60,7 @@ class TopicPrimitives(ArrayTopics, ArrayChains):
             lambda a, z: word_kernels.normal_words(c, b, scale, lift, k, a, z, words),
             self.threads,
         )
-        return TopicWords(layout.padded(words, k), float(np.sum(values)))
-
-    @or_arrays_on_factor(ArrayTopics, few=FEW)
-    def topic_beliefs(self, counts: np.ndarray, prior: Any) -> TopicBeliefs:
-        n, k = counts.shape
-        words, shift, b = (
-            np.zeros((n, layout.width(k))),
-            np.empty(n),
-            layout.prior_of(prior, k, np.float64),
-        )
-        # a digamma and a log Gamma cost as much as some dozen products
-        parts = layout.word_ranges(n, 64 * k)
-        totals = np.sum(
-            layout.each(
-                parts, lambda a, z: counts[a:z].sum(axis=0, dtype=np.float64), self.threads
-            ),
-            axis=0,
-        )
-        psi = digamma(totals)
-
-        def one(first: int, last: int) -> np.ndarray:
-            sums = np.zeros(3)
-            word_kernels.expect_words(counts, psi, b, first, last, words, shift, sums)
-            return sums
-
-        logs, cross, rest = np.sum(layout.each(parts, one, self.threads), axis=0)
-        return TopicBeliefs(
-            layout.padded(words, k),
-            shift,
-            float(logs),
-            float(cross),
-            float(rest - gammaln(totals).sum()),
-        )
+        return TopicWords(real_columns(words, k), float(np.sum(values)))
 
     @or_arrays(ArrayTopics)
     def topic_fold(
@@ -147,7 +81,7 @@ class TopicPrimitives(ArrayTopics, ArrayChains):
             kernels.map_rows(rows, w, a, theta, theta[:0], first, last, steps, tol, buffer)
 
         self._over_documents(at, steps, w, one)
-        return layout.padded(theta, words.shape[1])
+        return real_columns(theta, words.shape[1])
 
     @or_arrays(ArrayTopics)
     def topic_sweep(
@@ -170,7 +104,7 @@ class TopicPrimitives(ArrayTopics, ArrayChains):
             return kernels.map_rows(rows, w, a, before, after, first, last, steps, tol, buffer)
 
         found = self._over_documents(at, steps, w, one)
-        return layout.padded(after, words.shape[1], before), self._words(at, before, words, found)
+        return real_columns(after, words.shape[1], before), self._words(at, before, words, found)
 
     @or_arrays(ArrayTopics)
     def topic_bayes(
@@ -191,8 +125,8 @@ class TopicPrimitives(ArrayTopics, ArrayChains):
             np.asarray(prior, np.float64),
         )
         g = (
-            gamma.wide
-            if layout.is_own(gamma, np.float64)
+            gamma.whole
+            if getattr(gamma, "whole", None) is not None and gamma.dtype == np.float64
             else np.array(np.broadcast_to(gamma, (n, k)), np.float64)
         )
         theta = getattr(gamma, "spare", None)
@@ -208,7 +142,7 @@ class TopicPrimitives(ArrayTopics, ArrayChains):
 
         found = self._over_documents(at, 4 * steps, w, one)
         logs = np.sum([part[3] for part in found], axis=0) if found else np.zeros(k)
-        return layout.padded(g, k, theta), self._words(at, theta, words, found)._replace(logs=logs)
+        return real_columns(g, k, theta), self._words(at, theta, words, found)._replace(logs=logs)
 
     @or_arrays(ArrayTopics)
     def topic_scores(
@@ -237,9 +171,7 @@ class TopicPrimitives(ArrayTopics, ArrayChains):
         """``one`` of ranges of documents, each thread with a buffer for the words of a row."""
         shape = at.longest, words.shape[1]
         parts = at.parts(2 * min(steps, 8) * words.shape[1])
-        return layout.each(
-            parts, one, self.threads, lambda: prefetch.aligned_zeros(shape, words.dtype)
-        )
+        return layout.each(parts, one, self.threads, lambda: aligned_zeros(shape, words.dtype))
 
     def _words(
         self, at: DocumentLayout, theta: np.ndarray, words: np.ndarray, found: list[Any]
@@ -260,5 +192,5 @@ class TopicPrimitives(ArrayTopics, ArrayChains):
         )[:k]
         likelihood, penalty, seen = (float(sum(part[i] for part in found)) for i in range(3))
         return TopicStatistics(
-            layout.padded(counts, k), sizes, likelihood + penalty, likelihood, seen
+            real_columns(counts, k), sizes, likelihood + penalty, likelihood, seen
         )

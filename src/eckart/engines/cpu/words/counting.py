@@ -5,14 +5,12 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
 from eckart.engines.arrays.words import ArrayWords
-from eckart.engines.cpu.small import SMALL, or_arrays, or_arrays_on_factor
-from eckart.engines.host import Host, place
-from eckart.engines.protocol import CountRows, PairRule, PmiRule
+from eckart.engines.cpu.small import SMALL, or_arrays_on_factor
+from eckart.engines.protocol import CountRows, PairRule
 from eckart.loading import lazy
 from eckart.scheduler import in_order, lanes_for, run_lanes
 
@@ -25,16 +23,13 @@ LAID = 2**19
 JOINED = 2**20
 """Entries that are worth a thread when pieces are joined: about a millisecond of copying into new
 memory."""
-ENTRIES = 2**15
-"""Entries that are worth a lane: about 0.3 ms of logarithms."""
 
 
 class PairCounting(ArrayWords):
     """cooccur, merge_counts and mutual_information on ``threads`` threads; numba is loaded when the
     first of them is called."""
 
-    # cooccur: 21 times as fast as by arrays (200,000 words, a window of 5, one thread of an AMD
-    # EPYC); mutual_information 1.2 times, by threads and without arrays of all entries
+    # cooccur: 21 times as fast as by arrays (200,000 words, a window of 5, one thread of an AMD EPYC)
     threads: int
 
     @or_arrays_on_factor(ArrayWords, lambda ids, *_, **__: len(ids), SMALL)
@@ -142,46 +137,6 @@ class PairCounting(ArrayWords):
         )
         run_lanes(some, [None] * max(1, len(some)), step, self.threads)
         return indices, data
-
-    @or_arrays(ArrayWords)
-    def mutual_information(self, x: Host, rule: PmiRule, dtype: Any) -> CountRows:
-        m = place(x).matrix
-        n = m.shape[0]
-        cuts = np.searchsorted(
-            m.indptr, np.linspace(0, m.nnz, lanes_for(m.nnz // ENTRIES, 8 * m.n_columns) + 1)[1:-1]
-        )
-        parts = list(itertools.pairwise([0, *np.unique(cuts).tolist(), n]))
-        own, partial = np.zeros(n), np.zeros((len(parts), m.n_columns))
-        lengths, ratio = np.empty(n, np.int64), np.empty(m.nnz)
-        lanes = list(range(len(parts)))
-
-        def add(i: int, part: tuple[int, int], _: dict) -> None:
-            pair_counts.sums(m.indptr, m.indices, m.data, *part, own, partial[i])
-
-        run_lanes(parts, lanes, add, self.threads)
-        columns = partial.sum(axis=0)
-        spread = np.where(columns > 0, columns, 0.0) ** rule.smoothing * (columns > 0)
-        # words without a neighbour have no entry to use their logarithm
-        with np.errstate(divide="ignore"):
-            own = np.log(own)
-            context_logs = np.log(spread / max(spread.sum(), np.finfo(float).tiny)) + np.log(
-                rule.shift
-            )
-
-        def look(_: int, part: tuple[int, int], __: dict) -> None:
-            pair_counts.ratios(
-                m.indptr, m.indices, m.data, *part, own, context_logs, rule.positive, ratio, lengths
-            )
-
-        run_lanes(parts, lanes, look, self.threads)
-        ends = np.concatenate([[0], np.cumsum(lengths)])
-        indices, data = np.empty(ends[-1], m.indices.dtype), np.empty(ends[-1], dtype)
-
-        def keep(_: int, part: tuple[int, int], __: dict) -> None:
-            pair_counts.keep_ratios(m.indptr, m.indices, *part, ratio, ends, indices, data)
-
-        run_lanes(parts, lanes, keep, self.threads)
-        return CountRows(0, lengths, indices, data)
 
 
 def _laid_out(

@@ -166,35 +166,3 @@ def merge_rows(pointers, columns, values, scale, acc, bits, tops, indices, data,
         used = _emit(acc, bits, tops, scale, indices, data, used)
         lengths[i] = used - before
     return used
-
-
-@njit(**OUTSIDE)
-def sums(indptr, indices, data, first, last, rows, columns):
-    """Sums of rows first..last, and their part of the sums of columns."""
-    for i in range(first, last):
-        for p in range(indptr[i], indptr[i + 1]):
-            rows[i] += data[p]
-            columns[indices[p]] += data[p]
-
-
-@njit(**OUTSIDE)
-def ratios(indptr, indices, data, first, last, own, context_logs, positive, out, lengths):
-    """log N - own - beside at the entries of rows first..last, 0 where it is not kept; and how many
-    of each row are kept."""
-    for i in range(first, last):
-        lengths[i] = 0
-        for p in range(indptr[i], indptr[i + 1]):
-            m = np.log(data[p]) - own[i] - context_logs[indices[p]] if data[p] > 0 else 0.0
-            out[p] = 0.0 if positive and m < 0.0 else m
-            lengths[i] += out[p] != 0.0
-
-
-@njit(**OUTSIDE)
-def keep_ratios(indptr, columns, first, last, values, ends, indices, data):
-    """The entries of rows first..last that are not 0; those of row i go to ``ends[i]`` and on."""
-    for i in range(first, last):
-        at = ends[i]
-        for p in range(indptr[i], indptr[i + 1]):
-            if values[p] != 0.0:
-                indices[at], data[at] = columns[p], values[p]
-                at += 1

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from eckart.engines.cpu.buffers import aligned_zeros
 from eckart.engines.protocol.words import (
     LISTEN,
     PairEvidence,
@@ -39,10 +40,7 @@ class WindowSteps:
     def window_table(self, rows: np.ndarray) -> np.ndarray:
         """One more row, and columns up to whole cache lines."""
         per_line = 64 // rows.itemsize
-        shape = len(rows) + 1, -(-rows.shape[1] // per_line) * per_line
-        raw = np.zeros(shape[0] * shape[1] + per_line, rows.dtype)
-        skip = (-raw.ctypes.data % 64) // raw.itemsize
-        out = raw[skip : skip + shape[0] * shape[1]].reshape(shape)
+        out = aligned_zeros((len(rows) + 1, -(-rows.shape[1] // per_line) * per_line), rows.dtype)
         out[:-1, : rows.shape[1]] = rows
         return out
 

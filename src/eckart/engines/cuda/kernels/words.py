@@ -1,10 +1,8 @@
-"""Skip-gram over pieces of a corpus, and AdaGrad steps of GloVe over blocks of entries (see
-``cpu.words`` for the formulas and the order of draws).
+"""Skip-gram over pieces of a corpus (see ``cpu.words`` for the formulas and the order of draws).
 
     keep_words    the words of a piece that survive subsampling, one after another
     walk          a program takes piece after piece, window after window, two words of it and their
     noise at a time
-    glove_steps   a program takes a block, entry after entry; blocks of a round share no word
 
 Programs of ``walk`` share the tables: what they add is added atomically, so that nothing is lost,
 but in no fixed order.
@@ -221,51 +219,3 @@ def walk(
         num_warps=min(8, max(1, noise * width // 1024)),
     )
     return losses.sum(0)
-
-
-@jit
-def _glove_steps(
-    blocks, ends, rows, columns, targets, weights, own, other, rate, k, WIDTH: tl.constexpr
-):
-    block = tl.load(blocks + tl.program_id(0))
-    lanes = tl.arange(0, WIDTH)
-    width = k + 1
-    inside = lanes < width
-    for t in range(tl.load(ends + block), tl.load(ends + block + 1)):
-        a = own + tl.load(rows + t).to(tl.int64) * 3 * width + lanes
-        b = other + tl.load(columns + t).to(tl.int64) * 3 * width + lanes
-        u, v = tl.load(a, mask=inside, other=0.0), tl.load(b, mask=inside, other=0.0)
-        product = tl.where(lanes < k, u * v, tl.where(lanes == k, u + v, 0.0))
-        step = rate * tl.load(weights + t) * (tl.sum(product, 0) - tl.load(targets + t))
-        for side in tl.static_range(2):
-            at = a if side == 0 else b
-            value = u if side == 0 else v
-            partner = tl.where(lanes == k, 1.0, v if side == 0 else u)
-            g = tl.minimum(tl.maximum(step * partner, -1.0), 1.0)
-            before = tl.load(at + width, mask=inside, other=1.0)
-            square = before + g * g
-            tl.store(at, value - g / tl.sqrt(before), mask=inside)
-            tl.store(at + width, square, mask=inside)
-            tl.store(at + 2 * width, 1.0 / tl.sqrt(square), mask=inside)
-        tl.debug_barrier()  # the next entry may have a word in common
-
-
-def glove_steps(
-    table: Any, blocks: torch.Tensor, own: torch.Tensor, other: torch.Tensor, rate: float
-) -> None:
-    """A step for each entry of these blocks, which share no word."""
-    k = own.shape[1] // 3 - 1
-    _glove_steps[(len(blocks),)](
-        blocks,
-        table.ends,
-        table.rows,
-        table.columns,
-        table.targets,
-        table.weights,
-        own,
-        other,
-        float(rate),
-        k,
-        WIDTH=power_of_two(k + 1),
-        num_warps=1 if k < 128 else 4,
-    )
