@@ -105,6 +105,23 @@ def test_a_saved_model_answers_the_same(tmp_path):
     assert next(t[0] for t in back.top_features(1)[0]) in names
 
 
+def test_the_certificate_is_measured_again_and_bites():
+    _, x, _ = spoiled(6, missing=0.1)
+    model = RobustPCA().fit(x)
+    again = model.certify(x)
+    assert again.holds
+    assert again.facts["objective"] == pytest.approx(
+        model.certificate_.facts["objective"], rel=1e-6
+    )
+    arrays, fit = model.extra_state(), model.fit_
+    other = RobustPCA()
+    arrays = arrays | {"codes": 1.05 * arrays["codes"]}  # another L
+    other.restore(fit.factors, fit.certificate, fit.trace, fit.plan, arrays)
+    assert not other.certify(x).holds
+    with pytest.raises(InputError, match="rows of the fit"):
+        model.certify(x[:10])
+
+
 def test_an_interrupted_fit_keeps_its_best_state(monkeypatch):
     _, x, _ = spoiled(5)
     calls = []

@@ -5,7 +5,7 @@ With t(s) the time for s rows, T(N) = t(s) + (t(s) - t(s / 2)) (N - s) / (s / 2)
 with the rows is counted once. The first fit of a process takes longer than the next of the same
 size: packages and compiled kernels are loaded. A run has to wait for that too, so it is part of the
 answer. Fits are compared by their processor seconds, which other programs on the machine hardly
-change, and then told as what a clock would show at the same pace (of work that other processes do:
+change, and then said as what a clock would show at the same pace (of work that other processes do:
 by the clock). Kernels that had to be compiled are there for the run itself and are counted apart. No constant
 of any machine is needed.
 """

@@ -24,7 +24,7 @@ LIST_COLUMNS = 5
 """Columns of a list: row, rank, column, score, observations."""
 
 
-class Answer(NamedTuple):
+class AnswerTable(NamedTuple):
     """Columns of one length by their names; for lists, what orders them."""
 
     columns: Columns
@@ -65,7 +65,7 @@ def verbs_of(model: Any) -> tuple[str, ...]:
     return tuple(verb for verb in VERBS if can[verb])
 
 
-def answer(model: Any, request: Any) -> Answer:
+def answer(model: Any, request: Any) -> AnswerTable:
     """The answer to a request.
 
     >>> from eckart import PCA
@@ -82,9 +82,9 @@ def answer(model: Any, request: Any) -> Answer:
         )
     found = ANSWERS[verb](model, request)
     return (
-        Answer(found)
+        AnswerTable(found)
         if isinstance(found, dict)
-        else Answer(found.to_table(), getattr(found, "by", ""))
+        else AnswerTable(found.to_table(), getattr(found, "by", ""))
     )
 
 

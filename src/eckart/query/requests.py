@@ -134,7 +134,7 @@ class Explain:
 
 
 @dataclass(frozen=True)
-class Neighbours:
+class NeighboursRequest:
     """Words (or items) of the largest cosine."""
 
     words: Any
@@ -172,7 +172,7 @@ VERBS: dict[str, Any] = {
     "recommend": Recommend,
     "similar": Similar,
     "explain": Explain,
-    "neighbours": Neighbours,
+    "neighbours": NeighboursRequest,
     "analogy": Analogy,
     "impute": Impute,
     "certify": Certify,

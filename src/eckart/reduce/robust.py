@@ -32,11 +32,11 @@ from eckart.certify.certificate import Certificate, Check
 from eckart.decompositions import eigh, eigvalsh
 from eckart.engines.protocol import first_bad
 from eckart.engines.protocol.placed import infinite
-from eckart.errors import FileError, InputError
+from eckart.errors import FileError, InputError, invalid
 from eckart.explained import explained_share
 from eckart.factors import Basis, signs
-from eckart.fit import Estimator, Fit, fitted, one_kind_of_names, plan_of
-from eckart.io.models.checkpoint import Memory, resumed_trace, resuming
+from eckart.fit import Estimator, Fit, fitted, one_kind_of_names, plan_of, rows_to_fill
+from eckart.io.models.checkpoint import NOTHING, Memory, resumed_trace, resuming
 from eckart.io.read import read
 from eckart.io.tables.missing import numeric
 from eckart.matrix import Dense, Matrix, Observed
@@ -61,7 +61,7 @@ ROW_STEPS, ROW_TOL = 500, 1e-7
 """Iterations for the codes of new rows, and the relative change at which they end."""
 
 
-class Split(NamedTuple):
+class SplitPoint(NamedTuple):
     """L = U diag(s) V^T, the multiplier Y, and what was measured."""
 
     u: np.ndarray
@@ -153,7 +153,7 @@ def solve(
     max_iter: int,
     watch: Watcher,
     memory: Memory,
-) -> tuple[Split, Trace]:
+) -> tuple[SplitPoint, Trace]:
     """Alternating directions until the relative gap is at most ``tol``; ``x`` holds zeros where
     ``mask`` is 0."""
     kept = memory.last()
@@ -162,12 +162,12 @@ def solve(
     total = float(np.abs(x).sum())
     low, sparse, y = np.zeros_like(x), np.zeros_like(x), np.zeros_like(x)
     mu = x.size / (4 * total) if total else 1.0
-    best: Split | None = None
+    best: SplitPoint | None = None
     begin, start = 0, None
     if kept is not None:
         begin, mu, start = kept["step"], kept["mu"], kept["start"]
         sparse, y = kept["sparse"], kept["y"]
-        best = Split(*kept["best"]) if kept["best"] is not None else None
+        best = SplitPoint(*kept["best"]) if kept["best"] is not None else None
     step = begin
     try:
         for step in range(begin, max_iter):
@@ -201,7 +201,7 @@ def solve(
                     objective, bound = measure(x, mask, lam, low, s, y)
                 gap = (objective - bound) / objective if objective > 0 else 0.0
                 if best is None or objective - bound < best.objective - best.bound:
-                    best = Split(u, s, vt, y, objective, bound)
+                    best = SplitPoint(u, s, vt, y, objective, bound)
                 trace.add(gap)
                 watch("steps", step + 1, max_iter)
                 if gap <= tol:
@@ -217,12 +217,12 @@ def solve(
     except KeyboardInterrupt:
         trace.reason = StopReason.INTERRUPTED
     if best is None:
-        best = Split(*shrink_values(low, 0.0), y, 0.0, 0.0)
+        best = SplitPoint(*shrink_values(low, 0.0), y, 0.0, 0.0)
     objective, bound = measure(x, mask, lam, (best.u * best.s) @ best.vt, best.s, best.y)
     return best._replace(objective=objective, bound=bound), trace
 
 
-def certify(found: Split, tol: float, facts: dict[str, float]) -> Certificate:
+def certify(found: SplitPoint, tol: float, facts: dict[str, float]) -> Certificate:
     """Evidence that no other split has a lower objective."""
     gap = (found.objective - found.bound) / found.objective if found.objective > 0 else 0.0
     vt = found.vt
@@ -318,23 +318,20 @@ class RobustPCA(
         check(self)
         matrix = one_kind_of_names(read(X))
         values, mask = whole_matrix(matrix)
-        unit = float(np.abs(values).max(initial=0.0)) or 1.0
         mean = medians(values, mask) if self.center else np.zeros(values.shape[1])
-        rest = (values - mean) / unit
-        if mask is not None:
-            rest *= mask
+        rest, unit = scaled(values, mask, mean)
         share = 1.0 if mask is None else float(mask.mean())
-        lam = self.l1 or 1 / np.sqrt(max(share * max(values.shape), 1.0))
+        lam = float(self.l1 or 1 / np.sqrt(max(share * max(values.shape), 1.0)))
         with progress(bool(self.verbose)) as watch, resuming(self, matrix) as (memory, _):
-            found, trace = solve(rest, mask, float(lam), self.tol, self.max_iter, watch, memory)
-            self._store(*self._fit_of(found, trace, rest, mask, unit, mean, float(lam), matrix))
+            found, trace = solve(rest, mask, lam, self.tol, self.max_iter, watch, memory)
+            self._store(*self._fit_of(found, trace, rest, mask, unit, mean, lam, matrix))
         self._say_if_early(self.fit_)
         memory.end(trace)
         return self
 
     def _fit_of(
         self,
-        found: Split,
+        found: SplitPoint,
         trace: Trace,
         rest: np.ndarray,
         mask: np.ndarray | None,
@@ -370,12 +367,16 @@ class RobustPCA(
         )
         sparse = sp.csr_array(wrong * unit)
         observed = mask.sum() if mask is not None else wrong.size
-        plan = plan_of(self._engine()) | {
-            "solver": "alternating directions",
-            "reason": "low rank and few wrong entries",
-            "l1": lam,
-            "rank of L": len(found.s),
-        }
+        plan = (
+            plan_of(self._engine())
+            | {
+                "solver": "alternating directions",
+                "reason": "low rank and few wrong entries",
+                "l1": lam,
+                "rank of L": len(found.s),
+            }
+            | ({} if mask is None else {"gaps": int(mask.size - mask.sum())})
+        )
         facts = {
             "captured variance": float(basis.variances.sum()),
             "total variance": float(basis.total / basis.degrees),
@@ -406,9 +407,9 @@ class RobustPCA(
             raise InputError(f"codes must have shape (rows, {b.k}), got {codes.shape}")
         return b.decode(codes)
 
-    def impute(self, X: Any) -> np.ndarray:
+    def impute(self, X: Any = None) -> np.ndarray:
         """X with its missing entries filled in by L; observed ones stay as they are."""
-        values, mask = whole_matrix(self._new_rows(X))
+        values, mask = whole_matrix(self._new_rows(rows_to_fill(self, X)))
         if mask is None:
             return values
         return np.where(mask > 0, values, self.inverse_transform(self.transform(X)))
@@ -423,6 +424,25 @@ class RobustPCA(
 
     def _plain_codes(self, X: Any) -> np.ndarray:
         return self.transform(X)
+
+    def certify(self, X: Any) -> Certificate:
+        """Measure the certificate again, from this model and the data of its fit: the objective at
+        its L, against a bound that is found anew."""
+        values, mask = whole_matrix(self._new_rows(X))
+        (codes, directions), lam = self._split[0], float(self.fit_.plan["l1"])
+        if len(values) != len(codes):
+            raise invalid("X", f"{len(values)} rows", f"the {len(codes)} rows of the fit")
+        rest, unit = scaled(values, mask, np.asarray(self.fit_.factors.mean, np.float64))
+        with progress(bool(self.verbose)) as watch:
+            y = solve(rest, mask, lam, self.tol, self.max_iter, watch, NOTHING)[0].y
+        size = np.linalg.norm(codes, axis=0) / unit
+        u = codes / np.where(size > 0, size * unit, 1.0)
+        measured = measure(rest, mask, lam, (u * size) @ directions, size, y)
+        facts = {
+            name: self.fit_.certificate.facts[name]
+            for name in ("captured variance", "total variance", "share of wrong entries")
+        }
+        return certify(SplitPoint(u, size, directions, y, *measured), self.tol, facts)
 
     @fitted
     def low_rank_(self) -> np.ndarray:
@@ -495,6 +515,16 @@ def whole_matrix(matrix: Matrix) -> tuple[np.ndarray, np.ndarray | None]:
     seen.data = np.ones_like(seen.data)
     mask = seen.toarray().astype(np.float64)
     return values, None if mask.all() else mask
+
+
+def scaled(
+    values: np.ndarray, mask: np.ndarray | None, mean: np.ndarray
+) -> tuple[np.ndarray, float]:
+    """What is left of the mean in units of the largest entry, zero where nothing was observed; and
+    that unit."""
+    unit = float(np.abs(values).max(initial=0.0)) or 1.0
+    rest = (values - mean) / unit
+    return (rest if mask is None else rest * mask), unit
 
 
 def medians(values: np.ndarray, mask: np.ndarray | None) -> np.ndarray:

@@ -155,7 +155,7 @@ class _Description:
             batch = self.table(batch, 1)
         elif self.kind != RECORD_BATCH:
             raise ValueError("messages must be record batches, got another kind")
-        # metadata of a batch told of compression before its description did
+        # metadata of a batch spoke of compression before its description did
         if self.field(batch, 3)[0] or self.has_metadata:
             raise Problem(415, "an Arrow stream must have plain buffers, got compressed ones")
         length = self.field(batch, 0)[0]

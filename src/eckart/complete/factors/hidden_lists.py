@@ -60,7 +60,7 @@ LEANS = (0.0, 0.25, 1.0, 4.0, 4096.0)
 """Spreads of the scores that a spread of popularity adds: the last is popularity alone, codes
 decide between columns that are equally common."""
 LOOKED_AT = 256
-"""Rows by whose scores their spread is told."""
+"""Rows by whose scores their spread is measured."""
 
 
 def unobserved_weight(x: Observed, alpha: float, heavier: float = HEAVIER) -> float:

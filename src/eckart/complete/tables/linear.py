@@ -1,7 +1,7 @@
 """Linear regression of every score on all others, with gaps anywhere: the Gaussian of all scores
 with a full covariance, found by EM over missing cells. It is what chained regressions settle at.
 
-A column that is nearly a sum of others (a price between the least and the largest) is told by it
+A column that is nearly a sum of others (a price between the least and the largest) follows from it
 exactly, by a factor model only as far as its noises have shrunk.
 """
 

@@ -179,11 +179,11 @@ class Checkpoint:
             ) from None
         for name in self.about | about:
             if about.get(name) != self.about.get(name):
-                came, wanted = about.get(name), self.about.get(name)
+                got, rule = about.get(name), self.about.get(name)
                 why = (
                     "its data have another content"
                     if name == "data"
-                    else f"{name} must be {wanted!r}, got {came!r}"
+                    else f"{name} must be {rule!r}, got {got!r}"
                 )
                 raise FileError(
                     f"{self.path} is a checkpoint of other work ({why}); delete it to start over"

@@ -26,7 +26,9 @@ for k in (0, 2, 10, 30):
     model = eckart.PCA(k).fit(X)
     back = model.inverse_transform(model.transform(X))
     carried = back.var(axis=0).sum()
-    print(f"k={k:2d}  risk {model.reconstruction_error(X):6.1f} = {0.5 * (total - carried):6.1f}")
+    print(
+        f"k={k:2d}  risk {model.reconstruction_error(X):6.1f} = {0.5 * (total - carried):6.1f}"
+    )
 
 # %%
 # Both columns agree: the first measures errors, the second only variances. One digit at several code sizes shows what the
@@ -35,7 +37,9 @@ for k in (0, 2, 10, 30):
 fig, axes = plt.subplots(1, 5, figsize=(9, 2.2))
 for ax, k in zip(axes, (1, 2, 10, 30, 64)):
     model = eckart.PCA(k).fit(X)
-    ax.imshow(model.inverse_transform(model.transform(X[3:4])).reshape(8, 8), cmap="gray_r")
+    ax.imshow(
+        model.inverse_transform(model.transform(X[3:4])).reshape(8, 8), cmap="gray_r"
+    )
     ax.set(title=f"{k} numbers", xticks=[], yticks=[])
 fig.tight_layout()
 
@@ -46,7 +50,10 @@ fig.tight_layout()
 # loses much more: the part of the mean that it cannot express counts as error for every row.
 
 V = eckart.PCA(2).fit(X).components_.T
-for name, offset in (("through the mean", X.mean(axis=0)), ("through the origin", None)):
+for name, offset in (
+    ("through the mean", X.mean(axis=0)),
+    ("through the origin", None),
+):
     plane = eckart.Projection.onto(V, offset=offset)
     print(f"{name}: risk {0.5 * (plane.distance(X) ** 2).mean():.1f}")
 

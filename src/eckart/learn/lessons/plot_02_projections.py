@@ -21,7 +21,9 @@ X, y = digits()
 ones, sevens = (eckart.PCA(5).fit(X[y == d]) for d in (1, 7))
 plane = eckart.Projection.onto(ones.components_.T, offset=ones.mean_)
 for d in (1, 7, 0):
-    print(f"mean distance of a {d} to the plane of ones: {plane.distance(X[y == d]).mean():.1f}")
+    print(
+        f"mean distance of a {d} to the plane of ones: {plane.distance(X[y == d]).mean():.1f}"
+    )
 angles = eckart.principal_angles(ones.components_.T, sevens.components_.T)
 print("angles to the plane of sevens:", np.degrees(angles).round(), "degrees")
 
@@ -30,14 +32,24 @@ print("angles to the plane of sevens:", np.degrees(angles).round(), "degrees")
 # is idempotent too but lands further away.
 
 fig, ax = plt.subplots(figsize=(5, 3.2))
-x, u, skew = np.array([1.0, 2.0]), np.array([2.0, 1.0]) / np.sqrt(5), np.array([1.0, 0.0])
+x, u, skew = (
+    np.array([1.0, 2.0]),
+    np.array([2.0, 1.0]) / np.sqrt(5),
+    np.array([1.0, 0.0]),
+)
 foot = u * (u @ x)
 lands = u * (skew @ x) / (skew @ u)
 ax.axline((0, 0), slope=0.5, color="0.6")
 for end, colour, name in ((foot, "#009e73", "nearest"), (lands, "#d55e00", "skew")):
-    ax.plot(*np.array([x, end]).T, "o-", color=colour, label=f"{name}: {np.hypot(*(x - end)):.2f}")
+    ax.plot(
+        *np.array([x, end]).T,
+        "o-",
+        color=colour,
+        label=f"{name}: {np.hypot(*(x - end)):.2f}",
+    )
 ax.set_aspect("equal")
-ax.legend(title="distance")
+ax.legend(title="distance", loc="lower right")
+ax.set_xlim(-0.2, 3.2)
 fig.tight_layout()
 
 # %%

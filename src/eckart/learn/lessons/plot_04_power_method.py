@@ -37,9 +37,15 @@ for _ in range(80):
     angles.append(np.sqrt(max(1 - (v @ vectors[:, 0]) ** 2, 1e-32)))
 steps = np.arange(80)
 fig, ax = plt.subplots(figsize=(6, 3.2))
-ax.semilogy(steps, angles, "o", markersize=3, color="#0072b2", label="sine of the angle")
 ax.semilogy(
-    steps, angles[20] * (values[1] / values[0]) ** (steps - 20), "--", color="0.3", label="theory"
+    steps, angles, "o", markersize=3, color="#0072b2", label="sine of the angle"
+)
+ax.semilogy(
+    steps,
+    angles[20] * (values[1] / values[0]) ** (steps - 20),
+    "--",
+    color="0.3",
+    label="theory",
 )
 ax.set_xlabel("steps")
 ax.legend()

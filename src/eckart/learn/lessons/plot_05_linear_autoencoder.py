@@ -1,6 +1,6 @@
 r"""
-5. Can gradient descent find PCA without being told?
-====================================================
+5. Can gradient descent find PCA by itself?
+==========================================
 
 A network without nonlinearity and with a narrow waist, :math:`\hat x = V W x`, has the risk of a projection at its best.
 With :math:`P = V W` and the covariance :math:`\Sigma` its gradients are
@@ -32,7 +32,7 @@ print(
 )
 
 # %%
-# The risk falls to PCA's floor, with plateaus where a direction is being found. The weights themselves are not the
+# The risk falls to PCA's floor; the spikes are steps of Adam that were too long for what was left. The weights are not the
 # principal components: the last number of the print says how far the encoder is from the transposed decoder.
 
 risk = np.array(net.fit_.trace.values)
@@ -47,9 +47,14 @@ fig.tight_layout()
 # A ridge on the weights keeps the plane and shrinks what is inside of it: :math:`P` is no projection any more.
 
 for ridge in (0.0, 0.1):
-    shrunk = eckart.LinearAutoencoder(3, ridge=ridge, optimizer="adam", random_state=0).fit(X)
+    shrunk = eckart.LinearAutoencoder(
+        3, ridge=ridge, optimizer="adam", random_state=0
+    ).fit(X)
     P = shrunk.decoder_ @ shrunk.encoder_
-    print(f"ridge {ridge}: eigenvalues of P", np.sort(np.linalg.eigvals(P).real)[::-1][:3].round(2))
+    print(
+        f"ridge {ridge}: eigenvalues of P",
+        np.sort(np.linalg.eigvals(P).real)[::-1][:3].round(2),
+    )
 
 # %%
 # Try

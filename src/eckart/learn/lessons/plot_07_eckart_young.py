@@ -45,7 +45,9 @@ fig.tight_layout()
 
 seen = eckart.learn.hide(photo, 0.5, r)
 gone = np.isnan(seen)
-U, s, V = eckart.randomized_svd(np.nan_to_num(seen), 20, power_iterations=4, random_state=0)
+U, s, V = eckart.randomized_svd(
+    np.nan_to_num(seen), 20, power_iterations=4, random_state=0
+)
 filled = eckart.SoftImpute(random_state=0).fit(seen).impute()
 for name, B in (("zeros and SVD", (U * s) @ V.T), ("SoftImpute", np.asarray(filled))):
     print(

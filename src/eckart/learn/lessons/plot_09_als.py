@@ -34,19 +34,25 @@ for l2 in (0.1, 1.0, 10.0):
     )
 
 # %%
-# The ridge decides: too little of it believes every star, too much believes none. ``tune`` chooses rank and ridge on
+# The ridge decides how far the stars are believed: much of it leaves nothing but the means. ``tune`` chooses rank and ridge on
 # entries that it hides itself.
 
-best = eckart.tune(seen, n_components=[2, 3, 5], l2=[0.03, 0.1, 0.3], random_state=0).best
+best = eckart.tune(
+    seen, n_components=[2, 3, 5], l2=[0.03, 0.1, 0.3], random_state=0
+).best
 print("chosen:", best)
 ridges = np.geomspace(0.01, 30, 12)
 errors = [
-    rmse(eckart.ALS(3, l2=l2, random_state=0).fit(seen).predict(np.arange(300))) for l2 in ridges
+    rmse(eckart.ALS(3, l2=l2, random_state=0).fit(seen).predict(np.arange(300)))
+    for l2 in ridges
 ]
 fig, ax = plt.subplots(figsize=(6, 3))
 ax.semilogx(ridges, errors, "o-", color="#0072b2")
 ax.axhline(
-    rmse(np.nanmean(seen, axis=0) + 0 * full), linestyle="--", color="0.3", label="means of films"
+    rmse(np.nanmean(seen, axis=0) + 0 * full),
+    linestyle="--",
+    color="0.3",
+    label="means of films",
 )
 ax.set(xlabel="l2", ylabel="error on hidden stars")
 ax.legend()

@@ -26,7 +26,9 @@ A = low_rank(60, 40, 3, r)
 seen = hide(A + 0.3 * r.standard_normal(A.shape), 0.5, r)
 model = eckart.SoftImpute(tau=1.0, path=8, normalise=None, random_state=0).fit(seen)
 for tau, s in zip(model.path_taus_, model.path_singular_values_):
-    print(f"tau {tau:5.1f}  rank {len(s):2d}  largest singular values {np.round(s[:4], 1)}")
+    print(
+        f"tau {tau:5.1f}  rank {len(s):2d}  largest singular values {np.round(s[:4], 1)}"
+    )
 
 # %%
 # The rank stays at the truth, 3, over a wide range of tau, and then noise enters.
@@ -45,10 +47,15 @@ photo = eckart.learn.photograph()[:90, :120]
 scattered, block = photo.copy(), photo.copy()
 scattered[r.random(photo.shape) < 1200 / photo.size] = np.nan
 block[30:60, 40:80] = np.nan
-for name, holes in (("1,200 scattered pixels", scattered), ("a block of 30 x 40", block)):
+for name, holes in (
+    ("1,200 scattered pixels", scattered),
+    ("a block of 30 x 40", block),
+):
     gone = np.isnan(holes)
     filled = np.asarray(eckart.SoftImpute(random_state=0).fit(holes).impute())
-    print(f"{name:22s} relative error {eckart.learn.relative_error(filled[gone], photo[gone]):.2f}")
+    print(
+        f"{name:22s} relative error {eckart.learn.relative_error(filled[gone], photo[gone]):.2f}"
+    )
 
 # %%
 # Try

@@ -19,7 +19,9 @@ import numpy as np
 import eckart
 from eckart.learn import generator, hide, low_rank, relative_error
 
-warnings.simplefilter("ignore")  # of fits that end before they are exact: here they are counted
+warnings.simplefilter(
+    "ignore"
+)  # of fits that end before they are exact: here they are counted
 r = generator()
 A = low_rank(40, 40, 2, r)
 for share in (0.1, 0.2, 0.35, 0.5):
@@ -33,19 +35,23 @@ for share in (0.1, 0.2, 0.35, 0.5):
     )
 
 # %%
-# At 20 % the answer is right and not proven: the nuclear norm would not have found it. The picture counts, for many ranks
-# and shares, how often a random matrix comes back; the line is where entries and degrees of freedom are equal.
+# At 20 % the answer is right and not proven: the nuclear norm would not have found it. The picture shows, for many ranks
+# and shares, whether a random matrix came back (white); on the line entries and degrees of freedom are equal.
 
 shares, ranks = np.linspace(0.1, 0.9, 6), np.arange(1, 7)
 found = np.zeros((len(ranks), len(shares)))
 for i, k in enumerate(ranks):
     for j, share in enumerate(shares):
         B = low_rank(20, 20, k, r)
-        model = eckart.ExactRecovery(k, random_state=0, max_iter=60).fit(hide(B, share, r))
+        model = eckart.ExactRecovery(k, random_state=0, max_iter=60).fit(
+            hide(B, share, r)
+        )
         found[i, j] = relative_error(model.predict(np.arange(20)), B) < 1e-3
 fig, ax = plt.subplots(figsize=(5, 3.4))
 ax.pcolormesh(shares, ranks, found, cmap="gray", shading="nearest")
-ax.plot(ranks * (40 - ranks) / 400, ranks, "--", color="#d55e00", label="degrees of freedom")
+ax.plot(
+    ranks * (40 - ranks) / 400, ranks, "--", color="#d55e00", label="degrees of freedom"
+)
 ax.set(xlabel="share of entries seen", ylabel="rank", xlim=(0.1, 0.9))
 ax.legend()
 fig.tight_layout()

@@ -36,7 +36,9 @@ fig, ax = plt.subplots(figsize=(5, 4.2))
 ax.plot(*corners[[0, 1, 2, 0]].T, color="0.6")
 ax.scatter(*at.T, s=6, color="#0072b2", alpha=0.5)
 for corner, words in zip(corners, three.top_words(3)):
-    ax.text(*corner, "\n".join(words), ha="center", va="top" if corner[1] == 0 else "bottom")
+    ax.text(
+        *corner, "\n".join(words), ha="center", va="top" if corner[1] == 0 else "bottom"
+    )
 ax.axis("off")
 
 # %%
@@ -45,7 +47,9 @@ ax.axis("off")
 # The prior decides how pure texts are. With a small one two thirds of the texts sit in a corner, with a large one none:
 
 for alpha in (0.1, 10.0):
-    shares = eckart.LDA(3, doc_topic_prior=alpha, random_state=0).fit(docs).transform(docs)
+    shares = (
+        eckart.LDA(3, doc_topic_prior=alpha, random_state=0).fit(docs).transform(docs)
+    )
     print(
         f"alpha {alpha:4.1f}: {np.mean(shares.max(axis=1) > 0.9):.0%} of the texts are nine tenths one topic"
     )

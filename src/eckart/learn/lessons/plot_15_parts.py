@@ -28,7 +28,9 @@ def empty(H):
 
 
 print(f"error {nmf.reconstruction_err_:.0f}, least of any rank 16: {floor:.0f}")
-print(f"empty pixels: parts {empty(nmf.components_):.0%}, components {empty(pca.components_):.0%}")
+print(
+    f"empty pixels: parts {empty(nmf.components_):.0%}, components {empty(pca.components_):.0%}"
+)
 
 # %%
 # Parts on the left, components on the right; red adds, blue takes away.
@@ -43,9 +45,13 @@ fig.tight_layout()
 # There is no single answer. Two random starts end at nearly the same error with other parts:
 
 one, two = (
-    eckart.NMF(16, init="random", max_iter=400, random_state=seed).fit(X) for seed in (0, 1)
+    eckart.NMF(16, init="random", max_iter=400, random_state=seed).fit(X)
+    for seed in (0, 1)
 )
-unit = [H / np.linalg.norm(H, axis=1, keepdims=True) for H in (one.components_, two.components_)]
+unit = [
+    H / np.linalg.norm(H, axis=1, keepdims=True)
+    for H in (one.components_, two.components_)
+]
 match = (unit[0] @ unit[1].T).max(axis=1)
 print(
     f"errors {one.reconstruction_err_:.0f} and {two.reconstruction_err_:.0f}; a part and its nearest of the other fit: "

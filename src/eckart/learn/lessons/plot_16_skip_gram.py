@@ -26,7 +26,12 @@ pmi = np.log(n * n.sum() / np.outer(n.sum(1), n.sum(0)))
 scores = {}
 for negatives in (1, 5):
     model = eckart.SkipGram(
-        12, negatives=negatives, noise_exponent=1.0, max_iter=5000, tol=1e-15, random_state=0
+        12,
+        negatives=negatives,
+        noise_exponent=1.0,
+        max_iter=5000,
+        tol=1e-15,
+        random_state=0,
     ).fit(N)
     f = model.fit_.factors
     scores[negatives] = f.vectors @ f.context.T
@@ -55,7 +60,9 @@ small = (
 )
 miss = abs(small.vectors @ small.context.T - pmi)
 often = n > np.median(n)
-print(f"one number a word: mean distance from PMI {miss[often].mean():.2f} for frequent pairs,")
+print(
+    f"one number a word: mean distance from PMI {miss[often].mean():.2f} for frequent pairs,"
+)
 print(f"{miss[~often].mean():.2f} for rare ones")
 
 # %%

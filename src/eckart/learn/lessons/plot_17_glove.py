@@ -18,7 +18,11 @@ import eckart
 from eckart.io.datasets import docstrings
 
 text = eckart.sequences([words for _, words in docstrings()], min_count=20)
-v = eckart.GloVe(50, max_iter=30, tol=0, random_state=0).fit(eckart.cooccurrence(text)).vectors_
+v = (
+    eckart.GloVe(50, max_iter=30, tol=0, random_state=0)
+    .fit(eckart.cooccurrence(text))
+    .vectors_
+)
 questions = ("row rows column", "minimum maximum smallest", "lower upper left")
 for question in questions:
     a, b, c = question.split()
@@ -35,7 +39,9 @@ points = v.unit[[v.key_to_index[w] for w in words]]
 plane = eckart.PCA(2).fit_transform(points)
 fig, ax = plt.subplots(figsize=(5, 3.4))
 for i, j in ((0, 1), (2, 3)):
-    ax.annotate("", plane[j], plane[i], arrowprops={"arrowstyle": "->", "color": "#0072b2"})
+    ax.annotate(
+        "", plane[j], plane[i], arrowprops={"arrowstyle": "->", "color": "#0072b2"}
+    )
 for word, at in zip(words, plane):
     ax.text(*at, word, ha="center", va="bottom")
 ax.scatter(*plane.T, s=12, color="#d55e00")

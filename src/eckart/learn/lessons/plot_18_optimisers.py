@@ -20,7 +20,12 @@ from eckart.optim.rules import rule_named
 def race(degrees, name, rate, most=5000):
     z = np.exp(1j * np.radians(degrees))
     Q = np.array([[z.real, -z.imag], [z.imag, z.real]])
-    H, rule, p, losses = Q @ np.diag([100.0, 1.0]) @ Q.T, rule_named(name), [Q @ np.ones(2)], []
+    H, rule, p, losses = (
+        Q @ np.diag([100.0, 1.0]) @ Q.T,
+        rule_named(name),
+        [Q @ np.ones(2)],
+        [],
+    )
     state = rule.init(p)
     while p[0] @ H @ p[0] > 101e-6 and len(losses) < most:
         losses.append(0.5 * p[0] @ H @ p[0])

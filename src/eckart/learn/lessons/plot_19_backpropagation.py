@@ -39,7 +39,11 @@ print(
 # The slope of a sigmoid is at most a quarter. Under ten of them the blame that arrives at the first layer is a millionth:
 
 sizes = {}
-for name, phi in (("sigmoid", torch.sigmoid), ("tanh", torch.tanh), ("relu", torch.relu)):
+for name, phi in (
+    ("sigmoid", torch.sigmoid),
+    ("tanh", torch.tanh),
+    ("relu", torch.relu),
+):
     torch.manual_seed(0)
     layers = [torch.nn.Linear(32, 32) for _ in range(10)]
     value = torch.randn(64, 32)

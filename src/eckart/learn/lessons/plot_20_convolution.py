@@ -40,8 +40,13 @@ fig.tight_layout()
 # by one and by two pixels:
 
 shifted = [np.roll(X[1400:].reshape(-1, 8, 8), d, 2).reshape(-1, 64) for d in (0, 1, 2)]
-for name, filters in (("filters", {"image": (8, 8), "channels": (16, 32)}), ("dense", {})):
-    net = eckart.NetworkClassifier(hidden=[64], max_iter=15, random_state=0, n_threads=1, **filters)
+for name, filters in (
+    ("filters", {"image": (8, 8), "channels": (16, 32)}),
+    ("dense", {}),
+):
+    net = eckart.NetworkClassifier(
+        hidden=[64], max_iter=15, random_state=0, n_threads=1, **filters
+    )
     net.fit(X[:1400], y[:1400])
     print(f"{name:8s}", [f"{net.score(Z, y[1400:]):.2f}" for Z in shifted])
 
@@ -52,7 +57,10 @@ for name, filters in (("filters", {"image": (8, 8), "channels": (16, 32)}), ("de
 # that does not wrap, the two sides of the formula differ:
 
 plain = convolve2d(np.roll(f, 1, axis=1), h, "same")
-print("without wrapping:", np.array_equal(plain, np.roll(convolve2d(f, h, "same"), 1, axis=1)))
+print(
+    "without wrapping:",
+    np.array_equal(plain, np.roll(convolve2d(f, h, "same"), 1, axis=1)),
+)
 
 # %%
 # Try

@@ -410,7 +410,7 @@ class _ThreadPool:
                 min(threads - 1, self.size),
             )
             while work(self.board, self.semaphores, self.wait, self.give_way):
-                pass  # back in Python after each part: an interrupt is heard
+                pass  # back in Python after each part: an interrupt is noticed
         except BaseException:
             while True:
                 try:
