@@ -162,19 +162,3 @@ def test_families_are_written_by_arrays():
     for name in ("gaussian_statistics", "hals_pass", "beta_rows", "ridge_rows", "evidence_rows"):
         assert getattr(type(engine), name).__module__.startswith("eckart.engines.arrays")
     assert isinstance(engine, ArrayMixtures)
-
-
-def test_kernels_are_loaded_by_threads_at_once():
-    """Chains that begin side by side in a new process wait for one another's imports."""
-    code = """
-import numpy as np
-import eckart
-rng = np.random.default_rng(0)
-x = eckart.observed({"u": rng.integers(60, size=900), "i": rng.integers(40, size=900),
-                     "v": rng.random(900)}, rows="u", columns="i", values="v", duplicates="last")
-eckart.BayesianMF(2, n_samples=2, burn_in=1, n_chains=4, random_state=0, n_threads=4).fit(x)
-"""
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
