@@ -392,8 +392,8 @@ class RobustPCA(
         }
 
     def transform(self, X: Any) -> np.ndarray:
-        """Codes of rows: c with the least sum |x - mean - V c| over the observed entries, so that
-        wrong entries do not move them."""
+        """Codes of rows: those of the least sum of absolute errors over the observed entries, so
+        that wrong entries do not move them."""
         values, mask = whole_matrix(self._new_rows(X))
         b = self.fit_.factors
         codes = codes_of(values - b.mean, mask, b.components.astype(np.float64))
