@@ -79,7 +79,7 @@ def test_a_zero_has_no_divergence_below_zero(engine, judge):
     engine = JUDGE if judge else engine
     with pytest.raises(
         InputError,
-        match=r"X must hold numbers > 0 with beta_loss=-0\.5, got 0 at row 3, column 2: the divergence",
+        match=r"X must hold numbers > 0 with beta_loss=-0\.5, got 0 at row 3, column 2, whose divergence",
     ):
         engine.beta_size(engine.put(Dense(a)), -0.5)
     assert engine.beta_size(

@@ -33,6 +33,7 @@ def test_6_1_every_loss_is_listed_with_all_its_parts():
         "ordered",
         "ordered_probit",
         "poisson",
+        "quantile",
         "multinomial",
     }
     for kind in LOSSES.values():
