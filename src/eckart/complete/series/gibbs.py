@@ -6,10 +6,10 @@ squares, and of the draw itself what the future depends on. The answer for a cel
 the kept states of p_i(t mod P) + w_i.x_t + r_it; its deviation makes up for their number.
 
 Where ``burn_in`` is open, chains whose predictions do not agree go on, and keep twice as many
-states, until the certificate holds or ``budget_of`` is spent. States that were kept before stay:
-chains that forgot them predicted blocks of seven panels 1 to 4 % worse. Monte Carlo errors fall
-with the root of the sweeps at best; chains that are too far from one another for the budget do not
-go on.
+states, until the certificate holds or ``budget_of`` is spent. States that were kept before stay: at
+four times the sweeps, errors on blocks of eight panels (eleven masks) were 2.5 % larger without
+them, .5 % with them. Monte Carlo errors fall with the root of the sweeps at best; chains that are
+too far from one another for the budget do not go on.
 """
 
 from __future__ import annotations
