@@ -118,7 +118,7 @@ def test_refusals_name_the_place(rng):
     bad[2, 4] = -1
     with pytest.raises(
         InputError,
-        match=r"Negative values in data: X must hold counts >= 0, got -1\.0 at row 2, word 4",
+        match=r"Negative values in data passed.*: X must hold counts >= 0, got -1\.0 at row 2, word 4",
     ):
         PLSA(2).fit(bad)
     named = Counts.from_scipy(sparse.csr_array(bad), columns=np.array(list("abcdef"), object))

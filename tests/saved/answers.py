@@ -99,6 +99,14 @@ def truncated(model: Any, inputs: Arrays) -> dict[str, Any]:
     }
 
 
+def robust(model: Any, inputs: Arrays) -> dict[str, Any]:
+    return _kept(model, "components_", "mean_", "singular_values_") | {
+        "low_rank_": model.low_rank_,
+        "sparse_": model.sparse_.toarray(),
+        "inverse_transform": model.inverse_transform(inputs["codes"]),
+    }
+
+
 def linear_autoencoder(model: Any, inputs: Arrays) -> dict[str, Any]:
     return linear(model, inputs) | _kept(model, "encoder_", "decoder_")
 
@@ -385,6 +393,7 @@ QUESTIONS = {
     "IncrementalPCA": pca,
     "TruncatedSVD": truncated,
     "LatentDirichletAllocation": topics,
+    "RobustPCA": robust,
     "LinearAutoencoder": linear_autoencoder,
     "Autoencoder": coder,
     "ConvAutoencoder": conv_coder,

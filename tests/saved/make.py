@@ -666,6 +666,13 @@ def truncated_svd() -> Case:
 
 
 @case
+def robust_pca() -> Case:
+    x = table()
+    x[3, 2] += 40.0
+    return eckart.RobustPCA(3).fit(x), {"codes": rng(19).random((4, 3))}
+
+
+@case
 def latent_dirichlet_allocation() -> Case:
     x = documents()
     return eckart.LatentDirichletAllocation(3, random_state=0).fit(x), {"x": x[:6]}

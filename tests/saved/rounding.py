@@ -161,6 +161,17 @@ def _truncated(model: Any, inputs: Arrays, answers: Arrays, file: Arrays) -> Bou
     }
 
 
+def _robust(model: Any, inputs: Arrays, answers: Arrays, file: Arrays) -> Bounds:
+    k = len(file["directions"])
+    size = float(np.abs(file["codes"]).sum(axis=1).max()) + float(np.abs(file["mean"]).max())
+    return {
+        "low_rank_": (k, size, 1.0),
+        "sparse_": (1, float(np.abs(file["sparse.data"]).max(initial=0.0)), 1.0),
+        "singular_values_": (1, float(np.sqrt(file["scatter"][0])), 1.0),
+        "inverse_transform": (k, float(np.abs(inputs["codes"]).sum(axis=1).max()) + size, 1.0),
+    }
+
+
 def _network(model: Any, inputs: Arrays, answers: Arrays, file: Arrays) -> Bounds:
     """Errors of a layer grow by sum |w| of the layers behind it at most (activations have slope 1):
     |x| prod_l max_i (sum_j |w_ij| + |b_i|) bounds all sums."""
@@ -431,6 +442,7 @@ BOUNDS = {
     "IncrementalPCA": _pca,
     "TruncatedSVD": _truncated,
     "LatentDirichletAllocation": _topics,
+    "RobustPCA": _robust,
     "LinearAutoencoder": _linear,
     **dict.fromkeys(
         ("Autoencoder", "ConvAutoencoder", "NetworkClassifier", "NetworkRegressor"), _network

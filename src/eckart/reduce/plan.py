@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from eckart.errors import InputError, invalid
+from eckart.errors import InputError, invalid, written
 from eckart.matrix import Counts, Dense, Matrix, Observed
 
 SOLVERS = ("eigh", "svd", "power", "randomized", "lanczos", "gradient")
@@ -62,10 +62,10 @@ def validate_components(k: Any, rows: int | None, n: int) -> None:
             )
             # what scikit-learn says of the same flaw, for programs that look for it
             same = (
-                f"n_components={k} invalid for n_features={n}, need more rows than columns for "
+                f"n_components={written(k)} invalid for n_features={n}, need more rows than columns for "
                 "IncrementalPCA processing"
                 if rows is None
-                else f"n_components={k} must be between 0 and min(n_samples, n_features)={most} with "
+                else f"n_components={written(k)} must be between 0 and min(n_samples, n_features)={most} with "
                 "svd_solver='full'"
             )
             raise InputError(f"{error} ({same}.)", code=error.code)

@@ -40,7 +40,7 @@ from eckart.io.models.checkpoint import NOTHING, Memory, resumed_trace, resuming
 from eckart.io.read import read
 from eckart.io.tables.missing import numeric
 from eckart.matrix import Dense, Matrix, Observed
-from eckart.parameters import check, either, file_name, number, one_of, optional, param, whole
+from eckart.parameters import check, either, file_name, flag, number, one_of, optional, param, whole
 from eckart.reduce.basis_attributes import BasisAttributes
 from eckart.reduce.charts import ComponentTables
 from eckart.trace import StopReason, Trace, Watcher, progress
@@ -303,7 +303,7 @@ class RobustPCA(
     n_components: Any = param(None, either(one_of("auto", None), whole(1)))
     _: KW_ONLY
     l1: float | None = param(None, optional(number(0, above=True)))
-    center: bool = param(True)
+    center: bool = param(True, flag())
     tol: float = param(1e-4, number(0, 1, above=True))
     max_iter: int = param(1000, whole(1))
     checkpoint: Any = param(None, file_name())
@@ -318,6 +318,9 @@ class RobustPCA(
         check(self)
         matrix = one_kind_of_names(read(X))
         values, mask = whole_matrix(matrix)
+        if isinstance(self.n_components, int) and self.n_components > min(values.shape):
+            rule = f"an int from 1 to {min(values.shape)}"
+            raise invalid("n_components", self.n_components, rule, "lower it")
         mean = medians(values, mask) if self.center else np.zeros(values.shape[1])
         rest, unit = scaled(values, mask, mean)
         share = 1.0 if mask is None else float(mask.mean())
@@ -392,8 +395,8 @@ class RobustPCA(
         }
 
     def transform(self, X: Any) -> np.ndarray:
-        """Codes of rows: c with the least sum |x - mean - V c| over the observed entries, so that
-        wrong entries do not move them."""
+        """Codes of rows: those of the least sum of absolute errors over the observed entries, so
+        that wrong entries do not move them."""
         values, mask = whole_matrix(self._new_rows(X))
         b = self.fit_.factors
         codes = codes_of(values - b.mean, mask, b.components.astype(np.float64))

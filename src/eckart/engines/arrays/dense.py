@@ -23,6 +23,9 @@ from eckart.matrix import Dense
 from eckart.scheduler import single_threaded_blas
 from eckart.trace import Watcher, silent
 
+WIDE = 2**15
+"""Columns whose squares are added up together: a quarter of a megabyte a row in float64."""
+
 
 class ArrayDense:
     """Dense and sparse rows against thin matrices."""
@@ -64,23 +67,26 @@ class ArrayDense:
         return Moments(rows, float(weight), mean, lib.fetch(scatter), probe, probed)
 
     def column_moments(self, x: Any, watch: Watcher = silent) -> ColumnMoments:
+        """Block after block, each joined to the sums of those before it; a few columns at a time,
+        since rows may be as wide as a file is long."""
         lib, xp = self.lib, self.lib.xp
         x = lib.placed(x)
         if x.kind == "counts":
             return self._count_moments(x)
-        parts, rows = [], 0
+        sums: list[tuple[Any, Any, Any]] = []
+        rows = 0
         for at, block in _all_rows(lib, x, watch):
             w = _at(lib.row_weights(x), at)
-            weight, mean = mean_of(lib, block, w)
-            apart = lib.wide(block) - mean
-            apart = apart * apart
-            parts.append((weight, mean, apart.sum(axis=0) if w is None else w @ apart))
+            found = [
+                _squares_about_mean(lib, block[:, a : a + WIDE], w)
+                for a in range(0, x.shape[1], WIDE)
+            ]
+            sums = [_joined(xp, *both) for both in zip(sums, found)] if sums else found
             rows += block.shape[0]
-        if not rows:
-            return ColumnMoments(0, 0.0, np.zeros(x.shape[1]), np.zeros(x.shape[1]))
-        each, means, squares = (xp.stack(list(part)) for part in zip(*parts))
-        total, mean, apart = joined_means(each, means)
-        weight, mean, square = lib.host(total, mean, squares.sum(axis=0) + each @ (apart * apart))
+        if not rows or not sums:
+            return ColumnMoments(rows, 0.0, np.zeros(x.shape[1]), np.zeros(x.shape[1]))
+        mean, square = (xp.concat(list(part)) for part in list(zip(*sums))[1:])
+        weight, mean, square = lib.host(sums[0][0], mean, square)
         return ColumnMoments(rows, float(weight), mean, square)
 
     def _count_moments(self, x: Any) -> ColumnMoments:
@@ -290,6 +296,22 @@ def mean_of(lib: Any, block: Any, w: Any) -> tuple[Any, Any]:
         return lib.zeros() + float(block.shape[0]), block.mean(axis=0, dtype=lib.zeros().dtype)
     weight = w.sum()
     return weight, (w @ lib.wide(block)) / lib.xp.where(weight > 0, weight, 1.0)
+
+
+def _squares_about_mean(lib: Any, block: Any, w: Any) -> tuple[Any, Any, Any]:
+    """The weight of some rows, the mean of each column and its squares about it."""
+    weight, mean = mean_of(lib, block, w)
+    apart = lib.wide(block) - mean
+    apart = apart * apart
+    return weight, mean, apart.sum(axis=0) if w is None else w @ apart
+
+
+def _joined(xp: Any, one: Any, other: Any) -> tuple[Any, Any, Any]:
+    """Weight, mean and squares about it of two sets of rows together."""
+    (w, mean, square), (v, mean_v, square_v) = one, other
+    total, apart = w + v, mean_v - mean
+    share = v / xp.where(total > 0, total, 1.0)
+    return total, mean + apart * share, square + square_v + apart * apart * (w * share)
 
 
 def joined_means(weights: Any, means: Any) -> tuple[Any, Any, Any]:

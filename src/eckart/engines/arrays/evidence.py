@@ -115,7 +115,7 @@ class ArrayEntries(ArrayRidge):
     ) -> Any:
         lib = self.lib
         x = lib.placed(x)
-        e, block = lib.entries(x), lib.given(v)
+        e, block = lib.entries(x), lib.array(v, x.dtype)
         y = lib.wide(e.data) - mean
         if own is not None:
             y = y - lib.given(own).reshape(-1)[e.row_of]
@@ -125,7 +125,7 @@ class ArrayEntries(ArrayRidge):
             y = y * lib.given(column_scale).reshape(-1)[e.indices]
         found = lib.product(e, y, block)
         if row_scale is not None:
-            found = lib.given(row_scale).reshape(-1, 1) * found
+            found = lib.like(lib.given(row_scale).reshape(-1, 1), found) * found
         return lib.tall(lib.like(found, lib.array(v)))
 
     def sampled(self, x: Any, left: Any, right: Any) -> Any:

@@ -123,7 +123,10 @@ class ArrayParts(ArrayDivergences):
     def leap(self, new: Any, old: Any, stride: float) -> Any:
         a = self.lib.array(new)
         b = self.lib.array(old, new.dtype)
-        return self.lib.tall(self.lib.xp.clip(a + stride * (a - b), 0.0, None))
+        step = a - b  # in its place: each array more costs as much as the arithmetic
+        step *= stride
+        step += a
+        return self.lib.tall(self.lib.xp.clip(step, 0.0, None))
 
     def cleaned(self, factor: Any, mass: np.ndarray, share: float) -> Any:
         f = self.lib.array(factor)

@@ -12,7 +12,6 @@ file is loaded when one of them is first called.
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
@@ -99,7 +98,7 @@ def later(module: str, name: str) -> Any:
     whole = f"eckart.engines.cpu.{module}"
 
     def primitive(self: Any, *args: Any, **named: Any) -> Any:
-        do = getattr(sys.modules.get(whole) or import_module(whole), name)
+        do = getattr(import_module(whole), name)  # waits for a thread that imports it
         if args and isinstance(args[0], (Dense, Observed, Counts)):
             args = place(args[0]), *args[1:]
         return do(*args, threads=self.threads, **named)

@@ -239,7 +239,10 @@ def pack(model: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         "plan": _plain(fit.plan),
     }
     arrays, short = shorten(
-        {name: np.asanyarray(a, order="C") for name, a in (arrays | more).items()}
+        {
+            name: np.array(a, order="C", copy=None, subok=True, ndmin=1)
+            for name, a in (arrays | more).items()
+        }
     )
     return arrays, header | ({"version": VERSION, "short": short} if short else {})
 

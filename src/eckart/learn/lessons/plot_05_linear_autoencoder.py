@@ -1,6 +1,6 @@
 r"""
 5. Can gradient descent find PCA by itself?
-==========================================
+===========================================
 
 A network without nonlinearity and with a narrow waist, :math:`\hat x = V W x`, has the risk of a projection at its best.
 With :math:`P = V W` and the covariance :math:`\Sigma` its gradients are
