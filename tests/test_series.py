@@ -14,7 +14,9 @@ import eckart
 from eckart import InputError, TimeFactors
 from eckart.cli.main import app
 from eckart.complete.series import time_factors
+from eckart.complete.series.chain import SeriesChain
 from eckart.complete.series.time_factors import bounds_of
+from eckart.io.models.checkpoint import Checkpoint
 from eckart.trace import StopReason
 from oracle import JUDGE
 
@@ -200,8 +202,6 @@ def test_bad_data_keep_the_old_state(model):
 
 
 def test_an_interrupt_keeps_what_there_is(monkeypatch):
-    from eckart.complete.series.chain import SeriesChain
-
     sweep = SeriesChain.sweep
 
     def stopped(self, *args):
@@ -302,3 +302,76 @@ def test_the_shell_fills_and_forecasts(tmp_path, monkeypatch):
         .exit_code
         != 0
     )
+
+
+OPEN = {"n_components": 2, "n_samples": 120, "thin": 1, "random_state": 0, "n_threads": 1}
+
+
+@pytest.fixture(scope="module")
+def found():
+    return TimeFactors(**OPEN).fit(table(columns=80))
+
+
+@pytest.mark.one_seed  # of other tables the chains agree at once, or not at all
+def test_chains_that_do_not_agree_go_on_until_they_do(found):
+    asked = TimeFactors(**OPEN, burn_in=100).fit(table(columns=80))
+    assert not asked.certificate_.holds
+    assert found.certificate_.holds
+    assert found.fit_.trace.reason is StopReason.CONVERGED
+    assert (asked.n_iter_, found.n_iter_) == (320, 440)
+    assert found.fit_.plan["sampling"] == "220 sweeps of each chain, 160 at first"
+    assert "sampling" not in asked.fit_.plan
+    # what was kept at first is not forgotten
+    n = len(asked.fit_.factors.left) // 2
+    assert np.array_equal(found.fit_.factors.left[:n], asked.fit_.factors.left[:n])
+
+
+@pytest.mark.one_seed
+def test_chains_too_far_apart_for_the_budget_do_not_go_on():
+    few = OPEN | {"n_samples": 8, "random_state": 1}
+    asked, found = (
+        TimeFactors(**few, burn_in=100).fit(table(columns=80)),
+        TimeFactors(**few).fit(table(columns=80)),
+    )
+    assert not found.certificate_.holds
+    assert numbers(found) == numbers(asked)
+    assert found.fit_.plan["sampling"].endswith("is not enough for chains to agree")
+
+
+@pytest.mark.one_seed
+@pytest.mark.parametrize("at", [200, 360])
+def test_chains_that_went_on_resume_with_the_same_bits(at, found, tmp_path, monkeypatch):
+    sweep, done = SeriesChain.sweep, []
+
+    def killed(self, *args):
+        done.append(1)
+        if len(done) == at:
+            raise SystemError("killed")
+        return sweep(self, *args)
+
+    model = TimeFactors(**OPEN, checkpoint=tmp_path / "state")
+    with monkeypatch.context() as m:
+        m.setattr(Checkpoint, "due", lambda self: len(done) >= at - 3)
+        m.setattr(SeriesChain, "sweep", killed)
+        with pytest.raises(SystemError, match="killed"):
+            model.fit(table(columns=80))
+    model.fit(table(columns=80))
+    assert numbers(model) == numbers(found)
+    assert model.n_iter_ == found.n_iter_
+
+
+@pytest.mark.one_seed
+def test_an_interrupt_while_chains_go_on_keeps_all_states(monkeypatch):
+    sweep, done = SeriesChain.sweep, []
+
+    def stopped(self, *args):
+        done.append(1)
+        if len(done) == 400:
+            raise KeyboardInterrupt
+        return sweep(self, *args)
+
+    monkeypatch.setattr(SeriesChain, "sweep", stopped)
+    model = TimeFactors(**OPEN).fit(table(columns=80))
+    assert model.fit_.trace.reason is StopReason.INTERRUPTED
+    assert len(model.fit_.factors.left) == 120 + 399 - 320
+    assert np.isfinite(model.deviation([0, 3], [10, 40])).all()

@@ -35,6 +35,7 @@ NOISE_APART = 0.2
 """By how much the logarithm of the noise variance may stray from one half to another, in standard
 deviations of their means: intervals are then a tenth wider or narrower, and those that promise 90 %
 hold 86 to 93 %."""
+MONTE_CARLO = "Monte Carlo error"
 SHORTEST = 8
 """Draws a chain must have for its halves to say anything."""
 
@@ -108,7 +109,7 @@ def certify_chains(
             "do the halves of all chains predict the same? (95 % of cells)",
         ),
         Check(
-            "Monte Carlo error",
+            MONTE_CARLO,
             1.0 / np.sqrt(few) if few > 0 else np.inf,
             ERROR_LIMIT,
             "error of a predicted mean in posterior standard deviations (95 % of cells)",

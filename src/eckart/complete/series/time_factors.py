@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -39,7 +40,7 @@ from eckart.io.models.checkpoint import resuming
 from eckart.io.tables.triples import observed
 from eckart.matrix import Observed, squarable
 from eckart.matrix_blocks import parts_of
-from eckart.parameters import check, either, file_name, one_of, param, whole
+from eckart.parameters import check, either, file_name, one_of, optional, param, whole
 from eckart.trace import StopReason, progress
 
 USUAL = 15
@@ -95,9 +96,12 @@ class TimeFactors(KeptEntries):
     period : "auto" (learned from the entries), the number of columns after which a profile repeats,
         or None for no profile.
     n_samples : states kept over all chains (rounded up to a multiple of n_chains).
-    burn_in, thin : sweeps of each chain before the first state is kept; sweeps from one kept state
-        to the next ("auto": 1, and up to 6 for small tables, which are swept quickly and mix
-        slowly).
+    burn_in : sweeps of each chain before the first state is kept. None takes 100, and where the
+        predictions of the chains then do not agree (the certificate fails), they go on and keep
+        more states, up to 4 times the sweeps or half a minute of work, if that may be enough;
+        plan["sampling"] tells. With a number the sweeps are those that were asked for.
+    thin : sweeps from one kept state to the next ("auto": 1, and up to 6 for small tables, which
+        are swept quickly and mix slowly).
     n_chains : independent chains; two or more let the certificate compare them.
     clip : (low, high) for predictions and intervals, True (the observed range), False, "auto" (the
         observed range of a rating scale), or "bounds": what the values cannot leave. That is 0 from
@@ -135,7 +139,7 @@ class TimeFactors(KeptEntries):
         "auto", either(one_of("auto", None), whole(1), wanted="'auto', None or an int >= 1")
     )
     n_samples: int = param(200, whole(1))
-    burn_in: int = param(100, whole(0))
+    burn_in: int | None = param(None, optional(whole(0)))
     thin: Any = param("auto", either(one_of("auto"), whole(1)))
     n_chains: int = param(2, whole(1))
     clip: Any = param("bounds")
@@ -195,7 +199,7 @@ class TimeFactors(KeptEntries):
             progress(self.verbose) as watch,
             resuming(self, x, ignored=("clip",)) as (memory, rng),
         ):
-            factors, trace = solve(
+            factors, certificate, trace, sampling = solve(
                 x,
                 k,
                 period,
@@ -205,14 +209,16 @@ class TimeFactors(KeptEntries):
                 n_chains=self.n_chains,
                 engine=engine,
                 rng=rng,
+                certify=partial(certify, x),
                 watch=watch,
                 memory=memory,
             )
-        certificate = certify(x, factors)
         if trace.reason is not StopReason.INTERRUPTED and certificate.holds:
             trace.reason = StopReason.CONVERGED
         memory.end(trace)
         plan |= {"sweeps": len(trace), "samples": len(factors.left)}
+        if sampling:
+            plan["sampling"] = sampling
         if (low_high := self._limits(x)) is not None:
             plan["clip"] = low_high
         return Fit(factors, certificate, trace, plan), x
@@ -253,7 +259,7 @@ class TimeFactors(KeptEntries):
         require_room(
             "n_samples",
             self.n_samples,
-            (8.0 + 2 * self.n_chains) * n * columns + float(self.n_samples) * n * (k + 4),
+            (10.0 + 3 * self.n_chains) * n * columns + float(self.n_samples) * n * (k + 4),
             8,
         )
         return k

@@ -60,7 +60,7 @@ from eckart.trace import StopReason, Trace
 LONG_SEED = 10_000
 """Bits of an int that Python writes without complaint (it refuses 4,300 digits, some 14,000 bits);
 longer seeds are named in sixteens."""
-LAYOUT = 7
+LAYOUT = 8
 """Raised when the state that some solver keeps changes: an older file is then refused in words."""
 UNRELATED = ("checkpoint", "n_threads", "verbose")
 """Parameters that do not change the result of a fit."""
