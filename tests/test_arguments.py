@@ -134,6 +134,7 @@ FUNCTIONS = {
     "tune": (holes(),),
     "compare": (parts(),),
     "randomized_svd": (parts(), 2),
+    "non_negative_factorization": (parts(),),
     "normalise": (eckart.Observed.from_nan(holes()),),
     "split": (eckart.Observed.from_nan(holes()),),
     "folds": (eckart.Observed.from_nan(holes()),),

@@ -21,7 +21,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
 from eckart.cli.shell import Shell, lasting
 from eckart.clusters.client import Traffic, blocks_of, counted
@@ -187,6 +186,8 @@ def tell_plan(
     """The estimate, printed; ``by`` is another way to it."""
     # a part of the sweeps stops early, of course
     with shell.phase("measuring a part of the work"), warnings.catch_warnings():
+        from sklearn.exceptions import ConvergenceWarning
+
         warnings.simplefilter("ignore", ConvergenceWarning)
         found = by(x, work)
     part = (

@@ -24,6 +24,8 @@ def simple_errors(
     """Of each column the errors of the mean (or the commonest level), of near rows, and of linear
     regression at known cells, each from the other cells of its row."""
     rows = rng.permutation(table.rows)[:ROWS]
+    if len(rows) <= NEAR:
+        return {}
     few, some = table.some(rows), [a[rows] for a in codes]
     every = np.arange(len(rows))
     linear = held_out(few, some, regression, every, engine).answers

@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from eckart.arguments import held
 from eckart.bases import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from eckart.certify.certificate import Certificate
 from eckart.certify.nonnegative import certify_parts
@@ -352,6 +353,7 @@ class NMF(StreamedParts, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Esti
         return tags
 
 
+@held
 def non_negative_factorization(
     X: Any,
     W: Any = None,
