@@ -185,3 +185,20 @@ def test_topics_of_texts_find_a_file_of_texts(tmp_path):
         assert card["data"] == "texts.txt"
         asked = {"file": "model.safetensors", "data": "texts.txt", "number": 1}
         assert client.get("/api/topics/documents", params=asked).json()["documents"]
+
+
+def test_wrong_entries_do_not_make_data_look_like_others(tmp_path):
+    """A robust model keeps medians and the spread of what is right: its own data have others."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((80, 2)) @ rng.standard_normal((2, 12))
+    x[rng.random(x.shape) < 0.04] += 30
+    names = [f"c{j}" for j in range(12)]
+    np.savetxt(tmp_path / "rows.csv", x, delimiter=",", header=",".join(names), comments="")
+    model = eckart.RobustPCA().fit(eckart.read(str(tmp_path / "rows.csv")))
+    model.save(tmp_path / "rows.safetensors")
+    with TestClient(
+        application(Folder.of(tmp_path), TOKEN, ["testserver"]),
+        headers={"authorization": f"Bearer {TOKEN}"},
+    ) as client:
+        card = client.get("/api/model", params={"file": "rows.safetensors"}).json()
+    assert (card["data"], card["data_differs"]) == ("rows.csv", None)

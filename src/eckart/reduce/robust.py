@@ -366,6 +366,7 @@ class RobustPCA(
             left,
             float(rows),
             rows,
+            centered=False,  # about medians: means of data with wrong entries are others
             columns=matrix.columns,
         )
         sparse = sp.csr_array(wrong * unit)
