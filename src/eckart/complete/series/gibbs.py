@@ -156,7 +156,7 @@ def standardised(x: Observed) -> tuple[Observed, np.ndarray, np.ndarray]:
     return replace(x, data=(values - centre[rows]) / scale[rows]), centre, scale
 
 
-class Drawn(NamedTuple):
+class SeriesDraws(NamedTuple):
     """What ``solve`` finds; ``note``: what there is to say of the number of sweeps ("": it is as
     was asked for)."""
 
@@ -180,7 +180,7 @@ def solve(
     certify: Callable[[Series], Certificate],
     watch: Watcher = silent,
     memory: Memory = NOTHING,
-) -> Drawn:
+) -> SeriesDraws:
     """Draw from the posterior of the time model of these rows; an interrupt keeps the states that
     there are. ``burn_in`` None is ``BURN_IN``, and more where the certificate asks for it."""
     y, centre, scale = standardised(x)
@@ -265,7 +265,7 @@ def solve(
         # the draws of chains that were not finished cannot be compared: they count as one
         found = finished(1)
     note = sampling_note(planned(each), total, most, found[1].holds) if burn_in is None else ""
-    return Drawn(*found, trace, note)
+    return SeriesDraws(*found, trace, note)
 
 
 def within_reach(found: Certificate, longer: float) -> bool:
