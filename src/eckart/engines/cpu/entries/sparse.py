@@ -109,6 +109,18 @@ def times_t_rows(indptr, indices, data, y, first, last, total):
 
 
 @njit(**OUTSIDE)
+def column_sums_rows(indptr, indices, data, weights, first, last, total, square):
+    """total_j += w_i a_ij and square_j += w_i a_ij^2 in float64."""
+    weighted = weights.shape[0] > 0
+    for i in range(first, last):
+        w = weights[i] if weighted else 1.0
+        for p in range(indptr[i], indptr[i + 1]):
+            a = np.float64(data[p])
+            total[indices[p]] += w * a
+            square[indices[p]] += w * a * a
+
+
+@njit(**OUTSIDE)
 def scatter_rows(indptr, indices, data, first, last, out):
     """out = rows first..last as a dense block."""
     for i in range(first, last):
