@@ -249,7 +249,7 @@ class DensePrimitives(ArrayDense, ArrayWhole):
         return thin.tree_sum(lanes, self.threads).copy()
 
     misfit = by_rows(ArrayDense, "misfit")
-    # counts by a kernel: 7 times the array body on 24 M entries, two AVX-512 cores
+    # counts by a kernel: 1.9 times as fast as the array body, 24 M entries, two AVX-512 cores
     column_moments = by_rows(
         ArrayDense, "column_moments", lambda x, **_: 2 * x.shape[1], kernel=_block_moments
     )
